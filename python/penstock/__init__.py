@@ -1,0 +1,35 @@
+"""penstock opens the training data people already have, as it lies."""
+
+from __future__ import annotations
+
+from penstock.errors import (
+    ChangedError,
+    ChecksumError,
+    FormatError,
+    InternalError,
+    LimitError,
+    PenstockError,
+    RecordIndexError,
+    SchemaError,
+    StaleIndexError,
+    StateError,
+    TruncatedError,
+    UnsupportedError,
+)
+from penstock.limits import Limits
+
+__all__ = [
+    "ChangedError",
+    "ChecksumError",
+    "FormatError",
+    "InternalError",
+    "LimitError",
+    "Limits",
+    "PenstockError",
+    "RecordIndexError",
+    "SchemaError",
+    "StaleIndexError",
+    "StateError",
+    "TruncatedError",
+    "UnsupportedError",
+]

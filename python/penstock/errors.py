@@ -1,0 +1,137 @@
+"""What can go wrong with data, as types a program can catch and messages a person can act on.
+
+A low floor raises what it knows (byte, expected, found); each floor above adds what it alone
+knows with `at` (record, file). `OSError` stays `OSError`: a missing file is not damaged data.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+_Facts = TypeVar("_Facts", bound="PenstockError")
+_FIELDS = ("file", "record", "field", "byte", "expected", "found", "hint")
+
+
+class PenstockError(Exception):
+    """Base of every error that penstock raises about data.
+
+    Attributes: file (str), record (int, from 0), field (str), byte (int, offset in the file, or in
+    the decompressed stream of a compressed file), expected, found, hint (str); each None if unknown.
+
+    Example:
+        >>> import penstock as ps
+        >>> error = ps.ChecksumError("data checksum does not match", byte=12)
+        >>> print(error.at(file="a.tfrecord", record=0))
+        a.tfrecord: record 0, byte 12: data checksum does not match
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        record: int | None = None,
+        field: str | None = None,
+        byte: int | None = None,
+        expected: object = None,
+        found: object = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.file = file
+        self.record = record
+        self.field = field
+        self.byte = byte
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+
+    def at(self: _Facts, **facts: Any) -> _Facts:
+        """Fill in facts that are still unknown, and return the error itself."""
+        for name, value in facts.items():
+            if name not in _FIELDS:
+                raise TypeError(f"unknown fact {name!r}; known: {', '.join(_FIELDS)}")
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+        return self
+
+    def facts(self) -> dict[str, object]:
+        """The known facts by name, for reports and JSON."""
+        return {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
+
+    def __str__(self) -> str:
+        place = [
+            f"record {self.record}" if self.record is not None else "",
+            f"field {self.field!r}" if self.field is not None else "",
+            f"byte {self.byte}" if self.byte is not None else "",
+        ]
+        head = ": ".join(
+            part
+            for part in (self.file or "", ", ".join(p for p in place if p), self.message)
+            if part
+        )
+        lines = [head]
+        if self.expected is not None or self.found is not None:
+            known = []
+            if self.expected is not None:
+                known.append(f"expected {self.expected}")
+            if self.found is not None:
+                known.append(f"found {self.found}")
+            lines.append("  " + ", ".join(known))
+        if self.hint is not None:
+            lines.append(f"  try: {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, {n: getattr(self, n) for n in _FIELDS})
+
+
+def _rebuild(
+    kind: type[PenstockError], message: str, facts: dict[str, Any]
+) -> PenstockError:
+    return kind(message, **facts)
+
+
+class FormatError(PenstockError, ValueError):
+    """The bytes break the rules of their format."""
+
+
+class TruncatedError(FormatError):
+    """The data ends before what was announced."""
+
+
+class ChecksumError(FormatError):
+    """A stored checksum does not match the bytes."""
+
+
+class LimitError(FormatError):
+    """A declared size is beyond a limit; the message names the limit and how to raise it."""
+
+
+class SchemaError(PenstockError, ValueError):
+    """A record does not fit the schema."""
+
+
+class StaleIndexError(PenstockError):
+    """The index belongs to another state of the file."""
+
+
+class ChangedError(PenstockError):
+    """The file is not the one that was opened."""
+
+
+class RecordIndexError(PenstockError, IndexError):
+    """No record has this number."""
+
+
+class UnsupportedError(PenstockError, NotImplementedError):
+    """Valid, but beyond what penstock reads or writes."""
+
+
+class StateError(PenstockError, ValueError):
+    """A loader state that belongs to another dataset."""
+
+
+class InternalError(PenstockError):
+    """A fault of penstock itself; please report it with the file, if you may."""

@@ -1,0 +1,178 @@
+"""The contract between a container format and everything above it.
+
+A shard is a run of chunks; a chunk decodes, alone, to one Arrow record batch. A format knows how
+to cut a shard into chunks, how to decode some records of one chunk, and how to write batches.
+Every verb is written once, above all formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.limits import Limits
+from penstock.storage import Sink, Source
+
+Selection = np.ndarray | None
+"""Record numbers within a chunk (int64, any order, repeats allowed), or None for all of them."""
+
+Projection = Sequence[str] | None
+"""Names of the wanted columns, in the order wanted, or None for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What decodes alone. Records count from 0 within the shard; bytes are file offsets.
+
+    `num_records` may be None for a chunk of a stream that has not been counted. `data` holds what
+    the reader already has in hand because finding the chunk meant reading it; it saves reading the
+    bytes twice.
+    """
+
+    number: int
+    first_record: int
+    num_records: int
+    start_byte: int
+    end_byte: int
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRegion:
+    """Bytes of a file that were passed over, and why.
+
+    `num_records` is None where nobody can know how many records the region held.
+    """
+
+    file: str
+    start_byte: int
+    end_byte: int
+    num_records: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FormatInfo:
+    """What a format is called, how its files are usually named, and what it can do."""
+
+    name: str
+    extensions: tuple[str, ...]
+    can_take: bool = True
+    can_append: bool = False
+    lossless: bool = True
+    """A written batch reads back with the same Arrow types."""
+    has_checksums: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a reader is asked to do; the keywords of `penstock.open`, checked."""
+
+    schema: Any = None
+    """pyarrow schema, {name: feature}, protobuf message class or descriptor; None infers."""
+    raw: bool = False
+    checksums: str = "all"
+    damage: str = "error"
+    index: str = "auto"
+    mmap: bool = False
+    limits: Limits = field(default_factory=Limits)
+    dialect: str = "protobuf"
+    skipped: Callable[[SkippedRegion], None] = lambda region: None
+    """Called with every region that is passed over. Must be safe to call from several threads."""
+    format_options: dict[str, Any] = field(default_factory=dict)
+
+
+class Reader(Protocol):
+    """One open shard. All methods may be called from several threads at once."""
+
+    schema: pa.Schema
+
+    @property
+    def num_records(self) -> int:
+        """How many records the shard has; builds the index where that is needed to know."""
+        ...
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks in order. The iterator itself is used by one thread at a time."""
+        ...
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """Some records of one chunk, in the order asked for."""
+        ...
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+        """Cover these records of the shard by chunks: (chunk, record numbers within it).
+
+        The batches that `decode` makes of the pairs, put one after another, hold the records in
+        the order asked for.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a writer made: final paths, and totals over them. Bytes are those on disk."""
+
+    paths: tuple[str, ...]
+    num_records: int
+    num_bytes: int
+
+
+class Writer(Protocol):
+    """Writes one shard. Used by one thread."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the records of a batch."""
+        ...
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of output so far, for cutting shards by size."""
+        ...
+
+    def close(self) -> None:
+        """Finish the shard's bytes. The sink is committed by the caller afterwards."""
+        ...
+
+
+class Format(Protocol):
+    """A container format: one value per format, registered in one line."""
+
+    info: FormatInfo
+    write_options: type
+    read_options: type
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file of `size` bytes that starts with `head` is of this format."""
+        ...
+
+    def open(self, source: Source, options: Options) -> Reader: ...
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer: ...
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """A format without options of its own."""
+
+
+def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
+    """Build a format's options dataclass; an unknown word is an error that lists the known ones."""
+    assert is_dataclass(kind)
+    known = [f.name for f in fields(kind)]
+    for name in given:
+        if name not in known:
+            listed = ", ".join(known) if known else "none"
+            raise TypeError(f"{format_name} has no option {name!r}; its options: {listed}")
+    return kind(**given)

@@ -1,0 +1,59 @@
+"""How much a file may ask for. All limits in one place, all adjustable, all errors.
+
+Every declared length is a claim: it is compared with the bytes left and with these limits before
+anything is reserved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from penstock.errors import LimitError
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Ceilings on what one file may make penstock reserve. Sizes in bytes.
+
+    Example:
+        >>> import penstock as ps
+        >>> ps.Limits(record_bytes=4 << 30).record_bytes
+        4294967296
+    """
+
+    record_bytes: int = GIB
+    """One record."""
+    batch_bytes: int = 2 * GIB - 1
+    """The values of one variable-length column of a batch: Arrow's 32-bit offsets end here."""
+    nesting: int = 100
+    """Levels of nested messages, lists or types."""
+    member_bytes: int = GIB
+    """One compressed member after inflating, where a member is inflated whole."""
+    footer_bytes: int = 64 * MIB
+    """A footer or header that has to be read whole (Parquet, Arrow IPC)."""
+
+    def check(self, name: str, asked: int) -> None:
+        """Raise LimitError if `asked` is beyond the limit called `name`."""
+        limit = getattr(self, name)
+        if asked > limit:
+            raise LimitError(
+                f"asks for {asked} bytes, beyond the limit {name}={limit}",
+                hint=f"open(..., limits=penstock.Limits({name}={asked}))",
+            )
+
+
+def limits_from(value: Limits | dict[str, int] | None) -> Limits:
+    """The limits a caller meant: a Limits, a dict of some of them, or None for the defaults."""
+    if value is None:
+        return Limits()
+    if isinstance(value, Limits):
+        return value
+    known = {f.name for f in fields(Limits)}
+    unknown = sorted(set(value) - known)
+    if unknown:
+        raise TypeError(f"unknown limit {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    return Limits(**value)

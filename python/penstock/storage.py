@@ -1,0 +1,193 @@
+"""Where bytes live. Readers see a `Source`, writers a `Sink`; both come from a `Storage`.
+
+Reads are positional, so there is no cursor to share. A written file appears under its final name
+whole or not at all: a temporary beside it, fsync, rename, fsync of the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Protocol
+
+from penstock import _core
+
+TEMPORARY_SUFFIX = ".penstock-tmp"
+SIDECAR_SUFFIX = ".penstock"
+
+
+class Source(Protocol):
+    """The bytes of one file, read by position. Safe to use from several threads."""
+
+    path: str
+    size: int
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        """Bytes [start, start + length); shorter only where the file ends."""
+        ...
+
+    def gather(self, starts: list[int], lengths: list[int]) -> _core.Buffer:
+        """Several ranges, one after another, in one buffer."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Sink(Protocol):
+    """A file being written. Nothing is visible under `path` before `commit` returns."""
+
+    path: str
+
+    def write(self, data: object) -> None:
+        """Append a bytes-like object."""
+        ...
+
+    def commit(self) -> None:
+        """Make the file durable and visible under its final name."""
+        ...
+
+    def abort(self) -> None:
+        """Forget what was written. Safe to call after a failed write or commit."""
+        ...
+
+
+class Storage(Protocol):
+    """A place that holds files."""
+
+    def source(self, path: str, *, mmap: bool = False) -> Source: ...
+
+    def sink(self, path: str, *, overwrite: bool = False) -> Sink: ...
+
+    def list(self, folder: str) -> list[str]:
+        """Full paths of the files directly in a folder, sorted, without penstock's own files."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+
+class Calls:
+    """The operating system calls that decide whether a file survives.
+
+    A writer makes no other ones, so a test that replaces this object can fail any of them, drop
+    what was not synced, or kill the process between two of them.
+    """
+
+    def open(self, path: str, flags: int, mode: int = 0o666) -> int:
+        return os.open(path, flags, mode)
+
+    def write(self, fd: int, data: memoryview) -> int:
+        return os.write(fd, data)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def link(self, old: str, new: str) -> None:
+        os.link(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+
+class LocalSink:
+    """A local file that appears under its final name only when it is whole."""
+
+    def __init__(self, path: str, *, overwrite: bool, calls: Calls) -> None:
+        # A link keeps pointing where it points: its target is what gets replaced.
+        self.path = os.path.realpath(path) if os.path.islink(path) else path
+        if not overwrite and os.path.lexists(self.path):
+            raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
+        self._calls = calls
+        self._overwrite = overwrite
+        folder, name = os.path.split(self.path)
+        self._folder = folder or "."
+        token = secrets.token_hex(6)
+        self._temporary = os.path.join(self._folder, f".{name}.{token}{TEMPORARY_SUFFIX}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+        self._fd: int | None = calls.open(self._temporary, flags | getattr(os, "O_CLOEXEC", 0))
+
+    def write(self, data: object) -> None:
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        while len(view):
+            assert self._fd is not None, "written after commit or abort"
+            view = view[self._calls.write(self._fd, view) :]
+
+    def commit(self) -> None:
+        assert self._fd is not None, "committed twice"
+        self._calls.fsync(self._fd)
+        fd, self._fd = self._fd, None
+        self._calls.close(fd)
+        if self._overwrite:
+            self._calls.rename(self._temporary, self.path)
+        else:
+            # link fails where the name was taken meanwhile; rename would replace it silently.
+            self._calls.link(self._temporary, self.path)
+            self._calls.unlink(self._temporary)
+        folder = self._calls.open(self._folder, os.O_RDONLY)
+        try:
+            self._calls.fsync(folder)
+        finally:
+            self._calls.close(folder)
+
+    def abort(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            try:
+                self._calls.close(fd)
+            except OSError:
+                pass  # the write already failed; what matters is that the temporary goes
+        try:
+            self._calls.unlink(self._temporary)
+        except FileNotFoundError:
+            pass
+
+
+class LocalSource:
+    """A local file, read by `pread`, or borrowed from a memory map where asked."""
+
+    def __init__(self, path: str, *, mmap: bool = False) -> None:
+        self.path = path
+        self.file = _core.File(path)
+        self.size: int = self.file.size
+        self.mapped: _core.Buffer | None = self.file.map() if mmap and self.size else None
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        if self.mapped is not None:
+            return self.mapped.slice(min(start, self.size), min(length, self.size - min(start, self.size)))
+        return self.file.read(start, length)
+
+    def gather(self, starts: list[int], lengths: list[int]) -> _core.Buffer:
+        return self.file.gather(starts, lengths)
+
+    def close(self) -> None:
+        self.mapped = None
+
+
+class LocalStorage:
+    """The files of this machine."""
+
+    def __init__(self, calls: Calls | None = None) -> None:
+        self._calls = calls or Calls()
+
+    def source(self, path: str, *, mmap: bool = False) -> LocalSource:
+        return LocalSource(path, mmap=mmap)
+
+    def sink(self, path: str, *, overwrite: bool = False) -> LocalSink:
+        return LocalSink(path, overwrite=overwrite, calls=self._calls)
+
+    def list(self, folder: str) -> list[str]:
+        with os.scandir(folder) as entries:
+            return sorted(e.path for e in entries if e.is_file() and not is_own(e.name))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+
+def is_own(name: str) -> bool:
+    """Whether a file name is one that penstock gives to its temporaries and sidecars."""
+    return name.endswith((TEMPORARY_SUFFIX, SIDECAR_SUFFIX)) or name.startswith(".penstock")

@@ -1,0 +1,28 @@
+//! The core of penstock: bytes in, Arrow out.
+//!
+//! `wire` reads and writes single values and frames; `kernels` do the work of one chunk or batch.
+//! Neither knows of Python or does I/O. `python` is the skin over them.
+
+#[cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+pub mod kernels;
+#[cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+pub mod wire;
+
+#[cfg(feature = "python")]
+mod python;

@@ -1,0 +1,190 @@
+//! Bytes and local files. The only place of the crate that asks the operating system for data.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow_buffer::Buffer;
+use pyo3::exceptions::{PyMemoryError, PyOSError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::run;
+use crate::wire::crc32c::crc32c;
+
+/// Immutable bytes that Rust owns or keeps alive; slices share them.
+#[pyclass(name = "Buffer", frozen, module = "penstock._core")]
+#[derive(Clone)]
+pub struct PyBuffer(pub Buffer);
+
+/// Keeps a Python bytes object alive as long as an Arrow buffer borrows from it.
+struct Borrowed(#[expect(dead_code, reason = "held, never read")] Py<PyBytes>);
+
+// The bytes never change, so a panic cannot leave them half done.
+impl std::panic::RefUnwindSafe for Borrowed {}
+
+#[pymethods]
+impl PyBuffer {
+    #[staticmethod]
+    fn from_bytes(data: Bound<'_, PyBytes>) -> Self {
+        let bytes = data.as_bytes();
+        let (pointer, length) = (NonNull::from(bytes).cast::<u8>(), bytes.len());
+        let owner = Arc::new(Borrowed(data.unbind()));
+        // SAFETY: bytes objects never change and never move, and `owner` keeps this one alive.
+        Self(unsafe { Buffer::from_custom_allocation(pointer, length, owner) })
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A part without copying; clamped to the end.
+    fn slice(&self, start: usize, length: usize) -> Self {
+        let start = start.min(self.0.len());
+        let length = length.min(self.0.len() - start);
+        Self(self.0.slice_with_length(start, length))
+    }
+
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0)
+    }
+
+    fn crc32c(&self, py: Python<'_>) -> PyResult<u32> {
+        run(py, || Ok(crc32c(&self.0)))
+    }
+}
+
+/// A local file, read by position.
+#[pyclass(name = "File", frozen, module = "penstock._core")]
+pub struct PyFile {
+    pub file: fs::File,
+    #[pyo3(get)]
+    pub size: u64,
+}
+
+/// Room for `length` bytes, uninitialised, or an error instead of an abort.
+fn room(length: usize) -> PyResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(length)
+        .map_err(|_| PyMemoryError::new_err(format!("no memory for {length} bytes")))?;
+    Ok(bytes)
+}
+
+impl PyFile {
+    /// Append up to `length` bytes from `start`; fewer only at the end of the file.
+    pub fn read_into(&self, bytes: &mut Vec<u8>, start: u64, length: usize) -> std::io::Result<()> {
+        let before = bytes.len();
+        bytes.reserve(length);
+        while bytes.len() - before < length {
+            let done = bytes.len() - before;
+            let spare = &mut bytes.spare_capacity_mut()[..length - done];
+            // SAFETY: `read_at` only writes into the slice; the length grows by what was written.
+            unsafe {
+                let target = std::slice::from_raw_parts_mut(spare.as_mut_ptr().cast::<u8>(), spare.len());
+                match self.file.read_at(target, start + done as u64) {
+                    Ok(0) => break,
+                    Ok(count) => bytes.set_len(before + done + count),
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl PyFile {
+    #[new]
+    fn new(py: Python<'_>, path: std::path::PathBuf) -> PyResult<Self> {
+        let opened = py.detach(|| {
+            let file = fs::File::open(&path)?;
+            let data = file.metadata()?;
+            if data.is_dir() {
+                return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory));
+            }
+            Ok((file, data.len()))
+        });
+        match opened {
+            Ok((file, size)) => Ok(Self { file, size }),
+            Err(error) => Err(os_error(py, &error, &path)),
+        }
+    }
+
+    /// Bytes from `start`; fewer than `length` only at the end of the file.
+    fn read(&self, py: Python<'_>, start: u64, length: usize) -> PyResult<PyBuffer> {
+        let left = usize::try_from(self.size.saturating_sub(start)).unwrap_or(usize::MAX);
+        let length = length.min(left);
+        let mut bytes = room(length)?;
+        py.detach(|| self.read_into(&mut bytes, start, length))?;
+        Ok(PyBuffer(Buffer::from_vec(bytes)))
+    }
+
+    /// The whole file, borrowed. A file that is cut while it is mapped ends the process at the
+    /// next touch (SIGBUS), which is why this is never the default.
+    fn map(&self) -> PyResult<PyBuffer> {
+        Mapping::new(&self.file, self.size as usize).map(PyBuffer).map_err(PyErr::from)
+    }
+}
+
+#[cold]
+fn os_error(py: Python<'_>, error: &std::io::Error, path: &std::path::Path) -> PyErr {
+    let Some(code) = error.raw_os_error() else {
+        let code = if error.kind() == std::io::ErrorKind::IsADirectory { libc::EISDIR } else { libc::EIO };
+        let text = std::io::Error::from_raw_os_error(code);
+        return os_error(py, &text, path);
+    };
+    // SAFETY: strerror's text is a valid C string until the next call on this thread.
+    let text = unsafe { std::ffi::CStr::from_ptr(libc::strerror(code)) };
+    PyOSError::new_err((code, text.to_string_lossy().into_owned(), path.to_path_buf()))
+}
+
+struct Mapping {
+    address: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping is read-only and private to this owner.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(file: &fs::File, length: usize) -> std::io::Result<Buffer> {
+        use std::os::fd::AsRawFd;
+        if length == 0 {
+            return Ok(Buffer::from_vec(Vec::<u8>::new()));
+        }
+        // SAFETY: a fresh read-only mapping of an open file; the result is checked.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        let Some(address) = NonNull::new(address.cast::<u8>()) else {
+            return Err(std::io::Error::other("mapped at zero"));
+        };
+        let owner = Arc::new(Self { address, length });
+        // SAFETY: the mapping lives as long as `owner`.
+        Ok(unsafe { Buffer::from_custom_allocation(address, length, owner) })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: address and length are those that mmap returned.
+        unsafe {
+            libc::munmap(self.address.as_ptr().cast(), self.length);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The skin: arguments out of Python, the GIL let go, results wrapped.
+
+mod arrow;
+mod bytes;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+use crate::wire::Fault;
+
+/// A fault as Python sees it: plain facts, from which the floors above make errors and reports.
+#[pyclass(name = "Fault", frozen, get_all, module = "penstock._core")]
+pub struct PyFault {
+    kind: &'static str,
+    byte: u64,
+    record: Option<usize>,
+    field: Option<String>,
+    expected: Option<u64>,
+    found: Option<u64>,
+    message: String,
+}
+
+#[pymethods]
+impl PyFault {
+    fn __repr__(&self) -> String {
+        format!("Fault({:?}, byte={}, {:?})", self.kind, self.byte, self.message)
+    }
+}
+
+impl From<Fault> for PyFault {
+    fn from(fault: Fault) -> Self {
+        Self {
+            kind: fault.kind.name(),
+            byte: fault.byte,
+            record: fault.record,
+            field: fault.field,
+            expected: fault.expected,
+            found: fault.found,
+            message: fault.message,
+        }
+    }
+}
+
+pyo3::create_exception!(
+    penstock._core,
+    KernelError,
+    PyValueError,
+    "A kernel met a fault; args[0] is the Fault."
+);
+
+/// A fault as an exception whose only argument is the Fault.
+pub fn raise(fault: Fault) -> PyErr {
+    Python::attach(|py| match Py::new(py, PyFault::from(fault)) {
+        Ok(fault) => KernelError::new_err((fault,)),
+        Err(error) => error,
+    })
+}
+
+/// Run a kernel without the GIL. A panic becomes `penstock.errors.InternalError`, an ordinary
+/// exception: pyo3's own PanicException would slip past `except Exception`.
+pub fn run<T, F>(py: Python<'_>, kernel: F) -> PyResult<T>
+where
+    T: Send,
+    F: FnOnce() -> Result<T, Fault> + Send,
+{
+    match py.detach(|| catch_unwind(AssertUnwindSafe(kernel))) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(fault)) => Err(raise(fault)),
+        Err(panic) => Err(internal(py, &panic)),
+    }
+}
+
+#[cold]
+fn internal(py: Python<'_>, panic: &(dyn std::any::Any + Send)) -> PyErr {
+    static KIND: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown");
+    let message = format!("a fault of penstock itself: {text}");
+    match KIND.import(py, "penstock.errors", "InternalError") {
+        Ok(kind) => PyErr::from_type(kind.clone(), message),
+        Err(_) => PyRuntimeError::new_err(message),
+    }
+}
+
+#[pymodule(gil_used = false)]
+mod _core {
+    #[pymodule_export]
+    use super::{
+        KernelError, PyFault,
+        arrow::ArrowArray,
+        bytes::{PyBuffer, PyFile},
+    };
+}

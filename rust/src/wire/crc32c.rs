@@ -1,0 +1,97 @@
+//! CRC-32C (Castagnoli) and the mask that TFRecord stores it under.
+//!
+//! Short payloads decide the speed of a scan: a table-free loop over the processor's CRC
+//! instruction has no set-up cost, and neighbouring records overlap in the pipeline. From a few
+//! hundred bytes on, carry-less multiplication is faster, and `crc-fast` does that.
+
+use crc_fast::{CrcAlgorithm, checksum};
+
+const MASK_DELTA: u32 = 0xa282_ead8;
+/// From here on the folding of `crc-fast` beats the plain instruction (benchmarks/NOTES.md).
+const FOLD_BYTES: usize = 512;
+
+/// CRC-32C of `data`.
+#[inline]
+pub fn crc32c(data: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if data.len() < FOLD_BYTES && has_sse42() {
+        // SAFETY: the instruction set was found at run time.
+        return unsafe { short(data) };
+    }
+    checksum(CrcAlgorithm::Crc32Iscsi, data) as u32
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn has_sse42() -> bool {
+    std::arch::is_x86_feature_detected!("sse4.2")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "sse4.2")]
+fn short(data: &[u8]) -> u32 {
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
+
+    let (words, mut rest) = data.as_chunks::<8>();
+    let mut wide = 0xffff_ffff_u64;
+    for word in words {
+        wide = _mm_crc32_u64(wide, u64::from_le_bytes(*word));
+    }
+    let mut crc = wide as u32;
+    if let Some((word, after)) = rest.split_first_chunk::<4>() {
+        crc = _mm_crc32_u32(crc, u32::from_le_bytes(*word));
+        rest = after;
+    }
+    if let Some((word, after)) = rest.split_first_chunk::<2>() {
+        crc = _mm_crc32_u16(crc, u16::from_le_bytes(*word));
+        rest = after;
+    }
+    if let Some(byte) = rest.first() {
+        crc = _mm_crc32_u8(crc, *byte);
+    }
+    !crc
+}
+
+/// CRC-32C of the eight bytes of a frame's length.
+#[inline]
+pub fn crc32c_u64(value: u64) -> u32 {
+    crc32c(&value.to_le_bytes())
+}
+
+/// The stored form of a checksum.
+#[inline]
+pub fn mask(crc: u32) -> u32 {
+    crc.rotate_right(15).wrapping_add(MASK_DELTA)
+}
+
+/// The checksum of a stored form.
+#[inline]
+pub fn unmask(masked: u32) -> u32 {
+    masked.wrapping_sub(MASK_DELTA).rotate_left(15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_vectors_match() {
+        assert_eq!(crc32c(b""), 0);
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+        assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
+        assert_eq!(mask(crc32c(b"")), 0xa282_ead8);
+        assert_eq!(mask(crc32c_u64(5)), 0x3e04_b2ea);
+        assert_eq!(unmask(mask(0x1234_5678)), 0x1234_5678);
+    }
+
+    #[test]
+    fn every_length_agrees_with_the_folding_code() {
+        let data: Vec<u8> = (0..2000u32).map(|i| (i * 31 % 251) as u8).collect();
+        for length in 0..data.len() {
+            let folded = checksum(CrcAlgorithm::Crc32Iscsi, &data[..length]) as u32;
+            assert_eq!(crc32c(&data[..length]), folded, "{length} bytes");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is wrong with bytes: facts, not prose. The skin and the floors above make messages of it.
+
+use std::fmt;
+
+/// The rule that the bytes break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The checksum over a frame's length does not match.
+    LengthChecksum,
+    /// The checksum over a payload does not match.
+    DataChecksum,
+    /// The bytes end before what was announced.
+    Truncated,
+    /// A declared size is beyond a limit.
+    Limit,
+    /// A payload that is no valid message.
+    Message,
+    /// A value that does not fit the wanted column.
+    Schema,
+    /// A compressed stream that breaks its format's rules.
+    Compression,
+    /// A checksum or length at the end of a compressed stream does not match.
+    CompressionChecksum,
+    /// What a file holds is not what its index says.
+    Stale,
+}
+
+impl FaultKind {
+    /// The name by which the floors above know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LengthChecksum => "length_checksum",
+            Self::DataChecksum => "data_checksum",
+            Self::Truncated => "truncated",
+            Self::Limit => "limit",
+            Self::Message => "message",
+            Self::Schema => "schema",
+            Self::Compression => "compression",
+            Self::CompressionChecksum => "compression_checksum",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The broken rule.
+    pub kind: FaultKind,
+    /// Offset of the offending byte, counted from the start of what the kernel was handed
+    /// (plus the base it was told).
+    pub byte: u64,
+    /// Which record of those handed in.
+    pub record: Option<usize>,
+    /// Which field of the record.
+    pub field: Option<String>,
+    /// What was stored or announced.
+    pub expected: Option<u64>,
+    /// What was there.
+    pub found: Option<u64>,
+    /// One line for people.
+    pub message: String,
+}
+
+impl Fault {
+    /// A fault of this kind at this byte.
+    #[cold]
+    pub fn new(kind: FaultKind, byte: u64, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            byte,
+            record: None,
+            field: None,
+            expected: None,
+            found: None,
+            message: message.into(),
+        }
+    }
+
+    /// The same, with what was stored and what was found.
+    #[cold]
+    pub fn values(mut self, expected: u64, found: u64) -> Self {
+        self.expected = Some(expected);
+        self.found = Some(found);
+        self
+    }
+
+    /// The same, in this record.
+    #[cold]
+    pub fn in_record(mut self, record: usize) -> Self {
+        self.record.get_or_insert(record);
+        self
+    }
+
+    /// The same, in this field.
+    #[cold]
+    pub fn in_field(mut self, field: &str) -> Self {
+        self.field.get_or_insert_with(|| field.to_owned());
+        self
+    }
+
+    /// The same, counted from an earlier origin.
+    #[cold]
+    pub fn shifted(mut self, by: u64) -> Self {
+        self.byte = self.byte.saturating_add(by);
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.message, self.byte)
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,12 @@
+//! Single values and frames on the wire: checked reads that know where they stand.
+
+pub mod crc32c;
+pub mod cursor;
+pub mod example;
+pub mod fault;
+pub mod frames;
+pub mod gzip;
+pub mod tf_example;
+pub mod varint;
+
+pub use fault::{Fault, FaultKind};
