@@ -1,3 +1,6 @@
 //! The work of one chunk or batch: plain functions over slices and Arrow arrays.
 
+pub mod columns;
+pub mod decode_examples;
+pub mod infer_examples;
 pub mod walk;

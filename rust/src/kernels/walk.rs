@@ -1,20 +1,24 @@
-//! Finding records: from a window of bytes to the list of frames in it.
+//! Finding records: from a window of bytes to the list of frames in it, and proving them.
 
-use arrow_buffer::Buffer;
+use std::sync::Arc;
+
+use arrow_array::BinaryViewArray;
+use arrow_buffer::{Buffer, ScalarBuffer};
 
 use crate::wire::frames::{Framing, Step};
 use crate::wire::{Fault, FaultKind};
 
-/// Where records lie in one buffer. `base` is where the buffer starts in its file (or in the
-/// decompressed stream), so that places can be told to people.
-#[derive(Clone, Debug)]
+/// Where records lie in one buffer.
+#[derive(Clone, Debug, Default)]
 pub struct Frames {
     /// The bytes.
     pub buffer: Buffer,
-    /// Offset of the buffer in its file.
+    /// Offset of the buffer in its file (or in the decompressed stream).
     pub base: u64,
     /// Where each payload starts in the buffer, and its length.
     pub spans: Vec<(usize, usize)>,
+    /// Offset of each payload in its file, where the buffer was gathered from many places.
+    pub places: Option<Arc<[u64]>>,
 }
 
 impl Frames {
@@ -24,16 +28,131 @@ impl Frames {
         let &(start, length) = self.spans.get(record)?;
         self.buffer.get(start..start.checked_add(length)?)
     }
+
+    /// The whole frame of one record.
+    #[inline(always)]
+    fn frame<F: Framing>(&self, record: usize) -> Option<&[u8]> {
+        let &(start, length) = self.spans.get(record)?;
+        let end = start.checked_add(length)?.checked_add(F::TAIL)?;
+        self.buffer.get(start.checked_sub(F::HEAD)?..end)
+    }
+
+    /// Offset of a record's payload in its file.
+    pub fn place(&self, record: usize) -> u64 {
+        match &self.places {
+            Some(places) => places.get(record).copied().unwrap_or_default(),
+            None => {
+                let start = self.spans.get(record).map_or(0, |span| span.0 as u64);
+                self.base.saturating_add(start)
+            }
+        }
+    }
+
+    /// Some of the records, in the order given. None if a number is too large.
+    pub fn select(&self, records: impl Iterator<Item = usize> + Clone) -> Option<Self> {
+        let spans = records.clone().map(|r| self.spans.get(r).copied()).collect::<Option<_>>()?;
+        let places = match &self.places {
+            None => None,
+            Some(all) => Some(records.map(|r| all.get(r).copied()).collect::<Option<Arc<_>>>()?),
+        };
+        Some(Self { buffer: self.buffer.clone(), base: self.base, spans, places })
+    }
+
+    /// The stored checksums, as the index keeps them.
+    pub fn checksums<F: Framing>(&self, framing: F) -> Vec<u32> {
+        let stored = |record| self.frame::<F>(record).map_or(0, |frame| framing.stored(frame));
+        (0..self.spans.len()).map(stored).collect()
+    }
+
+    /// Check every payload against its stored checksum, and the stored checksums against those of
+    /// an index, if given. Returns what is wrong, by record.
+    pub fn verify<F: Framing>(&self, framing: F, indexed: Option<&[u32]>) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for record in 0..self.spans.len() {
+            let frame = self.frame::<F>(record).unwrap_or_default();
+            if let Err(fault) = framing.check(frame) {
+                let head = self.place(record).saturating_sub(F::HEAD as u64);
+                faults.push(fault.shifted(head).in_record(record));
+            } else if let Some(&known) = indexed.and_then(|all| all.get(record))
+                && known != framing.stored(frame)
+            {
+                let message = "the record is not the one that was indexed";
+                let fault = Fault::new(FaultKind::Stale, self.place(record), message);
+                let found = u64::from(framing.stored(frame));
+                faults.push(fault.values(u64::from(known), found).in_record(record));
+            }
+        }
+        faults
+    }
+
+    /// The payloads as views into the buffer.
+    pub fn views(&self) -> Result<BinaryViewArray, Fault> {
+        // A view addresses 31 bits of one buffer, so a larger one is lent as overlapping parts
+        // that start every GiB; no record is longer than what then remains of a part.
+        const PART: usize = 1 << 30;
+        const REACH: usize = i32::MAX as usize;
+        let small = self.buffer.len() <= REACH;
+        let mut parts: Vec<(usize, Buffer)> = Vec::new();
+        let mut views = Vec::with_capacity(self.spans.len());
+        for (record, &(start, length)) in self.spans.iter().enumerate() {
+            let payload = self.payload(record).unwrap_or_default();
+            if let Some(view) = inline_view(payload) {
+                views.push(view);
+                continue;
+            }
+            let part = if small { 0 } else { start / PART };
+            let origin = part.wrapping_mul(PART);
+            let known = match parts.last() {
+                Some((last, _)) if *last == part => Some(parts.len().wrapping_sub(1)),
+                _ => parts.iter().position(|(at, _)| *at == part),
+            };
+            let number = known.unwrap_or_else(|| {
+                let reach = self.buffer.len().saturating_sub(origin).min(REACH);
+                parts.push((part, self.buffer.slice_with_length(origin, reach)));
+                parts.len().wrapping_sub(1)
+            });
+            let offset = start.wrapping_sub(origin);
+            if offset.saturating_add(length) > REACH {
+                let message = "a record is too long for a view into a mapped file";
+                let fault = Fault::new(FaultKind::Limit, self.place(record), message);
+                return Err(fault.values(PART as u64, length as u64).in_record(record));
+            }
+            let prefix = payload.first_chunk::<4>().map_or(0, |p| u32::from_le_bytes(*p));
+            views.push(
+                length as u128
+                    | u128::from(prefix) << 32
+                    | (number as u128) << 64
+                    | (offset as u128) << 96,
+            );
+        }
+        let buffers: Arc<[Buffer]> = parts.into_iter().map(|(_, part)| part).collect();
+        // SAFETY: every view was made from a span of the buffer that it points into, with the
+        // payload's own prefix; short ones are stored inline, padded with zeros.
+        Ok(unsafe { BinaryViewArray::new_unchecked(ScalarBuffer::from(views), buffers, None) })
+    }
+}
+
+/// The view of a payload of at most twelve bytes, which holds it whole.
+#[inline(always)]
+fn inline_view(payload: &[u8]) -> Option<u128> {
+    if payload.len() > 12 {
+        return None;
+    }
+    let mut bytes = [0u8; 16];
+    let (head, body) = bytes.split_at_mut(4);
+    head.copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    body.get_mut(..payload.len())?.copy_from_slice(payload);
+    Some(u128::from_le_bytes(bytes))
 }
 
 /// What a walk over a window found.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// The whole frames, in order.
+    /// The whole frames, in order: start and length of the payload.
     pub spans: Vec<(usize, usize)>,
     /// Bytes that they take together.
     pub consumed: usize,
-    /// Bytes that the next frame, or its next part, needs in all; 0 at the window's end.
+    /// Bytes that the next frame, or its head, needs in all; 0 at the window's end.
     pub need: u64,
     /// What stopped the walk, if not the end of the window.
     pub fault: Option<Fault>,
@@ -42,12 +161,7 @@ pub struct Walk {
 /// Walk over the frames at the front of `window`, until it ends, something is wrong, or the next
 /// frame is longer than `max_record`.
 pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64) -> Walk {
-    let mut found = Walk {
-        spans: Vec::new(),
-        consumed: 0,
-        need: 0,
-        fault: None,
-    };
+    let mut found = Walk { spans: Vec::new(), consumed: 0, need: 0, fault: None };
     loop {
         let rest = window.get(found.consumed..).unwrap_or_default();
         if rest.is_empty() {
@@ -63,13 +177,10 @@ pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64) -> Walk {
                 found.consumed = found.consumed.wrapping_add(total);
             }
             Step::Need(need) => {
-                if need > max_record.saturating_add((F::HEAD + F::TAIL) as u64) {
-                    let message = format!("a record of {need} bytes is beyond the limit");
-                    let fault = Fault::new(FaultKind::Limit, found.consumed as u64, message);
-                    found.fault = Some(fault.values(max_record, need).in_record(found.spans.len()));
-                    return found;
-                }
+                let record = found.spans.len();
+                let at = found.consumed as u64;
                 found.need = need;
+                found.fault = too_long::<F>(need, max_record, at).map(|f| f.in_record(record));
                 return found;
             }
             Step::Broken(fault) => {
@@ -78,5 +189,103 @@ pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64) -> Walk {
                 return found;
             }
         }
+    }
+}
+
+/// The fault for a frame of `total` bytes, if that is beyond the limit.
+pub fn too_long<F: Framing>(total: u64, max_record: u64, at: u64) -> Option<Fault> {
+    let length = total.saturating_sub((F::HEAD + F::TAIL) as u64);
+    (length > max_record).then(|| {
+        let message = "the record is longer than the limit record_bytes";
+        Fault::new(FaultKind::Limit, at, message).values(max_record, length)
+    })
+}
+
+/// The frames at known places of a buffer: where an index says they are, and proved to be there.
+pub fn frames_at<F: Framing>(
+    framing: F,
+    buffer: &Buffer,
+    starts: &[u64],
+    lengths: &[u64],
+    places: &[u64],
+) -> Result<Frames, Fault> {
+    let mut spans = Vec::with_capacity(starts.len());
+    for (record, ((&start, &total), &place)) in starts.iter().zip(lengths).zip(places).enumerate() {
+        let end = start.saturating_add(total);
+        let frame = buffer.get(start as usize..end as usize).unwrap_or_default();
+        match framing.next(frame) {
+            Step::Frame { payload, length, total } if total == frame.len() => {
+                spans.push(((start as usize).saturating_add(payload), length));
+            }
+            _ => {
+                let message = "no record stands where the index has one";
+                return Err(Fault::new(FaultKind::Stale, place, message).in_record(record));
+            }
+        }
+    }
+    let places = places.iter().map(|place| place.saturating_add(F::HEAD as u64)).collect();
+    Ok(Frames { buffer: buffer.clone(), base: 0, spans, places: Some(places) })
+}
+
+/// A place where a frame may start again after damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Offset in the window.
+    pub at: usize,
+    /// Bytes of the whole frame.
+    pub total: u64,
+}
+
+/// The first place from `from` on where a frame's head is right, whether or not the window holds
+/// the frame whole; None if no head in the window is.
+pub fn next_head<F: Framing>(framing: F, window: &[u8], from: usize) -> Option<Candidate> {
+    (from..window.len().saturating_sub(F::HEAD.wrapping_sub(1))).find_map(|at| {
+        let rest = window.get(at..)?;
+        match framing.next(rest) {
+            Step::Frame { total, .. } => Some(Candidate { at, total: total as u64 }),
+            Step::Need(total) if rest.len() >= F::HEAD => Some(Candidate { at, total }),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::frames::{TfRecord, write_tfrecord};
+
+    fn file(payloads: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        payloads.iter().for_each(|payload| write_tfrecord(&mut out, payload));
+        out
+    }
+
+    #[test]
+    fn views_hold_short_and_long_payloads() {
+        let bytes = file(&[b"", b"twelve bytes", b"thirteen byte"]);
+        let found = walk(TfRecord, &bytes, 1 << 30);
+        let frames = Frames { buffer: Buffer::from_vec(bytes), spans: found.spans, ..Frames::default() };
+        let views = frames.views().unwrap();
+        assert_eq!(views.value(0), b"");
+        assert_eq!(views.value(1), b"twelve bytes");
+        assert_eq!(views.value(2), b"thirteen byte");
+        assert!(frames.verify(TfRecord, None).is_empty());
+        assert_eq!(frames.verify(TfRecord, Some(&[0, 0, 0])).len(), 3);
+    }
+
+    #[test]
+    fn a_cut_file_asks_for_what_is_missing() {
+        let bytes = file(&[b"first", b"second"]);
+        for end in 22..bytes.len() {
+            let found = walk(TfRecord, &bytes[..end], 1 << 30);
+            assert_eq!((found.spans.len(), found.consumed), (1, 21));
+            assert_eq!(found.need, if end < 33 { 12 } else { 22 });
+        }
+    }
+
+    #[test]
+    fn a_long_record_is_a_limit_fault() {
+        let found = walk(TfRecord, &file(&[&[7; 100]])[..50], 99);
+        assert_eq!(found.fault.unwrap().kind, FaultKind::Limit);
     }
 }

@@ -2,14 +2,18 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
 use arrow_buffer::Buffer;
-use pyo3::exceptions::{PyMemoryError, PyOSError};
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::arrow::import;
 use super::run;
 use crate::wire::crc32c::crc32c;
 
@@ -95,6 +99,57 @@ impl PyFile {
     }
 }
 
+/// A gather of fewer bytes than this is not worth a second thread.
+const PARALLEL_BYTES: usize = 2 << 20;
+
+impl PyFile {
+    fn gather_into(&self, bytes: &mut Vec<u8>, ranges: &[(u64, u64)], total: usize) -> std::io::Result<()> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+        if total < PARALLEL_BYTES || threads == 1 || ranges.len() < threads {
+            return ranges.iter().try_for_each(|&(start, length)| self.exactly(bytes, start, length as usize));
+        }
+        let share = ranges.len().div_ceil(threads);
+        let mut spare = &mut bytes.spare_capacity_mut()[..total];
+        // Scoped threads instead of a pool: they survive a fork of the process.
+        std::thread::scope(|scope| {
+            let mut readers = Vec::new();
+            for part in ranges.chunks(share) {
+                let size = part.iter().map(|range| range.1 as usize).sum();
+                let (mine, rest) = std::mem::take(&mut spare).split_at_mut(size);
+                spare = rest;
+                readers.push(scope.spawn(move || self.fill(mine, part)));
+            }
+            let joined = readers.into_iter().map(|reader| reader.join());
+            joined.map(|done| done.unwrap_or_else(|_| Err(std::io::Error::other("a reader panicked"))))
+                .collect::<std::io::Result<Vec<()>>>()
+        })?;
+        // SAFETY: every part was filled, or an error was returned above.
+        unsafe { bytes.set_len(total) };
+        Ok(())
+    }
+
+    fn exactly(&self, bytes: &mut Vec<u8>, start: u64, length: usize) -> std::io::Result<()> {
+        let before = bytes.len();
+        self.read_into(bytes, start, length)?;
+        if bytes.len() - before == length {
+            return Ok(());
+        }
+        Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))
+    }
+
+    /// Fill a part of uninitialised memory with the ranges.
+    fn fill(&self, mut part: &mut [MaybeUninit<u8>], ranges: &[(u64, u64)]) -> std::io::Result<()> {
+        for &(start, length) in ranges {
+            let (mine, rest) = std::mem::take(&mut part).split_at_mut(length as usize);
+            part = rest;
+            // SAFETY: `read_exact_at` writes every byte or fails, and never reads the slice.
+            let target = unsafe { std::slice::from_raw_parts_mut(mine.as_mut_ptr().cast::<u8>(), mine.len()) };
+            self.file.read_exact_at(target, start)?;
+        }
+        Ok(())
+    }
+}
+
 #[pymethods]
 impl PyFile {
     #[new]
@@ -119,6 +174,34 @@ impl PyFile {
         let length = length.min(left);
         let mut bytes = room(length)?;
         py.detach(|| self.read_into(&mut bytes, start, length))?;
+        Ok(PyBuffer(Buffer::from_vec(bytes)))
+    }
+
+    /// Ranges of the file (uint64 arrays of starts and lengths), one after another in one buffer.
+    /// Large gathers are read by as many threads as the machine has cores.
+    fn gather(
+        &self,
+        py: Python<'_>,
+        starts: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+    ) -> PyResult<PyBuffer> {
+        let (starts, lengths) = (import(starts)?, import(lengths)?);
+        let (Some(starts), Some(lengths)) = (
+            starts.as_primitive_opt::<UInt64Type>(),
+            lengths.as_primitive_opt::<UInt64Type>(),
+        ) else {
+            return Err(PyTypeError::new_err("expected arrays of uint64"));
+        };
+        let ranges: Vec<(u64, u64)> = starts.values().iter().copied().zip(lengths.values().iter().copied()).collect();
+        if ranges.iter().any(|&(start, length)| start.checked_add(length).is_none_or(|end| end > self.size)) {
+            return Err(PyValueError::new_err("a range reaches beyond the file"));
+        }
+        let total = ranges.iter().try_fold(0u64, |sum, range| sum.checked_add(range.1));
+        let Some(total) = total.and_then(|total| usize::try_from(total).ok()) else {
+            return Err(PyMemoryError::new_err("the ranges are too large together"));
+        };
+        let mut bytes = room(total)?;
+        py.detach(|| self.gather_into(&mut bytes, &ranges, total))?;
         Ok(PyBuffer(Buffer::from_vec(bytes)))
     }
 

@@ -2,6 +2,7 @@
 
 mod arrow;
 mod bytes;
+mod frames;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -96,5 +97,6 @@ mod _core {
         KernelError, PyFault,
         arrow::ArrowArray,
         bytes::{PyBuffer, PyFile},
+        frames::{PyFrames, PyPlan, frames_at, index_file, next_head, walk},
     };
 }

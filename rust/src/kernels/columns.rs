@@ -1,0 +1,320 @@
+//! Columns being filled, one record after another, and the Arrow arrays they become.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Int64Array, ListArray, NullArray,
+    StringArray,
+};
+use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, FieldRef};
+
+use crate::wire::example::Kind;
+use crate::wire::{Fault, FaultKind};
+
+/// How a feature's values become a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Exactly one value a record.
+    Scalar,
+    /// Any number of values a record.
+    List,
+    /// Exactly this many values a record.
+    Fixed(usize),
+    /// A feature list of one value a frame: `list<value>`.
+    FrameScalars,
+    /// A feature list of any number of values a frame: `list<list<value>>`.
+    FrameLists,
+}
+
+/// Values of one kind, one after another.
+#[derive(Clone, Debug)]
+pub enum Values {
+    /// int64
+    Int64(Vec<i64>),
+    /// float32
+    Float(Vec<f32>),
+    /// byte strings: where each starts, and the end of the last; then the bytes
+    Bytes(Vec<i32>, Vec<u8>),
+}
+
+/// Arrow's 32-bit offsets end here.
+const MAX_OFFSET: usize = i32::MAX as usize;
+
+impl Values {
+    /// No values of this kind.
+    pub fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Int64 => Self::Int64(Vec::new()),
+            Kind::Float => Self::Float(Vec::new()),
+            Kind::Bytes => Self::Bytes(vec![0], Vec::new()),
+        }
+    }
+
+    /// How many values there are.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Int64(values) => values.len(),
+            Self::Float(values) => values.len(),
+            Self::Bytes(offsets, _) => offsets.len().saturating_sub(1),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Append a byte string. Not for other kinds, where it does nothing.
+    #[inline(always)]
+    pub fn push_bytes(&mut self, value: &[u8]) -> Result<(), Fault> {
+        if let Self::Bytes(offsets, data) = self {
+            data.extend_from_slice(value);
+            if data.len() > MAX_OFFSET {
+                return Err(too_large(data.len()));
+            }
+            offsets.push(data.len() as i32);
+        }
+        Ok(())
+    }
+
+    /// Append `count` zeros or empty strings, which stand behind nulls.
+    fn push_blanks(&mut self, count: usize) {
+        match self {
+            Self::Int64(values) => values.resize(values.len().saturating_add(count), 0),
+            Self::Float(values) => values.resize(values.len().saturating_add(count), 0.0),
+            Self::Bytes(offsets, data) => {
+                offsets.resize(offsets.len().saturating_add(count), data.len() as i32);
+            }
+        }
+    }
+
+    /// Append copies of all values of another run of the same kind.
+    fn extend(&mut self, other: &Self) -> Result<(), Fault> {
+        match (self, other) {
+            (Self::Int64(mine), Self::Int64(theirs)) => mine.extend_from_slice(theirs),
+            (Self::Float(mine), Self::Float(theirs)) => mine.extend_from_slice(theirs),
+            (mine @ Self::Bytes(..), Self::Bytes(offsets, data)) => {
+                for pair in offsets.windows(2) {
+                    if let [start, end] = *pair {
+                        mine.push_bytes(data.get(start as usize..end as usize).unwrap_or_default())?;
+                    }
+                }
+            }
+            _ => return Err(Fault::new(FaultKind::Schema, 0, "the default is of another kind")),
+        }
+        Ok(())
+    }
+
+    fn into_array(self, text: bool) -> Result<ArrayRef, Fault> {
+        Ok(match self {
+            Self::Int64(values) => Arc::new(Int64Array::new(values.into(), None)),
+            Self::Float(values) => Arc::new(Float32Array::new(values.into(), None)),
+            Self::Bytes(offsets, data) => bytes_array(offsets, data, None, text)?,
+        })
+    }
+}
+
+#[cold]
+fn too_large(bytes: usize) -> Fault {
+    let message = "a column of this batch outgrows Arrow's 2 GiB; read fewer records at once";
+    Fault::new(FaultKind::Limit, 0, message).values(MAX_OFFSET as u64, bytes as u64)
+}
+
+#[cold]
+fn not_text(array: &BinaryArray) -> Fault {
+    let record = array.iter().position(|v| v.is_some_and(|v| std::str::from_utf8(v).is_err()));
+    let mut fault = Fault::new(FaultKind::Schema, 0, "the value is not UTF-8, as a string must be");
+    fault.record = record;
+    fault
+}
+
+fn bytes_array(
+    offsets: Vec<i32>,
+    data: Vec<u8>,
+    nulls: Option<NullBuffer>,
+    text: bool,
+) -> Result<ArrayRef, Fault> {
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    let data = Buffer::from_vec(data);
+    let array = BinaryArray::try_new(offsets, data, nulls)
+        .map_err(|error| Fault::new(FaultKind::Schema, 0, error.to_string()))?;
+    if !text {
+        return Ok(Arc::new(array));
+    }
+    match StringArray::try_from_binary(array.clone()) {
+        Ok(strings) => Ok(Arc::new(strings)),
+        Err(_) => Err(not_text(&array)),
+    }
+}
+
+/// One column being filled.
+#[derive(Debug)]
+pub struct Column {
+    layout: Layout,
+    text: bool,
+    /// The values, or None for a column that has only nulls.
+    pub values: Option<Values>,
+    /// Ends of the innermost lists.
+    inner: Vec<i32>,
+    /// Ends of the outer lists of a feature list.
+    outer: Vec<i32>,
+    validity: Option<BooleanBufferBuilder>,
+    records: usize,
+}
+
+impl Column {
+    /// An empty column; `kind` None makes one that has only nulls.
+    pub fn new(kind: Option<Kind>, layout: Layout, text: bool, records: usize) -> Self {
+        let mut values = kind.map(Values::new);
+        let reserve = match layout {
+            Layout::Scalar => records,
+            Layout::Fixed(size) => records.saturating_mul(size).min(1 << 22),
+            _ => 0,
+        };
+        match &mut values {
+            Some(Values::Int64(values)) => values.reserve(reserve),
+            Some(Values::Float(values)) => values.reserve(reserve),
+            Some(Values::Bytes(offsets, _)) => offsets.reserve(reserve),
+            None => {}
+        }
+        Self {
+            layout,
+            text,
+            values,
+            inner: vec![0],
+            outer: vec![0],
+            validity: None,
+            records: 0,
+        }
+    }
+
+    /// Close a record whose values have been appended since `before`.
+    #[inline(always)]
+    pub fn close_record(&mut self, before: usize) -> Result<(), Fault> {
+        let len = self.values.as_ref().map_or(0, Values::len);
+        let added = len.wrapping_sub(before);
+        match self.layout {
+            Layout::Scalar if added != 1 => return Err(wrong_count(1, added)),
+            Layout::Fixed(size) if added != size => return Err(wrong_count(size, added)),
+            Layout::List => {
+                if len > MAX_OFFSET {
+                    return Err(too_large(len));
+                }
+                self.inner.push(len as i32);
+            }
+            Layout::FrameScalars => {
+                if len > MAX_OFFSET {
+                    return Err(too_large(len));
+                }
+                self.outer.push(len as i32);
+            }
+            Layout::FrameLists => self.outer.push(self.inner.len().wrapping_sub(1) as i32),
+            _ => {}
+        }
+        self.close_valid(true);
+        Ok(())
+    }
+
+    /// Close one frame of a feature list.
+    #[inline]
+    pub fn close_frame(&mut self, before: usize) -> Result<(), Fault> {
+        let len = self.values.as_ref().map_or(0, Values::len);
+        let added = len.wrapping_sub(before);
+        if self.layout == Layout::FrameScalars && added != 1 {
+            return Err(wrong_count(1, added));
+        }
+        if len > MAX_OFFSET || self.inner.len() > MAX_OFFSET {
+            return Err(too_large(len));
+        }
+        self.inner.push(len as i32);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn close_valid(&mut self, valid: bool) {
+        if let Some(bits) = &mut self.validity {
+            bits.append(valid);
+        }
+        self.records = self.records.wrapping_add(1);
+    }
+
+    /// Close a record that has no value.
+    pub fn close_null(&mut self) {
+        if self.validity.is_none() {
+            let mut bits = BooleanBufferBuilder::new(self.records.saturating_add(64));
+            bits.append_n(self.records, true);
+            self.validity = Some(bits);
+        }
+        match (self.layout, &mut self.values) {
+            (Layout::Scalar, Some(values)) => values.push_blanks(1),
+            (Layout::Fixed(size), Some(values)) => values.push_blanks(size),
+            (Layout::List, _) => self.inner.push(self.inner.last().copied().unwrap_or(0)),
+            (Layout::FrameScalars | Layout::FrameLists, _) => {
+                self.outer.push(self.outer.last().copied().unwrap_or(0));
+            }
+            (_, None) => {}
+        }
+        self.close_valid(false);
+    }
+
+    /// Close a record that has no value with a default.
+    pub fn close_default(&mut self, default: &Values) -> Result<(), Fault> {
+        let before = self.values.as_ref().map_or(0, Values::len);
+        if let Some(values) = &mut self.values {
+            values.extend(default)?;
+        }
+        self.close_record(before)
+    }
+
+    /// The finished array.
+    pub fn finish(mut self) -> Result<ArrayRef, Fault> {
+        let nulls = self.validity.take().map(|mut bits| NullBuffer::new(bits.finish()));
+        let Some(values) = self.values else {
+            return Ok(Arc::new(NullArray::new(self.records)));
+        };
+        let text = self.text;
+        match self.layout {
+            Layout::Scalar => match values {
+                Values::Int64(v) => Ok(Arc::new(Int64Array::new(v.into(), nulls))),
+                Values::Float(v) => Ok(Arc::new(Float32Array::new(v.into(), nulls))),
+                Values::Bytes(offsets, data) => bytes_array(offsets, data, nulls, text),
+            },
+            Layout::Fixed(size) => {
+                let items = values.into_array(text)?;
+                let size = i32::try_from(size).map_err(|_| too_large(size))?;
+                let array = FixedSizeListArray::try_new_with_length(
+                    item(items.data_type()), size, items, nulls, self.records,
+                );
+                Ok(Arc::new(array.map_err(arrow_fault)?))
+            }
+            Layout::List => list(self.inner, values.into_array(text)?, nulls),
+            Layout::FrameScalars => list(self.outer, values.into_array(text)?, nulls),
+            Layout::FrameLists => {
+                let frames = list(self.inner, values.into_array(text)?, None)?;
+                list(self.outer, frames, nulls)
+            }
+        }
+    }
+}
+
+fn arrow_fault(error: arrow_schema::ArrowError) -> Fault {
+    Fault::new(FaultKind::Schema, 0, error.to_string())
+}
+
+fn item(data_type: &DataType) -> FieldRef {
+    Arc::new(Field::new("item", data_type.clone(), true))
+}
+
+fn list(offsets: Vec<i32>, items: ArrayRef, nulls: Option<NullBuffer>) -> Result<ArrayRef, Fault> {
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    let array = ListArray::try_new(item(items.data_type()), offsets, items, nulls);
+    Ok(Arc::new(array.map_err(arrow_fault)?))
+}
+
+#[cold]
+fn wrong_count(wanted: usize, found: usize) -> Fault {
+    let message = format!("{found} values where the schema wants {wanted}");
+    Fault::new(FaultKind::Schema, 0, message).values(wanted as u64, found as u64)
+}

@@ -1,0 +1,386 @@
+//! Frames and what is made of them: walking, proving, decoding, inferring.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array};
+use arrow_schema::{Field, Schema};
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PySlice};
+
+use super::arrow::{ArrowArray, import};
+use super::bytes::{PyBuffer, PyFile};
+use super::{PyFault, raise, run};
+use crate::kernels::columns::{Layout, Values};
+use crate::kernels::decode_examples::{Dialect, Plan, Wanted, decode};
+use crate::kernels::infer_examples::infer;
+use crate::kernels::walk::{self as walking, Frames};
+use crate::wire::example::Kind;
+use crate::wire::frames::{Framing, Step, TfRecord};
+use crate::wire::{Fault, FaultKind};
+
+/// Where records lie in one buffer.
+#[pyclass(name = "Frames", frozen, module = "penstock._core")]
+pub struct PyFrames(Frames);
+
+fn u64s(object: &Bound<'_, PyAny>) -> PyResult<UInt64Array> {
+    let array = import(object)?;
+    match array.as_primitive_opt::<UInt64Type>() {
+        Some(numbers) => Ok(numbers.clone()),
+        None => Err(PyTypeError::new_err("expected an array of uint64")),
+    }
+}
+
+fn framing(name: &str) -> PyResult<TfRecord> {
+    match name {
+        "tfrecord" => Ok(TfRecord),
+        _ => Err(PyValueError::new_err(format!("unknown framing {name:?}"))),
+    }
+}
+
+#[pymethods]
+impl PyFrames {
+    fn __len__(&self) -> usize {
+        self.0.spans.len()
+    }
+
+    #[getter]
+    fn base(&self) -> u64 {
+        self.0.base
+    }
+
+    /// Bytes of payload in all.
+    #[getter]
+    fn num_bytes(&self) -> u64 {
+        self.0.spans.iter().map(|span| span.1 as u64).sum()
+    }
+
+    /// The bytes of one payload.
+    fn payload<'py>(&self, py: Python<'py>, record: usize) -> PyResult<Bound<'py, PyBytes>> {
+        match self.0.payload(record) {
+            Some(payload) => Ok(PyBytes::new(py, payload)),
+            None => Err(PyIndexError::new_err(record)),
+        }
+    }
+
+    /// Offset of each frame in its file, as uint64.
+    fn starts(&self) -> ArrowArray {
+        let head = TfRecord::HEAD as u64;
+        let start = |record| self.0.place(record).saturating_sub(head);
+        ArrowArray::new((0..self.0.spans.len()).map(start).collect::<UInt64Array>())
+    }
+
+    /// Bytes of each payload, as uint64.
+    fn lengths(&self) -> ArrowArray {
+        let lengths = self.0.spans.iter().map(|span| span.1 as u64);
+        ArrowArray::new(lengths.collect::<UInt64Array>())
+    }
+
+    /// The stored checksum of each record, as uint32.
+    fn checksums(&self, py: Python<'_>) -> PyResult<ArrowArray> {
+        let stored = run(py, || Ok(self.0.checksums(TfRecord)))?;
+        Ok(ArrowArray::new(UInt32Array::from(stored)))
+    }
+
+    /// Some records, by uint64 numbers, in that order.
+    fn select(&self, records: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let records = u64s(records)?;
+        match self.0.select(records.values().iter().map(|&r| r as usize)) {
+            Some(frames) => Ok(Self(frames)),
+            None => Err(PyIndexError::new_err("record number beyond the chunk")),
+        }
+    }
+
+    fn __getitem__(&self, range: &Bound<'_, PySlice>) -> PyResult<Self> {
+        let at = range.indices(self.0.spans.len() as isize)?;
+        if at.step != 1 {
+            return Err(PyValueError::new_err("step must be 1"));
+        }
+        match self.0.select(at.start as usize..(at.stop.max(at.start)) as usize) {
+            Some(frames) => Ok(Self(frames)),
+            None => Err(PyIndexError::new_err("record number beyond the chunk")),
+        }
+    }
+
+    /// Check payloads against their stored checksums and, if given, those against an index's
+    /// (uint32). Returns the faults.
+    #[pyo3(signature = (indexed = None))]
+    fn verify(&self, py: Python<'_>, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<PyFault>> {
+        let indexed = match indexed {
+            None => None,
+            Some(object) => match import(object)?.as_primitive_opt::<UInt32Type>() {
+                Some(numbers) => Some(numbers.clone()),
+                None => return Err(PyTypeError::new_err("expected an array of uint32")),
+            },
+        };
+        let known = indexed.as_ref().map(|numbers| &numbers.values()[..]);
+        let faults = run(py, || Ok(self.0.verify(TfRecord, known)))?;
+        Ok(faults.into_iter().map(PyFault::from).collect())
+    }
+
+    /// The payloads as a binary_view array that borrows the buffer.
+    fn views(&self, py: Python<'_>) -> PyResult<ArrowArray> {
+        run(py, || self.0.views()).map(ArrowArray::new)
+    }
+
+    /// The payloads decoded as Examples: a struct array with one field a column of the plan.
+    fn decode(&self, py: Python<'_>, plan: &PyPlan) -> PyResult<ArrowArray> {
+        let frames = &self.0;
+        let decoded = run(py, || {
+            let arrays = decode(frames, &plan.plan)?;
+            batch(&plan.names, arrays, frames.spans.len())
+        })?;
+        Ok(ArrowArray::batch(decoded))
+    }
+
+    /// What the payloads hold, if they are Examples: facts for a schema.
+    fn infer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let facts = run(py, || Ok(infer(&self.0)))?;
+        let out = PyDict::new(py);
+        out.set_item("num_records", facts.num_records)?;
+        out.set_item("num_examples", facts.num_examples)?;
+        out.set_item("num_broken", facts.num_broken)?;
+        let keys = PyList::empty(py);
+        for ((in_lists, key), seen) in facts.keys {
+            let entry = PyDict::new(py);
+            entry.set_item("in_lists", in_lists)?;
+            entry.set_item("key", String::from_utf8_lossy(&key))?;
+            entry.set_item("present", seen.present)?;
+            entry.set_item("unset", seen.unset)?;
+            entry.set_item("kinds", seen.kinds)?;
+            entry.set_item("values", seen.values)?;
+            entry.set_item("frames", seen.frames)?;
+            entry.set_item("strings", seen.strings)?;
+            keys.append(entry)?;
+        }
+        out.set_item("keys", keys)?;
+        Ok(out)
+    }
+}
+
+fn batch(names: &[String], arrays: Vec<ArrayRef>, records: usize) -> Result<RecordBatch, Fault> {
+    let field = |(name, array): (&String, &ArrayRef)| {
+        Field::new(name, array.data_type().clone(), true)
+    };
+    let fields: Vec<Field> = names.iter().zip(&arrays).map(field).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(records));
+    RecordBatch::try_new_with_options(Schema::new(fields).into(), arrays, &options)
+        .map_err(|error| Fault::new(FaultKind::Schema, 0, error.to_string()))
+}
+
+/// What to decode, made once for many batches.
+#[pyclass(name = "ExamplePlan", frozen, module = "penstock._core")]
+pub struct PyPlan {
+    plan: Plan,
+    names: Vec<String>,
+}
+
+/// One column of a plan as Python gives it: column name, key, is a feature list, kind ("int64",
+/// "float", "bytes" or None), layout ("scalar", "list", "fixed", "frame_scalars", "frame_lists"),
+/// size of "fixed", is text, is required, default values or None.
+type Given<'py> = (
+    String,
+    Vec<u8>,
+    bool,
+    Option<String>,
+    String,
+    usize,
+    bool,
+    bool,
+    Option<Bound<'py, PyList>>,
+);
+
+fn wanted(given: Given<'_>) -> PyResult<(String, Wanted)> {
+    let (name, key, in_lists, kind, layout, size, text, required, default) = given;
+    let kind = match kind.as_deref() {
+        None => None,
+        Some("int64") => Some(Kind::Int64),
+        Some("float") => Some(Kind::Float),
+        Some("bytes") => Some(Kind::Bytes),
+        Some(other) => return Err(PyValueError::new_err(format!("unknown kind {other:?}"))),
+    };
+    let layout = match layout.as_str() {
+        "scalar" => Layout::Scalar,
+        "list" => Layout::List,
+        "fixed" => Layout::Fixed(size),
+        "frame_scalars" => Layout::FrameScalars,
+        "frame_lists" => Layout::FrameLists,
+        other => return Err(PyValueError::new_err(format!("unknown layout {other:?}"))),
+    };
+    let default = match (kind, default) {
+        (Some(kind), Some(list)) => Some(default_values(kind, &list)?),
+        _ => None,
+    };
+    Ok((name, Wanted { key, in_lists, kind, layout, text, required, default }))
+}
+
+fn default_values(kind: Kind, list: &Bound<'_, PyList>) -> PyResult<Values> {
+    Ok(match kind {
+        Kind::Int64 => Values::Int64(list.extract()?),
+        Kind::Float => Values::Float(list.extract()?),
+        Kind::Bytes => {
+            let mut values = Values::new(Kind::Bytes);
+            for value in list {
+                values.push_bytes(value.cast::<PyBytes>()?.as_bytes()).map_err(raise)?;
+            }
+            values
+        }
+    })
+}
+
+#[pymethods]
+impl PyPlan {
+    #[new]
+    fn new(columns: Vec<Given<'_>>, dialect: &str) -> PyResult<Self> {
+        let dialect = match dialect {
+            "protobuf" => Dialect::Protobuf,
+            "tensorflow" => Dialect::TensorFlow,
+            other => return Err(PyValueError::new_err(format!("unknown dialect {other:?}"))),
+        };
+        let (names, columns) = columns
+            .into_iter()
+            .map(wanted)
+            .collect::<PyResult<Vec<_>>>()?
+            .into_iter()
+            .unzip();
+        Ok(Self { plan: Plan::new(columns, dialect), names })
+    }
+}
+
+/// Walk over the frames of a buffer: (frames, bytes consumed, bytes that the next frame needs in
+/// all, fault or None). `base` is the buffer's offset in its file.
+#[pyfunction]
+pub fn walk(
+    py: Python<'_>,
+    name: &str,
+    buffer: &PyBuffer,
+    base: u64,
+    max_record: u64,
+) -> PyResult<(PyFrames, usize, u64, Option<PyFault>)> {
+    let framing = framing(name)?;
+    let found = run(py, || Ok(walking::walk(framing, &buffer.0, max_record)))?;
+    let frames = Frames { buffer: buffer.0.clone(), base, spans: found.spans, places: None };
+    let fault = found.fault.map(|fault| PyFault::from(fault.shifted(base)));
+    Ok((PyFrames(frames), found.consumed, found.need, fault))
+}
+
+/// The frames that an index says lie at these places (uint64 arrays): start in the buffer, whole
+/// length, offset in the file. A KernelError of kind "stale" where no such frame stands there.
+#[pyfunction]
+pub fn frames_at(
+    py: Python<'_>,
+    name: &str,
+    buffer: &PyBuffer,
+    starts: &Bound<'_, PyAny>,
+    lengths: &Bound<'_, PyAny>,
+    places: &Bound<'_, PyAny>,
+) -> PyResult<PyFrames> {
+    let framing = framing(name)?;
+    let (starts, lengths, places) = (u64s(starts)?, u64s(lengths)?, u64s(places)?);
+    let (s, l, p) = (starts.values(), lengths.values(), places.values());
+    run(py, || walking::frames_at(framing, &buffer.0, s, l, p)).map(PyFrames)
+}
+
+/// The first place from `start` on whose bytes are a right head of a frame: (offset in the
+/// buffer, bytes of the whole frame), or None.
+#[pyfunction]
+pub fn next_head(
+    py: Python<'_>,
+    name: &str,
+    buffer: &PyBuffer,
+    start: usize,
+) -> PyResult<Option<(usize, u64)>> {
+    let framing = framing(name)?;
+    let found = run(py, || Ok(walking::next_head(framing, &buffer.0, start)))?;
+    Ok(found.map(|candidate| (candidate.at, candidate.total)))
+}
+
+/// Index a local file by its heads alone: (starts of all frames and the end of the last, stored
+/// checksums, fault or None). Small records are read in windows, large ones hopped over.
+#[pyfunction]
+pub fn index_file(
+    py: Python<'_>,
+    name: &str,
+    file: &PyFile,
+    max_record: u64,
+) -> PyResult<(ArrowArray, ArrowArray, Option<PyFault>)> {
+    let framing = framing(name)?;
+    let mut hops = Hops { file, window: Vec::new(), at: 0 };
+    let (mut starts, mut stored) = (vec![0u64], Vec::new());
+    let indexed = py.detach(|| hops.index(framing, max_record, &mut starts, &mut stored));
+    let fault = indexed?.map(PyFault::from);
+    Ok((ArrowArray::new(UInt64Array::from(starts)), ArrowArray::new(UInt32Array::from(stored)), fault))
+}
+
+/// Reads a little of a file at a time, wherever the next head is.
+struct Hops<'a> {
+    file: &'a PyFile,
+    window: Vec<u8>,
+    at: u64,
+}
+
+/// Frames from this size on are hopped over instead of read.
+const HOP_BYTES: u64 = 16 << 10;
+const WINDOW_BYTES: usize = 1 << 20;
+
+impl Hops<'_> {
+    /// `length` bytes at `at`, or fewer at the end; reads `ahead` bytes if they are not at hand.
+    fn bytes(&mut self, at: u64, length: usize, ahead: usize) -> std::io::Result<&[u8]> {
+        let inside = at.checked_sub(self.at).map(|skip| skip as usize);
+        let held = inside.filter(|skip| skip + length <= self.window.len());
+        let start = match held {
+            Some(start) => start,
+            None => {
+                self.window.clear();
+                self.at = at;
+                let left = self.file.size.saturating_sub(at).min(ahead as u64) as usize;
+                self.file.read_into(&mut self.window, at, left)?;
+                0
+            }
+        };
+        Ok(&self.window[start..(start + length).min(self.window.len())])
+    }
+
+    fn index(
+        &mut self,
+        framing: TfRecord,
+        max_record: u64,
+        starts: &mut Vec<u64>,
+        stored: &mut Vec<u32>,
+    ) -> std::io::Result<Option<Fault>> {
+        let mut at = 0u64;
+        let mut ahead = WINDOW_BYTES;
+        let ends = TfRecord::HEAD + TfRecord::TAIL;
+        while at < self.file.size {
+            let head = self.bytes(at, TfRecord::HEAD, ahead)?;
+            let short = head.len() < TfRecord::HEAD;
+            let total = match framing.next(head) {
+                Step::Frame { total, .. } => total as u64,
+                Step::Need(total) if !short => total,
+                Step::Need(total) => {
+                    return Ok(Some(cut(at, total, self.file.size).in_record(stored.len())));
+                }
+                Step::Broken(fault) => {
+                    return Ok(Some(fault.shifted(at).in_record(stored.len())));
+                }
+            };
+            if total > self.file.size - at {
+                return Ok(Some(cut(at, total, self.file.size).in_record(stored.len())));
+            }
+            if let Some(fault) = walking::too_long::<TfRecord>(total, max_record, at) {
+                return Ok(Some(fault.in_record(stored.len())));
+            }
+            ahead = if total < HOP_BYTES { WINDOW_BYTES } else { ends };
+            let tail = self.bytes(at + total - TfRecord::TAIL as u64, TfRecord::TAIL, ahead)?;
+            stored.push(framing.stored(tail));
+            at += total;
+            starts.push(at);
+        }
+        Ok(None)
+    }
+}
+
+#[cold]
+fn cut(at: u64, total: u64, size: u64) -> Fault {
+    Fault::new(FaultKind::Truncated, at, "the file ends inside a record").values(total, size - at)
+}
