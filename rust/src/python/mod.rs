@@ -2,6 +2,7 @@
 
 mod arrow;
 mod bytes;
+mod encode;
 mod frames;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -97,6 +98,7 @@ mod _core {
         KernelError, PyFault,
         arrow::ArrowArray,
         bytes::{PyBuffer, PyFile},
+        encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, index_file, next_head, walk},
     };
 }
