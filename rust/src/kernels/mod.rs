@@ -1,3 +1,7 @@
 //! The work of one chunk or batch: plain functions over slices and Arrow arrays.
 
+pub mod codec;
+pub mod deflate;
+pub mod inflate;
+pub mod members;
 pub mod walk;

@@ -2,6 +2,7 @@
 
 mod arrow;
 mod bytes;
+mod compression;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -96,5 +97,8 @@ mod _core {
         KernelError, PyFault,
         arrow::ArrowArray,
         bytes::{PyBuffer, PyFile},
+        compression::{
+            PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,
+        },
     };
 }
