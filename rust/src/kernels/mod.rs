@@ -5,4 +5,8 @@ pub mod decode_examples;
 pub mod encode_examples;
 pub mod example_columns;
 pub mod infer_examples;
+pub mod codec;
+pub mod deflate;
+pub mod inflate;
+pub mod members;
 pub mod walk;

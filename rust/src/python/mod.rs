@@ -4,6 +4,7 @@ mod arrow;
 mod bytes;
 mod encode;
 mod frames;
+mod compression;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -100,5 +101,8 @@ mod _core {
         bytes::{PyBuffer, PyFile},
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, index_file, next_head, walk},
+        compression::{
+            PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,
+        },
     };
 }
