@@ -15,7 +15,7 @@ use pyo3::types::PyBytes;
 
 use super::arrow::import;
 use super::run;
-use crate::wire::crc32c::crc32c;
+use crate::wire::crc32c::extend;
 
 /// Immutable bytes that Rust owns or keeps alive; slices share them.
 #[pyclass(name = "Buffer", frozen, module = "penstock._core")]
@@ -54,8 +54,21 @@ impl PyBuffer {
         PyBytes::new(py, &self.0)
     }
 
-    fn crc32c(&self, py: Python<'_>) -> PyResult<u32> {
-        run(py, || Ok(crc32c(&self.0)))
+    /// CRC-32C of these bytes, or of some bytes before that have the checksum `before` and these.
+    #[pyo3(signature = (before = 0))]
+    fn crc32c(&self, py: Python<'_>, before: u32) -> PyResult<u32> {
+        run(py, || Ok(extend(before, &self.0)))
+    }
+
+    /// Several buffers one after another, copied into one.
+    #[staticmethod]
+    fn join(py: Python<'_>, parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        let parts: Vec<Buffer> = parts.iter().map(|part| part.0.clone()).collect();
+        let mut bytes = room(parts.iter().map(|part| part.len()).sum())?;
+        run(py, || {
+            parts.iter().for_each(|part| bytes.extend_from_slice(part));
+            Ok(Self(Buffer::from_vec(bytes)))
+        })
     }
 }
 
