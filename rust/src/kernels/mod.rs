@@ -3,4 +3,8 @@
 pub mod columns;
 pub mod decode_examples;
 pub mod infer_examples;
+pub mod codec;
+pub mod deflate;
+pub mod inflate;
+pub mod members;
 pub mod walk;

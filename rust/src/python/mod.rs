@@ -3,6 +3,7 @@
 mod arrow;
 mod bytes;
 mod frames;
+mod compression;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -105,5 +106,8 @@ mod _core {
         arrow::ArrowArray,
         bytes::{PyBuffer, PyFile},
         frames::{PyFrames, PyPlan, frames_at, index_file, next_head, walk},
+        compression::{
+            PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,
+        },
     };
 }

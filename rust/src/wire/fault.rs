@@ -21,6 +21,14 @@ pub enum FaultKind {
     Compression,
     /// A checksum or length at the end of a compressed stream does not match.
     CompressionChecksum,
+    /// An empty gzip member before others: TensorFlow stops reading there, without an error.
+    EmptyMember,
+    /// All the data is there, but the checksum after it is cut: TensorFlow says nothing.
+    CutTrailer,
+    /// A zlib stream after the first: TensorFlow reads only the first, without an error.
+    SecondStream,
+    /// Bytes after the end of the compressed data that do not belong to it.
+    TrailingBytes,
     /// What a file holds is not what its index says.
     Stale,
 }
@@ -37,6 +45,10 @@ impl FaultKind {
             Self::Schema => "schema",
             Self::Compression => "compression",
             Self::CompressionChecksum => "compression_checksum",
+            Self::EmptyMember => "empty_member",
+            Self::CutTrailer => "cut_trailer",
+            Self::SecondStream => "second_stream",
+            Self::TrailingBytes => "trailing_bytes",
             Self::Stale => "stale",
         }
     }

@@ -1,0 +1,408 @@
+//! A gzip file or zlib stream, inflated in pieces by whoever has the bytes.
+//!
+//! The containers are read here and only raw deflate is left to the library. So every fault has
+//! its byte, an empty or cut member is told from a sound one, and inflating may start at a seek
+//! point in the middle of a member. What is good before a fault is delivered before the fault.
+
+use self::member::Member;
+use super::codec::{Pause, RawInflate, reserve};
+use crate::wire::gzip::{Container, HeaderReader, PLAIN_HEAD_BYTES};
+use crate::wire::{Fault, FaultKind};
+
+/// Findings kept until they are taken; beyond, empty members are only counted.
+const MAX_FINDINGS: usize = 1000;
+
+/// Where inflating may start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeekPoint {
+    /// Compressed position in bits.
+    pub compressed_bit: u64,
+    /// Plain position in bytes.
+    pub plain_start: u64,
+    /// Up to 32 KiB of plain bytes before the point; empty at a member's start.
+    pub window: Vec<u8>,
+}
+
+/// What one push gave.
+#[derive(Debug)]
+pub struct Piece {
+    /// Plain bytes.
+    pub plain: Vec<u8>,
+    /// Input bytes taken from the front.
+    pub consumed: usize,
+}
+
+/// What the stream is at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Before a member, or at the end of all.
+    Start,
+    Header,
+    Body,
+    Trailer,
+    Finished,
+    Failed,
+}
+
+enum Step {
+    Again,
+    Stop,
+}
+
+/// Inflates a gzip file of any number of members, or a zlib stream.
+pub struct Inflater {
+    container: Container,
+    join_streams: bool,
+    point_bytes: u64,
+    raw: RawInflate,
+    state: State,
+    fault: Option<Fault>,
+    reader: HeaderReader,
+    member: Member,
+    /// Bits of the first byte that come before the seek point, if it lies within a byte.
+    skip_bits: u32,
+    compressed: u64,
+    plain: u64,
+    num_members: u64,
+    num_empty: u64,
+    /// Start of an empty member of which it is not known yet whether it is the last.
+    empty: Option<u64>,
+    last_point: Option<u64>,
+    points: Vec<SeekPoint>,
+    members: Vec<(u64, u64)>,
+    findings: Vec<Fault>,
+}
+
+impl Inflater {
+    /// At the start of a file. With `point_bytes > 0`, members and, about every so many plain
+    /// bytes, seek points are recorded.
+    pub fn new(container: Container, point_bytes: u64) -> Result<Self, Fault> {
+        Ok(Self {
+            container,
+            join_streams: false,
+            point_bytes,
+            raw: RawInflate::new()?,
+            state: State::Start,
+            fault: None,
+            reader: HeaderReader::new(container),
+            member: Member::entered(container, 0),
+            skip_bits: 0,
+            compressed: 0,
+            plain: 0,
+            num_members: 0,
+            num_empty: 0,
+            empty: None,
+            last_point: None,
+            points: Vec::new(),
+            members: Vec::new(),
+            findings: Vec::new(),
+        })
+    }
+
+    /// Read on into a zlib stream after the first (and note it), instead of calling it a fault.
+    pub fn join_streams(mut self) -> Self {
+        self.join_streams = true;
+        self
+    }
+
+    /// At a seek point: the compressed bytes from `compressed_bit / 8` on are to be pushed. The
+    /// checksum of a member that is entered in its middle cannot be checked.
+    pub fn at_point(container: Container, point: &SeekPoint) -> Result<Self, Fault> {
+        let mut this = Self::new(container, 0)?;
+        this.compressed = point.compressed_bit / 8;
+        this.plain = point.plain_start;
+        this.member = Member::entered(container, this.compressed);
+        this.skip_bits = (point.compressed_bit % 8) as u32;
+        if point.window.is_empty() {
+            if this.skip_bits != 0 {
+                let message = "a seek point without a window must be at a member's start";
+                return Err(Fault::new(FaultKind::Stale, this.compressed, message));
+            }
+            return Ok(this);
+        }
+        this.raw.start_inside(&point.window);
+        this.state = State::Body;
+        Ok(this)
+    }
+
+    /// Whether all was read and nothing was wrong.
+    pub fn is_finished(&self) -> bool {
+        self.state == State::Finished
+    }
+
+    /// Compressed bytes taken so far, counted from the start of the file.
+    pub fn compressed_bytes(&self) -> u64 {
+        self.compressed
+    }
+
+    /// Plain bytes given so far, counted from the start of the file.
+    pub fn plain_bytes(&self) -> u64 {
+        self.plain
+    }
+
+    /// Members (or zlib streams) that were wholly read.
+    pub fn num_members(&self) -> u64 {
+        self.num_members
+    }
+
+    /// Empty members that have another member after them.
+    pub fn num_empty_members(&self) -> u64 {
+        self.num_empty
+    }
+
+    /// The seek points found since the last call.
+    pub fn take_points(&mut self) -> Vec<SeekPoint> {
+        std::mem::take(&mut self.points)
+    }
+
+    /// Compressed and plain start of the members begun since the last call.
+    pub fn take_members(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.members)
+    }
+
+    /// What was odd but could be read, since the last call; at most a thousand at a time.
+    pub fn take_findings(&mut self) -> Vec<Fault> {
+        std::mem::take(&mut self.findings)
+    }
+
+    /// Read from the front of `data`, giving up to `out_bytes` plain bytes. The rest of `data` is
+    /// to be pushed again, with more behind it if there is more; `at_end` says that there is none.
+    /// Every push takes input, gives output, finishes or fails, unless it needs input and got none.
+    pub fn push(&mut self, data: &[u8], at_end: bool, out_bytes: usize) -> Result<Piece, Fault> {
+        let mut plain = Vec::new();
+        let mut rest = data;
+        loop {
+            let step = match self.state {
+                State::Finished => Ok(Step::Stop),
+                State::Failed if plain.is_empty() => return Err(self.failed()),
+                State::Failed => Ok(Step::Stop),
+                State::Start => self.start(rest.is_empty(), at_end),
+                State::Header => self.header(&mut rest, at_end),
+                State::Body => self.body(&mut rest, at_end, &mut plain, out_bytes),
+                State::Trailer => self.trailer(&mut rest, at_end),
+            };
+            match step {
+                Ok(Step::Again) => {}
+                Ok(Step::Stop) => break,
+                Err(fault) => {
+                    self.state = State::Failed;
+                    self.fault = Some(fault);
+                }
+            }
+        }
+        if plain.len() < plain.capacity() / 2 {
+            plain.shrink_to_fit();
+        }
+        Ok(Piece { plain, consumed: data.len().saturating_sub(rest.len()) })
+    }
+
+    #[cold]
+    fn failed(&self) -> Fault {
+        self.fault.clone().unwrap_or_else(|| self.compression("the stream has failed before"))
+    }
+
+    #[cold]
+    fn compression(&self, message: &str) -> Fault {
+        Fault::new(FaultKind::Compression, self.compressed, message)
+    }
+
+    fn start(&mut self, is_empty: bool, at_end: bool) -> Result<Step, Fault> {
+        if is_empty {
+            if at_end {
+                self.state = State::Finished;
+            }
+            return Ok(Step::Stop);
+        }
+        self.member = Member::begun(self.container, self.compressed, self.plain);
+        self.reader = HeaderReader::new(self.container);
+        self.state = State::Header;
+        Ok(Step::Again)
+    }
+
+    fn header(&mut self, rest: &mut &[u8], at_end: bool) -> Result<Step, Fault> {
+        let used = self.reader.feed(rest).map_err(|fault| self.bad_header(fault))?;
+        self.advance(rest, used);
+        if self.reader.is_done() {
+            self.begin_member()?;
+            return Ok(Step::Again);
+        }
+        if at_end {
+            return Err(self.cut_header());
+        }
+        Ok(Step::Stop)
+    }
+
+    fn advance(&mut self, rest: &mut &[u8], used: usize) {
+        *rest = rest.get(used..).unwrap_or_default();
+        self.compressed = self.compressed.wrapping_add(used as u64);
+    }
+
+    /// What does not even begin like a member is no member that is broken.
+    #[cold]
+    fn bad_header(&self, fault: Fault) -> Fault {
+        if self.num_members > 0 && !self.reader.is_recognised() {
+            return self.trailing();
+        }
+        fault.shifted(self.member.start)
+    }
+
+    #[cold]
+    fn trailing(&self) -> Fault {
+        let name = match self.container {
+            Container::Gzip => "bytes after the last gzip member",
+            Container::Zlib => "bytes after the zlib stream",
+        };
+        Fault::new(FaultKind::TrailingBytes, self.member.start, name)
+    }
+
+    #[cold]
+    fn cut_header(&self) -> Fault {
+        let found = self.reader.length().max(self.compressed.saturating_sub(self.member.start));
+        if self.num_members > 0 && found < PLAIN_HEAD_BYTES as u64 {
+            let mut fault = self.trailing();
+            fault.found = Some(found);
+            return fault;
+        }
+        let message = format!("{} header is cut", self.container.name());
+        Fault::new(FaultKind::Truncated, self.compressed, message)
+    }
+
+    fn begin_member(&mut self) -> Result<(), Fault> {
+        if self.container == Container::Zlib && self.num_members > 0 {
+            let fault = Fault::new(FaultKind::SecondStream, self.member.start, "second zlib stream");
+            if !self.join_streams {
+                return Err(fault);
+            }
+            self.find(fault);
+        }
+        if let Some(start) = self.empty.take() {
+            self.num_empty = self.num_empty.saturating_add(1);
+            let message = "empty gzip member before others";
+            self.find(Fault::new(FaultKind::EmptyMember, start, message));
+        }
+        self.raw.reset();
+        self.state = State::Body;
+        if self.point_bytes > 0 {
+            self.members.push((self.member.start, self.plain));
+            // A member's start costs no window, so it is taken well before a point is due.
+            if self.last_point.is_none() || self.since_point() >= self.point_bytes.div_ceil(2) {
+                self.point(self.member.start.wrapping_mul(8), Vec::new());
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&mut self, fault: Fault) {
+        if self.findings.len() < MAX_FINDINGS {
+            self.findings.push(fault);
+        }
+    }
+
+    fn since_point(&self) -> u64 {
+        self.plain.saturating_sub(self.last_point.unwrap_or(0))
+    }
+
+    fn point(&mut self, compressed_bit: u64, window: Vec<u8>) {
+        self.last_point = Some(self.plain);
+        self.points.push(SeekPoint { compressed_bit, plain_start: self.plain, window });
+    }
+
+    fn body(
+        &mut self,
+        rest: &mut &[u8],
+        at_end: bool,
+        plain: &mut Vec<u8>,
+        out_bytes: usize,
+    ) -> Result<Step, Fault> {
+        let before = plain.len();
+        let mut room = out_bytes.saturating_sub(before);
+        if room == 0 {
+            return Ok(Step::Stop);
+        }
+        if plain.capacity() == 0 {
+            reserve(plain, room)?;
+        }
+        if self.skip_bits > 0 && !self.enter_byte(rest) {
+            return if at_end { Err(self.cut_body()) } else { Ok(Step::Stop) };
+        }
+        let mut to_border = false;
+        if self.point_bytes > 0 {
+            let left = self.point_bytes.saturating_sub(self.since_point());
+            to_border = left == 0;
+            if !to_border {
+                room = room.min(usize::try_from(left).unwrap_or(room));
+            }
+        }
+        let done = self.raw.inflate(rest, plain, room, to_border);
+        self.advance(rest, done.consumed);
+        self.plain = self.plain.wrapping_add(done.produced as u64);
+        self.member.sum.update(plain.get(before..).unwrap_or_default());
+        match done.pause {
+            Pause::End => self.state = State::Trailer,
+            Pause::Border { unused_bits } => self.border(unused_bits),
+            Pause::Broken(message) => return Err(self.compression(message)),
+            Pause::Full if done.consumed == 0 && done.produced == 0 => {
+                if !rest.is_empty() {
+                    return Err(self.compression("inflating does not go on"));
+                }
+                return if at_end { Err(self.cut_body()) } else { Ok(Step::Stop) };
+            }
+            Pause::Full => {}
+        }
+        Ok(Step::Again)
+    }
+
+    /// Take the bits of the first byte that belong to the first block after a seek point.
+    fn enter_byte(&mut self, rest: &mut &[u8]) -> bool {
+        let Some(&first) = rest.first() else {
+            return false;
+        };
+        self.raw.prime(8u32.saturating_sub(self.skip_bits), first.wrapping_shr(self.skip_bits));
+        self.skip_bits = 0;
+        self.advance(rest, 1);
+        true
+    }
+
+    fn border(&mut self, unused_bits: u32) {
+        let due = self.point_bytes > 0 && self.since_point() >= self.point_bytes;
+        if due && !self.member.is_empty(self.plain) {
+            let bit = self.compressed.wrapping_mul(8).saturating_sub(u64::from(unused_bits));
+            let window = self.raw.window();
+            self.point(bit, window);
+        }
+    }
+
+    #[cold]
+    fn cut_body(&self) -> Fault {
+        let message = format!("{} data is cut", self.container.name());
+        Fault::new(FaultKind::Truncated, self.compressed, message)
+    }
+
+    fn trailer(&mut self, rest: &mut &[u8], at_end: bool) -> Result<Step, Fault> {
+        let used = self.member.fill_trailer(rest);
+        self.advance(rest, used);
+        if !self.member.has_trailer() && !at_end {
+            return Ok(Step::Stop);
+        }
+        self.member.check_trailer(self.compressed, self.plain)?;
+        if self.member.is_empty(self.plain) {
+            self.empty = Some(self.member.start);
+        }
+        self.num_members = self.num_members.saturating_add(1);
+        self.state = State::Start;
+        Ok(Step::Again)
+    }
+}
+
+/// Whatever the bytes and however they are cut: no panic, no standstill, the same bytes and the
+/// same verdict, and from every seek point the same rest.
+#[cfg(any(test, fuzzing))]
+pub fn fuzz_inflate(data: &[u8]) {
+    fuzz::run(data);
+}
+
+#[cfg(any(test, fuzzing))]
+mod fuzz;
+mod member;
+#[cfg(test)]
+mod tests;

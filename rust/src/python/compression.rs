@@ -1,0 +1,177 @@
+//! Inflating and deflating, as Python sees it.
+
+use arrow_buffer::Buffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::bytes::PyBuffer;
+use super::{PyFault, raise, run};
+use crate::kernels::deflate::{self, ZlibDeflater};
+use crate::kernels::inflate::{Inflater, SeekPoint};
+use crate::kernels::members;
+use crate::wire::gzip::{self, Container};
+
+fn container(name: &str) -> PyResult<Container> {
+    match name {
+        "gzip" => Ok(Container::Gzip),
+        "zlib" => Ok(Container::Zlib),
+        _ => Err(PyValueError::new_err(format!("unknown container {name:?}; known: gzip, zlib"))),
+    }
+}
+
+/// Inflates a gzip file of any number of members, or a zlib stream, in pieces.
+#[pyclass(name = "Inflater", module = "penstock._core")]
+pub struct PyInflater(Inflater);
+
+#[pymethods]
+impl PyInflater {
+    #[new]
+    #[pyo3(signature = (container, point_bytes = 0, join_streams = false))]
+    fn new(container: &str, point_bytes: u64, join_streams: bool) -> PyResult<Self> {
+        let inflater = Inflater::new(self::container(container)?, point_bytes).map_err(raise)?;
+        Ok(Self(if join_streams { inflater.join_streams() } else { inflater }))
+    }
+
+    /// Go on from a seek point; the bytes from `compressed_bit // 8` on are to be pushed.
+    #[staticmethod]
+    fn at_point(
+        container: &str,
+        compressed_bit: u64,
+        plain_start: u64,
+        window: &[u8],
+    ) -> PyResult<Self> {
+        let point = SeekPoint { compressed_bit, plain_start, window: window.to_vec() };
+        Inflater::at_point(self::container(container)?, &point).map(Self).map_err(raise)
+    }
+
+    /// Read from the front of `data`: up to `out_bytes` plain bytes, and the input bytes taken.
+    fn push(
+        &mut self,
+        py: Python<'_>,
+        data: PyRef<'_, PyBuffer>,
+        at_end: bool,
+        out_bytes: usize,
+    ) -> PyResult<(PyBuffer, usize)> {
+        if out_bytes == 0 {
+            return Err(PyValueError::new_err("out_bytes must be at least 1"));
+        }
+        let (inflater, data) = (&mut self.0, data.0.clone());
+        let piece = run(py, move || inflater.push(&data, at_end, out_bytes))?;
+        Ok((PyBuffer(Buffer::from_vec(piece.plain)), piece.consumed))
+    }
+
+    #[getter]
+    fn finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    #[getter]
+    fn compressed_bytes(&self) -> u64 {
+        self.0.compressed_bytes()
+    }
+
+    #[getter]
+    fn plain_bytes(&self) -> u64 {
+        self.0.plain_bytes()
+    }
+
+    #[getter]
+    fn num_members(&self) -> u64 {
+        self.0.num_members()
+    }
+
+    #[getter]
+    fn num_empty_members(&self) -> u64 {
+        self.0.num_empty_members()
+    }
+
+    fn take_members(&mut self) -> Vec<(u64, u64)> {
+        self.0.take_members()
+    }
+
+    fn take_points<'py>(&mut self, py: Python<'py>) -> Vec<(u64, u64, Bound<'py, PyBytes>)> {
+        let points = self.0.take_points().into_iter();
+        points.map(|p| (p.compressed_bit, p.plain_start, PyBytes::new(py, &p.window))).collect()
+    }
+
+    fn take_findings(&mut self) -> Vec<PyFault> {
+        self.0.take_findings().into_iter().map(PyFault::from).collect()
+    }
+}
+
+/// The plain bytes of one whole gzip member.
+#[pyfunction]
+pub fn inflate_member(
+    py: Python<'_>,
+    data: PyRef<'_, PyBuffer>,
+    start: usize,
+    length: usize,
+    max_bytes: u64,
+) -> PyResult<PyBuffer> {
+    inflate_members(py, data, vec![(start, length)], max_bytes)
+}
+
+/// The plain bytes of whole gzip members, one after the other.
+#[pyfunction]
+pub fn inflate_members(
+    py: Python<'_>,
+    data: PyRef<'_, PyBuffer>,
+    members: Vec<(usize, usize)>,
+    max_bytes: u64,
+) -> PyResult<PyBuffer> {
+    let data = data.0.clone();
+    let plain = run(py, move || members::inflate_members(&data, &members, max_bytes))?;
+    Ok(PyBuffer(Buffer::from_vec(plain)))
+}
+
+/// A gzip member of a part of `plain`, with its size and number of records in its header.
+#[pyfunction]
+pub fn gzip_member(
+    py: Python<'_>,
+    plain: PyRef<'_, PyBuffer>,
+    start: usize,
+    length: usize,
+    num_records: u32,
+    level: i32,
+) -> PyResult<PyBuffer> {
+    let plain = plain.0.clone();
+    let Some(part) = start.checked_add(length).and_then(|end| plain.get(start..end)) else {
+        return Err(PyValueError::new_err("start and length are beyond the buffer"));
+    };
+    run(py, || deflate::gzip_member(part, num_records, level)).map(wrap)
+}
+
+fn wrap(bytes: Vec<u8>) -> PyBuffer {
+    PyBuffer(Buffer::from_vec(bytes))
+}
+
+/// Bytes and records of the penstock member at `at`, or None if it is none (or its header is cut).
+#[pyfunction]
+pub fn member_head(data: PyRef<'_, PyBuffer>, at: usize) -> Option<(u32, u32)> {
+    gzip::member_head(data.0.get(at..).unwrap_or_default())
+}
+
+/// Writes one zlib stream, in pieces.
+#[pyclass(name = "ZlibDeflater", module = "penstock._core")]
+pub struct PyZlibDeflater(ZlibDeflater);
+
+#[pymethods]
+impl PyZlibDeflater {
+    #[new]
+    fn new(level: i32) -> PyResult<Self> {
+        ZlibDeflater::new(level).map(Self).map_err(raise)
+    }
+
+    /// Add plain bytes; the compressed bytes that are ready, often none.
+    fn push(&mut self, py: Python<'_>, plain: PyRef<'_, PyBuffer>) -> PyResult<PyBuffer> {
+        let (deflater, plain) = (&mut self.0, plain.0.clone());
+        run(py, move || deflater.push(&plain)).map(wrap)
+    }
+
+    /// End the stream; the last compressed bytes.
+    fn finish(&mut self, py: Python<'_>) -> PyResult<PyBuffer> {
+        let deflater = &mut self.0;
+        run(py, move || deflater.finish()).map(wrap)
+    }
+}
