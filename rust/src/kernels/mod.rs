@@ -2,6 +2,8 @@
 
 pub mod columns;
 pub mod decode_examples;
+pub mod encode_examples;
+pub mod example_columns;
 pub mod infer_examples;
 pub mod codec;
 pub mod deflate;

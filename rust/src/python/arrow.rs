@@ -31,7 +31,7 @@ fn arrow_error(error: ArrowError) -> PyErr {
 #[pymethods]
 impl ArrowArray {
     #[pyo3(signature = (requested_schema = None))]
-    fn __arrow_c_array__<'py>(
+    pub fn __arrow_c_array__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,

@@ -6,14 +6,15 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use arrow_array::UInt8Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, ScalarBuffer};
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 
-use super::arrow::import;
+use super::arrow::{ArrowArray, import};
 use super::run;
 use crate::wire::crc32c::extend;
 
@@ -69,6 +70,19 @@ impl PyBuffer {
             parts.iter().for_each(|part| bytes.extend_from_slice(part));
             Ok(Self(Buffer::from_vec(bytes)))
         })
+    }
+
+    /// The bytes as an Arrow array of uint8, without copying: `pyarrow.array(x).buffers()[1]` is
+    /// then a Python buffer over them.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let values = ScalarBuffer::<u8>::new(self.0.clone(), 0, self.0.len());
+        let array = ArrowArray::new(UInt8Array::new(values, None));
+        array.__arrow_c_array__(py, requested_schema)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod arrow;
 mod bytes;
+mod encode;
 mod frames;
 mod compression;
 
@@ -105,6 +106,7 @@ mod _core {
         KernelError, PyFault,
         arrow::ArrowArray,
         bytes::{PyBuffer, PyFile},
+        encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, index_file, next_head, walk},
         compression::{
             PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,

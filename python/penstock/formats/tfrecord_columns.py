@@ -1,0 +1,320 @@
+"""Which columns a TFRecord payload can hold, and as what: Arrow types to the three of Example.
+
+| Arrow | stored as |
+|---|---|
+| integers, bool, dates, times, timestamps, durations | int64 |
+| float16, float32; float64 where every value survives | float32 |
+| strings, binary, fixed-size binary, views | bytes |
+| lists of these, fixed or not; fixed-shape tensors | the same, row-major |
+| lists of lists | feature lists of a SequenceExample |
+| dictionaries, run-end encoded, extensions | their values, their storage |
+| structs | one feature a field, called `parent/child` |
+| null | nothing |
+
+What does not fit (a uint64 beyond int64, a float64 that float32 would round, a null inside a list,
+a decimal) is a SchemaError that names record and field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import SchemaError
+
+Payload = Literal["example", "sequence", "raw"]
+RECORD = "record"
+"""The column of records as they stand."""
+LISTS_PREFIX = "feature_lists/"
+
+_ROUND_HINT = 'float64="round" to store the nearest float32, or cast the column yourself'
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """How one column of a schema is handed to the kernel: its key, its type and the casts there."""
+
+    path: tuple[int, ...]
+    """The column's number, then those of the fields within structs."""
+    key: str
+    steps: tuple[Callable[[Any], Any], ...]
+
+    def convert(self, batch: pa.RecordBatch) -> pa.Array:
+        column = batch.column(self.path[0])
+        for child in self.path[1:]:
+            column = column.flatten()[child]
+        for step in self.steps:
+            column = self._checked(column, step)
+        return column
+
+    def _checked(self, column: pa.Array, step: Callable[[Any], Any]) -> pa.Array:
+        try:
+            return step(column)
+        except (pa.ArrowInvalid, _Unfit) as error:
+            record = _first_unfit(column, step)
+            hint = error.hint if isinstance(error, _Unfit) else None
+            raise SchemaError(
+                f"does not fit: {error}", record=record, field=self.key, hint=hint
+            ) from None
+        except pa.ArrowNotImplementedError:
+            raise _unheld(self.key, column.type) from None
+
+
+class _Unfit(Exception):
+    """A value has no exact counterpart."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadPlan:
+    """What kind of message the records of a schema become, and the casts of its columns."""
+
+    kind: Payload
+    columns: tuple[ColumnPlan, ...]
+    as_it_is: bool
+    """The kernel takes the batch without any cast."""
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch as the kernel takes it. Raises SchemaError; its record is that in the batch."""
+        if self.as_it_is:
+            return batch
+        if not self.columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+        arrays = [column.convert(batch) for column in self.columns]
+        return pa.RecordBatch.from_arrays(arrays, names=[c.key for c in self.columns])
+
+
+def plan_payload(
+    schema: pa.Schema, payload: Payload | None = None, *, round_float64: bool = False
+) -> PayloadPlan:
+    """How records of this schema are written.
+
+    Args:
+        schema: the columns.
+        payload: "example", "sequence" or "raw"; None decides: a lone binary column "record" is
+            raw, lists of lists and columns called `feature_lists/...` make SequenceExamples.
+        round_float64: store the nearest float32 instead of refusing what it would round.
+
+    Raises:
+        SchemaError: a column has a type that no payload holds.
+    """
+    if payload is None and len(schema) == 1 and schema.field(0).name == RECORD:
+        payload = "raw" if _is_binary(schema.field(0).type) else None
+    if payload == "raw":
+        return _plan_raw(schema)
+    columns: list[ColumnPlan] = []
+    depths: list[int] = []
+    as_it_is = True
+    for number, field in enumerate(schema):
+        for path, key, given in _leaves((number,), field.name, field.type):
+            steps, wanted = _steps(key, given, round_float64)
+            depths.append(_depth(wanted))
+            columns.append(ColumnPlan(path, key, steps))
+            as_it_is &= not steps and len(path) == 1
+    if payload is None:
+        listed = any(c.key.startswith(LISTS_PREFIX) for c in columns)
+        payload = "sequence" if listed or 2 in depths else "example"
+    for column, depth in zip(columns, depths, strict=True):
+        if payload == "example" and depth > 1:
+            message = "a tf.train.Example cannot hold lists of lists"
+            raise SchemaError(message, field=column.key, hint='payload="sequence"')
+    return PayloadPlan(payload, tuple(columns), as_it_is and bool(columns))
+
+
+def _plan_raw(schema: pa.Schema) -> PayloadPlan:
+    if len(schema) != 1:
+        raise SchemaError(f"raw records are one binary column; the schema has {len(schema)}")
+    field = schema.field(0)
+    if not (_is_binary(field.type) or _is_text(field.type)):
+        message = f"raw records are a binary column, not {field.type}"
+        raise SchemaError(message, field=field.name)
+    return PayloadPlan("raw", (ColumnPlan((0,), field.name, ()),), True)
+
+
+def _leaves(
+    path: tuple[int, ...], key: str, given: pa.DataType
+) -> list[tuple[tuple[int, ...], str, pa.DataType]]:
+    """A column, or the fields of a struct column, however deep."""
+    if not pa.types.is_struct(given):
+        return [(path, key, given)]
+    found: list[tuple[tuple[int, ...], str, pa.DataType]] = []
+    for number in range(given.num_fields):
+        child = given.field(number)
+        found += _leaves((*path, number), f"{key}/{child.name}", child.type)
+    return found
+
+
+def _steps(
+    key: str, given: pa.DataType, round_float64: bool
+) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
+    """The casts from a type to one that the kernel takes, and that type."""
+    steps: list[Callable[[Any], Any]] = []
+    if isinstance(given, pa.FixedShapeTensorType) and _is_permuted(given):
+        steps.append(_row_major)
+    stored = _mapped(given, _stored)
+    if stored is None:
+        raise _unheld(key, given)
+    if stored != given:
+        steps.append(_decode if pa.types.is_run_end_encoded(given) else _cast_to(stored))
+    wanted = _mapped(stored, _wire)
+    if wanted is None or _depth(wanted) > 2:
+        raise _unheld(key, given)
+    if wanted != stored:
+        is_double = _leaf(stored) == pa.float64() and not round_float64
+        steps.append(_narrow_to(wanted) if is_double else _cast_to(wanted))
+    return tuple(steps), wanted
+
+
+def _unheld(key: str, given: pa.DataType) -> SchemaError:
+    return SchemaError(
+        f"a TFRecord payload cannot hold a column of type {given}",
+        field=key,
+        hint="cast it to integers, floats, strings or binary, or to lists of these",
+    )
+
+
+def _mapped(
+    given: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType | None]
+) -> pa.DataType | None:
+    """The same lists of another type; None where the leaf has none."""
+    types = pa.types
+    if isinstance(given, pa.BaseExtensionType):
+        return _mapped(given.storage_type, leaf)
+    if not _is_list(given):
+        return leaf(given)
+    inner = _mapped(given.value_type, leaf)
+    if inner is None:
+        return None
+    if inner == given.value_type and not _is_view(given):
+        return given
+    if types.is_fixed_size_list(given):
+        return pa.list_(inner, given.list_size)
+    is_large = types.is_large_list(given) or types.is_large_list_view(given)
+    return pa.large_list(inner) if is_large else pa.list_(inner)
+
+
+def _stored(given: pa.DataType) -> pa.DataType | None:
+    """The type of the values themselves."""
+    types = pa.types
+    if types.is_dictionary(given) or types.is_run_end_encoded(given):
+        return _stored(given.value_type)
+    if types.is_date32(given) or types.is_time32(given):
+        return pa.int32()
+    return given
+
+
+def _wire(given: pa.DataType) -> pa.DataType | None:
+    """The type in which the kernel takes a value."""
+    types = pa.types
+    if types.is_null(given) or _is_binary(given) or _is_text(given):
+        return given
+    if types.is_fixed_size_binary(given) and not types.is_decimal(given):
+        return given
+    if types.is_floating(given):
+        return pa.float32()
+    is_count = types.is_integer(given) or types.is_boolean(given) or types.is_duration(given)
+    if is_count or types.is_timestamp(given) or types.is_date(given) or types.is_time(given):
+        return pa.int64()
+    return None
+
+
+def _is_binary(given: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_binary(given) or types.is_large_binary(given) or types.is_binary_view(given)
+
+
+def _is_text(given: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_string(given) or types.is_large_string(given) or types.is_string_view(given)
+
+
+def _is_view(given: pa.DataType) -> bool:
+    return pa.types.is_list_view(given) or pa.types.is_large_list_view(given)
+
+
+def _is_list(given: pa.DataType) -> bool:
+    types = pa.types
+    is_varying = types.is_list(given) or types.is_large_list(given) or _is_view(given)
+    return is_varying or types.is_fixed_size_list(given)
+
+
+def _leaf(given: pa.DataType) -> pa.DataType:
+    while _is_list(given):
+        given = given.value_type
+    return given
+
+
+def _depth(given: pa.DataType) -> int:
+    depth = 0
+    while _is_list(given):
+        given, depth = given.value_type, depth + 1
+    return depth
+
+
+def _is_permuted(given: pa.FixedShapeTensorType) -> bool:
+    order = given.permutation
+    return order is not None and list(order) != sorted(order)
+
+
+def _row_major(column: pa.Array) -> pa.Array:
+    """A permuted tensor column's values in the order of its logical shape, as plain lists."""
+    given = column.type
+    size = int(np.prod(given.shape))
+    first = column.storage.offset * size
+    flat = column.storage.values.slice(first, len(column) * size)
+    places = np.arange(size).reshape(given.shape).transpose(given.permutation).ravel()
+    order = (np.arange(len(column))[:, None] * size + places).ravel()
+    values = flat.take(pa.array(order))
+    mask = column.is_null() if column.null_count else None
+    return pa.FixedSizeListArray.from_arrays(values, size, mask=mask)
+
+
+def _decode(column: pa.Array) -> pa.Array:
+    return pa.compute.run_end_decode(column)
+
+
+def _cast_to(wanted: pa.DataType) -> Callable[[Any], Any]:
+    def cast(column: pa.Array) -> pa.Array:
+        return column.cast(wanted)
+
+    return cast
+
+
+def _narrow_to(wanted: pa.DataType) -> Callable[[Any], Any]:
+    """A cast of float64 to float32 that refuses to round."""
+
+    def narrow(column: pa.Array) -> pa.Array:
+        flat = column
+        while _is_list(flat.type):
+            flat = flat.flatten()
+        values = flat.drop_null().to_numpy()
+        with np.errstate(over="ignore"):
+            exact = values.astype(np.float32).astype(np.float64) == values
+        exact |= np.isnan(values)
+        if not exact.all():
+            value = values[np.argmin(exact)].item()
+            raise _Unfit(f"float32 would round {value!r}", _ROUND_HINT)
+        return column.cast(wanted)
+
+    return narrow
+
+
+def _first_unfit(column: pa.Array, step: Callable[[Any], Any]) -> int:
+    """The first row that a step refuses, given that it refuses some."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            step(column.slice(low, middle - low))
+        except (pa.ArrowInvalid, _Unfit):
+            high = middle
+        else:
+            low = middle
+    return low

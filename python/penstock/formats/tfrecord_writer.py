@@ -1,0 +1,402 @@
+"""Writes TFRecord shards: batches become frames, and frames plain, gzip or zlib bytes.
+
+Slices of the batches are encoded side by side and written in order. Where a gzip member ends
+depends on the records alone, so the bytes are the same for any number of threads and for any way
+of cutting the same records into batches. Members hold whole records, which is what makes a gzip
+shard readable from its middle; none is empty, since TensorFlow takes an empty one for the end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.errors import SchemaError
+from penstock.formats.tfrecord_columns import Payload, PayloadPlan, plan_payload
+from penstock.limits import KIB
+from penstock.pipeline import default_threads
+from penstock.sidecar import Index, SeekPoint
+from penstock.storage import Sink
+
+SLICE_BYTES = 1 << 20
+"""Arrow bytes that are encoded at once: they and their frames stay in a core's cache."""
+SLICE_RECORDS = 8192
+POINT_BYTES = 1 << 20
+"""Plain bytes between the seek points of a zlib stream."""
+# A gzip file without content: one empty member, 20 bytes, the same as TensorFlow's own.
+EMPTY_GZIP = bytes.fromhex("1f8b08000000000000030300") + bytes(8)
+_CHECK_BYTES = 16
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class TFRecordWriteOptions:
+    """How TFRecord files are written."""
+
+    compression: Literal["gzip", "zlib"] | None = None
+    level: int = 6
+    """1 (fast) to 9 (small)."""
+    member_bytes: int = 256 * KIB
+    """A gzip member ends with the record that brings it to so many plain bytes."""
+    payload: Payload | None = None
+    """What a record becomes; None decides from the schema, see `tfrecord_columns`."""
+    float64: Literal["exact", "round"] = "exact"
+    """What becomes of a float64 that is no float32: an error, or the nearest one."""
+
+    def __post_init__(self) -> None:
+        if self.compression not in (None, "gzip", "zlib"):
+            raise ValueError(
+                f"TFRecord has no compression {self.compression!r}; known: None, 'gzip', 'zlib'"
+            )
+        if self.payload not in (None, "example", "sequence", "raw"):
+            raise ValueError(
+                f"unknown payload {self.payload!r}; known: None, 'example', 'sequence', 'raw'"
+            )
+        if self.float64 not in ("exact", "round"):
+            raise ValueError(f"unknown float64 {self.float64!r}; known: 'exact', 'round'")
+        if not 1 <= self.level <= 9:
+            raise ValueError(f"level must be 1 to 9, not {self.level}")
+        if not 1 <= self.member_bytes <= 1 << 30:
+            raise ValueError(f"member_bytes must be 1 to {1 << 30}, not {self.member_bytes}")
+
+
+class TFRecordWriter:
+    """Writes one shard to a sink, and keeps what an index of it needs.
+
+    Args:
+        sink: where the bytes go; committed or aborted by the caller.
+        schema: of the batches that will come.
+        options: see TFRecordWriteOptions.
+        threads: how many slices are encoded and compressed at once; None: one a core.
+
+    Raises:
+        SchemaError: a column has a type that no payload holds.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.storage import LocalStorage
+        >>> sink = LocalStorage().sink("numbers.tfrecord", overwrite=True)
+        >>> batch = pa.record_batch({"n": [1, 2, 3]})
+        >>> writer = TFRecordWriter(sink, batch.schema, TFRecordWriteOptions())
+        >>> writer.write(batch)
+        >>> writer.close()
+        >>> sink.commit()
+        >>> writer.index().num_records
+        3
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        schema: pa.Schema,
+        options: TFRecordWriteOptions,
+        threads: int | None = None,
+    ) -> None:
+        self._plan = plan_payload(
+            schema, options.payload, round_float64=options.float64 == "round"
+        )
+        self._schema = schema
+        threads = default_threads() if threads is None else threads
+        if threads < 1:
+            raise ValueError(f"threads must be at least 1, not {threads}")
+        self._pool = ThreadPoolExecutor(threads, "penstock-write") if threads > 1 else None
+        self._work = _InOrder(self._pool, 2 * threads + 1)
+        self._lengths: list[np.ndarray] = []
+        self._checksums: list[np.ndarray] = []
+        self._num_records = 0
+        self._output: _Plain
+        if options.compression == "gzip":
+            self._output = _Gzip(sink, options, _InOrder(self._pool, 4 * threads))
+        elif options.compression == "zlib":
+            self._output = _Zlib(sink, options)
+        else:
+            self._output = _Plain(sink)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the records of a batch.
+
+        Raises:
+            SchemaError: a value does not fit; names the record (of this shard) and the field. It
+                may come with a later batch, or with `close`.
+        """
+        if batch.schema != self._schema:
+            raise SchemaError(
+                f"a batch has another schema than the writer: {batch.schema.names} and "
+                f"{self._schema.names}"
+                if batch.schema.names != self._schema.names
+                else "a batch has other types than the writer was told"
+            )
+        try:
+            for part in _slices(batch):
+                first_record = self._num_records
+                self._num_records += part.num_rows
+                self._work.put(
+                    lambda part=part, first=first_record: _encode(self._plan, part, first),
+                    self._take,
+                )
+        except BaseException:
+            self._stop()
+            raise
+
+    def flush(self) -> None:
+        """Wait until all records handed over so far are counted in `num_bytes`."""
+        self._finishing(self._drain)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of output that all records so far have made; of gzip, those of whole members."""
+        self.flush()
+        return self._output.num_bytes
+
+    def close(self) -> None:
+        """Finish the shard's bytes."""
+        self._finishing(self._finish)
+        self._stop()
+
+    def index(self) -> Index:
+        """Where the records lie. Complete once the writer is closed."""
+        lengths = np.concatenate([np.zeros(1, np.uint64), *self._lengths])
+        starts = np.cumsum(lengths, dtype=np.uint64)
+        checksums = np.concatenate([np.zeros(0, np.uint32), *self._checksums])
+        return Index(
+            num_records=len(checksums),
+            data_bytes=self._output.num_bytes,
+            plain_bytes=int(starts[-1]),
+            compression=self._output.compression,
+            starts=starts,
+            checksums=checksums,
+            points=tuple(self._output.points),
+            layout=self._output.layout,
+        )
+
+    def _take(self, framed: _core.Framed) -> None:
+        lengths = pa.array(framed.lengths).to_numpy()
+        self._lengths.append(lengths)
+        self._checksums.append(pa.array(framed.checksums).to_numpy())
+        self._output.add(framed.data, lengths)
+
+    def _drain(self) -> None:
+        self._work.drain()
+        self._output.drain()
+
+    def _finish(self) -> None:
+        self._work.drain()
+        self._output.close()
+
+    def _stop(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _finishing(self, last: Callable[[], None]) -> None:
+        try:
+            last()
+        except BaseException:
+            self._stop()
+            raise
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Parts of a batch that are worth a task each."""
+    if batch.num_rows == 0:
+        return
+    record_bytes = max(1, batch.nbytes // batch.num_rows)
+    step = min(SLICE_RECORDS, max(1, SLICE_BYTES // record_bytes))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def _encode(plan: PayloadPlan, batch: pa.RecordBatch, first_record: int) -> _core.Framed:
+    try:
+        if plan.kind == "raw":
+            return _core.frame_records(batch.column(0))
+        return _core.encode_examples(plan.convert(batch), plan.kind)
+    except _core.KernelError as error:
+        fault = error.args[0]
+        record = None if fault.record is None else first_record + fault.record
+        raise SchemaError(fault.message, record=record, field=fault.field) from None
+    except SchemaError as error:
+        if error.record is not None:
+            error.record += first_record
+        raise
+
+
+class _InOrder:
+    """Runs tasks in the threads of a pool and hands their results on in order, a few ahead at most.
+
+    Without a pool, tasks run where they are put.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor | None, ahead: int) -> None:
+        self._pool = pool
+        self._ahead = ahead
+        self._pending: deque[tuple[Future[Any], Callable[[Any], None]]] = deque()
+
+    def put(self, task: Callable[[], Result], then: Callable[[Result], None]) -> None:
+        """Run a task; `then` gets its result, in this thread, after those of earlier tasks."""
+        if self._pool is None:
+            then(task())
+            return
+        self._pending.append((self._pool.submit(task), then))
+        while len(self._pending) > self._ahead:
+            self._next()
+
+    def drain(self) -> None:
+        """Wait for all results."""
+        while self._pending:
+            self._next()
+
+    def _next(self) -> None:
+        future, then = self._pending.popleft()
+        then(future.result())
+
+
+class _Plain:
+    """Frames as they are."""
+
+    compression = ""
+    layout = "plain"
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.num_bytes = 0
+        self.points: list[SeekPoint] = []
+
+    def add(self, frames: _core.Buffer, lengths: np.ndarray) -> None:
+        """Append whole frames."""
+        del lengths
+        self._put(frames)
+
+    def drain(self) -> None:
+        """Wait until everything that can be written is counted."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+    def _put(self, data: _core.Buffer) -> None:
+        if len(data):
+            self._sink.write(_view(data))
+            self.num_bytes += len(data)
+
+
+class _Gzip(_Plain):
+    """Members of whole records, each of which ends with the record that fills it."""
+
+    compression = "gzip"
+    layout = "members"
+
+    def __init__(self, sink: Sink, options: TFRecordWriteOptions, work: _InOrder) -> None:
+        super().__init__(sink)
+        self._options = options
+        self._work = work
+        self._plain_start = 0
+        # The member that is still open: parts of encoded slices, their bytes and records.
+        self._parts: list[_core.Buffer] = []
+        self._open_bytes = 0
+        self._open_records = 0
+
+    def add(self, frames: _core.Buffer, lengths: np.ndarray) -> None:
+        ends = np.cumsum(lengths, dtype=np.uint64)
+        start, first = 0, 0
+        while first < len(ends):
+            wanted = start + self._options.member_bytes - self._open_bytes
+            last = int(np.searchsorted(ends, wanted, side="left"))
+            is_full = last < len(ends)
+            after = last + 1 if is_full else len(ends)
+            end = int(ends[after - 1])
+            self._parts.append(frames.slice(start, end - start))
+            self._open_bytes += end - start
+            self._open_records += after - first
+            if is_full:
+                self._close_member()
+            start, first = end, after
+
+    def drain(self) -> None:
+        self._work.drain()
+
+    def close(self) -> None:
+        if self._open_records:
+            self._close_member()
+        self._work.drain()
+        if not self.num_bytes:
+            self._put(_core.Buffer.from_bytes(EMPTY_GZIP))
+
+    def _close_member(self) -> None:
+        parts, num_bytes, num_records = self._parts, self._open_bytes, self._open_records
+        self._parts, self._open_bytes, self._open_records = [], 0, 0
+        plain_start, level = self._plain_start, self._options.level
+        self._plain_start += num_bytes
+
+        def compress() -> _core.Buffer:
+            return _core.gzip_member(_joined(parts), 0, num_bytes, num_records, level)
+
+        def write(member: _core.Buffer) -> None:
+            check = member.slice(0, _CHECK_BYTES).crc32c()
+            self.points.append(SeekPoint(8 * self.num_bytes, plain_start, b"", check))
+            self._put(member)
+
+        self._work.put(compress, write)
+
+
+class _Zlib(_Plain):
+    """One zlib stream. It is inflated again on the way, which is how its seek points are found."""
+
+    compression = "zlib"
+    layout = "points"
+
+    def __init__(self, sink: Sink, options: TFRecordWriteOptions) -> None:
+        super().__init__(sink)
+        self._deflater = _core.ZlibDeflater(options.level)
+        self._inflater = _core.Inflater("zlib", POINT_BYTES)
+        # Points that still wait for the bytes after them, and the end of the output for these.
+        self._waiting: list[SeekPoint] = []
+        self._tail = b""
+
+    def add(self, frames: _core.Buffer, lengths: np.ndarray) -> None:
+        del lengths
+        self._follow(self._deflater.push(frames), at_end=False)
+
+    def close(self) -> None:
+        self._follow(self._deflater.finish(), at_end=True)
+
+    def _follow(self, data: _core.Buffer, *, at_end: bool) -> None:
+        self._put(data)
+        rest = data
+        while len(rest):
+            plain, taken = self._inflater.push(rest, at_end, POINT_BYTES)
+            rest = rest.slice(taken, len(rest))
+            if not taken and not len(plain):
+                break
+        self._waiting += [SeekPoint(*point) for point in self._inflater.take_points()]
+        recent = self._tail + data.to_bytes()
+        first = self.num_bytes - len(recent)
+        while self._waiting:
+            point = self._waiting[0]
+            at = point.compressed_bit // 8 - first
+            if len(recent) < at + _CHECK_BYTES and not at_end:
+                break
+            check = _core.Buffer.from_bytes(recent[at : at + _CHECK_BYTES]).crc32c()
+            self.points.append(
+                SeekPoint(point.compressed_bit, point.plain_start, point.window, check)
+            )
+            del self._waiting[0]
+        oldest = self._waiting[0].compressed_bit // 8 - first if self._waiting else len(recent)
+        self._tail = recent[max(0, min(oldest, len(recent) - 2 * _CHECK_BYTES)) :]
+
+
+def _joined(parts: list[_core.Buffer]) -> _core.Buffer:
+    if len(parts) == 1:
+        return parts[0]
+    return _core.Buffer.from_bytes(b"".join(part.to_bytes() for part in parts))
+
+
+def _view(data: _core.Buffer) -> memoryview:
+    """The bytes of a Buffer, which stays where it is."""
+    return memoryview(pa.array(data).buffers()[1])
