@@ -7,15 +7,17 @@ three kinds that exist on the wire. `FieldPlan.finish` turns the wires' arrays i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import SchemaError
 
 INFERRED_KEY = b"penstock.inferred_from"
+IN_LISTS_KEY = b"penstock.feature_list"
+WIRE_KEY = b"penstock.key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +82,181 @@ class DecodePlan:
         if not done:
             return decoded
         return pa.RecordBatch.from_arrays(done, schema=self.schema)
+
+
+# -- from a pyarrow schema ------------------------------------------------------------------------
+
+
+def plan_fields(schema: pa.Schema) -> list[FieldPlan]:
+    """How to decode the fields of a pyarrow schema from Examples.
+
+    Raises:
+        SchemaError: a field's type has no form on the wire.
+    """
+    return [_plan_field(field) for field in schema]
+
+
+def _plan_field(field: pa.Field) -> FieldPlan:
+    in_lists = (field.metadata or {}).get(IN_LISTS_KEY) == b"1"
+    key = (field.metadata or {}).get(WIRE_KEY, field.name.encode()).decode()
+    type_ = field.type
+    storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+    depth = 0
+    inner = storage
+    size: int | None = None
+    while pa.types.is_list(inner) or pa.types.is_large_list(inner) or _is_fixed(inner):
+        size = inner.list_size if _is_fixed(inner) and depth == 0 else None
+        inner = inner.value_type
+        depth += 1
+    kind = _kind_of(inner, field)
+    if in_lists:
+        layout = {1: "frame_scalars", 2: "frame_lists"}.get(depth)
+    elif size is not None:
+        layout = "fixed"
+    else:
+        layout = {0: "scalar", 1: "list"}.get(depth)
+    if layout is None:
+        raise SchemaError(
+            f"no Example can hold {type_}: it nests too deeply", field=field.name
+        )
+    text = pa.types.is_string(inner) or pa.types.is_large_string(inner)
+    wire = Wire(key, kind, layout, size or 0, in_lists, text, not field.nullable)
+    return FieldPlan(field, (wire,), _finisher(field))
+
+
+def _is_fixed(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_fixed_size_list(type_))
+
+
+def _kind_of(type_: pa.DataType, field: pa.Field) -> str | None:
+    types = pa.types
+    if types.is_null(type_):
+        return None
+    if types.is_integer(type_) or types.is_boolean(type_):
+        return "int64"
+    if types.is_floating(type_):
+        return "float"
+    if (
+        types.is_binary(type_)
+        or types.is_large_binary(type_)
+        or types.is_string(type_)
+        or types.is_large_string(type_)
+        or types.is_fixed_size_binary(type_)
+    ):
+        return "bytes"
+    if types.is_dictionary(type_):
+        return _kind_of(type_.value_type, field)
+    raise SchemaError(
+        f"an Example holds int64, float32 and bytes, not {type_}",
+        field=field.name,
+        hint="read it as one of those and cast afterwards",
+    )
+
+
+def _finisher(field: pa.Field) -> Callable[[Sequence[pa.Array]], pa.Array]:
+    """Turn the decoded array into the field's own type; values that do not fit are an error."""
+
+    def finish(arrays: Sequence[pa.Array]) -> pa.Array:
+        array = arrays[0]
+        if array.type == field.type:
+            return array
+        if isinstance(field.type, pa.BaseExtensionType):
+            storage = _cast(array, field.type.storage_type, field.name)
+            return pa.ExtensionArray.from_storage(field.type, storage)
+        return _cast(array, field.type, field.name)
+
+    return finish
+
+
+def _cast(array: pa.Array, type_: pa.DataType, name: str) -> pa.Array:
+    if array.type == type_:
+        return array
+    try:
+        if pa.types.is_dictionary(type_):
+            return array.cast(type_.value_type).dictionary_encode().cast(type_)
+        return array.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(f"does not fit {type_}: {error}", field=name) from None
+
+
+# -- inferring ------------------------------------------------------------------------------------
+
+_KINDS = (("bytes", pa.binary()), ("float", pa.float32()), ("int64", pa.int64()))
+
+
+def looks_like_examples(facts: Mapping[str, Any]) -> bool:
+    """Whether payloads are Examples: none breaks protobuf's rules, and at least one has features
+    and nothing that an Example does not have."""
+    return facts["num_broken"] == 0 and facts["num_examples"] > 0
+
+
+def infer_schema(facts: Mapping[str, Any], seen: str) -> pa.Schema:
+    """The schema of what was seen of some Examples; `seen` says of how much.
+
+    A scalar where every record that has the feature has exactly one value, a list otherwise; a
+    feature of which no record has a value is a column of nulls.
+
+    Raises:
+        SchemaError: a key holds values of several kinds.
+    """
+    keys = facts["keys"]
+    names = [entry["key"] for entry in keys]
+    fields = [_inferred_field(entry, names.count(entry["key"]) > 1) for entry in keys]
+    metadata = {INFERRED_KEY: seen.encode()}
+    return pa.schema(fields, metadata=metadata)
+
+
+def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
+    key, in_lists = entry["key"], entry["in_lists"]
+    name = f"{'feature_lists' if in_lists else 'context'}/{key}" if ambiguous else key
+    kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
+    if len(kinds) > 1:
+        listed = " and ".join(kind[0] for kind in kinds)
+        raise SchemaError(
+            f"holds {listed} values in different records",
+            field=name,
+            hint="open(..., raw=True), or a schema without this field",
+        )
+    type_ = kinds[0][1] if kinds else pa.null()
+    metadata: dict[bytes, bytes] = {}
+    if in_lists:
+        metadata[IN_LISTS_KEY] = b"1"
+        single = entry["values"] == (1, 1)
+        type_ = pa.list_(type_ if single else pa.list_(type_))
+    elif kinds and entry["values"] != (1, 1):
+        type_ = pa.list_(type_)
+    if name != key:
+        metadata[WIRE_KEY] = key.encode()
+    return pa.field(name, type_, metadata=metadata or None)
+
+
+def merge_facts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The facts of several samples as those of one."""
+    total: dict[str, Any] = {"num_records": 0, "num_examples": 0, "num_broken": 0}
+    keys: dict[tuple[bool, str], dict[str, Any]] = {}
+    for part in parts:
+        for count in ("num_records", "num_examples", "num_broken"):
+            total[count] += part[count]
+        for entry in part["keys"]:
+            place = (entry["in_lists"], entry["key"])
+            keys[place] = _merge_entries(keys[place], entry) if place in keys else dict(entry)
+    total["keys"] = [keys[place] for place in sorted(keys)]
+    return total
+
+
+def _merge_entries(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    def widen(x: tuple[int, int] | None, y: tuple[int, int] | None) -> tuple[int, int] | None:
+        if x is None or y is None:
+            return x or y
+        return (min(x[0], y[0]), max(x[1], y[1]))
+
+    return {
+        "key": a["key"],
+        "in_lists": a["in_lists"],
+        "present": a["present"] + b["present"],
+        "unset": a["unset"] + b["unset"],
+        "kinds": [x + y for x, y in zip(a["kinds"], b["kinds"], strict=True)],
+        "values": widen(a["values"], b["values"]),
+        "frames": widen(a["frames"], b["frames"]),
+        "strings": [x + y for x, y in zip(a["strings"], b["strings"], strict=True)],
+    }

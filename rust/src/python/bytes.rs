@@ -16,7 +16,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use super::arrow::{ArrowArray, import};
 use super::run;
-use crate::wire::crc32c::crc32c;
+use crate::wire::crc32c::extend;
 
 /// Immutable bytes that Rust owns or keeps alive; slices share them.
 #[pyclass(name = "Buffer", frozen, module = "penstock._core")]
@@ -55,6 +55,23 @@ impl PyBuffer {
         PyBytes::new(py, &self.0)
     }
 
+    /// CRC-32C of these bytes, or of some bytes before that have the checksum `before` and these.
+    #[pyo3(signature = (before = 0))]
+    fn crc32c(&self, py: Python<'_>, before: u32) -> PyResult<u32> {
+        run(py, || Ok(extend(before, &self.0)))
+    }
+
+    /// Several buffers one after another, copied into one.
+    #[staticmethod]
+    fn join(py: Python<'_>, parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        let parts: Vec<Buffer> = parts.iter().map(|part| part.0.clone()).collect();
+        let mut bytes = room(parts.iter().map(|part| part.len()).sum())?;
+        run(py, || {
+            parts.iter().for_each(|part| bytes.extend_from_slice(part));
+            Ok(Self(Buffer::from_vec(bytes)))
+        })
+    }
+
     /// The bytes as an Arrow array of uint8, without copying: `pyarrow.array(x).buffers()[1]` is
     /// then a Python buffer over them.
     #[pyo3(signature = (requested_schema = None))]
@@ -66,10 +83,6 @@ impl PyBuffer {
         let values = ScalarBuffer::<u8>::new(self.0.clone(), 0, self.0.len());
         let array = ArrowArray::new(UInt8Array::new(values, None));
         array.__arrow_c_array__(py, requested_schema)
-    }
-
-    fn crc32c(&self, py: Python<'_>) -> PyResult<u32> {
-        run(py, || Ok(crc32c(&self.0)))
     }
 }
 

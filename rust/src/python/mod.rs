@@ -18,7 +18,7 @@ use crate::wire::Fault;
 /// A fault as Python sees it: plain facts, from which the floors above make errors and reports.
 #[pyclass(name = "Fault", frozen, get_all, module = "penstock._core")]
 pub struct PyFault {
-    kind: &'static str,
+    kind: String,
     byte: u64,
     record: Option<usize>,
     field: Option<String>,
@@ -29,6 +29,13 @@ pub struct PyFault {
 
 #[pymethods]
 impl PyFault {
+    /// A fault that a floor above the kernels found.
+    #[new]
+    #[pyo3(signature = (kind, byte, message, expected = None, found = None))]
+    fn new(kind: String, byte: u64, message: String, expected: Option<u64>, found: Option<u64>) -> Self {
+        Self { kind, byte, record: None, field: None, expected, found, message }
+    }
+
     fn __repr__(&self) -> String {
         format!("Fault({:?}, byte={}, {:?})", self.kind, self.byte, self.message)
     }
@@ -37,7 +44,7 @@ impl PyFault {
 impl From<Fault> for PyFault {
     fn from(fault: Fault) -> Self {
         Self {
-            kind: fault.kind.name(),
+            kind: fault.kind.name().to_owned(),
             byte: fault.byte,
             record: fault.record,
             field: fault.field,

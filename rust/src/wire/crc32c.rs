@@ -53,6 +53,16 @@ fn short(data: &[u8]) -> u32 {
     !crc
 }
 
+/// CRC-32C of some bytes that have the checksum `before`, followed by `data`.
+pub fn extend(before: u32, data: &[u8]) -> u32 {
+    let after = crc32c(data);
+    if before == 0 || data.is_empty() {
+        return if data.is_empty() { before } else { after };
+    }
+    let (before, after) = (u64::from(before), u64::from(after));
+    crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, before, after, data.len() as u64) as u32
+}
+
 /// CRC-32C of the eight bytes of a frame's length.
 #[inline]
 pub fn crc32c_u64(value: u64) -> u32 {
@@ -84,6 +94,14 @@ mod tests {
         assert_eq!(mask(crc32c(b"")), 0xa282_ead8);
         assert_eq!(mask(crc32c_u64(5)), 0x3e04_b2ea);
         assert_eq!(unmask(mask(0x1234_5678)), 0x1234_5678);
+    }
+
+    #[test]
+    fn an_extended_checksum_is_that_of_the_whole() {
+        let data: Vec<u8> = (0..3000u32).map(|i| (i % 253) as u8).collect();
+        for cut in [0, 1, 7, 500, 2999, 3000] {
+            assert_eq!(extend(crc32c(&data[..cut]), &data[cut..]), crc32c(&data));
+        }
     }
 
     #[test]

@@ -1,0 +1,347 @@
+"""A dataset: facts about some shards, and the ways to their records. Other verbs are functions."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import formats
+from penstock.errors import SchemaError
+from penstock.format import Format, Options, Reader, SkippedRegion
+from penstock.limits import Limits, limits_from
+from penstock.paths import expand
+from penstock.scan import scan
+from penstock.sidecar import discard
+from penstock.storage import LocalStorage, Storage
+from penstock.take import take
+
+_CHOICES = {
+    "checksums": ("all", "headers", "none"),
+    "damage": ("error", "stop", "skip", "salvage"),
+    "dialect": ("protobuf", "tensorflow"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One file of a dataset."""
+
+    path: str
+    format: str
+    num_records: int
+    num_bytes: int
+
+
+class Dataset:
+    """Records of one or more files, as they lie. Made by `penstock.open`; safe to share between
+    threads; pickles as the call that opened it.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+        >>> ds = ps.open("numbers.tfrecord")
+        >>> len(ds), ds[1]
+        (3, {'id': 2})
+        >>> ds.take([2, 0]).to_pydict()
+        {'id': [3, 1]}
+    """
+
+    def __init__(self, paths: Sequence[str], storage: Storage, call: dict[str, Any]) -> None:
+        self._call = {**call, "source": list(paths)}
+        self._storage = storage
+        self._columns: Sequence[str] | None = call["columns"]
+        self._format: str | None = call["format"]
+        self._paths = list(paths)
+        self._regions: dict[SkippedRegion, None] = {}
+        self._options = Options(
+            schema=call["schema"],
+            raw=call["raw"],
+            checksums=call["checksums"],
+            damage=call["damage"],
+            index=call["index"],
+            mmap=call["mmap"],
+            limits=limits_from(call["limits"]),
+            dialect=call["dialect"],
+            skipped=self._note,
+            format_options=call["format_options"],
+        )
+        self._readers: list[Reader | None] = [None] * len(paths)
+        self._formats: list[Format | None] = [None] * len(paths)
+        self._locks = [threading.Lock() for _ in paths]
+        self._firsts: np.ndarray | None = None
+        first = self.reader(0)
+        self._full_schema = first.schema
+        missing = [c for c in self._columns or () if c not in first.schema.names]
+        if missing:
+            known = ", ".join(first.schema.names)
+            raise SchemaError(f"no such column; there are: {known}", field=missing[0], file=paths[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self._call,)
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The fields of a record, as pyarrow.Schema."""
+        if self._columns is None:
+            return self._full_schema
+        fields = [self._full_schema.field(name) for name in self._columns]
+        return pa.schema(fields, metadata=self._full_schema.metadata)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files, in the order they are read."""
+        return tuple(self._paths)
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The files with format, records and bytes. Counting may build an index."""
+        self._open_all()
+        return [
+            Shard(path, self._format_of(n).info.name, self.reader(n).num_records, self._size(n))
+            for n, path in enumerate(self._paths)
+        ]
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for exactly these records in this order: names, sizes and counts of the shards.
+
+        Reads no payloads; costs what counting costs.
+        """
+        facts = hashlib.blake2b(digest_size=16)
+        for shard in self.shards:
+            name = shard.path.replace("\\", "/").rsplit("/", 1)[-1]
+            facts.update(f"{name}\0{shard.num_bytes}\0{shard.num_records}\0".encode("utf-8", "replace"))
+        return facts.hexdigest()
+
+    @property
+    def damage(self) -> list[SkippedRegion]:
+        """What has been passed over so far, in the order it was met."""
+        return list(self._regions)
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1])
+
+    def __repr__(self) -> str:
+        first = self._paths[0]
+        more = f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else ""
+        return f"<penstock.Dataset {first}{more}: {', '.join(self.schema.names)}>"
+
+    # -- records --------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        batch_records: int | None = None,
+        threads: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """All records as Arrow batches, in file order.
+
+        Args:
+            columns: names of the columns wanted; None for all. Others are not decoded.
+            batch_records: records in each batch but the last; None lets batches be as large as
+                the chunks they come from (about 1 MiB of the file).
+            threads: how many chunks are decoded at once; None for all cores.
+
+        Raises:
+            PenstockError: damaged data (see `damage=` of `open`), records that do not fit the
+                schema. Records before the fault are yielded first.
+        """
+        return scan(self, self._projection(columns), batch_records, threads)
+
+    def take(self, records: Sequence[int] | np.ndarray) -> pa.RecordBatch:
+        """Some records by number, in the order asked, repeats allowed. Negative numbers count
+        from the end. Raises RecordIndexError for others."""
+        return take(self, records, self._projection(None))
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return self.take(np.arange(*key.indices(len(self))))
+        try:
+            number = operator.index(key)
+        except TypeError:
+            return self.take(key)
+        return self.take([number]).to_pylist()[0]
+
+    def __getitems__(self, records: Sequence[int]) -> list[dict[str, Any]]:
+        """Several records at once, as torch's DataLoader asks for them."""
+        return self.take(records).to_pylist()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self.scan():
+            yield from batch.to_pylist()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        stream = pa.RecordBatchReader.from_batches(self.schema, self.scan())
+        return stream.__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    # -- for the verbs --------------------------------------------------------------------------
+
+    @property
+    def firsts(self) -> np.ndarray:
+        """The number of each shard's first record, then of all records: int64[shards + 1]."""
+        if self._firsts is None:
+            self._open_all()
+            counts = [self.reader(n).num_records for n in range(len(self._paths))]
+            self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return self._firsts
+
+    def reader(self, shard: int) -> Reader:
+        """The open reader of one shard."""
+        with self._locks[shard]:
+            opened = self._readers[shard]
+            if opened is None:
+                opened = self._open(shard)
+                self._readers[shard] = opened
+            return opened
+
+    def _open(self, shard: int) -> Reader:
+        path = self._paths[shard]
+        source = self._storage.source(path, mmap=self._options.mmap)
+        if self._format is not None:
+            fmt = formats.by_name(self._format)
+        else:
+            head = source.read(0, formats.HEAD_BYTES).to_bytes()
+            fmt = formats.by_bytes(head, source.size, path)
+        self._formats[shard] = fmt
+        options = self._options
+        if shard and options.schema is None and not options.raw:
+            # What the first shard is made of holds for all; another shard that differs says so.
+            options = _with_schema(options, self._full_schema)
+        return fmt.open(source, options)
+
+    def _format_of(self, shard: int) -> Format:
+        fmt = self._formats[shard]
+        assert fmt is not None, "opened before"
+        return fmt
+
+    def _size(self, shard: int) -> int:
+        source: Any = getattr(self.reader(shard), "source", None)
+        return int(source.size)
+
+    def _open_all(self) -> None:
+        for shard in range(len(self._paths)):
+            self.reader(shard)
+
+    def _projection(self, columns: Sequence[str] | None) -> Sequence[str] | None:
+        if columns is None:
+            return self._columns
+        for name in columns:
+            if name not in self._full_schema.names:
+                known = ", ".join(self._full_schema.names)
+                raise SchemaError(f"no such column; there are: {known}", field=name)
+        return list(columns)
+
+    def _note(self, region: SkippedRegion) -> None:
+        self._regions[region] = None
+
+    @property
+    def options(self) -> Options:
+        """What `open` was asked for."""
+        return self._options
+
+    def forget_index(self, shard: int) -> None:
+        """Drop the sidecar of a shard that turned out not to fit, so that the next `open` makes
+        a new one. A sidecar that the caller keeps in a folder of their own stays."""
+        if self._options.index == "auto":
+            discard(self._paths[shard])
+
+
+def _with_schema(options: Options, schema: pa.Schema) -> Options:
+    from dataclasses import replace
+
+    fields = [field for field in schema if field.name != "unproved"]
+    return replace(options, schema=pa.schema(fields, metadata=schema.metadata))
+
+
+def _reopen(call: dict[str, Any]) -> Dataset:
+    options = dict(call.pop("format_options"))
+    return open(call.pop("source"), **call, **options)
+
+
+def open(
+    source: Any,
+    *,
+    format: str | None = None,
+    schema: Any = None,
+    columns: Sequence[str] | None = None,
+    raw: bool = False,
+    checksums: str = "all",
+    damage: str = "error",
+    index: str = "auto",
+    mmap: bool = False,
+    limits: Limits | dict[str, int] | None = None,
+    dialect: str = "protobuf",
+    storage: Storage | None = None,
+    cache: str | None = None,
+    **format_options: Any,
+) -> Dataset:
+    """Open data as it lies.
+
+    Args:
+        source: a path, a list of paths, a glob, a folder, or `name@N` for numbered shards.
+        format: a format's name, instead of telling it by the bytes.
+        schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
+            descriptor; None infers one from the first records.
+        columns: the columns wanted, in that order; others are not decoded.
+        raw: give the payloads as they are, in one binary_view column `record`.
+        checksums: "all" verifies everything that the format stores; "headers" leaves payloads
+            unverified; "none" also stops comparing with the index.
+        damage: "error" raises; "stop" reads up to the damage; "skip" passes over damaged records
+            and lists them in `Dataset.damage`; "salvage" also gives records that nobody can prove
+            to be records, marked in a boolean column `unproved`.
+        index: "auto" keeps sidecars beside the data, or in the user's cache where that cannot be
+            written; a folder keeps them there; "never" keeps and reads none.
+        mmap: borrow local files from memory maps instead of reading. Faster for large records; a
+            file that is cut meanwhile ends the process.
+        limits: how much a file may ask for, a penstock.Limits or a dict of some of them.
+        dialect: whose rules decide where a writer of Examples was odd, "protobuf" or "tensorflow".
+        storage: where the files are; None for this machine.
+        cache: a folder for copies of remote files; local files need none.
+        format_options: options of the format, such as `infer_records="all"` for TFRecord.
+
+    Returns:
+        A Dataset. Opening reads a few kilobytes and a sample of the records of the first file.
+
+    Raises:
+        FileNotFoundError: no such file, or a shard of a numbered set is missing.
+        FormatError: the bytes are of no known format, or break its rules.
+        SchemaError: the records do not fit the schema, or have no common one.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2], "name": ["a", "b"]}, "two.tfrecord", overwrite=True)
+        >>> ps.open("two.tfrecord", columns=["name"])[0]
+        {'name': b'a'}
+    """
+    given = {"checksums": checksums, "damage": damage, "dialect": dialect}
+    for word, value in given.items():
+        if value not in _CHOICES[word]:
+            listed = ", ".join(repr(choice) for choice in _CHOICES[word])
+            raise ValueError(f"{word}={value!r} is not one of {listed}")
+    if isinstance(columns, str):
+        raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+    call = {
+        "format": format,
+        "schema": schema,
+        "columns": None if columns is None else list(columns),
+        "raw": raw,
+        **given,
+        "index": index,
+        "mmap": mmap,
+        "limits": limits,
+        "format_options": format_options,
+    }
+    place = storage or LocalStorage()
+    return Dataset(expand(source, place), place, call)

@@ -1,0 +1,59 @@
+"""Kernel faults as errors: the facts of the low floors with the words and hints of this one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import (
+    ChecksumError,
+    FormatError,
+    LimitError,
+    PenstockError,
+    SchemaError,
+    StaleIndexError,
+    TruncatedError,
+)
+
+_KINDS: dict[str, type[PenstockError]] = {
+    "length_checksum": ChecksumError,
+    "data_checksum": ChecksumError,
+    "compression_checksum": ChecksumError,
+    "truncated": TruncatedError,
+    "short_tail": TruncatedError,
+    "cut_trailer": TruncatedError,
+    "limit": LimitError,
+    "schema": SchemaError,
+    "stale": StaleIndexError,
+}
+
+
+def error_from(fault: Any, *, file: str, record: int | None) -> PenstockError:
+    """The error of a fault in this file. `record` counts from 0 within the file."""
+    kind = _KINDS.get(fault.kind, FormatError)
+    expected: object = fault.expected
+    found: object = fault.found
+    if kind is ChecksumError:
+        expected = None if expected is None else f"{expected:#010x} (stored)"
+        found = None if found is None else f"{found:#010x}"
+    return kind(
+        fault.message,
+        file=file,
+        record=record,
+        field=fault.field,
+        byte=fault.byte,
+        expected=expected,
+        found=found,
+        hint=_hint(fault.kind, file),
+    )
+
+
+def _hint(kind: str, file: str) -> str | None:
+    if kind == "limit":
+        return "open(..., limits=penstock.Limits(record_bytes=...))"
+    if kind == "schema":
+        return f"penstock schema --all {file}"
+    if kind == "stale":
+        return f"penstock index {file}"
+    if kind == "message":
+        return "open(..., raw=True) for the bytes as they are"
+    return f"penstock verify {file}"

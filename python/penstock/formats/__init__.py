@@ -1,0 +1,63 @@
+"""The registry: the only file that names all formats. A new format is one line here."""
+
+from __future__ import annotations
+
+from penstock.errors import FormatError
+from penstock.format import Format
+from penstock.formats.arrow import ARROW
+from penstock.formats.parquet import PARQUET
+from penstock.formats.tfrecord import TFRECORD
+
+FORMATS: tuple[Format, ...] = (TFRECORD, PARQUET, ARROW)
+"""In the order in which they are tried: the one whose structure proves most comes first."""
+
+HEAD_BYTES = 4096
+"""How much of a file is looked at to tell its format."""
+
+
+def by_name(name: str) -> Format:
+    """The format called `name`. Raises ValueError, which lists the known ones."""
+    for fmt in FORMATS:
+        if fmt.info.name == name:
+            return fmt
+    raise ValueError(f"unknown format {name!r}; known: {', '.join(f.info.name for f in FORMATS)}")
+
+
+def by_path(path: str) -> Format:
+    """The format that a file name suggests, for writing: its suffix, before .gz if there is one,
+    before the -00000-of-00010 that a shard's name may end with."""
+    name = path.rsplit("/", 1)[-1].lower()
+    suffixes = {ext: fmt for fmt in FORMATS for ext in fmt.info.extensions}
+    for ending, fmt in sorted(suffixes.items(), key=lambda item: -len(item[0])):
+        if name.endswith((ending, ending + ".gz")) or f"{ending}-" in name:
+            return fmt
+    raise ValueError(
+        f"{path}: the name does not say which format to write; use format= or one of the endings "
+        f"{', '.join(sorted(suffixes))}"
+    )
+
+
+def by_bytes(head: bytes, size: int, path: str) -> Format:
+    """The format of a file, told by its bytes. Raises FormatError where none fits."""
+    if not size:
+        # No bytes, no evidence: an empty file is an empty TFRecord, unless its name says more.
+        try:
+            return by_path(path)
+        except ValueError:
+            return TFRECORD
+    for fmt in FORMATS:
+        if fmt.sniff(head, size):
+            return fmt
+    try:
+        named = by_path(path)
+    except ValueError:
+        named = None
+    if named is not None:
+        return named  # damaged at its head, perhaps: its own reader says what is wrong
+    known = ", ".join(fmt.info.name for fmt in FORMATS)
+    raise FormatError(
+        "the bytes are of no known format",
+        file=path,
+        found=f"{head[:8].hex(' ')} at byte 0",
+        hint=f"open(..., format=...) with one of: {known}",
+    )

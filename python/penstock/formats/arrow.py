@@ -1,0 +1,384 @@
+"""Arrow IPC, as file and as stream: record batches as they lie in memory, read by pyarrow.
+
+The layout and its specification are in `arrow_messages.py`. A chunk is a record batch. Files know
+where their batches lie from a footer; a stream's batches are found by walking the headers of its
+messages, once, without reading their bodies. So both are read at random and counted cheaply.
+
+pyarrow trusts what a batch says of itself, and a patched file would end the process when its
+arrays are read. So every batch is validated in full before it is handed out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import FormatError, PenstockError, UnsupportedError
+from penstock.format import (
+    Chunk,
+    FormatInfo,
+    NoOptions,
+    Options,
+    Projection,
+    Selection,
+    SkippedRegion,
+    options_from,
+)
+from penstock.formats.arrow_messages import (
+    BATCH,
+    DICTIONARY,
+    MAGIC,
+    Footer,
+    Message,
+    is_stream,
+    read_footer,
+    read_message,
+    walk_stream,
+)
+from penstock.formats.arrow_write import ArrowOptions, ArrowWriter
+from penstock.formats.batches import (
+    check_columns,
+    check_options,
+    check_records,
+    checked,
+    conform,
+    empty_columns,
+    gather,
+    gather_parts,
+    position,
+    projected,
+)
+from penstock.formats.borrowed import Bytes, Pool, Splice, translated
+from penstock.storage import Sink, Source
+
+FEATHER_1 = b"FEA1"
+KEPT_BATCHES = 4096
+WHOLE = "whole"
+"""`Chunk.data` of the chunk that stands for all records of the shard."""
+
+
+class ArrowFormat:
+    """Arrow IPC as a penstock format."""
+
+    info = FormatInfo("arrow", (".arrow", ".feather", ".arrows", ".ipc"))
+    write_options = ArrowOptions
+    read_options = NoOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file of `size` bytes that starts with `head` is Arrow IPC, or Feather 1."""
+        return head.startswith((MAGIC, FEATHER_1)) or is_stream(head, size)
+
+    def open(self, source: Source, options: Options) -> ArrowReader:
+        """Read the footer of a file, or the schema of a stream.
+
+        Raises:
+            UnsupportedError: a Feather 1 file, or raw=True.
+            TruncatedError, FormatError: the bytes are not Arrow IPC.
+            SchemaError: a field of schema= is not in the file.
+        """
+        options_from(NoOptions, options.format_options, "arrow")
+        return ArrowReader(source, options)
+
+    def create(
+        self, sink: Sink, schema: pa.Schema, options: ArrowOptions, threads: int
+    ) -> ArrowWriter:
+        """Start a file or stream. More than one of `threads` compress columns at once."""
+        return ArrowWriter(sink, schema, options, threads)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record batch: its number, that in the footer (another where one was passed over), its
+    first record, and the dictionary messages that a stream sent for it."""
+
+    number: int
+    block: int
+    first_record: int
+    message: Message
+    dictionaries: tuple[Message, ...] = ()
+
+
+class ArrowReader:
+    """One open Arrow IPC file or stream."""
+
+    def __init__(self, source: Source, options: Options) -> None:
+        self._path = source.path
+        self._asked = check_options(options, "arrow")
+        self._options = options
+        self._size = source.size
+        head = source.read(0, 16).to_bytes()
+        if head.startswith(FEATHER_1):
+            raise UnsupportedError(
+                "Feather version 1 is not Arrow IPC",
+                file=self._path,
+                hint="pyarrow.feather.write_feather(pyarrow.feather.read_table(old), new)",
+            )
+        self._bytes = Bytes(source, mmap=options.mmap)
+        self._footer: Footer | None = None
+        self._start: Message | None = None
+        with translated(self._path):
+            if head.startswith(MAGIC):
+                self._footer = read_footer(self._read, self._size, options.limits)
+            else:
+                self._start = next(self._stream_messages(), None)
+                if self._start is None:
+                    raise FormatError("is no Arrow stream: it has no schema", byte=0)
+            self._pools: dict[Any, Pool[Any]] = {}
+            self._stored: Any = self._schema()
+        if self._asked is not None:
+            check_columns(self._asked, self._stored, self._path)
+        self.schema: pa.Schema = self._asked if self._asked is not None else self._stored
+        self._lock = threading.Lock()
+        self._entries: list[Entry] = []
+        self._finding = self._find()
+        self._failure: FormatError | None = None
+        self._dictionaries_checked = False
+        self._kept: dict[Any, Any] = {}
+
+    def _read(self, start: int, length: int) -> bytes:
+        return self._bytes.range(start, length).to_pybytes()
+
+    def _stream_messages(self) -> Iterator[Message]:
+        return walk_stream(self._read, self._size, self._options.limits)
+
+    def _schema(self) -> Any:
+        if self._footer is not None:
+            with self._pool(()).borrow() as reader:
+                return reader.schema
+        assert self._start is not None
+        return pa.ipc.open_stream(self._bytes.range(0, self._start.end)).schema
+
+    # Where the batches lie.
+
+    def _find(self) -> Iterator[Entry]:
+        """The batches in order. Where no way on can be found, the damage mode says what happens."""
+        number = first = 0
+        for block, message, dictionaries in self._found():
+            yield Entry(number, block, first, message, dictionaries)
+            number, first = number + 1, first + message.num_records
+
+    def _found(self) -> Iterator[tuple[int, Message, tuple[Message, ...]]]:
+        if self._footer is not None:
+            for block, (start, metadata, body) in enumerate(self._footer.batches):
+                message = self._file_message(start, start + metadata + body)
+                if message is not None:
+                    yield block, message, ()
+            return
+        current: dict[int, tuple[Message, ...]] = {}
+        unused: Message | None = None
+        try:
+            for message in self._stream_messages():
+                if message.kind == DICTIONARY:
+                    before = current.get(message.dictionary, ()) if message.is_delta else ()
+                    # The order of arrival is kept: one dictionary may use another.
+                    current.pop(message.dictionary, None)
+                    current[message.dictionary] = (*before, message)
+                    unused = message
+                elif message.kind == BATCH:
+                    unused = None
+                    yield 0, message, tuple(m for group in current.values() for m in group)
+            if unused is not None:
+                # No batch will show whether these are sound.
+                self._check_dictionaries(unused, [m for g in current.values() for m in g])
+        except FormatError as error:
+            # Without a footer, what follows a broken header cannot be found.
+            self._pass_over(error, error.byte if error.byte is not None else 0, self._size)
+
+    def _check_dictionaries(self, last: Message, messages: list[Message]) -> None:
+        with self._placed(last):
+            self._check_sizes(messages)
+            for _ in self._stream_of(messages, ()):
+                raise FormatError("a batch where there was none")  # the file changed meanwhile
+
+    def _file_message(self, start: int, end: int) -> Message | None:
+        """The header of the batch that a footer places at `start`."""
+        assert self._footer is not None
+        try:
+            message = read_message(self._read, start, self._footer.start, self._options.limits)
+            if message is None or message.kind != BATCH:
+                raise FormatError("there is no batch where the footer places one", byte=start)
+            return message
+        except FormatError as error:
+            self._pass_over(error, start, end)
+            return None
+
+    def _pass_over(self, error: FormatError, start: int, end: int) -> None:
+        if self._options.damage == "error":
+            raise error.at(file=self._path)
+        region = SkippedRegion(self._path, start, end, None, error.message)
+        self._options.skipped(region)
+
+    def _entry(self, number: int) -> Entry | None:
+        """One batch's entry, found as far as needed and then remembered."""
+        with self._lock, translated(self._path):
+            while len(self._entries) <= number:
+                if self._failure is not None:
+                    raise self._failure
+                try:
+                    entry = next(self._finding, None)
+                except FormatError as error:
+                    self._failure = error  # the generator is over; ask again, get it again
+                    raise
+                if entry is None:
+                    return None
+                self._entries.append(entry)
+            return self._entries[number]
+
+    @property
+    def num_records(self) -> int:
+        """How many records there are; reads the header of every batch, once."""
+        number = len(self._entries)
+        while self._entry(number) is not None:
+            number = len(self._entries)
+        if not self._entries:
+            return 0
+        last = self._entries[-1]
+        return last.first_record + last.message.num_records
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The record batches in order."""
+        number = 0
+        while (entry := self._entry(number)) is not None:
+            message = entry.message
+            yield Chunk(
+                number, entry.first_record, message.num_records, message.start, message.end, entry
+            )
+            number += 1
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+        """All records in one pair, so that no batch is decoded twice."""
+        check_records(records, self.num_records, self._path)
+        if len(records):
+            yield Chunk(0, 0, self.num_records, 0, self._size, WHOLE), records
+
+    # What is in them.
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """Some records of one batch.
+
+        Raises:
+            FormatError: the batch's bytes are not sound.
+            LimitError: a compressed batch says it becomes larger than limits.batch_bytes.
+            SchemaError: no such column, or a value does not fit schema=.
+        """
+        schema = projected(self.schema, columns, self._path)
+        with translated(self._path):
+            if chunk.data == WHOLE:
+                if records is None:
+                    records = np.arange(self.num_records)
+                return gather_parts(self._wanted(records, schema), records, schema, self._path)
+            entry: Entry = chunk.data
+            batch = self._batch(entry, schema)
+            return batch if records is None else gather(batch, records)
+
+    def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
+        """The batches that hold these records, each decoded once, in the file's order."""
+        starts = np.asarray([entry.first_record for entry in self._entries])
+        places = np.searchsorted(starts, records, side="right") - 1
+        for place in np.unique(places):
+            entry = self._entries[place]
+            yield entry.first_record, self._batch(entry, schema)
+
+    def _batch(self, entry: Entry, schema: Any) -> Any:
+        """One whole batch of `schema`, proved to be sound."""
+        if not schema.names:
+            return empty_columns(entry.message.num_records)
+        names = schema.names if schema is not self._stored else None
+        places = (
+            ()
+            if names is None or names == self._stored.names
+            else tuple(position(self._stored, name, self._path) for name in names)
+        )
+        key = (entry.number, places)
+        batch = self._kept.get(key)
+        if batch is None:
+            batch = self._decoded(entry, places)
+            # A batch in a memory map costs only its headers, and is proved once.
+            borrowed = self._bytes.mapped is not None and not entry.message.compressed
+            if borrowed and len(self._kept) < KEPT_BATCHES:
+                self._kept[key] = batch
+        return conform(batch, schema, self._path)
+
+    def _decoded(self, entry: Entry, places: tuple[int, ...]) -> Any:
+        message = entry.message
+        with self._placed(message):
+            self._check_sizes((*entry.dictionaries, message))
+            if self._footer is not None:
+                self._check_file_dictionaries()
+                with self._pool(places).borrow() as reader:
+                    batch = reader.get_batch(entry.block)
+            else:
+                stream = self._stream_of((*entry.dictionaries, message), places)
+                batch = stream.read_next_batch()
+            if batch.num_rows != message.num_records:
+                raise FormatError(
+                    "a batch has another length than its header says",
+                    expected=message.num_records,
+                    found=batch.num_rows,
+                )
+            return checked(batch, self._path)
+
+    @contextmanager
+    def _placed(self, message: Message) -> Generator[None, None, None]:
+        """Errors over this message's bytes, with their place."""
+        try:
+            with translated(self._path):
+                yield
+        except PenstockError as error:
+            raise error.at(byte=message.start) from error.__cause__
+
+    def _stream_of(self, messages: Iterable[Message], places: tuple[int, ...]) -> Any:
+        """Some messages as a stream of their own, after the schema."""
+        assert self._start is not None
+        ranges = [(piece.start, piece.end - piece.start) for piece in (self._start, *messages)]
+        file = pa.PythonFile(Splice(self._bytes, ranges), mode="r")
+        return pa.ipc.open_stream(file, options=_read_options(places))
+
+    def _pool(self, places: tuple[int, ...]) -> Pool[Any]:
+        """Readers of the file format for one projection; pyarrow's are for one thread each."""
+
+        def make() -> Any:
+            return pa.ipc.open_file(self._bytes.file(), options=_read_options(places))
+
+        return self._pools.setdefault(places, Pool(make))
+
+    def _check_sizes(self, messages: Iterable[Message]) -> None:
+        """Add up what compressed buffers say they become, before anything is reserved."""
+        total = 0
+        for message in messages:
+            for at, length in message.compressed:
+                start = message.body + at
+                if at < 0 or length < 8 or start + length > message.end:
+                    raise FormatError("a compressed buffer lies outside its batch", byte=start)
+                claim = int.from_bytes(self._read(start, 8), "little", signed=True)
+                total += max(claim, 0)
+        self._options.limits.check("batch_bytes", total)
+
+    def _check_file_dictionaries(self) -> None:
+        """The same for the dictionaries of a file, which pyarrow reads with the first batch."""
+        assert self._footer is not None
+        if self._dictionaries_checked:
+            return
+        for start, _, _ in self._footer.dictionaries:
+            message = read_message(self._read, start, self._footer.start, self._options.limits)
+            if message is not None:
+                self._check_sizes((message,))
+        self._dictionaries_checked = True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._kept.clear()
+        for pool in self._pools.values():
+            pool.clear()
+        self._bytes.close()
+
+
+def _read_options(places: tuple[int, ...]) -> Any:
+    # Chunks are what runs in parallel; pyarrow's own threads would only compete with them.
+    return pa.ipc.IpcReadOptions(included_fields=sorted(places), use_threads=False)

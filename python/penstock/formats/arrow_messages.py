@@ -1,0 +1,243 @@
+"""Where the messages of an Arrow IPC file lie, found without reading their bodies.
+
+Specification: https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
+
+A stream is a run of messages, ended by a length of zero or by the end of the file:
+
+    bytes            what
+    4                0xFFFFFFFF (left out before Arrow 0.15)
+    4                metadata_length, little-endian int32, padding included
+    metadata_length  Message, a flatbuffer: version, kind, header, body length
+    body length      buffers, each at an offset that the header gives
+
+A file is "ARROW1" and two zero bytes, such a stream, a Footer (flatbuffer), its length as int32,
+and "ARROW1". The footer gives the place of every dictionary and record batch.
+
+pyarrow reads the messages; this file reads only their headers, which give the number of records
+and how large compressed buffers say they become. Every offset is checked against the bytes held.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from penstock.errors import FormatError, TruncatedError
+from penstock.limits import Limits
+
+CONTINUATION = b"\xff\xff\xff\xff"
+MAGIC = b"ARROW1"
+SCHEMA, DICTIONARY, BATCH = 1, 2, 3
+LATEST_VERSION = 4
+
+Read = Callable[[int, int], bytes]
+"""Bytes [start, start + length) of the file; shorter where it ends."""
+
+
+class Table:
+    """One table of a flatbuffer. A field that is absent gives its default."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data = data
+        self.at = at
+        self._fields = at - self.number("<i", at)
+        self._fields_bytes = self.number("<H", self._fields)
+
+    @classmethod
+    def root(cls, data: bytes) -> Table:
+        return cls(data, _unpack("<I", data, 0))
+
+    def number(self, kind: str, at: int) -> int:
+        return _unpack(kind, self.data, at)
+
+    def place(self, field: int) -> int | None:
+        """Where the value of a field lies, None where it is absent."""
+        slot = 4 + 2 * field
+        if slot + 2 > self._fields_bytes:
+            return None
+        offset = self.number("<H", self._fields + slot)
+        return self.at + offset if offset else None
+
+    def value(self, field: int, kind: str, default: int = 0) -> int:
+        at = self.place(field)
+        return default if at is None else self.number(kind, at)
+
+    def table(self, field: int) -> Table | None:
+        at = self.place(field)
+        return None if at is None else Table(self.data, at + self.number("<I", at))
+
+    def structs(self, field: int, kind: str) -> Iterator[tuple[int, ...]]:
+        """A vector of structs, each unpacked."""
+        at = self.place(field)
+        if at is None:
+            return
+        start = at + self.number("<I", at)
+        count, width = self.number("<I", start), struct.calcsize(kind)
+        end = start + 4 + count * width
+        if end > len(self.data):
+            raise FormatError("a vector of the metadata ends beyond it", found=end)
+        yield from struct.iter_unpack(kind, self.data[start + 4 : end])
+
+
+def _unpack(kind: str, data: bytes, at: int) -> int:
+    if at < 0 or at + struct.calcsize(kind) > len(data):
+        raise FormatError(
+            "an offset of the metadata points out of it", expected=f"below {len(data)}", found=at
+        )
+    return int(struct.unpack_from(kind, data, at)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message: where it lies, and what its header says. Sizes and places in bytes."""
+
+    kind: int
+    start: int
+    body: int
+    end: int
+    num_records: int = 0
+    dictionary: int = 0
+    is_delta: bool = False
+    compressed: tuple[tuple[int, int], ...] = ()
+    """Places of the compressed buffers, from the body's start, and their lengths."""
+
+
+def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
+    """Read a message's header. `body` is where its body starts, `size` that of the file."""
+    table = Table.root(metadata)
+    version, kind = table.value(0, "<h"), table.value(1, "<B")
+    if not 0 <= version <= LATEST_VERSION:
+        raise FormatError("a message of an unknown version", byte=start, found=version)
+    length = table.value(3, "<q")
+    if length < 0:
+        raise FormatError("a message's body has a negative length", byte=start, found=length)
+    if length > size - body:
+        raise TruncatedError(
+            "a message's body ends beyond the file",
+            byte=start,
+            expected=f"{length} bytes",
+            found=f"{max(size - body, 0)} bytes",
+        )
+    header = table.table(2)
+    if header is None or kind not in (SCHEMA, DICTIONARY, BATCH):
+        return Message(kind, start, body, body + length)
+    dictionary, is_delta = 0, False
+    if kind == DICTIONARY:
+        dictionary, is_delta = header.value(0, "<q"), bool(header.value(2, "<B"))
+        header = header.table(1)
+    if kind == SCHEMA or header is None:
+        return Message(kind, start, body, body + length)
+    num_records = header.value(0, "<q")
+    if num_records < 0:
+        raise FormatError("a batch has a negative length", byte=start, found=num_records)
+    buffers: tuple[tuple[int, int], ...] = ()
+    if header.place(3) is not None:
+        pairs = ((at, count) for at, count in header.structs(2, "<qq") if count > 0)
+        buffers = tuple(pairs)
+    return Message(kind, start, body, body + length, num_records, dictionary, is_delta, buffers)
+
+
+def read_message(read: Read, start: int, size: int, limits: Limits) -> Message | None:
+    """The message at `start`, or None where the stream ends."""
+    if start >= size:
+        return None
+    # One read gets the whole header of an ordinary batch.
+    window = read(start, 4096)
+    if len(window) < 4:
+        raise TruncatedError("the file ends inside a message", byte=start, expected="4 bytes")
+    skip = 8 if window[:4] == CONTINUATION else 4
+    if len(window) < skip:
+        raise TruncatedError("the file ends inside a message", byte=start, expected="8 bytes")
+    length = int.from_bytes(window[skip - 4 : skip], "little", signed=True)
+    if length == 0:
+        return None
+    if length < 0:
+        raise FormatError("a message's metadata has a negative length", byte=start, found=length)
+    if length > size - start - skip:
+        raise TruncatedError(
+            "a message's metadata ends beyond the file",
+            byte=start,
+            expected=f"{length} bytes",
+            found=f"{size - start - skip} bytes",
+        )
+    limits.check("footer_bytes", length)
+    if skip + length > len(window):
+        window = read(start, skip + length)
+    body = start + skip + length
+    try:
+        return parse_message(window[skip : skip + length], start, body, size)
+    except FormatError as error:
+        raise error.at(byte=start) from None
+
+
+def walk_stream(read: Read, size: int, limits: Limits) -> Iterator[Message]:
+    """The messages of a stream in order, the schema first."""
+    at = 0
+    while (message := read_message(read, at, size, limits)) is not None:
+        if (message.kind == SCHEMA) != (at == 0):
+            raise FormatError("a stream has one schema, before all else", byte=at)
+        if message.kind not in (SCHEMA, DICTIONARY, BATCH):
+            raise FormatError(
+                "a message that has no place in a stream of batches", byte=at, found=message.kind
+            )
+        yield message
+        at = message.end
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What the end of an IPC file says: (place, metadata length, body length) of each message."""
+
+    start: int
+    dictionaries: tuple[tuple[int, int, int], ...]
+    batches: tuple[tuple[int, int, int], ...]
+
+
+def read_footer(read: Read, size: int, limits: Limits) -> Footer:
+    """The footer of an IPC file."""
+    tail = read(max(size - 10, 0), 10)
+    if size < 8 + 10 or tail[4:] != MAGIC:
+        raise TruncatedError(
+            "there is no Arrow footer at the end; the file was cut, or never finished",
+            byte=max(size - 6, 0),
+            expected=MAGIC,
+            found=tail[4:],
+        )
+    length = int.from_bytes(tail[:4], "little", signed=True)
+    start = size - 10 - length
+    if length <= 0 or start < 8:
+        raise FormatError("the footer is longer than the file", byte=size - 10, found=length)
+    limits.check("footer_bytes", length)
+    table = Table.root(read(start, length))
+    blocks: list[tuple[tuple[int, int, int], ...]] = []
+    for field in (2, 3):
+        found = tuple((a, b, c) for a, b, c in table.structs(field, "<qi4xq"))
+        for place, metadata, body in found:
+            if place < 8 or metadata < 8 or body < 0 or place + metadata + body > start:
+                raise FormatError(
+                    "the footer gives a batch a place where none can be",
+                    byte=start,
+                    found=f"{place} + {metadata} + {body}, of {start} bytes",
+                )
+        blocks.append(found)
+    return Footer(start, blocks[0], blocks[1])
+
+
+def is_stream(head: bytes, size: int) -> bool:
+    """Whether a file of `size` bytes that starts with `head` is a stream: a schema comes first."""
+    if len(head) < 16 or size < 16:
+        return False
+    skip = 8 if head[:4] == CONTINUATION else 4
+    length = int.from_bytes(head[skip - 4 : skip], "little", signed=True)
+    if skip == 8:
+        # Nothing else starts like this, so a damaged or cut schema is still told as such.
+        return length >= 16 and length % 8 == 0
+    if not 16 <= length <= size - skip:
+        return False
+    try:
+        table = Table.root(head[skip : skip + length])
+        known = 0 <= table.value(0, "<h") <= LATEST_VERSION
+        return known and table.value(1, "<B") == SCHEMA and table.place(2) is not None
+    except FormatError:
+        return False

@@ -1,0 +1,164 @@
+"""Schemas and batches as the formats that pyarrow reads handle them: check, cast, gather."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import FormatError, RecordIndexError, SchemaError, UnsupportedError
+from penstock.format import Options, Projection
+
+
+def check_options(options: Options, format_name: str) -> Any:
+    """Refuse what these formats cannot give; return the schema asked for, or None."""
+    if options.raw:
+        raise UnsupportedError(
+            f"raw=True gives the framed records of a file, and {format_name} has columns instead",
+            hint="open it without raw=True",
+        )
+    if options.schema is not None and not isinstance(options.schema, pa.Schema):
+        raise UnsupportedError(
+            f"{format_name} has a schema of its own; schema= can only be a pyarrow.Schema"
+        )
+    return options.schema
+
+
+def check_columns(wanted: Any, found: Any, path: str) -> None:
+    """Raise SchemaError for the first field of `wanted` that the file does not have, once."""
+    for name in wanted.names:
+        position(found, name, path)
+
+
+def position(schema: Any, name: str, path: str) -> int:
+    """Where a column stands in a schema; SchemaError where there is none, or more than one."""
+    places = schema.get_all_field_indices(name)
+    if len(places) == 1:
+        return places[0]
+    if places:
+        message = f"{len(places)} columns have this name, so that none of them can be asked for"
+        raise SchemaError(message, file=path, field=name)
+    known = ", ".join(schema.names[:20]) + (", ..." if len(schema.names) > 20 else "")
+    raise SchemaError(f"no such column; the file has: {known}", file=path, field=name)
+
+
+def projected(schema: Any, columns: Projection, path: str) -> Any:
+    """The schema of some columns, in the order asked for."""
+    if columns is None:
+        return schema
+    return pa.schema([schema.field(position(schema, c, path)) for c in columns], schema.metadata)
+
+
+def conform(batch: Any, schema: Any, path: str) -> Any:
+    """The columns of `schema` out of a batch, cast to its types without losing anything."""
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
+    same = batch.schema.names == schema.names
+    arrays: list[Any] = []
+    for place, field in enumerate(schema):
+        array = batch.column(place if same else position(batch.schema, field.name, path))
+        arrays.append(_cast(array, field, path))
+    if not arrays:
+        return batch.select([]).replace_schema_metadata(schema.metadata)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(array: Any, field: Any, path: str) -> Any:
+    if array.type != field.type:
+        try:
+            array = array.cast(field.type, safe=True)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise SchemaError(
+                f"a value does not fit the schema: {error}",
+                file=path,
+                field=field.name,
+                expected=field.type,
+                found=array.type,
+            ) from error
+    if not field.nullable and array.null_count:
+        raise SchemaError(
+            f"{array.null_count} values are missing, and the schema allows none",
+            file=path,
+            field=field.name,
+        )
+    return array
+
+
+def same_columns(batch: Any, schema: Any, path: str) -> Any:
+    """The batch, if it has the columns of the schema; a writer's types are cast, not its names."""
+    if batch.schema.names != schema.names:
+        raise SchemaError(
+            "a batch has other columns than the file",
+            file=path,
+            expected=schema.names,
+            found=batch.schema.names,
+        )
+    return batch
+
+
+def checked(batch: Any, path: str) -> Any:
+    """The batch, proved to be sound: a patched file must not crash who reads its arrays later."""
+    try:
+        batch.validate(full=True)
+    except (pa.ArrowException, ValueError) as error:
+        raise FormatError(f"the batch is not sound: {error}", file=path) from error
+    return batch
+
+
+def gather(batch: Any, records: np.ndarray) -> Any:
+    """Some records of a batch, in the order asked for; a run of neighbours is not copied."""
+    count = len(records)
+    low, high = (int(records.min()), int(records.max())) if count else (0, -1)
+    if low < 0 or high >= batch.num_rows:
+        raise RecordIndexError(f"no record {low if low < 0 else high} among {batch.num_rows}")
+    if high - low == count - 1 and bool(np.all(np.diff(records) == 1)):
+        return batch.slice(low, count)
+    if batch.num_columns == 0:
+        return batch.slice(0, count) if count <= batch.num_rows else empty_columns(count)
+    try:
+        return batch.take(pa.array(records))
+    except pa.ArrowNotImplementedError:
+        # Run-end encoded and view types have no take in pyarrow; runs of neighbours can be joined.
+        cuts = np.flatnonzero(np.diff(records) != 1) + 1
+        runs = np.split(records, cuts)
+        return pa.concat_batches([batch.slice(int(run[0]), len(run)) for run in runs])
+
+
+def empty_columns(num_records: int) -> Any:
+    """A batch of so many records without any column."""
+    return pa.record_batch([pa.nulls(num_records)], names=["none"]).select([])
+
+
+def gather_parts(
+    parts: Iterator[tuple[int, Any]], records: np.ndarray, schema: Any, path: str
+) -> Any:
+    """Records of a shard in the order asked for, from parts that come in the shard's order.
+
+    `parts` gives (first record, batch); each part is reduced to the records wanted of it before
+    the next one is made, so that memory holds one part and the result.
+    """
+    order, inverse = np.unique(records, return_inverse=True)
+    kept: list[Any] = []
+    found = 0
+    for first, batch in parts:
+        begin, end = np.searchsorted(order, [first, first + batch.num_rows])
+        if end > begin:
+            some = gather(batch, order[begin:end] - first)
+            # A slice would keep the whole part alive; this copies only the records.
+            kept.append(some if end - begin == batch.num_rows else pa.concat_batches([some]))
+            found += int(end - begin)
+    if found != len(order):
+        raise FormatError(f"{len(order) - found} of the records asked for are not there", file=path)
+    if not schema.names:
+        return empty_columns(len(records)).replace_schema_metadata(schema.metadata)
+    whole = pa.concat_batches(kept) if kept else pa.RecordBatch.from_pylist([], schema=schema)
+    return gather(whole, inverse.astype(np.int64))
+
+
+def check_records(records: np.ndarray, num_records: int, path: str) -> None:
+    """Raise RecordIndexError for record numbers that the shard does not have."""
+    wrong = records[(records < 0) | (records >= num_records)]
+    if len(wrong):
+        raise RecordIndexError(f"there are {num_records} records", file=path, record=int(wrong[0]))

@@ -1,0 +1,352 @@
+"""Parquet: columns in row groups, read and written by pyarrow.
+
+Specification: https://parquet.apache.org/docs/file-format/
+
+    bytes            what
+    4                "PAR1" ("PARE" where the footer is encrypted)
+    ...              column chunks, row group by row group: pages, each with a header and a CRC-32
+    footer_length    FileMetaData in Thrift's compact protocol: schema, row groups, places
+    4                footer_length, little-endian
+    4                "PAR1" again ("PARE")
+
+A chunk of penstock is a row group, or a part of one whose records would take more than 64 MiB. The
+parts of a row group are decoded one after another by one cursor, for Parquet has no way in but
+from the front of a row group.
+
+pyarrow is never asked about a column in the metadata: it ends the process over an unknown codec
+and over an encrypted column. So a chunk's byte range is that of all data, from head to footer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import FormatError, LimitError, TruncatedError, UnsupportedError
+from penstock.format import (
+    Chunk,
+    FormatInfo,
+    NoOptions,
+    Options,
+    Projection,
+    Selection,
+    options_from,
+)
+from penstock.formats.batches import (
+    check_columns,
+    check_options,
+    check_records,
+    checked,
+    conform,
+    empty_columns,
+    gather,
+    gather_parts,
+    projected,
+)
+from penstock.formats.borrowed import Bytes, translated
+from penstock.formats.parquet_write import ParquetOptions, ParquetWriter
+from penstock.storage import Sink, Source
+
+CHUNK_BYTES = 64 << 20
+CHUNK_RECORDS = 1 << 20
+IDLE_CURSORS = 4
+WHOLE = "whole"
+"""`Chunk.data` of the chunk that stands for all records of the shard."""
+
+
+class ParquetFormat:
+    """Parquet as a penstock format."""
+
+    info = FormatInfo("parquet", (".parquet", ".parq", ".pq"), has_checksums=True)
+    write_options = ParquetOptions
+    read_options = NoOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file of `size` bytes that starts with `head` is Parquet."""
+        return size >= 12 and head[:4] in (b"PAR1", b"PARE")
+
+    def open(self, source: Source, options: Options) -> ParquetReader:
+        """Read the footer.
+
+        Raises:
+            UnsupportedError: the file is encrypted, or raw=True.
+            TruncatedError, FormatError: the bytes are not Parquet.
+            SchemaError: a field of schema= is not in the file.
+        """
+        options_from(NoOptions, options.format_options, "parquet")
+        return ParquetReader(source, options)
+
+    def create(
+        self, sink: Sink, schema: pa.Schema, options: ParquetOptions, threads: int
+    ) -> ParquetWriter:
+        """Start a file. pyarrow encodes with one thread, whatever `threads` says."""
+        return ParquetWriter(sink, schema, options)
+
+
+class Cursor:
+    """Walks the records of one row group, from the front, in steps of any size."""
+
+    def __init__(self, batches: Iterator[Any], schema: Any, path: str) -> None:
+        self.at = 0
+        self._batches = batches
+        self._schema = schema
+        self._path = path
+        self._left: Any = None
+
+    def read(self, count: int) -> Any:
+        """The next `count` records as one batch."""
+        parts: list[Any] = []
+        missing = count
+        while missing:
+            batch = self._left if self._left is not None else next(self._batches, None)
+            if batch is None:
+                done = self.at + count - missing
+                raise FormatError(f"a row group ends after {done} of its records", file=self._path)
+            part = batch.slice(0, missing)
+            self._left = batch.slice(missing) if batch.num_rows > missing else None
+            missing -= part.num_rows
+            parts.append(part)
+        self.at += count
+        if not self._schema.names:
+            return empty_columns(count)
+        if not parts:
+            return pa.RecordBatch.from_pylist([], schema=self._schema)
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which records of which row group a chunk stands for; `step` is the usual length."""
+
+    group: int
+    start: int
+    count: int
+    step: int
+
+
+class ParquetReader:
+    """One open Parquet file."""
+
+    def __init__(self, source: Source, options: Options) -> None:
+        self._path = source.path
+        self._asked = check_options(options, "parquet")
+        self._verify = options.checksums != "none"
+        self._data_end = _check_ends(source, options)
+        self._bytes = Bytes(source, mmap=options.mmap)
+        self._metadata: Any = None
+        with translated(self._path):
+            file = self._open()
+            self._metadata = file.metadata
+            self._stored: Any = file.schema_arrow
+            self._parts = self._plan()
+        if self._asked is not None:
+            check_columns(self._asked, self._stored, self._path)
+        self.schema: pa.Schema = self._asked if self._asked is not None else self._stored
+        starts = np.cumsum([0, *(part.count for part in self._parts)])
+        self._starts = [int(start) for start in starts]
+        self._idle: list[tuple[Any, Cursor]] = []
+        self._pending: dict[Any, list[int]] = {}
+        self._turn = threading.Condition()
+
+    def _open(self) -> Any:
+        """A pyarrow reader of its own. The footer is parsed only the first time."""
+        import pyarrow.parquet as pq
+
+        return pq.ParquetFile(
+            self._bytes.file(),
+            metadata=self._metadata,
+            # Column by column in small reads: a row group may be larger than memory.
+            pre_buffer=False,
+            buffer_size=1 << 20,
+            page_checksum_verification=self._verify,
+            **_newer_arguments(),
+        )
+
+    def _plan(self) -> list[Part]:
+        """Cut the row groups into chunks, by what the footer says of them."""
+        parts: list[Part] = []
+        total = 0
+        for group in range(self._metadata.num_row_groups):
+            row_group = self._metadata.row_group(group)
+            count, size = row_group.num_rows, row_group.total_byte_size
+            if count < 0 or size < 0:
+                raise FormatError(f"row group {group} has a negative size", found=min(count, size))
+            step = CHUNK_RECORDS
+            if size > CHUNK_BYTES:
+                step = max(1, min(step, count * CHUNK_BYTES // size))
+            # A footer can claim any number of records: never more parts than it has bytes.
+            step = max(step, -(-count // max(self._metadata.serialized_size, 4096)))
+            total += count
+            parts.extend(
+                Part(group, start, min(step, count - start), step)
+                for start in range(0, count, step)
+            )
+        if total != self._metadata.num_rows or total >= 1 << 63:
+            raise FormatError(
+                "the footer's count of records is not that of its row groups",
+                expected=self._metadata.num_rows,
+                found=total,
+            )
+        return parts
+
+    @property
+    def num_records(self) -> int:
+        """How many records the footer counts."""
+        return self._starts[-1]
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The row groups in order, large ones in parts."""
+        for number, part in enumerate(self._parts):
+            yield Chunk(number, self._starts[number], part.count, 4, self._data_end, part)
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+        """All records in one pair, so that no row group is decoded twice."""
+        check_records(records, self.num_records, self._path)
+        if len(records):
+            yield Chunk(0, 0, self.num_records, 4, self._data_end, WHOLE), records
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """Some records of one chunk.
+
+        Raises:
+            FormatError: the row group's bytes are not sound; ChecksumError for a page's CRC.
+            UnsupportedError: a column is encrypted, or of a kind that pyarrow cannot read.
+            SchemaError: no such column, or a value does not fit schema=.
+        """
+        schema = projected(self.schema, columns, self._path)
+        with translated(self._path):
+            if chunk.data == WHOLE:
+                if records is None:
+                    records = np.arange(self.num_records)
+                parts = self._wanted(records, schema)
+                return gather_parts(parts, records, schema, self._path)
+            batch = self._read(chunk.data, schema)
+            return batch if records is None else gather(batch, records)
+
+    def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
+        """The chunks that hold these records, each decoded once, in the file's order."""
+        places = np.searchsorted(np.asarray(self._starts), records, side="right") - 1
+        for place in np.unique(places):
+            yield self._starts[place], self._read(self._parts[place], schema)
+
+    def _read(self, part: Part, schema: Any) -> Any:
+        """Decode one part of a row group to one sound batch of `schema`."""
+        stored = projected(self._stored, schema.names, self._path) if self._asked else schema
+        key = (part.group, tuple(stored.names))
+        with self._in_turn(key, part):
+            cursor = self._resume(key, part, stored)
+            while cursor.at < part.start:
+                cursor.read(min(part.step, part.start - cursor.at))
+            batch = cursor.read(part.count)
+            if cursor.at < self._metadata.row_group(part.group).num_rows:
+                self._keep(key, cursor)
+        return conform(checked(batch, self._path), schema, self._path)
+
+    @contextmanager
+    def _in_turn(self, key: Any, part: Part) -> Generator[None, None, None]:
+        """Hold a part back until all that were asked for before it in its row group are done, so
+        that threads hand one cursor on instead of each decoding the row group from its front."""
+        end = part.start + part.count
+        with self._turn:
+            pending = self._pending.setdefault(key, [])
+            pending.append(end)
+        try:
+            with self._turn:
+                self._turn.wait_for(lambda: min(pending) > part.start)
+            yield
+        finally:
+            with self._turn:
+                pending.remove(end)
+                if not pending:
+                    self._pending.pop(key, None)
+                self._turn.notify_all()
+
+    def _resume(self, key: Any, part: Part, stored: Any) -> Cursor:
+        """The idle cursor nearest before a part, or a new one at the row group's front."""
+        with self._turn:
+            before = [c for k, c in self._idle if k == key and c.at <= part.start]
+            if before:
+                cursor = max(before, key=lambda c: c.at)
+                self._idle.remove((key, cursor))
+                return cursor
+        names = None if stored.names == self._stored.names else list(stored.names)
+        batches = self._open().iter_batches(
+            part.step, row_groups=[part.group], columns=names, use_threads=False
+        )
+        return Cursor((_columns(b, stored, self._path) for b in batches), stored, self._path)
+
+    def _keep(self, key: Any, cursor: Cursor) -> None:
+        with self._turn:
+            self._idle.append((key, cursor))
+            del self._idle[:-IDLE_CURSORS]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._turn:
+            self._idle.clear()
+        self._bytes.close()
+
+
+def _check_ends(source: Source, options: Options) -> int:
+    """Look at both ends of the file; return where its data ends and its footer begins."""
+    path, size = source.path, source.size
+    head = source.read(0, 4).to_bytes()
+    if head not in (b"PAR1", b"PARE"):
+        raise FormatError(
+            "does not start as Parquet", file=path, byte=0, expected=b"PAR1", found=head
+        )
+    if size < 12:
+        raise TruncatedError("too short for Parquet", file=path, expected="12 bytes", found=size)
+    tail = source.read(size - 8, 8).to_bytes()
+    if head == b"PARE" or tail[4:] == b"PARE":
+        raise UnsupportedError(
+            "the file is encrypted, and penstock holds no keys",
+            file=path,
+            hint="decrypt it with the program that wrote it",
+        )
+    if tail[4:] != b"PAR1":
+        raise TruncatedError(
+            "there is no Parquet footer at the end; the file was cut, or never finished",
+            file=path,
+            byte=size - 4,
+            expected=b"PAR1",
+            found=tail[4:],
+        )
+    footer_bytes = int.from_bytes(tail[:4], "little")
+    if footer_bytes > size - 12:
+        raise FormatError(
+            "the footer is longer than the file",
+            file=path,
+            byte=size - 8,
+            expected=f"at most {size - 12} bytes",
+            found=footer_bytes,
+        )
+    try:
+        options.limits.check("footer_bytes", footer_bytes)
+    except LimitError as error:
+        raise error.at(file=path, byte=size - 8) from None
+    return size - 8 - footer_bytes
+
+
+def _newer_arguments() -> dict[str, Any]:
+    """Arguments that only newer releases of pyarrow know, where this one does."""
+    import inspect
+
+    import pyarrow.parquet as pq
+
+    known = inspect.signature(pq.ParquetFile.__init__).parameters
+    return {"arrow_extensions_enabled": True} if "arrow_extensions_enabled" in known else {}
+
+
+def _columns(batch: Any, schema: Any, path: str) -> Any:
+    """The top-level columns out of what pyarrow read, which may be more: it takes "a.b" for a
+    column of this name and for a field of the column "a"."""
+    if batch.schema.names != schema.names:
+        batch = conform(batch, schema, path) if schema.names else batch.select([])
+    return batch

@@ -1,0 +1,100 @@
+"""Writing Parquet: what can be chosen, and batches into row groups whose cut is their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import UnsupportedError
+from penstock.formats.batches import conform, same_columns
+from penstock.formats.borrowed import SinkFile, translated
+from penstock.formats.regroup import Regroup
+from penstock.storage import Sink
+
+CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetOptions:
+    """How Parquet is written.
+
+    Example:
+        >>> ParquetOptions(compression="snappy").row_group_records
+        131072
+    """
+
+    compression: str | None = "zstd"
+    """One of zstd, snappy, gzip, brotli, lz4, none."""
+    level: int | None = None
+    """The codec's own level; None is the codec's default."""
+    row_group_records: int = 1 << 17
+    row_group_bytes: int = 64 << 20
+    """Bytes of values before encoding; a row group ends where either is reached."""
+    dictionary: bool = True
+    """Store repeated values once, where that is smaller."""
+    page_checksums: bool = True
+
+
+class ParquetWriter:
+    """Writes one Parquet file."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema, options: ParquetOptions) -> None:
+        import pyarrow.parquet as pq
+
+        codec = options.compression or "none"
+        if codec not in CODECS:
+            raise ValueError(f"compression is one of {', '.join(CODECS)}, not {codec!r}")
+        if not schema.names:
+            raise UnsupportedError("Parquet cannot hold records without columns", file=sink.path)
+        self._path = sink.path
+        self._schema = schema
+        self._file = SinkFile(sink)
+        self._regroup = Regroup(
+            schema,
+            group_records=options.row_group_records,
+            group_bytes=options.row_group_bytes,
+        )
+        self._writer: Any = None
+        with translated(sink.path):
+            self._writer = pq.ParquetWriter(
+                pa.PythonFile(self._file, mode="w"),
+                schema,
+                compression=codec,
+                compression_level=options.level if codec not in ("none", "snappy") else None,
+                use_dictionary=options.dictionary,
+                write_page_checksum=options.page_checksums,
+            )
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of output so far; records that wait for their row group are not in it."""
+        return self._file.num_bytes
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the records of a batch."""
+        batch = conform(same_columns(batch, self._schema, self._path), self._schema, self._path)
+        for group in self._regroup.add(batch):
+            self._write_group(group)
+
+    def _write_group(self, group: Any) -> None:
+        with translated(self._path):
+            table = pa.Table.from_batches([group], schema=self._schema)
+            self._writer.write_table(table, row_group_size=max(group.num_rows, 1))
+
+    def close(self) -> None:
+        """Write what is left and the footer. The sink stays open."""
+        if self._writer is None:
+            return
+        for group in self._regroup.rest():
+            self._write_group(group)
+        with translated(self._path):
+            self._writer.close()
+        self._writer = None
+        self._file.drain()
+
+    def __del__(self) -> None:
+        # pyarrow's writer writes a footer when it is dropped; a sink given up must not see it.
+        if getattr(self, "_writer", None) is not None:
+            self._file.abandon()

@@ -1,0 +1,325 @@
+"""Framed formats, once: a walk over frames and a decoder of payloads make a Reader.
+
+TFRecord, RecordIO and their like mark each record in place and say nothing of the whole. Without
+an index a shard is walked window by window; with one, its chunks are arithmetic and any record is
+one read away. Either way a payload passes the same proof and the same decoder.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core, sidecar
+from penstock.errors import ChecksumError, PenstockError, RecordIndexError, StaleIndexError
+from penstock.faults import error_from
+from penstock.format import Chunk, Options, Projection, Selection, SkippedRegion
+from penstock.inflated import Stream
+from penstock.resync import Region, resynchronise
+from penstock.sidecar import Index, as_uint64
+from penstock.storage import Source
+
+CHUNK_BYTES = 1 << 20
+"""Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
+UNPROVED = "unproved"
+"""The column that marks salvaged records."""
+
+
+class Decoder(Protocol):
+    """Turns payloads into a batch of its schema."""
+
+    schema: pa.Schema
+
+    def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch: ...
+
+
+class FramedReader:
+    """A Reader over one framed shard."""
+
+    def __init__(
+        self,
+        source: Source,
+        stream: Stream,
+        framing: str,
+        options: Options,
+        decoder: Decoder,
+        index: Callable[[], Index],
+        known: Index | None,
+    ) -> None:
+        self.source = source
+        self._stream = stream
+        self._framing = framing
+        self._options = options
+        self._decoder = decoder
+        self._build_index = index
+        self._index = known
+        self._lock = threading.Lock()
+        self._salvage = options.damage == "salvage"
+        mark = [pa.field(UNPROVED, pa.bool_(), nullable=False)] if self._salvage else []
+        self.schema = pa.schema([*decoder.schema, *mark], metadata=decoder.schema.metadata)
+
+    @property
+    def index(self) -> Index:
+        """Where the records lie; found out when it is first asked for."""
+        with self._lock:
+            if self._index is None:
+                self._index = self._build_index()
+            return self._index
+
+    @property
+    def num_records(self) -> int:
+        return self.index.num_records
+
+    def close(self) -> None:
+        self.source.close()
+
+    # -- chunks ---------------------------------------------------------------------------------
+
+    def chunks(self) -> Iterator[Chunk]:
+        if self._index is not None and self._index.gap_ends is None:
+            return self._indexed_chunks(self._index)
+        return self._walked_chunks()
+
+    def _indexed_chunks(self, index: Index) -> Iterator[Chunk]:
+        """Cut the shard at records (for a compressed one, at its points) about CHUNK_BYTES apart."""
+        first, number = 0, 0
+        ends = index.starts
+        points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
+        while first < index.num_records:
+            goal = int(ends[first]) + CHUNK_BYTES
+            if len(points):
+                later = np.searchsorted(points, goal, "left")
+                goal = int(points[later]) if later < len(points) else index.plain_bytes
+            last = int(np.searchsorted(ends, goal, "right")) - 1
+            last = min(max(last, first + 1), index.num_records)
+            yield Chunk(number, first, last - first, int(ends[first]), int(ends[last]))
+            first, number = last, number + 1
+
+    def _walked_chunks(self) -> Iterator[Chunk]:
+        at = first = number = 0
+        want = CHUNK_BYTES
+        unproved = False
+        while True:
+            try:
+                window = self._stream.read(at, want)
+            except _core.KernelError as error:
+                fault = error.args[0]
+                self._stop_at(fault, first, at, None)
+                return
+            if not len(window):
+                return
+            limit = self._options.limits.record_bytes
+            frames, consumed, need, fault = _core.walk(self._framing, window, at, limit)
+            if len(frames):
+                data = (frames, unproved)
+                yield Chunk(number, first, len(frames), at, at + consumed, data)
+                first, number = first + len(frames), number + 1
+                at += consumed
+                want = CHUNK_BYTES
+            if fault is None and need:
+                left = window.slice(consumed, len(window))
+                if len(window) < want:
+                    fault = _truncated(self._framing, left, at, need)
+                elif not len(frames):
+                    want = max(need, CHUNK_BYTES)
+            if fault is not None:
+                region = self._pass_over(fault, first, at)
+                if region is None:
+                    return
+                at, unproved = region.end_byte, unproved or region.unproved
+                want = CHUNK_BYTES
+                first += region.num_records or 0
+
+    def _pass_over(self, fault: Any, record: int, at: int) -> Region | None:
+        """What to do about a broken frame: an error, an end, or a place to go on."""
+        if self._options.damage in ("error", "stop"):
+            self._stop_at(fault, record, at, None)
+            return None
+        region = resynchronise(self._stream, self._framing, at, self._salvage)
+        reason = fault.message if region.note is None else f"{fault.message}; {region.note}"
+        self._skip(at, region.end_byte, region.num_records, reason)
+        return None if region.at_end else region
+
+    def _stop_at(self, fault: Any, record: int, at: int, num_records: int | None) -> None:
+        """Raise a fault, or note that reading ends there."""
+        error = error_from(fault, file=self.source.path, record=record)
+        if self._options.damage == "error":
+            raise error
+        size = self._stream.size()
+        end = self.source.size if size is None else size
+        self._skip(at, max(end, at), num_records, error.message)
+
+    def _skip(self, start: int, end: int, num_records: int | None, reason: str) -> None:
+        region = SkippedRegion(self.source.path, start, end, num_records, reason)
+        self._options.skipped(region)
+
+    # -- records --------------------------------------------------------------------------------
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        numbers = None if records is None else np.asarray(records, dtype=np.int64)
+        frames, unproved, checksums = self._frames(chunk, numbers)
+        frames, numbers = self._proved(chunk, frames, numbers, checksums)
+        wanted = None if columns is None else [c for c in columns if c != UNPROVED]
+        try:
+            batch = self._decoder.decode(frames, wanted)
+        except _core.KernelError as error:
+            raise self._located(error.args[0], chunk, numbers) from None
+        return self._marked(batch, unproved, columns) if self._salvage else batch
+
+    def _frames(
+        self, chunk: Chunk, numbers: np.ndarray | None
+    ) -> tuple[_core.Frames, bool, np.ndarray | None]:
+        """The asked frames of a chunk, whether they are unproved, and the index's checksums."""
+        unproved = False
+        checksums: np.ndarray | None = None
+        if chunk.data is not None:
+            frames, unproved, *rest = chunk.data
+            checksums = rest[0] if rest else None
+        else:
+            first, last = chunk.first_record, chunk.first_record + chunk.num_records
+            checksums = self.index.checksums[first:last]
+            length = chunk.end_byte - chunk.start_byte
+            try:
+                window = self._stream.read(chunk.start_byte, length)
+            except _core.KernelError as error:
+                raise error_from(error.args[0], file=self.source.path, record=None) from None
+            limit = self._options.limits.record_bytes
+            frames, consumed, _, _ = _core.walk(self._framing, window, chunk.start_byte, limit)
+            if len(frames) != chunk.num_records or consumed != length:
+                # The walk broke on the way: the index knows where the other records are.
+                asked = np.arange(chunk.num_records) if numbers is None else numbers
+                frames = self._by_index(window, chunk, asked)
+                return frames, False, checksums[asked]
+        if numbers is None:
+            return frames, unproved, checksums
+        chosen = None if checksums is None else checksums[numbers]
+        return frames.select(as_uint64(numbers)), unproved, chosen
+
+    def _by_index(self, window: _core.Buffer, chunk: Chunk, asked: np.ndarray) -> _core.Frames:
+        """The asked frames of a chunk with damaged heads; raises at the first damaged one."""
+        records = chunk.first_record + asked
+        starts, ends = self.index.starts[records], self.index.ends[records]
+        places, lengths = pa.array(starts), pa.array(ends - starts)
+        inside = pa.array(starts - np.uint64(chunk.start_byte))
+        try:
+            return _core.frames_at(self._framing, window, inside, lengths, places)
+        except _core.KernelError as error:
+            record = int(records[error.args[0].record])
+            raise ChecksumError(
+                "the head of the record is damaged",
+                file=self.source.path,
+                record=record,
+                byte=int(self.index.starts[record]),
+                hint=f"penstock verify {self.source.path}",
+            ) from None
+
+    def _proved(
+        self,
+        chunk: Chunk,
+        frames: _core.Frames,
+        numbers: np.ndarray | None,
+        checksums: np.ndarray | None,
+    ) -> tuple[_core.Frames, np.ndarray | None]:
+        """The frames whose payloads are what was written; the others raise or are passed over."""
+        if self._options.checksums != "all":
+            return frames, numbers
+        faults = frames.verify(None if checksums is None else pa.array(checksums))
+        if not faults:
+            return frames, numbers
+        for fault in faults:
+            error = self._located(fault, chunk, numbers)
+            if self._options.damage not in ("skip", "salvage") or fault.kind == "stale":
+                raise error
+        bad = np.array([fault.record for fault in faults], dtype=np.int64)
+        starts = pa.array(frames.starts()).to_numpy()
+        lengths = pa.array(frames.lengths()).to_numpy()
+        for fault in faults:
+            start, length = int(starts[fault.record]), int(lengths[fault.record])
+            self._skip(start, start + length + 16, 1, fault.message)
+        kept = np.setdiff1d(np.arange(len(frames)), bad)
+        numbers = kept if numbers is None else numbers[kept]
+        return frames.select(as_uint64(kept)), numbers
+
+    def _located(self, fault: Any, chunk: Chunk, numbers: np.ndarray | None) -> PenstockError:
+        """A fault of a chunk as an error that names the shard's record."""
+        record = fault.record
+        if record is not None:
+            record = int(record if numbers is None else numbers[record]) + chunk.first_record
+            if chunk.first_record < 0:
+                record = int(chunk.data[3][fault.record])
+        return error_from(fault, file=self.source.path, record=record)
+
+    def _marked(self, batch: pa.RecordBatch, unproved: bool, columns: Projection) -> pa.RecordBatch:
+        if columns is not None and UNPROVED not in columns:
+            return batch
+        mark = pa.array(np.full(batch.num_rows, unproved))
+        field = pa.field(UNPROVED, pa.bool_(), nullable=False)
+        schema = batch.schema.append(field)
+        return pa.RecordBatch.from_arrays([*batch.columns, mark], schema=schema)
+
+    # -- random access --------------------------------------------------------------------------
+
+    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
+        """The asked records as one chunk of their own: an index makes any set of them a chunk."""
+        index = self.index
+        records = np.asarray(records, dtype=np.int64)
+        if len(records) and not (0 <= records.min() and records.max() < index.num_records):
+            raise RecordIndexError(
+                f"no such record among {index.num_records}", file=self.source.path
+            )
+        starts, ends = index.starts[records], index.ends[records]
+        frames = self._gathered(starts.astype(np.uint64), ends.astype(np.uint64), records)
+        data = (frames, False, index.checksums[records], records)
+        yield Chunk(0, -1, len(records), 0, 0, data), np.arange(len(records))
+
+    def _gathered(self, starts: np.ndarray, ends: np.ndarray, records: np.ndarray) -> _core.Frames:
+        lengths = ends - starts
+        wrong = (ends < starts) | (ends > np.uint64(self.index.plain_bytes))
+        if wrong.any():
+            raise StaleIndexError("the index points beyond the file", file=self.source.path)
+        places = pa.array(starts)
+        sizes = pa.array(lengths)
+        try:
+            mapped = getattr(self.source, "mapped", None)
+            if self.index.compression:
+                buffer, at = self._inflated(starts, ends)
+            elif mapped is not None:
+                buffer, at = mapped, places
+            else:
+                buffer = self.source.gather(places, sizes)
+                at = pa.array(np.cumsum(lengths) - lengths)
+            return _core.frames_at(self._framing, buffer, at, sizes, places)
+        except _core.KernelError as error:
+            fault = error.args[0]
+            record = None if fault.record is None else int(records[fault.record])
+            raise error_from(fault, file=self.source.path, record=record) from None
+
+    def _inflated(self, starts: np.ndarray, ends: np.ndarray) -> tuple[_core.Buffer, pa.Array]:
+        """Frames of a compressed stream: each stretch between two points is inflated once."""
+        points = np.array([p.plain_start for p in self.index.points] or [0], dtype=np.uint64)
+        group = np.searchsorted(points, starts, "right")
+        parts: list[_core.Buffer] = [_core.Buffer.from_bytes(b"")] * len(starts)
+        for number in np.unique(group):
+            members = np.flatnonzero(group == number)
+            low, high = int(starts[members].min()), int(ends[members].max())
+            window = self._stream.read(low, high - low)
+            for member in members:
+                at = int(starts[member]) - low
+                parts[member] = window.slice(at, int(ends[member] - starts[member]))
+        lengths = ends - starts
+        return _core.Buffer.join(parts), pa.array(np.cumsum(lengths) - lengths)
+
+
+def _truncated(framing: str, left: _core.Buffer, at: int, need: int) -> Any:
+    """The fault of a stream that ends inside a frame."""
+    short = len(left) < 12
+    message = (
+        f"{len(left)} bytes at the end are no whole record head"
+        if short
+        else "the data ends inside a record"
+    )
+    return _core.Fault("short_tail" if short else "truncated", at, message, need, len(left))

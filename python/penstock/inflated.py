@@ -1,0 +1,168 @@
+"""The stream of bytes inside a file: the file itself, or what it inflates to.
+
+Both kinds offer `read(start, length)` over the stream, so that framing, resynchronisation and
+random access are written once. A compressed stream is read forwards as it comes; reading elsewhere
+starts from the nearest known point: a gzip member, a seek point, or the start of the file.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from typing import Protocol
+
+from penstock import _core
+from penstock.errors import InternalError
+from penstock.sidecar import Index, SeekPoint
+from penstock.storage import Source
+
+INPUT_BYTES = 1 << 18
+"""Compressed bytes read at once."""
+POINT_BYTES = 1 << 20
+"""Plain bytes between seek points: what one random access inflates at most, besides the record."""
+
+
+class Stream(Protocol):
+    """The bytes that frames are in. Safe to use from several threads."""
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        """Bytes [start, start + length) of the stream; shorter only where it ends."""
+        ...
+
+    def size(self) -> int | None:
+        """Bytes of the stream, or None while nobody has come to its end."""
+        ...
+
+
+class PlainStream:
+    """A file that is its own stream."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        return self._source.read(start, length)
+
+    def size(self) -> int | None:
+        return self._source.size
+
+
+class InflatedStream:
+    """What a gzip or zlib file inflates to."""
+
+    def __init__(self, source: Source, container: str) -> None:
+        self._source = source
+        self._container = container
+        self._lock = threading.Lock()
+        self._forward = Inflation(source, container)
+        self._size: int | None = None
+        self.points: tuple[SeekPoint, ...] = ()
+        self.one_shot = False
+        """Whether every point is a member that can be inflated whole."""
+
+    def learn(self, index: Index) -> None:
+        """Use an index's points and size."""
+        self.points = index.points
+        self.one_shot = index.layout == "members"
+        self._size = index.plain_bytes
+
+    def size(self) -> int | None:
+        return self._size
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        if self.points:
+            return self._read_from_point(start, length)
+        with self._lock:
+            if start < self._forward.plain_bytes:
+                self._forward = Inflation(self._source, self._container)
+            self._forward.skip_to(start)
+            part = self._forward.read(length)
+            if len(part) < length:
+                self._size = self._forward.plain_bytes
+            return part
+
+    def _read_from_point(self, start: int, length: int) -> _core.Buffer:
+        starts = [point.plain_start for point in self.points]
+        first = max(0, bisect_right(starts, start) - 1)
+        if self.one_shot:
+            last = max(first + 1, bisect_right(starts, start + length - 1))
+            return self._read_members(first, last, start, length)
+        inflation = Inflation(self._source, self._container, self.points[first])
+        inflation.skip_to(start)
+        return inflation.read(length)
+
+    def _read_members(self, first: int, last: int, start: int, length: int) -> _core.Buffer:
+        """Inflate whole members [first, last), each checked against its own CRC."""
+        ends = [p.compressed_bit // 8 for p in self.points[first + 1 : last + 1]]
+        begin = self.points[first].compressed_bit // 8
+        if len(ends) < last - first:
+            ends.append(self._source.size)
+        data = self._source.read(begin, ends[-1] - begin)
+        borders = [0, *(end - begin for end in ends)]
+        members = [(a, b - a) for a, b in zip(borders, borders[1:], strict=False)]
+        plain = _core.inflate_members(data, members, 1 << 62)
+        return plain.slice(start - self.points[first].plain_start, length)
+
+
+class Inflation:
+    """One pass forwards over a compressed file."""
+
+    def __init__(
+        self,
+        source: Source,
+        container: str,
+        point: SeekPoint | None = None,
+        point_bytes: int = 0,
+    ) -> None:
+        self._source = source
+        if point is None:
+            self.inflater = _core.Inflater(container, point_bytes)
+            self._at = 0
+        else:
+            self.inflater = _core.Inflater.at_point(
+                container, point.compressed_bit, point.plain_start, point.window
+            )
+            self._at = point.compressed_bit // 8
+        self._input = _core.Buffer.from_bytes(b"")
+
+    @property
+    def plain_bytes(self) -> int:
+        """Where in the stream the next byte will be."""
+        return self.inflater.plain_bytes
+
+    def skip_to(self, start: int) -> None:
+        """Inflate and drop bytes up to `start`."""
+        while self.plain_bytes < start:
+            if not len(self.read(min(start - self.plain_bytes, POINT_BYTES))):
+                return
+
+    def read(self, length: int) -> _core.Buffer:
+        """The next bytes of the stream; fewer than `length` only at its end.
+
+        A fault of the compressed data is raised once the bytes before it have been returned.
+        """
+        parts: list[_core.Buffer] = []
+        done = 0
+        while done < length and not self.inflater.finished:
+            try:
+                part = self._push(length - done)
+            except _core.KernelError:
+                if parts:
+                    break  # the inflater raises it again at the next call
+                raise
+            if len(part):
+                parts.append(part)
+                done += len(part)
+        return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
+
+    def _push(self, length: int) -> _core.Buffer:
+        if not len(self._input) and self._at < self._source.size:
+            self._input = self._source.read(self._at, INPUT_BYTES)
+            self._at += len(self._input)
+        at_end = self._at >= self._source.size
+        part, consumed = self.inflater.push(self._input, at_end, length)
+        stuck = at_end and not consumed and not len(part) and not self.inflater.finished
+        if stuck:
+            raise InternalError("the inflater stands still", byte=self.inflater.compressed_bytes)
+        self._input = self._input.slice(consumed, len(self._input) - consumed)
+        return part

@@ -1,0 +1,90 @@
+"""From what a caller names to the list of shards: paths, lists, globs, folders, name@N."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.storage import Storage, is_own
+
+_COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
+_OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
+
+
+def expand(source: Any, storage: Storage) -> list[str]:
+    """The files that `source` means, in the order they are read.
+
+    A glob or a folder is sorted by name. `name@10` is name-00000-of-00010 and its nine fellows;
+    `name@*` takes the count from the files that are there. A numbered set that lacks a shard is an
+    error, since data that is silently not there is worse than none.
+
+    Raises:
+        FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        return _expand_one(os.fspath(source), storage)
+    if isinstance(source, Iterable):
+        paths = [path for item in source for path in expand(item, storage)]
+        if not paths:
+            raise FileNotFoundError("an empty list names no files")
+        return paths
+    raise TypeError(f"open takes a path, a list of paths, a glob or a folder, not {type(source)}")
+
+
+def _expand_one(path: str, storage: Storage) -> list[str]:
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    if os.path.isdir(path):
+        found = [p for p in storage.list(path) if not os.path.basename(p).startswith((".", "_"))]
+        if not found:
+            raise FileNotFoundError(f"{path}: no files in this folder")
+        return _complete(found)
+    if storage.exists(path):
+        return [path]
+    counted = _COUNTED.match(path)
+    if counted is not None:
+        return _counted(path, counted)
+    if any(sign in path for sign in "*?["):
+        found = sorted(p for p in glob.glob(path) if os.path.isfile(p) and not is_own(os.path.basename(p)))
+        if not found:
+            raise FileNotFoundError(f"{path}: no file matches")
+        return _complete(found)
+    raise FileNotFoundError(f"{path}: no such file")
+
+
+def _counted(path: str, match: re.Match[str]) -> list[str]:
+    stem, count, rest = match["stem"], match["count"], match["rest"]
+    if count == "*":
+        found = sorted(p for p in glob.glob(f"{glob.escape(stem)}-*-of-*{rest}") if _OF.search(p))
+        if not found:
+            raise FileNotFoundError(f"{path}: no file matches")
+        return _complete(found)
+    total = int(count)
+    width = max(5, len(str(total)))
+    names = [f"{stem}-{n:0{width}}-of-{total:0{width}}{rest}" for n in range(total)]
+    for name in names:
+        if not os.path.exists(name):
+            raise FileNotFoundError(f"{name}: no such file, wanted by {path}")
+    return names
+
+
+def _complete(paths: list[str]) -> list[str]:
+    """The same paths, if no numbered set among them lacks a shard."""
+    sets: dict[str, tuple[int, set[int]]] = {}
+    for path in paths:
+        match = _OF.search(os.path.basename(path))
+        if match is not None:
+            name = path[: path.rindex(match[0])] + "@" + path[path.rindex(match[0]) + len(match[0]) :]
+            sets.setdefault(f"{name}:{match[2]}", (int(match[2]), set()))[1].add(int(match[1]))
+    for name, (total, present) in sets.items():
+        missing = sorted(set(range(total)) - present) if total <= 10_000_000 else []
+        if missing and "*" not in name:
+            stem = name.rsplit(":", 1)[0]
+            raise FileNotFoundError(
+                f"{stem}: shard {missing[0]} of {total} is missing ({len(missing)} in all); "
+                "name the files one by one to read a part"
+            )
+    return paths

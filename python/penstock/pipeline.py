@@ -1,0 +1,214 @@
+"""Threads for everything that decodes chunk after chunk: in order, within a budget of memory.
+
+Each stream (a shard) hands out its tasks one at a time, since finding the next chunk may mean
+reading or inflating; the tasks themselves run side by side. A thread that finds the first stream
+busy helps with the next one, so that files which cannot be cut, such as other people's GZIP, are
+still read in parallel. Results come out in the order of streams and tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+BUDGET_BYTES = 96 << 20
+"""Decoded bytes that may wait for the consumer."""
+
+
+def default_threads() -> int:
+    """As many threads as this process has cores."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def in_order(
+    streams: Sequence[Callable[[], Iterator[Task]]],
+    run: Callable[[Task], Iterable[Result]],
+    size: Callable[[Result], int],
+    threads: int | None,
+    budget_bytes: int = BUDGET_BYTES,
+) -> Iterator[Result]:
+    """Run all tasks of all streams, and yield their results in order.
+
+    Args:
+        streams: each opens an iterator of tasks; opened late, used by one thread at a time.
+        run: does a task; the results of one task are yielded one after another.
+        size: bytes that a waiting result holds.
+        threads: how many tasks may run at once; 1 runs them in the caller's thread.
+        budget_bytes: how many bytes of results may wait.
+
+    An error in a stream or task is raised where its result would have come.
+    """
+    threads = default_threads() if threads is None else threads
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+    if threads == 1:
+        for stream in streams:
+            for task in stream():
+                yield from run(task)
+        return
+    work = _Work(streams, run, size, threads, budget_bytes)
+    try:
+        yield from work.results()
+    finally:
+        work.stop()
+
+
+class _Failure:
+    """An error that takes its place among the results, after those that came before it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class _Stream(Generic[Task, Result]):
+    """One stream's tasks and what became of them."""
+
+    def __init__(self, opener: Callable[[], Iterator[Task]]) -> None:
+        self.opener = opener
+        self.tasks: Iterator[Task] | None = None
+        self.busy = False
+        self.exhausted = False
+        self.next_number = 0
+        self.yielded = 0
+        self.done: dict[int, deque[Result | _Failure]] = {}
+
+
+class _Work(Generic[Task, Result]):
+    """The shared state of the threads; everything in it is guarded by one lock."""
+
+    def __init__(
+        self,
+        streams: Sequence[Callable[[], Iterator[Task]]],
+        run: Callable[[Task], Iterable[Result]],
+        size: Callable[[Result], int],
+        threads: int,
+        budget_bytes: int,
+    ) -> None:
+        self._waiting: deque[_Stream[Task, Result]] = deque(_Stream(s) for s in streams)
+        self._open: list[_Stream[Task, Result]] = []
+        self._run = run
+        self._size = size
+        self._budget_bytes = budget_bytes
+        self._held_bytes = 0
+        self._running = 0
+        self._threads = threads
+        self._stopped = False
+        self._changed = threading.Condition()
+        self._pool = [
+            threading.Thread(target=self._serve, name=f"penstock-{n}", daemon=True)
+            for n in range(threads)
+        ]
+        for thread in self._pool:
+            thread.start()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        for thread in self._pool:
+            thread.join()
+
+    def results(self) -> Iterator[Result]:
+        while (head := self._head()) is not None:
+            with self._changed:
+                while (done := head.done.get(head.yielded)) is None:
+                    if head.exhausted and head.yielded == head.next_number:
+                        break
+                    self._changed.wait()
+            if done is None:
+                with self._changed:
+                    self._open.remove(head)
+                    self._changed.notify_all()
+                continue
+            while done:
+                result = done.popleft()
+                if isinstance(result, _Failure):
+                    raise result.error
+                with self._changed:
+                    self._held_bytes -= self._size(result)
+                    self._changed.notify_all()
+                yield result
+                del result
+            with self._changed:
+                del head.done[head.yielded]
+                head.yielded += 1
+                self._changed.notify_all()
+
+    def _head(self) -> _Stream[Task, Result] | None:
+        """The stream whose results come next."""
+        with self._changed:
+            if not self._open and self._waiting:
+                self._open.append(self._waiting.popleft())
+                self._changed.notify_all()
+            return self._open[0] if self._open else None
+
+    def _claim(self) -> _Stream[Task, Result] | None:
+        """Wait for a stream that has a task to fetch; None when there is nothing left to do."""
+        with self._changed:
+            while not self._stopped:
+                for place, stream in enumerate(self._open):
+                    if stream.busy or stream.exhausted:
+                        continue
+                    ahead = stream.next_number - stream.yielded
+                    # The next result to be yielded may always be made, whatever the budget.
+                    needed = place == 0 and ahead == 0
+                    if needed or (
+                        self._held_bytes < self._budget_bytes and ahead < 8 * self._threads + 8
+                    ):
+                        stream.busy = True
+                        return stream
+                room = self._held_bytes < self._budget_bytes and len(self._open) < self._threads + 1
+                if self._waiting and room:
+                    self._open.append(self._waiting.popleft())
+                    continue
+                if not self._waiting and all(s.exhausted for s in self._open):
+                    return None
+                self._changed.wait()
+            return None
+
+    def _serve(self) -> None:
+        while (stream := self._claim()) is not None:
+            number = stream.next_number
+            try:
+                if stream.tasks is None:
+                    stream.tasks = stream.opener()
+                task = next(stream.tasks, None)
+            except BaseException as error:
+                with self._changed:
+                    stream.done[number] = deque([_Failure(error)])
+                    stream.next_number += 1
+                    stream.busy, stream.exhausted = False, True
+                    self._changed.notify_all()
+                continue
+            with self._changed:
+                stream.busy = False
+                if task is None:
+                    stream.exhausted = True
+                else:
+                    stream.next_number += 1
+                self._changed.notify_all()
+            if task is not None:
+                self._do(stream, number, task)
+                del task
+
+    def _do(self, stream: _Stream[Task, Result], number: int, task: Task) -> None:
+        done: deque[Result | _Failure] = deque()
+        held = 0
+        try:
+            for result in self._run(task):
+                done.append(result)
+                held += self._size(result)
+        except BaseException as error:
+            done.append(_Failure(error))
+        with self._changed:
+            stream.done[number] = done
+            self._held_bytes += held
+            self._changed.notify_all()

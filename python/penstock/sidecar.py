@@ -1,0 +1,266 @@
+"""The index of a framed shard, and the sidecar file that keeps it: where records lie.
+
+```
+offset  size        field                       (all numbers little endian)
+0       8           magic "PENSTOCK"
+8       2           version, 1
+10      1           compression: 0 none, 1 gzip, 2 zlib
+11      1           layout: 0 plain, 1 members (each holds whole frames), 2 seek points
+12      4           crc32c of everything after this header
+16      8           num_records, N
+24      8           data_bytes: size of the file
+32      8           plain_bytes: size of the stream of frames
+40      8           num_points, P
+48      8           points_bytes: size of the last section
+56      4           0
+60      4           crc32c of the 60 bytes before
+64      8 (N + 1)   starts: where each frame begins in the stream, then where the last one ends
+...     4 N         checksums: the stored checksum of each record
+...     ...         points: P x { bit u64, plain u64, check u32, window u32 } then the deflated windows
+```
+
+A sidecar is never the truth. It is tied to its file by size and by a sample of the file's own
+records, not by time stamps, and every record read through it must stand where it says and carry
+the checksum it says. What disagrees is rebuilt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.errors import StaleIndexError
+from penstock.storage import SIDECAR_SUFFIX, Source, Storage
+
+MAGIC = b"PENSTOCK"
+VERSION = 1
+_HEADER = struct.Struct("<8sHBBIQQQQQI")
+_POINT = struct.Struct("<QQII")
+_COMPRESSIONS = ("", "gzip", "zlib")
+_LAYOUTS = ("plain", "members", "points")
+_CHECK_BYTES = 16
+_SAMPLES = 64
+# Up to this size a sidecar is read and its checksum verified; a larger one is mapped.
+_READ_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SeekPoint:
+    """A place where inflating may start: bit offset in the file, byte offset in the stream, and
+    up to 32 KiB of the stream before it (empty where a gzip member starts)."""
+
+    compressed_bit: int
+    plain_start: int
+    window: bytes = b""
+    check: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where the records of one file lie. `starts` uint64[num_records + 1], `checksums` uint32.
+
+    Each record ends where the next one starts. Only the index of a damaged file, which is never
+    kept, has `gap_ends` of its own, since records are missing between those that are there.
+    """
+
+    num_records: int
+    data_bytes: int
+    plain_bytes: int
+    compression: str
+    starts: np.ndarray
+    checksums: np.ndarray
+    points: tuple[SeekPoint, ...] = ()
+    layout: str = "plain"
+    gap_ends: np.ndarray | None = None
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Where each frame ends in the stream, uint64[num_records]."""
+        return self.starts[1:] if self.gap_ends is None else self.gap_ends
+
+
+def path_for(data_path: str, folder: str | None) -> str:
+    """Where the sidecar of a file is kept: beside it, or in `folder` under a name of its own."""
+    if folder is None:
+        return data_path + SIDECAR_SUFFIX
+    full = os.path.abspath(data_path)
+    digest = hashlib.blake2b(full.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    return os.path.join(folder, f"{os.path.basename(full)}.{digest}{SIDECAR_SUFFIX}")
+
+
+def cache_folder() -> str:
+    """The user's own folder for sidecars of files whose folder cannot be written."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "penstock", "index")
+
+
+def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
+    """Write the sidecar of a file, and return its path."""
+    body = b"".join(_sections(index))
+    points_bytes = len(body) - 8 * (index.num_records + 1) - 4 * index.num_records
+    header = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        _COMPRESSIONS.index(index.compression),
+        _LAYOUTS.index(index.layout),
+        _core.Buffer.from_bytes(body).crc32c(),
+        index.num_records,
+        index.data_bytes,
+        index.plain_bytes,
+        len(index.points),
+        points_bytes,
+        0,
+    )
+    header += struct.pack("<I", _core.Buffer.from_bytes(header).crc32c())
+    path = path_for(data_path, folder)
+    sink = storage.sink(path, overwrite=True)
+    try:
+        sink.write(header)
+        sink.write(body)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
+    return path
+
+
+def _sections(index: Index) -> list[bytes]:
+    windows = [zlib.compress(point.window, 6) if point.window else b"" for point in index.points]
+    table = [
+        _POINT.pack(p.compressed_bit, p.plain_start, p.check, len(w))
+        for p, w in zip(index.points, windows, strict=True)
+    ]
+    starts = np.ascontiguousarray(index.starts, dtype="<u8").tobytes()
+    checksums = np.ascontiguousarray(index.checksums, dtype="<u4").tobytes()
+    return [starts, checksums, *table, *windows]
+
+
+def discard(data_path: str) -> None:
+    """Remove the sidecars of a file, beside it and in the user's cache."""
+    for folder in (None, cache_folder()):
+        try:
+            os.unlink(path_for(data_path, folder))
+        except OSError:
+            pass  # not there, or not ours to remove: then it is refused again at the next open
+
+
+def load(path: str, storage: Storage) -> Index:
+    """Read a sidecar. Raises FileNotFoundError, or StaleIndexError where it is no whole one."""
+    source = storage.source(path)
+    try:
+        return _parse(source)
+    except (struct.error, zlib.error, ValueError, IndexError) as error:
+        raise StaleIndexError(f"not a whole index: {error}", file=path) from None
+    finally:
+        source.close()
+
+
+def _parse(source: Source) -> Index:
+    header = source.read(0, _HEADER.size + 4).to_bytes()
+    fields = _HEADER.unpack_from(header)
+    (magic, version, compression, layout, body_crc, num_records, data_bytes, plain_bytes) = fields[:8]
+    num_points, points_bytes = fields[8:10]
+    (header_crc,) = struct.unpack_from("<I", header, _HEADER.size)
+    if magic != MAGIC or version != VERSION:
+        raise ValueError("unknown magic or version")
+    if _core.Buffer.from_bytes(header[: _HEADER.size]).crc32c() != header_crc:
+        raise ValueError("header checksum does not match")
+    starts_at = _HEADER.size + 4
+    checksums_at = starts_at + 8 * (num_records + 1)
+    points_at = checksums_at + 4 * num_records
+    if points_at + points_bytes != source.size or num_points * _POINT.size > points_bytes:
+        raise ValueError("its size does not match its header")
+    if source.size <= _READ_BYTES:
+        body = source.read(starts_at, source.size - starts_at)
+        if body.crc32c() != body_crc:
+            raise ValueError("checksum does not match")
+        raw = np.frombuffer(body.to_bytes(), np.uint8)
+    else:
+        raw = np.memmap(source.path, np.uint8, "r", starts_at)
+    starts = raw[: checksums_at - starts_at].view("<u8")
+    checksums = raw[checksums_at - starts_at : points_at - starts_at].view("<u4")
+    points = _parse_points(raw[points_at - starts_at :].tobytes(), num_points)
+    return Index(
+        num_records,
+        data_bytes,
+        plain_bytes,
+        _COMPRESSIONS[compression],
+        starts,
+        checksums,
+        points,
+        _LAYOUTS[layout],
+    )
+
+
+def _parse_points(section: bytes, num_points: int) -> tuple[SeekPoint, ...]:
+    points: list[SeekPoint] = []
+    at = num_points * _POINT.size
+    for number in range(num_points):
+        bit, plain, check, size = _POINT.unpack_from(section, number * _POINT.size)
+        stored = section[at : at + size]
+        # A window is at most 32 KiB; a longer one is no window and would only cost memory.
+        window = zlib.decompressobj().decompress(stored, 1 << 15) if size else b""
+        points.append(SeekPoint(bit, plain, window, check))
+        at += size
+    return tuple(points)
+
+
+def with_checks(points: list[SeekPoint], source: Source) -> tuple[SeekPoint, ...]:
+    """The same points, each tied to the compressed bytes that follow it."""
+    return tuple(
+        SeekPoint(p.compressed_bit, p.plain_start, p.window, _check(source, p)) for p in points
+    )
+
+
+def _check(source: Source, point: SeekPoint) -> int:
+    return source.read(point.compressed_bit // 8, _CHECK_BYTES).crc32c()
+
+
+def fits(index: Index, source: Source, framing: str) -> bool:
+    """Whether an index was made of this file: its size, and a sample of its records or points.
+
+    Costs at most 64 small reads. Most of the sample must agree, so that damage to some records is
+    not taken for another file: what the index then knows of the damaged ones is worth keeping.
+    """
+    if index.data_bytes != source.size:
+        return False
+    if index.layout != "plain":
+        chosen = [index.points[i] for i in _spread(len(index.points))]
+        return 2 * sum(_check(source, p) == p.check for p in chosen) >= len(chosen)
+    records = np.array(_spread(index.num_records), dtype=np.int64)
+    agree = sum(_agrees(index, source, framing, int(record)) for record in records)
+    return 2 * agree >= len(records)
+
+
+def _spread(count: int) -> list[int]:
+    """Up to 64 numbers below `count`, evenly spread, with the first and the last."""
+    if count <= _SAMPLES:
+        return list(range(count))
+    return [i * (count - 1) // (_SAMPLES - 1) for i in range(_SAMPLES)]
+
+
+def _agrees(index: Index, source: Source, framing: str, record: int) -> bool:
+    start, end = int(index.starts[record]), int(index.starts[record + 1])
+    if not start < end <= index.data_bytes:
+        return False
+    # The head and the stored checksum, not the payload: this has to be cheap.
+    head = source.read(start, 12)
+    candidate = _core.next_head(framing, head, 0)
+    tail = source.read(end - 4, 4).to_bytes()
+    stored = int.from_bytes(tail, "little")
+    return candidate == (0, end - start) and stored == int(index.checksums[record])
+
+
+def as_uint64(numbers: Any) -> pa.Array:
+    """Numbers as the kernels take them."""
+    return pa.array(np.ascontiguousarray(numbers, dtype=np.uint64))
+
+

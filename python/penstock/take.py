@@ -1,0 +1,78 @@
+"""Reading some records by number, in the order asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import RecordIndexError, StaleIndexError
+from penstock.scan import join
+
+if TYPE_CHECKING:
+    from penstock.dataset import Dataset
+
+
+def take(
+    dataset: Dataset, records: Sequence[int] | np.ndarray, columns: Sequence[str] | None
+) -> pa.RecordBatch:
+    """See Dataset.take."""
+    numbers = _numbers(dataset, records)
+    if len(dataset.paths) == 1:
+        return _from_shard(dataset, 0, numbers, columns)
+    if not len(numbers):
+        return _from_shard(dataset, 0, numbers, columns)
+    shards = np.searchsorted(dataset.firsts, numbers, "right") - 1
+    local = numbers - dataset.firsts[shards]
+    # One visit to each shard, then everything back into the order asked.
+    order = np.argsort(shards, kind="stable")
+    parts = [
+        _from_shard(dataset, int(shard), local[order[shards[order] == shard]], columns)
+        for shard in np.unique(shards)
+    ]
+    joined = join(parts)
+    if (order == np.arange(len(order))).all():
+        return joined
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return _reordered(joined, place)
+
+
+def _reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
+    views = [f.name for f in batch.schema if f.type in (pa.binary_view(), pa.string_view())]
+    if not views:
+        return batch.take(pa.array(place))
+    # pyarrow cannot take from view types yet; one slice a record moves views, not bytes.
+    return join([batch.slice(int(at), 1) for at in place])
+
+
+def _numbers(dataset: Dataset, records: Sequence[int] | np.ndarray) -> np.ndarray:
+    numbers = np.asarray(records)
+    if not len(numbers):
+        return np.zeros(0, np.int64)
+    if numbers.dtype == bool or not np.issubdtype(numbers.dtype, np.integer) or numbers.ndim != 1:
+        raise TypeError("take wants a list of record numbers")
+    total = len(dataset)
+    numbers = np.where(numbers < 0, numbers + total, numbers).astype(np.int64)
+    wrong = (numbers < 0) | (numbers >= total)
+    if wrong.any():
+        asked = np.asarray(records)[np.flatnonzero(wrong)[0]]
+        raise RecordIndexError(f"no record {asked} among {total}")
+    return numbers
+
+
+def _from_shard(
+    dataset: Dataset, shard: int, records: np.ndarray, columns: Sequence[str] | None
+) -> pa.RecordBatch:
+    reader = dataset.reader(shard)
+    try:
+        parts = [reader.decode(chunk, chosen, columns) for chunk, chosen in reader.pick(records)]
+    except StaleIndexError:
+        dataset.forget_index(shard)
+        raise
+    if parts:
+        return join(parts)
+    schema = dataset.schema if columns is None else pa.schema([dataset.schema.field(c) for c in columns])
+    return pa.RecordBatch.from_pylist([], schema=schema)
