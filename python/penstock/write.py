@@ -22,6 +22,7 @@ from penstock import formats, sidecar
 from penstock.errors import SchemaError
 from penstock.format import Format, Summary, Writer, options_from
 from penstock.incoming import Incoming, batches_of
+from penstock.pipeline import default_threads
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage, Sink, Storage
 
 Progress = Callable[[int, "int | None"], None]
@@ -89,6 +90,7 @@ def write(
     _check_cuts(num_shards, shard_records, shard_bytes)
     kind, options = _format_and_options(target, format, compression, format_options)
     storage = LocalStorage() if storage is None else storage
+    threads = default_threads() if threads is None else threads
     is_sharded = any(cut is not None for cut in (num_shards, shard_records, shard_bytes))
     names = _Names(target, kind.info.extensions, is_sharded, num_shards)
     names.refuse_existing(storage, num_shards, overwrite=overwrite)
