@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.dataset import Dataset, Shard, open
 from penstock.errors import (
     ChangedError,
     ChecksumError,
@@ -16,9 +17,15 @@ from penstock.errors import (
     TruncatedError,
     UnsupportedError,
 )
+from penstock.format import SkippedRegion, Summary
 from penstock.limits import Limits
 
 __all__ = [
+    "Dataset",
+    "Shard",
+    "SkippedRegion",
+    "Summary",
+    "open",
     "ChangedError",
     "ChecksumError",
     "FormatError",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from penstock.errors import FormatError
 from penstock.format import Format
-from penstock.formats.arrow import ARROW
-from penstock.formats.parquet import PARQUET
-from penstock.formats.tfrecord import TFRECORD
+from penstock.formats.arrow import ArrowFormat
+from penstock.formats.parquet import ParquetFormat
+from penstock.formats.tfrecord import TFRecordFormat
 
-FORMATS: tuple[Format, ...] = (TFRECORD, PARQUET, ARROW)
+FORMATS: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
 """In the order in which they are tried: the one whose structure proves most comes first."""
 
 HEAD_BYTES = 4096
@@ -44,7 +44,7 @@ def by_bytes(head: bytes, size: int, path: str) -> Format:
         try:
             return by_path(path)
         except ValueError:
-            return TFRECORD
+            return FORMATS[0]
     for fmt in FORMATS:
         if fmt.sniff(head, size):
             return fmt

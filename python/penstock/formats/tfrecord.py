@@ -415,4 +415,3 @@ class _Noted:
         return kept.slice(0, length)
 
 
-TFRECORD = TFRecordFormat()

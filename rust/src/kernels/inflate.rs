@@ -5,12 +5,15 @@
 //! point in the middle of a member. What is good before a fault is delivered before the fault.
 
 use self::member::Member;
-use super::codec::{Pause, RawInflate, reserve};
+use super::codec::{MAX_RATIO, Pause, RawInflate, reserve};
 use crate::wire::gzip::{Container, HeaderReader, PLAIN_HEAD_BYTES};
 use crate::wire::{Fault, FaultKind};
 
 /// Findings kept until they are taken; beyond, empty members are only counted.
 const MAX_FINDINGS: usize = 1000;
+
+/// Input that the decoder may still hold from before, with a margin.
+const HELD_BYTES: usize = 64;
 
 /// Where inflating may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -319,8 +322,10 @@ impl Inflater {
         if room == 0 {
             return Ok(Step::Stop);
         }
-        if plain.capacity() == 0 {
-            reserve(plain, room)?;
+        if plain.len() == plain.capacity() {
+            // No more than the input could make, so that a large `out_bytes` costs nothing.
+            let most = rest.len().saturating_add(HELD_BYTES).saturating_mul(MAX_RATIO);
+            reserve(plain, room.min(most))?;
         }
         if self.skip_bits > 0 && !self.enter_byte(rest) {
             return if at_end { Err(self.cut_body()) } else { Ok(Step::Stop) };
