@@ -79,6 +79,8 @@ class ForwardStream:
         self._kept = _core.Buffer.join([self._kept, part]) if len(self._kept) else part
 
     def _read_again(self, start: int, length: int) -> _core.Buffer:
+        if self._origin is not None and start < self._origin.plain_start:
+            return _core.Buffer.from_bytes(b"")
         again = Inflation(self._source, self._container, self._origin)
         again.skip_to(start)
         return again.read(length)
@@ -88,4 +90,5 @@ class ForwardStream:
         counted. What was inflated before it can no longer be read."""
         self._origin = point
         self._inflation = Inflation(self._source, self._container, point)
-        self._kept, self._at = _core.Buffer.from_bytes(b""), point.plain_start
+        if self._at + len(self._kept) != point.plain_start:
+            self._kept, self._at = _core.Buffer.from_bytes(b""), point.plain_start

@@ -40,6 +40,7 @@ from penstock.schema import (
 )
 from penstock.sidecar import Index
 from penstock.storage import Sink, Source
+from penstock.survey import Survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,7 @@ class TFRecordFormat:
 
     def open(self, source: Source, options: Options) -> Reader:
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
-        compression = mine.compression
-        if compression is None:
-            compression = compression_of(source.read(0, 64).to_bytes())
-        if compression not in ("", "gzip", "zlib", None):
-            raise ValueError(f"unknown compression {compression!r}; known: '', 'gzip', 'zlib'")
-        compression = compression or ""
+        compression = _compression(source, mine)
         plain = not compression
         stream: Stream = PlainStream(source) if plain else InflatedStream(source, compression)
         known = load_index(source, options)
@@ -100,10 +96,30 @@ class TFRecordFormat:
         decoder = decoder_for(source, stream, options, mine)
         return FramedReader(source, stream, FRAMING, options, decoder, build, known)
 
+    def survey(
+        self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
+    ) -> Survey:
+        """A reading of the file that goes on after damage and tells all of it."""
+        mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
+        compression = _compression(source, mine)
+        known = load_index(source, options)
+        return Survey(
+            source, FRAMING, compression, options.limits, known, payloads=payloads, salvage=salvage
+        )
+
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.tfrecord_writer import TFRecordWriter
 
         return TFRecordWriter(sink, schema, options, threads)
+
+
+def _compression(source: Source, mine: TFRecordOptions) -> str:
+    """What the caller says of the compression, or the bytes."""
+    if mine.compression not in ("", "gzip", "zlib", None):
+        raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip', 'zlib'")
+    if mine.compression is not None:
+        return mine.compression
+    return compression_of(source.read(0, 64).to_bytes()) or ""
 
 
 def _frame_head(head: bytes) -> bool:
