@@ -18,14 +18,23 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.format import SkippedRegion, Summary
+from penstock.index import index
 from penstock.limits import Limits
+from penstock.repair import repair
+from penstock.report import Finding, Report
+from penstock.verify import verify
 
 __all__ = [
     "Dataset",
+    "Finding",
+    "Report",
     "Shard",
     "SkippedRegion",
     "Summary",
+    "index",
     "open",
+    "repair",
+    "verify",
     "ChangedError",
     "ChecksumError",
     "FormatError",
