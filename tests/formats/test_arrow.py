@@ -111,6 +111,15 @@ def test_dictionaries_may_differ_from_batch_to_batch(tmp_path: Path, stream: boo
     assert take(reader, [8, 0, 3, 8]).column("w").to_pylist() == ["e", "a", "c", "e"]
 
 
+def test_nested_dictionaries_that_differ_need_a_stream(tmp_path: Path) -> None:
+    kind = pa.list_(pa.dictionary(pa.int32(), pa.string()))
+    batches = [pa.record_batch({"w": pa.array([[w]], kind)}) for w in ("a", "b")]
+    with pytest.raises(ps.UnsupportedError, match="stream=True"):
+        write(ARROW, tmp_path / "a", batches, batches[0].schema, batch_records=1)
+    path = write(ARROW, tmp_path / "b", batches, batches[0].schema, batch_records=1, stream=True)
+    assert scan(opened(ARROW, path))["w"].to_pylist() == [["a"], ["b"]]
+
+
 @pytest.mark.parametrize("deltas", [False, True])
 def test_a_streams_dictionaries_are_those_of_their_time(tmp_path: Path, deltas: bool) -> None:
     dictionaries = [["a"], ["a", "b"], ["a", "b", "c"]] if deltas else [["a"], ["x"], ["y", "z"]]

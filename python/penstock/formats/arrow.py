@@ -13,8 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -92,8 +91,7 @@ class ArrowFormat:
         return ArrowWriter(sink, schema, options, threads)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A record batch: its number, that in the footer (another where one was passed over), its
     first record, and the dictionary messages that a stream sent for it."""
 

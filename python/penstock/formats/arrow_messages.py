@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.errors import FormatError, TruncatedError
 from penstock.limits import Limits
@@ -88,8 +88,7 @@ def _unpack(kind: str, data: bytes, at: int) -> int:
     return int(struct.unpack_from(kind, data, at)[0])
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One message: where it lies, and what its header says. Sizes and places in bytes."""
 
     kind: int
@@ -185,8 +184,7 @@ def walk_stream(read: Read, size: int, limits: Limits) -> Iterator[Message]:
         at = message.end
 
 
-@dataclass(frozen=True, slots=True)
-class Footer:
+class Footer(NamedTuple):
     """What the end of an IPC file says: (place, metadata length, body length) of each message."""
 
     start: int
