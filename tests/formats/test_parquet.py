@@ -341,7 +341,8 @@ def test_a_deeply_nested_schema_ends_in_an_error(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"PAR1" + deep + len(deep).to_bytes(4, "little") + b"PAR1")
     for outcome in outcomes("parquet", [str(path), str(tmp_path / "b")]):
         check_bounds(outcome)
-        assert outcome["error"] in ("FormatError", "UnsupportedError")
+        assert outcome["error"] == "LimitError"
+        assert "nesting=100" in outcome["message"]
 
 
 def deep_footer(levels: int) -> bytes:
@@ -352,6 +353,16 @@ def deep_footer(levels: int) -> bytes:
     size = bytes([0x80 | count & 0x7F, 0x80 | count >> 7 & 0x7F, count >> 14])
     root = b"\x48\x01r\x15\x02\x00"
     return b"\x15\x02\x19\xfc" + size + root + group * levels + leaf + b"\x16\x00\x19\x0c\x00"
+
+
+def test_nesting_within_the_limit_is_read(tmp_path: Path) -> None:
+    kind = pa.int32()
+    for _ in range(20):
+        kind = pa.list_(pa.struct([("a", kind)]))
+    path = stored(tmp_path / "a", pa.schema([("a", kind), ("b", pa.int8())]).empty_table())
+    assert opened(PARQUET, path).schema.field("a").type == kind
+    with pytest.raises(ps.LimitError, match="nesting=59"):
+        opened(PARQUET, path, limits=ps.Limits(nesting=59))
 
 
 def test_a_footer_beyond_the_limit_says_how_to_raise_it(tmp_path: Path) -> None:

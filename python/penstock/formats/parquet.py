@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import FormatError, LimitError, TruncatedError, UnsupportedError
+from penstock.errors import FormatError, TruncatedError, UnsupportedError
 from penstock.format import (
     Chunk,
     FormatInfo,
@@ -49,6 +49,7 @@ from penstock.formats.batches import (
     projected,
 )
 from penstock.formats.borrowed import Bytes, translated
+from penstock.formats.parquet_footer import check_nesting
 from penstock.formats.parquet_write import ParquetOptions, ParquetWriter
 from penstock.storage import Sink, Source
 
@@ -137,6 +138,7 @@ class ParquetReader:
     def __init__(self, source: Source, options: Options) -> None:
         self._path = source.path
         self._asked = check_options(options, "parquet")
+        self._nesting = options.limits.nesting
         self._verify = options.checksums != "none"
         self._data_end = _check_ends(source, options)
         self._bytes = Bytes(source, mmap=options.mmap)
@@ -166,7 +168,7 @@ class ParquetReader:
             pre_buffer=False,
             buffer_size=1 << 18,
             page_checksum_verification=self._verify,
-            **_newer_arguments(),
+            **_newer_arguments(self._nesting),
         )
 
     def _plan(self) -> list[Part]:
@@ -330,19 +332,22 @@ def _check_ends(source: Source, options: Options) -> int:
         )
     try:
         options.limits.check("footer_bytes", footer_bytes)
-    except LimitError as error:
-        raise error.at(file=path, byte=size - 8) from None
-    return size - 8 - footer_bytes
+        start = size - 8 - footer_bytes
+        check_nesting(source.read(start, footer_bytes).to_bytes(), options.limits.nesting)
+    except FormatError as error:
+        raise error.at(file=path, byte=size - 8 - footer_bytes) from None
+    return start
 
 
-def _newer_arguments() -> dict[str, Any]:
+def _newer_arguments(nesting: int) -> dict[str, Any]:
     """Arguments that only newer releases of pyarrow know, where this one does."""
     import inspect
 
     import pyarrow.parquet as pq
 
     known = inspect.signature(pq.ParquetFile.__init__).parameters
-    return {"arrow_extensions_enabled": True} if "arrow_extensions_enabled" in known else {}
+    wanted = {"arrow_extensions_enabled": True, "schema_depth_limit": nesting + 1}
+    return {name: value for name, value in wanted.items() if name in known}
 
 
 def _columns(batch: Any, schema: Any, path: str) -> Any:
