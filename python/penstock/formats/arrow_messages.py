@@ -100,6 +100,8 @@ class Message(NamedTuple):
     is_delta: bool = False
     compressed: tuple[tuple[int, int], ...] = ()
     """Places of the compressed buffers, from the body's start, and their lengths."""
+    reach: int = 0
+    """Where the last buffer ends, from the body's start; -1 where one has a negative place."""
 
 
 def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
@@ -130,11 +132,15 @@ def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
     num_records = header.value(0, "<q")
     if num_records < 0:
         raise FormatError("a batch has a negative length", byte=start, found=num_records)
-    buffers: tuple[tuple[int, int], ...] = ()
-    if header.place(3) is not None:
-        pairs = ((at, count) for at, count in header.structs(2, "<qq") if count > 0)
-        buffers = tuple(pairs)
-    return Message(kind, start, body, body + length, num_records, dictionary, is_delta, buffers)
+    buffers = [(at, count) for at, count in header.structs(2, "<qq")]
+    reach = max((at + count for at, count in buffers), default=0)
+    if any(at < 0 or count < 0 for at, count in buffers):
+        reach = -1
+    is_compressed = header.place(3) is not None
+    compressed = tuple(buffer for buffer in buffers if buffer[1] > 0) if is_compressed else ()
+    return Message(
+        kind, start, body, body + length, num_records, dictionary, is_delta, compressed, reach
+    )
 
 
 def read_message(read: Read, start: int, size: int, limits: Limits) -> Message | None:
