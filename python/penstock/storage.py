@@ -7,7 +7,6 @@ whole or not at all: a temporary beside it, fsync, rename, fsync of the folder.
 from __future__ import annotations
 
 import os
-import secrets
 from typing import Protocol
 
 from penstock import _core
@@ -106,7 +105,7 @@ class LocalSink:
         self._overwrite = overwrite
         folder, name = os.path.split(self.path)
         self._folder = folder or "."
-        token = secrets.token_hex(6)
+        token = os.urandom(6).hex()
         self._temporary = os.path.join(self._folder, f".{name}.{token}{TEMPORARY_SUFFIX}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
         self._fd: int | None = calls.open(self._temporary, flags | getattr(os, "O_CLOEXEC", 0))
