@@ -84,7 +84,9 @@ def test_bytes_are_those_of_deterministic_protobuf(tmp_path: Path) -> None:
         {
             "z": pa.array([n * 1_000_003 - 77 for n in range(rows)]),
             "a": [[n / 4] * (n % 40) for n in range(rows)],
-            "long name of a feature that takes more than forty eight bytes": ["x" * n for n in range(rows)],
+            "long name of a feature that takes more than forty eight bytes": [
+                "x" * n for n in range(rows)
+            ],
             "é": [[b"b" * n] * (n % 4) for n in range(rows)],
         }
     )
@@ -117,7 +119,9 @@ def test_parse_example_gives_the_columns_back(tmp_path: Path, compression: str |
     images = np.arange(rows * 6, dtype=np.float32).reshape(rows, 2, 3)
     tokens = [list(range(n % 9)) for n in range(rows)]
     path = tmp_path / "x.tfrecord"
-    write({"image": images, "label": np.arange(rows), "tokens": tokens}, path, compression=compression)
+    write(
+        {"image": images, "label": np.arange(rows), "tokens": tokens}, path, compression=compression
+    )
     data = tf.data.TFRecordDataset(str(path), COMPRESSIONS[compression]).batch(rows)
     parsed = tf.io.parse_example(
         next(iter(data)),
@@ -181,7 +185,9 @@ def test_tensorflow_reads_empty_shards(tmp_path: Path, compression: str | None) 
 def test_tensorflow_reads_joined_gzip_shards(tmp_path: Path) -> None:
     """No member is empty, so nothing is lost where files of penstock are concatenated."""
     table = pa.table({"x": range(3000)})
-    summary = write(table, tmp_path / "x.tfrecord", num_shards=3, compression="gzip", member_bytes=1)
+    summary = write(
+        table, tmp_path / "x.tfrecord", num_shards=3, compression="gzip", member_bytes=1
+    )
     joined = tmp_path / "joined"
     joined.write_bytes(b"".join(Path(path).read_bytes() for path in summary.paths))
     found = examples(joined, "gzip")
