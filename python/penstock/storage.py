@@ -6,13 +6,19 @@ whole or not at all: a temporary beside it, fsync, rename, fsync of the folder.
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from penstock import _core
 
 TEMPORARY_SUFFIX = ".penstock-tmp"
 SIDECAR_SUFFIX = ".penstock"
+_MOST_PARTS = 512
+"""Parts of one write; every system takes as many."""
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 
 
 class Source(Protocol):
@@ -41,8 +47,17 @@ class Sink(Protocol):
         """Append a bytes-like object."""
         ...
 
-    def commit(self) -> None:
-        """Make the file durable and visible under its final name."""
+    def write_all(self, parts: Sequence[object]) -> None:
+        """Append several, as one write where the storage can."""
+        ...
+
+    def finish(self) -> None:
+        """Make what was written durable, and take no more. `commit` does it where nobody has."""
+        ...
+
+    def commit(self, path: str | None = None) -> None:
+        """Make the file durable and visible under its final name, or under another one in the
+        same folder that was not known before."""
         ...
 
     def abort(self) -> None:
@@ -74,8 +89,8 @@ class Calls:
     def open(self, path: str, flags: int, mode: int = 0o666) -> int:
         return os.open(path, flags, mode)
 
-    def write(self, fd: int, data: memoryview) -> int:
-        return os.write(fd, data)
+    def write(self, fd: int, parts: list[memoryview]) -> int:
+        return os.writev(fd, parts)
 
     def fsync(self, fd: int) -> None:
         os.fsync(fd)
@@ -111,39 +126,63 @@ class LocalSink:
         self._fd: int | None = calls.open(self._temporary, flags | getattr(os, "O_CLOEXEC", 0))
 
     def write(self, data: object) -> None:
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        while len(view):
-            assert self._fd is not None, "written after commit or abort"
-            view = view[self._calls.write(self._fd, view) :]
+        self.write_all([data])
 
-    def commit(self) -> None:
-        assert self._fd is not None, "committed twice"
-        self._calls.fsync(self._fd)
-        fd, self._fd = self._fd, None
-        self._calls.close(fd)
+    def write_all(self, parts: Sequence[object]) -> None:
+        views = [memoryview(part).cast("B") for part in parts]  # type: ignore[arg-type]
+        views = [view for view in views if len(view)]
+        while views:
+            assert self._fd is not None, "written after commit or abort"
+            done = self._calls.write(self._fd, views[:_MOST_PARTS])
+            while views and done >= len(views[0]):
+                done -= len(views.pop(0))
+            if done:
+                views[0] = views[0][done:]
+
+    def finish(self) -> None:
+        fd = self._fd
+        if fd is not None:
+            self._calls.fsync(fd)
+            self._fd = None
+            self._calls.close(fd)
+
+    def commit(self, path: str | None = None) -> None:
+        self.finish()
+        if path is not None:
+            assert os.path.dirname(path) == os.path.dirname(self.path), "another folder"
+            self.path = path
         if self._overwrite:
             self._calls.rename(self._temporary, self.path)
         else:
-            # link fails where the name was taken meanwhile; rename would replace it silently.
-            self._calls.link(self._temporary, self.path)
-            self._calls.unlink(self._temporary)
+            self._publish()
         folder = self._calls.open(self._folder, os.O_RDONLY)
         try:
             self._calls.fsync(folder)
         finally:
             self._calls.close(folder)
 
+    def _publish(self) -> None:
+        """Give the file its name unless somebody else has taken it meanwhile."""
+        try:
+            # link fails where the name was taken; rename would replace it silently.
+            self._calls.link(self._temporary, self.path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # A file system without links, such as exFAT: the next best is to look first.
+            if os.path.lexists(self.path):
+                raise FileExistsError(f"{self.path} exists") from None
+            self._calls.rename(self._temporary, self.path)
+        else:
+            self._calls.unlink(self._temporary)
+
     def abort(self) -> None:
         fd, self._fd = self._fd, None
         if fd is not None:
-            try:
+            with suppress(OSError):  # what matters is that the temporary goes
                 self._calls.close(fd)
-            except OSError:
-                pass  # the write already failed; what matters is that the temporary goes
-        try:
+        with suppress(FileNotFoundError):
             self._calls.unlink(self._temporary)
-        except FileNotFoundError:
-            pass
 
 
 class LocalSource:
@@ -157,7 +196,7 @@ class LocalSource:
 
     def read(self, start: int, length: int) -> _core.Buffer:
         if self.mapped is not None:
-            return self.mapped.slice(min(start, self.size), min(length, self.size - min(start, self.size)))
+            return self.mapped.slice(start, length)
         return self.file.read(start, length)
 
     def gather(self, starts: list[int], lengths: list[int]) -> _core.Buffer:
