@@ -20,6 +20,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import SchemaError
 from penstock.formats.tfrecord_columns import Payload, PayloadPlan, plan_payload
+from penstock.inflated import POINT_BYTES
 from penstock.limits import KIB
 from penstock.pipeline import default_threads
 from penstock.sidecar import Index, SeekPoint
@@ -28,8 +29,8 @@ from penstock.storage import Sink
 SLICE_BYTES = 1 << 20
 """Arrow bytes that are encoded at once: they and their frames stay in a core's cache."""
 SLICE_RECORDS = 8192
-POINT_BYTES = 1 << 20
-"""Plain bytes between the seek points of a zlib stream."""
+ZLIB_PUSH_BYTES = 256 * KIB
+"""What zlib makes of a stream depends on the pieces it comes in, so they are always of this size."""
 # A gzip file without content: one empty member, 20 bytes, the same as TensorFlow's own.
 EMPTY_GZIP = bytes.fromhex("1f8b08000000000000030300") + bytes(8)
 _CHECK_BYTES = 16
@@ -355,16 +356,33 @@ class _Zlib(_Plain):
         super().__init__(sink)
         self._deflater = _core.ZlibDeflater(options.level)
         self._inflater = _core.Inflater("zlib", POINT_BYTES)
+        # Plain bytes that do not make a whole push yet.
+        self._parts: list[_core.Buffer] = []
+        self._open_bytes = 0
         # Points that still wait for the bytes after them, and the end of the output for these.
         self._waiting: list[SeekPoint] = []
         self._tail = b""
 
     def add(self, frames: _core.Buffer, lengths: np.ndarray) -> None:
         del lengths
-        self._follow(self._deflater.push(frames), at_end=False)
+        start = 0
+        while len(frames) - start >= ZLIB_PUSH_BYTES - self._open_bytes:
+            end = start + ZLIB_PUSH_BYTES - self._open_bytes
+            self._parts.append(frames.slice(start, end - start))
+            self._push()
+            start = end
+        if start < len(frames):
+            self._parts.append(frames.slice(start, len(frames)))
+            self._open_bytes += len(frames) - start
 
     def close(self) -> None:
+        if self._open_bytes:
+            self._push()
         self._follow(self._deflater.finish(), at_end=True)
+
+    def _push(self) -> None:
+        parts, self._parts, self._open_bytes = self._parts, [], 0
+        self._follow(self._deflater.push(_joined(parts)), at_end=False)
 
     def _follow(self, data: _core.Buffer, *, at_end: bool) -> None:
         self._put(data)
