@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ ELLIPSIS = "…"
 _TEXT_BYTES = 4096
 """How much of a value decides whether it is text."""
 _LIST_ITEMS = 64
+_BLOCKS = " ▁▂▃▄▅▆▇█"
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
@@ -67,6 +69,22 @@ def number(value: float, type_: pa.DataType | None = None) -> str:
     if type_ is not None and pa.types.is_float16(type_):
         return str(np.float16(value))
     return repr(float(value))
+
+
+def bars(counts: Sequence[int], width: int = 32) -> str:
+    """A histogram on one line, at most `width` characters: nothing for an empty bin, and the
+    eighths of a block for others, the fullest one whole.
+
+    Example:
+        >>> from penstock import describe
+        >>> describe.bars([1, 0, 5, 10])
+        '▁ ▄█'
+    """
+    shown = [int(c) for c in counts]
+    while len(shown) > width:
+        shown = [sum(shown[at : at + 2]) for at in range(0, len(shown), 2)]
+    most = max(shown, default=0)
+    return "".join(_BLOCKS[-(-8 * c // most)] if c else " " for c in shown)
 
 
 def escape(text: str) -> str:
