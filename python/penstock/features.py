@@ -25,6 +25,9 @@ What becomes of a feature, and of a record that lacks it:
 The dialect also decides what misfits do: protobuf's checks partitions and the range of sparse
 indices, TensorFlow's passes them on, as TensorFlow does. Lists are never padded here.
 
+Features keep what they were given in one form: `shape` and `size` as tuples of ints, `dtype` as
+an Arrow type, `default` as a tuple of values.
+
 T is int64, float32, binary, or string if that was asked for: the wire knows no other types.
 """
 
@@ -32,6 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -152,8 +156,8 @@ class FixedLen:
         (0.0, 1.0)
     """
 
-    shape: tuple[int, ...]
-    dtype: pa.DataType
+    shape: Any
+    dtype: Any
     default: Any = None
 
     def __post_init__(self) -> None:
@@ -173,7 +177,7 @@ class VarLen:
         DataType(int64)
     """
 
-    dtype: pa.DataType
+    dtype: Any
 
     def __post_init__(self) -> None:
         _settle(self, dtype=value_type(self.dtype))
@@ -193,8 +197,8 @@ class FixedLenSequence:
         TypeError, ValueError: as FixedLen.
     """
 
-    shape: tuple[int, ...]
-    dtype: pa.DataType
+    shape: Any
+    dtype: Any
     allow_missing: bool = False
     default: Any = None
 
@@ -276,9 +280,9 @@ class Ragged:
         (RowLengths(key='len'),)
     """
 
-    dtype: pa.DataType
+    dtype: Any
     value_key: str | None = None
-    partitions: tuple[Partition, ...] = ()
+    partitions: SequenceOf[Partition] = ()
     row_splits_dtype: str = "int32"
     validate: bool | None = None
 
@@ -308,10 +312,10 @@ class Sparse:
         ValueError: another number of sizes than of index keys.
     """
 
-    index_key: tuple[str, ...]
+    index_key: Any
     value_key: str
-    dtype: pa.DataType
-    size: tuple[int, ...]
+    dtype: Any
+    size: Any
     already_sorted: bool = False
 
     def __post_init__(self) -> None:

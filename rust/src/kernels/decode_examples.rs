@@ -259,7 +259,7 @@ impl<'a> Walker<'a, '_> {
             let (key, value) = tf_example::entry(entry, parser)?;
             return self.put(key, Slot::Span(value), in_lists);
         }
-        let Some((key, value)) = example::entry(entry)? else {
+        let Some((key, value)) = example::entry(entry, in_lists)? else {
             return Ok(()); // protobuf drops an entry that has a field it does not know
         };
         let slot = match value {
@@ -282,30 +282,36 @@ impl<'a> Walker<'a, '_> {
         };
         self.place = self.place.wrapping_add(1);
         if let Some(place) = column.and_then(|column| self.slots.get_mut(column)) {
-            if self.plan.dialect == Dialect::TensorFlow(Parser::Example)
-                && !matches!(place, Slot::Empty)
-            {
-                return self.put_again(column, slot);
+            if !matches!(place, Slot::Empty) {
+                return self.put_again(column, slot, in_lists);
             }
             *place = slot;
         }
         Ok(())
     }
 
-    /// Note a further value of a key as TensorFlow's parser for Examples does: all are to have a
-    /// kind that exists, and one without a kind does not count in a dense column.
+    /// Note a further value of a key. The one before is read for its faults, as the parsers do.
     #[cold]
-    fn put_again(&mut self, column: Option<usize>, slot: Slot<'a>) -> Result<(), Fault> {
+    fn put_again(
+        &mut self,
+        column: Option<usize>,
+        slot: Slot<'a>,
+        in_lists: bool,
+    ) -> Result<(), Fault> {
         let Some(place) = column.and_then(|column| self.slots.get_mut(column)) else {
             return Ok(());
         };
-        let unset = matches!(slot, Slot::Span([]));
-        if let Slot::Span(before) = *place {
-            tf_example::kind(before)?;
-        }
-        let wanted = column.and_then(|column| self.plan.wanted.get(column));
-        if unset && wanted.is_some_and(|w| w.layout.is_dense()) {
-            return Ok(());
+        match (self.plan.dialect, &*place) {
+            (Dialect::Protobuf, Slot::Span(before)) => example::check(before, in_lists)?,
+            (Dialect::TensorFlow(Parser::Example), Slot::Span(before)) => {
+                tf_example::kind(before)?;
+                // In a dense column an entry without a kind does not replace the one before.
+                let wanted = column.and_then(|column| self.plan.wanted.get(column));
+                if matches!(slot, Slot::Span([])) && wanted.is_some_and(|w| w.layout.is_dense()) {
+                    return Ok(());
+                }
+            }
+            _ => {}
         }
         *place = slot;
         Ok(())
@@ -314,8 +320,8 @@ impl<'a> Walker<'a, '_> {
     /// The column of a key that was not guessed; it is the guess for the next record.
     #[cold]
     fn look_up(&mut self, key: &[u8], in_lists: bool) -> Result<Option<usize>, Fault> {
-        if self.plan.dialect == Dialect::Protobuf && std::str::from_utf8(key).is_err() {
-            return Err(Fault::new(FaultKind::Message, 0, "key is not UTF-8"));
+        if self.plan.dialect == Dialect::Protobuf {
+            example::check_key(key)?;
         }
         let (keys, guess) = if in_lists {
             (&self.plan.lists, &mut self.lists_guess)
