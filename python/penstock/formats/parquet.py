@@ -203,6 +203,15 @@ class ParquetReader:
         """How many records the footer counts."""
         return self._starts[-1]
 
+    @property
+    def compression(self) -> str:
+        """The codecs of the columns, such as "snappy"; empty where nothing is compressed."""
+        if not self._metadata.num_row_groups:
+            return ""
+        group = self._metadata.row_group(0)
+        codecs = {group.column(c).compression.lower() for c in range(group.num_columns)}
+        return ", ".join(sorted(codecs - {"uncompressed"}))
+
     def chunks(self) -> Iterator[Chunk]:
         """The row groups in order, large ones in parts."""
         for number, part in enumerate(self._parts):
