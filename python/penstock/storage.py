@@ -6,6 +6,7 @@ whole or not at all: a temporary beside it, fsync, rename, fsync of the folder.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from typing import Protocol
@@ -14,6 +15,7 @@ from penstock import _core
 
 TEMPORARY_SUFFIX = ".penstock-tmp"
 SIDECAR_SUFFIX = ".penstock"
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 
 
 class Source(Protocol):
@@ -42,8 +44,13 @@ class Sink(Protocol):
         """Append a bytes-like object."""
         ...
 
-    def commit(self) -> None:
-        """Make the file durable and visible under its final name."""
+    def finish(self) -> None:
+        """Make what was written durable, and take no more. `commit` does it where nobody has."""
+        ...
+
+    def commit(self, path: str | None = None) -> None:
+        """Make the file durable and visible under its final name, or under another one in the
+        same folder that was not known before."""
         ...
 
     def abort(self) -> None:
@@ -117,22 +124,42 @@ class LocalSink:
             assert self._fd is not None, "written after commit or abort"
             view = view[self._calls.write(self._fd, view) :]
 
-    def commit(self) -> None:
-        assert self._fd is not None, "committed twice"
-        self._calls.fsync(self._fd)
-        fd, self._fd = self._fd, None
-        self._calls.close(fd)
+    def finish(self) -> None:
+        fd = self._fd
+        if fd is not None:
+            self._calls.fsync(fd)
+            self._fd = None
+            self._calls.close(fd)
+
+    def commit(self, path: str | None = None) -> None:
+        self.finish()
+        if path is not None:
+            assert os.path.dirname(path) == os.path.dirname(self.path), "another folder"
+            self.path = path
         if self._overwrite:
             self._calls.rename(self._temporary, self.path)
         else:
-            # link fails where the name was taken meanwhile; rename would replace it silently.
-            self._calls.link(self._temporary, self.path)
-            self._calls.unlink(self._temporary)
+            self._publish()
         folder = self._calls.open(self._folder, os.O_RDONLY)
         try:
             self._calls.fsync(folder)
         finally:
             self._calls.close(folder)
+
+    def _publish(self) -> None:
+        """Give the file its name unless somebody else has taken it meanwhile."""
+        try:
+            # link fails where the name was taken; rename would replace it silently.
+            self._calls.link(self._temporary, self.path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # A file system without links, such as exFAT: the next best is to look first.
+            if os.path.lexists(self.path):
+                raise FileExistsError(f"{self.path} exists") from None
+            self._calls.rename(self._temporary, self.path)
+        else:
+            self._calls.unlink(self._temporary)
 
     def abort(self) -> None:
         fd, self._fd = self._fd, None

@@ -1,0 +1,431 @@
+"""What users hand over to be written, as Arrow batches: tables, streams, frames, dicts, bytes.
+
+Nothing is guessed: a value that does not have the type of its column is an error that names record
+and field, and what cannot be a set of records at all is a TypeError that says what can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import SchemaError
+
+RECORD = "record"
+SAMPLE_RECORDS = 1000
+"""Dicts that are looked at to find the schema."""
+_BATCH_RECORDS = 4096
+_BATCH_BYTES = 4 << 20
+
+ACCEPTED = (
+    "a pyarrow Table, RecordBatch or RecordBatchReader; anything with __arrow_c_stream__ or "
+    "__arrow_c_array__ (polars, duckdb, pandas, a penstock Dataset); a dict of equally long "
+    "arrays; or an iterable of record batches, of dicts (one a record) or of bytes (raw records)"
+)
+
+
+class Incoming(NamedTuple):
+    """Records on their way to a writer. All batches have the schema."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    num_records: int | None
+    """None where only the end of the batches will tell."""
+
+
+def batches_of(data: Any) -> Incoming:
+    """Records as Arrow batches.
+
+    Args:
+        data: a pyarrow Table, RecordBatch or RecordBatchReader; an object with the Arrow C stream
+            or array interface; a pandas DataFrame (its index is ignored); a dict of equally long
+            arrays, where a NumPy array of several dimensions is a column of tensors; an iterable
+            of record batches, of dicts or of bytes.
+
+    Returns:
+        The schema, the batches, and the number of records where it is known beforehand.
+
+    Raises:
+        TypeError: the data is none of these.
+        SchemaError: a value, column or batch does not fit the others.
+
+    Example:
+        >>> schema, batches, num_records = batches_of({"label": [1, 2], "name": ["a", "b"]})
+        >>> schema.names, num_records
+        (['label', 'name'], 2)
+    """
+    if isinstance(data, pa.Table):
+        return Incoming(data.schema, iter(data.to_batches()), data.num_rows)
+    if isinstance(data, pa.RecordBatch):
+        return Incoming(data.schema, iter([data]), data.num_rows)
+    if isinstance(data, pa.RecordBatchReader):
+        return Incoming(data.schema, iter(data), None)
+    if isinstance(data, (pa.Array, pa.ChunkedArray)):
+        return _from_array(data)
+    if _module_of(data) == "pandas" and hasattr(data, "columns"):
+        return _from_pandas(data)
+    if isinstance(data, Mapping):
+        return _from_columns(cast("Mapping[Any, Any]", data))
+    if hasattr(data, "__arrow_c_stream__"):
+        return _from_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        return _from_array(pa.array(data))
+    if isinstance(data, (str, bytes, bytearray, memoryview)) or not isinstance(data, Iterable):
+        raise _not_accepted(data)
+    return _from_iterable(cast("Iterable[Any]", data))
+
+
+def _not_accepted(data: object, where: str = "") -> TypeError:
+    return TypeError(f"cannot write {_type_name(data)}{where}; accepted: {ACCEPTED}")
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _module_of(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _from_array(array: pa.Array | pa.ChunkedArray) -> Incoming:
+    """A struct array is a batch, a binary one is raw records."""
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    if pa.types.is_struct(array.type):
+        schema = pa.schema(list(array.type))
+        batches = (pa.RecordBatch.from_struct_array(chunk) for chunk in chunks)
+        return Incoming(schema, batches, len(array))
+    types = pa.types
+    is_binary = types.is_binary(array.type) or types.is_large_binary(array.type)
+    if is_binary or types.is_binary_view(array.type):
+        schema = pa.schema([(RECORD, array.type)])
+        batches = (pa.RecordBatch.from_arrays([chunk], schema=schema) for chunk in chunks)
+        return Incoming(schema, batches, len(array))
+    raise TypeError(f'one array of {array.type} has no column name; write {{"name": array}}')
+
+
+def _from_pandas(frame: Any) -> Incoming:
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise SchemaError("; ".join(str(part) for part in error.args)) from None
+    # Without pandas' own notes on its index: they describe the frame, not the records.
+    return batches_of(table.replace_schema_metadata(None))
+
+
+def _from_stream(data: Any) -> Incoming:
+    # Asking a relation of a database how long it is would run it twice.
+    is_counted = _module_of(data) in ("polars", "penstock") and hasattr(data, "__len__")
+    num_records = len(data) if is_counted else None
+    try:
+        reader = pa.RecordBatchReader.from_stream(data)
+    except pa.ArrowInvalid:
+        # A stream of one column, such as a polars Series.
+        return _from_array(pa.chunked_array(data))
+    return Incoming(reader.schema, iter(reader), num_records)
+
+
+# A dict of columns.
+
+
+def _from_columns(columns: Mapping[Any, Any]) -> Incoming:
+    if not columns:
+        raise ValueError("a dict without columns has no records to write")
+    arrays = {_name(name): _column(str(name), values) for name, values in columns.items()}
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+        raise SchemaError(f"columns differ in length: {listed}")
+    return batches_of(pa.table(arrays))
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a column name must be a string, not {name!r}")
+    return name
+
+
+def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    try:
+        if isinstance(values, np.ndarray):
+            return _from_numpy(name, cast("np.ndarray[Any, Any]", values))
+        if hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
+        if hasattr(values, "__arrow_c_array__"):
+            return pa.array(values)
+        if isinstance(values, np.generic) or isinstance(values, (str, bytes, bytearray, Mapping)):
+            raise _scalar(name, values)
+        if hasattr(values, "__array__"):
+            return _from_numpy(name, np.asarray(values))
+        if isinstance(values, (Sequence, Iterator)):
+            return _Field(name, list(cast("Iterable[Any]", values))).array()
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(str(error), field=name) from None
+    raise _scalar(name, values)
+
+
+def _scalar(name: str, value: object) -> TypeError:
+    return TypeError(
+        f"column {name!r} is one {_type_name(value)}; a column is an array or list with a value "
+        "for every record"
+    )
+
+
+def _from_numpy(name: str, values: np.ndarray[Any, Any]) -> pa.Array:
+    if values.ndim == 0:
+        raise _scalar(name, values)
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    if isinstance(values, np.ma.MaskedArray):
+        masked = cast("np.ma.MaskedArray[Any, Any]", values)
+        if masked.ndim == 1:
+            return pa.array(masked.data, mask=np.ma.getmaskarray(masked))
+        raise SchemaError("a masked array must have one dimension", field=name)
+    if values.ndim == 1:
+        return _Field(name, list(values)).array() if values.dtype == object else pa.array(values)
+    return _tensors(values)
+
+
+def _tensors(values: np.ndarray[Any, Any], mask: list[bool] | None = None) -> pa.Array:
+    """A column of tensors: the first dimension counts records."""
+    shape = values.shape[1:]
+    size = int(np.prod(shape))
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    valid = None if mask is None else pa.array([not m for m in mask]).buffers()[1]
+    stored = pa.Array.from_buffers(
+        pa.list_(flat.type, size), len(values), [valid], children=[flat]
+    )
+    if not (pa.types.is_primitive(flat.type) and size):
+        return stored
+    kind = pa.fixed_shape_tensor(flat.type, shape)
+    return pa.ExtensionArray.from_storage(kind, stored)
+
+
+# Python values, one a record.
+
+
+class _Field:
+    """One column of Python values: its type, and the values as an Arrow array."""
+
+    def __init__(self, name: str, values: list[Any]) -> None:
+        self.name = name
+        self.values = values
+        self.shape: tuple[int, ...] | None = None
+        self.type: pa.DataType = pa.null()
+        self._known: set[type] = set()
+        for record, value in enumerate(values):
+            self._learn(record, value)
+
+    def _learn(self, record: int, value: Any) -> None:
+        # A plain scalar's Python type says it all; anything else has to be looked into.
+        if type(value) in self._known or value is None:
+            return
+        found, shape = _type_of(self.name, record, value)
+        if pa.types.is_null(self.type):
+            self.type, self.shape = found, shape
+        else:
+            merged = _merged(self.type, found)
+            if merged is None or shape != self.shape:
+                raise self._mismatch(record, found, shape)
+            self.type = merged
+        if isinstance(value, (bool, int, float, str, bytes, np.number, np.bool_)):
+            self._known.add(type(value))
+
+    def _mismatch(
+        self, record: int, found: pa.DataType, shape: tuple[int, ...] | None
+    ) -> SchemaError:
+        return SchemaError(
+            "a value has another type than those before it",
+            record=record,
+            field=self.name,
+            expected=_described(self.type, self.shape),
+            found=_described(found, shape),
+        )
+
+    def array(self) -> pa.Array:
+        """The values so far as a column."""
+        return self.convert(self.values, 0)
+
+    def convert(self, values: list[Any], first_record: int) -> pa.Array:
+        """More values as a column of the same type."""
+        for at, value in enumerate(values):
+            if value is None or type(value) in self._known:
+                continue
+            found, shape = _type_of(self.name, first_record + at, value)
+            if _merged(self.type, found) != self.type or shape != self.shape:
+                raise self._mismatch(first_record + at, found, shape)
+        if self.shape is not None:
+            return self._stacked(values)
+        try:
+            return pa.array(values, type=self.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise SchemaError(
+                str(error), record=first_record + self._first_bad(values), field=self.name
+            ) from None
+
+    def _first_bad(self, values: list[Any]) -> int:
+        for at, value in enumerate(values):
+            try:
+                pa.array([value], type=self.type)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+                return at
+        return 0
+
+    def _stacked(self, values: list[Any]) -> pa.Array:
+        assert self.shape is not None
+        mask = [value is None for value in values]
+        blank = np.zeros(self.shape, self.type.to_pandas_dtype())
+        rows = [blank if value is None else value for value in values]
+        stacked = np.stack(rows) if rows else np.zeros((0, *self.shape), blank.dtype)
+        return _tensors(stacked, mask if any(mask) else None)
+
+
+def _described(kind: pa.DataType, shape: tuple[int, ...] | None) -> str:
+    return str(kind) if shape is None else f"{kind} of shape {shape}"
+
+
+def _type_of(name: str, record: int, value: Any) -> tuple[pa.DataType, tuple[int, ...] | None]:
+    """The Arrow type of one value; of a tensor, that of its elements and its shape."""
+    if isinstance(value, np.ndarray):
+        array = cast("np.ndarray[Any, Any]", value)
+        if array.ndim > 1:
+            return pa.from_numpy_dtype(array.dtype), array.shape
+    try:
+        return pa.infer_type([value]), None
+    except (pa.ArrowException, OverflowError) as error:
+        raise SchemaError(
+            f"a {_type_name(value)} is no value that can be written: {error}",
+            record=record,
+            field=name,
+        ) from None
+
+
+def _merged(known: pa.DataType, found: pa.DataType) -> pa.DataType | None:
+    """The type of both, where one leaves open what the other says; None if they differ."""
+    types = pa.types
+    if known == found or types.is_null(found):
+        return known
+    if types.is_null(known):
+        return found
+    if types.is_list(known) and types.is_list(found):
+        inner = _merged(known.value_type, found.value_type)
+        return None if inner is None else pa.list_(inner)
+    if types.is_struct(known) and types.is_struct(found):
+        fields = {field.name: field.type for field in known}
+        for field in found:
+            inner = _merged(fields.get(field.name, pa.null()), field.type)
+            if inner is None:
+                return None
+            fields[field.name] = inner
+        return pa.struct(list(fields.items()))
+    return None
+
+
+# Iterables.
+
+
+def _from_iterable(data: Iterable[Any]) -> Incoming:
+    num_records = len(data) if isinstance(data, Sequence) else None
+    items = iter(data)
+    first = next(items, None)
+    if first is None:
+        return Incoming(pa.schema([]), iter(()), 0)
+    items = chain([first], items)
+    if isinstance(first, Mapping):
+        return _from_dicts(items, num_records)
+    if isinstance(first, (bytes, bytearray, memoryview)):
+        schema = pa.schema([(RECORD, pa.binary())])
+        return Incoming(schema, _raw_batches(items, schema), num_records)
+    if hasattr(first, "__arrow_c_array__") or hasattr(first, "__arrow_c_stream__"):
+        return _from_batches(items)
+    raise _not_accepted(first, " as one of the records")
+
+
+def _from_batches(items: Iterator[Any]) -> Incoming:
+    head = batches_of(next(items))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from head.batches
+        for number, item in enumerate(items, start=1):
+            more = batches_of(item)
+            if not more.schema.equals(head.schema):
+                raise SchemaError(
+                    f"batch {number} has another schema than the first",
+                    expected=_one_line(head.schema),
+                    found=_one_line(more.schema),
+                )
+            for batch in more.batches:
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=head.schema)
+
+    return Incoming(head.schema, batches(), None)
+
+
+def _one_line(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _raw_batches(items: Iterator[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    waiting: list[bytes] = []
+    held = record = 0
+
+    def batch() -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([pa.array(waiting, pa.binary())], schema=schema)
+
+    for item in items:
+        if not isinstance(item, (bytes, bytearray, memoryview)):
+            message = f"is {_type_name(item)}; the records before it are bytes"
+            raise SchemaError(message, record=record)
+        waiting.append(bytes(item))
+        held += len(item)
+        record += 1
+        if held >= _BATCH_BYTES or len(waiting) >= _BATCH_RECORDS:
+            yield batch()
+            waiting, held = [], 0
+    if waiting:
+        yield batch()
+
+
+def _from_dicts(items: Iterator[Any], num_records: int | None) -> Incoming:
+    sample = list(islice(items, SAMPLE_RECORDS))
+    names: dict[str, None] = {}
+    for record, item in enumerate(sample):
+        _check_dict(item, record)
+        names.update(dict.fromkeys(_name(key) for key in item))
+    fields = [_Field(name, [item.get(name) for item in sample]) for name in names]
+    first = _batch_of(fields, sample, 0)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield first
+        record = len(sample)
+        while more := list(islice(items, SAMPLE_RECORDS)):
+            for at, item in enumerate(more):
+                _check_dict(item, record + at)
+                if not item.keys() <= names.keys():
+                    new = next(key for key in item if key not in names)
+                    message = f"a field that the first {SAMPLE_RECORDS} records do not have"
+                    raise SchemaError(message, record=record + at, field=str(new))
+            yield _batch_of(fields, more, record)
+            record += len(more)
+
+    return Incoming(first.schema, batches(), num_records)
+
+
+def _check_dict(item: object, record: int) -> None:
+    if not isinstance(item, Mapping):
+        message = f"is {_type_name(item)}; the records before it are dicts"
+        raise SchemaError(message, record=record)
+
+
+def _batch_of(
+    fields: list[_Field], items: list[Mapping[str, Any]], first_record: int
+) -> pa.RecordBatch:
+    if not fields:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(items), pa.struct([])))
+    arrays = [f.convert([item.get(f.name) for item in items], first_record) for f in fields]
+    return pa.RecordBatch.from_arrays(arrays, names=[f.name for f in fields])

@@ -1,0 +1,432 @@
+"""`write`: records into one file or many shards, whole or not at all.
+
+Shards are written one after another, each by all threads. All are finished before the first one
+gets its name, so an error leaves nothing behind but what was there before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import formats, sidecar
+from penstock.errors import SchemaError
+from penstock.format import Format, Summary, Writer, options_from
+from penstock.incoming import Incoming, batches_of
+from penstock.storage import TEMPORARY_SUFFIX, LocalStorage, Sink, Storage
+
+Progress = Callable[[int, "int | None"], None]
+"""Called now and then with the records written so far, and their total where it is known."""
+
+_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
+
+
+def write(
+    data: Any,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    compression: str | None = None,
+    num_shards: int | None = None,
+    shard_records: int | None = None,
+    shard_bytes: int | None = None,
+    index: bool | str = True,
+    overwrite: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+    **format_options: Any,
+) -> Summary:
+    """Write records to a file, or to several.
+
+    A file appears under its name when it is whole, and several appear when all are. The same
+    records make the same bytes, whatever the number of threads and however they come in batches.
+
+    Args:
+        data: a pyarrow Table, RecordBatch or reader; anything with the Arrow C stream or array
+            interface (polars, duckdb, pandas, a Dataset); a dict of equally long arrays; an
+            iterable of record batches, of dicts (one a record) or of bytes (raw records).
+        path: where to. With several shards `x.tfrecord` becomes `x-00000-of-00010.tfrecord`, and
+            so on; a path with `{shard}` (or `{shard:05d}`) is taken as it is written.
+        format: name of the format; None goes by the path's extension.
+        compression: as the format knows it; None: "gzip" where the path ends in `.gz`, else none
+            (or the format's own default).
+        num_shards: so many shards, contiguous, whose sizes differ by one record at most. A stream
+            of unknown length is first spooled to a temporary file beside the target.
+        shard_records: a shard ends with this record.
+        shard_bytes: a shard ends with the record that brings it to so many bytes on disk (of a
+            compressed format, to within what has not been compressed yet).
+        index: write an index with each file, where its format has one; a folder to put them there.
+        overwrite: replace existing files.
+        threads: how many to use; None: one a core.
+        progress: called with the number of records so far and the total (or None).
+        storage: where files live; None is this machine.
+        **format_options: of the format, see its page; an unknown one is an error.
+
+    Returns:
+        Summary: the paths in order, the number of records, and their bytes on disk.
+
+    Raises:
+        FileExistsError: a target exists and `overwrite` is False.
+        SchemaError: a value does not fit the format; names record and field.
+        TypeError: the data is nothing that can be written, or an option is unknown.
+
+    Example:
+        >>> import penstock as ps
+        >>> ps.write({"label": [3, 1, 2]}, "labels.tfrecord", overwrite=True).num_records
+        3
+    """
+    target = os.fspath(path)
+    _check_cuts(num_shards, shard_records, shard_bytes)
+    kind, options = _format_and_options(target, format, compression, format_options)
+    storage = LocalStorage() if storage is None else storage
+    is_sharded = any(cut is not None for cut in (num_shards, shard_records, shard_bytes))
+    names = _Names(target, kind.info.extensions, is_sharded, num_shards)
+    names.refuse_existing(storage, num_shards, overwrite=overwrite)
+    with _counted(batches_of(data), target, storage, needed=num_shards is not None) as incoming:
+        if num_shards is not None:
+            cut: _Cut = _EvenCut(incoming.num_records or 0, num_shards)
+        else:
+            cut = _LimitCut(shard_records, shard_bytes)
+
+        def create(number: int) -> _Shard:
+            sink = storage.sink(names.provisional(number), overwrite=overwrite)
+            try:
+                writer = kind.create(sink, incoming.schema, options, threads)
+            except BaseException:
+                sink.abort()
+                raise
+            return _Shard(sink, writer)
+
+        shards = _Shards(create, progress, incoming.num_records)
+        try:
+            _fill(shards, incoming, cut)
+            shards.finish()
+            return shards.commit(names, storage, index, overwrite=overwrite)
+        except BaseException:
+            shards.abort()
+            raise
+
+
+def _check_cuts(num_shards: object, shard_records: object, shard_bytes: object) -> None:
+    cuts = {"num_shards": num_shards, "shard_records": shard_records, "shard_bytes": shard_bytes}
+    for name, value in cuts.items():
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be a positive whole number, not {value!r}")
+    if num_shards is not None and not (shard_records is None and shard_bytes is None):
+        raise ValueError("num_shards says it all; leave out shard_records and shard_bytes")
+
+
+def _format_and_options(
+    target: str, format: str | None, compression: str | None, given: dict[str, Any]
+) -> tuple[Format, Any]:
+    is_gzip_name = target.endswith(".gz")
+    inner = target[: -len(".gz")] if is_gzip_name else target
+    kind = formats.by_path(inner) if format is None else formats.by_name(format)
+    name = kind.info.name
+    if is_gzip_name:
+        if compression not in (None, "gzip"):
+            raise ValueError(f"{target} is named as gzip, but compression={compression!r}")
+        compression = "gzip"
+    if compression is not None:
+        if "compression" not in {field.name for field in fields(kind.write_options)}:
+            raise TypeError(f"{name} files are not compressed; compression={compression!r}")
+        given = {**given, "compression": compression}
+    return kind, options_from(kind.write_options, given, name)
+
+
+class _Names:
+    """What the shards are called; where the total is part of a name, that is known at the end."""
+
+    def __init__(
+        self, target: str, extensions: tuple[str, ...], is_sharded: bool, total: int | None
+    ) -> None:
+        self._target = target
+        self._is_pattern = _PATTERN.search(os.path.basename(target)) is not None
+        self._is_sharded = is_sharded
+        self._total = total
+        known = [end for e in extensions for end in (e, e + ".gz") if target.endswith(end)]
+        suffix = max(known, key=len, default=os.path.splitext(target)[1])
+        self._stem, self._suffix = target[: len(target) - len(suffix)], suffix
+
+    def final(self, number: int, total: int) -> str:
+        """The name of a shard, given how many there are."""
+        if self._is_pattern:
+            folder, name = os.path.split(self._target)
+            name = _PATTERN.sub(lambda found: _number(number, found[1]), name)
+            return os.path.join(folder, name)
+        if not self._is_sharded:
+            return self._target
+        width = max(5, len(str(total)))
+        return f"{self._stem}-{number:0{width}d}-of-{total:0{width}d}{self._suffix}"
+
+    def provisional(self, number: int) -> str:
+        """The final name where it is known; else one in the same folder that nobody would take."""
+        if self._total is not None or self._is_pattern or not self._is_sharded:
+            return self.final(number, self._total or 1)
+        return f"{self._stem}-{number:05d}-of-unknown{self._suffix}"
+
+    def refuse_existing(self, storage: Storage, total: int | None, *, overwrite: bool) -> None:
+        """Raise FileExistsError before any work is done, if a name is taken."""
+        if overwrite or (self._is_sharded and total is None):
+            return
+        for number in range(total or 1):
+            name = self.final(number, total or 1)
+            if storage.exists(name):
+                raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
+
+
+def _number(number: int, spec: str | None) -> str:
+    """A shard's number as the pattern's `{shard:05d}` wants it."""
+    try:
+        return f"{number:{(spec or ':')[1:]}}"
+    except ValueError as error:
+        raise ValueError(f"the pattern's {{shard{spec}}} is no format of a number: {error}") from None
+
+
+@dataclass(slots=True)
+class _Shard:
+    sink: Sink
+    writer: Writer
+    num_records: int = 0
+    num_bytes: int = 0
+
+
+class _Shards:
+    """The shards of one call: at most one is open, the others wait to be committed."""
+
+    def __init__(
+        self, create: Callable[[int], _Shard], progress: Progress | None, total: int | None
+    ) -> None:
+        self._create = create
+        self._progress = progress
+        self._total_records = total
+        self._finished_records = 0
+        self._shards: list[_Shard] = []
+        self._open: _Shard | None = None
+
+    @property
+    def num_shards(self) -> int:
+        return len(self._shards)
+
+    @property
+    def open(self) -> _Shard:
+        """The shard that records go to; the first one is made when it is asked for."""
+        return self._open or self.start()
+
+    def start(self) -> _Shard:
+        """Finish the open shard and begin another."""
+        self.finish()
+        self._open = self._create(len(self._shards))
+        self._shards.append(self._open)
+        return self._open
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        shard = self.open
+        with self._counted_from_the_first():
+            shard.writer.write(batch)
+        shard.num_records += batch.num_rows
+        if self._progress is not None:
+            self._progress(self._finished_records + shard.num_records, self._total_records)
+
+    def finish(self) -> None:
+        """Finish the open shard: its bytes are on disk, but not under its name."""
+        shard, self._open = self._open, None
+        if shard is None:
+            return
+        with self._counted_from_the_first():
+            shard.writer.close()
+        shard.sink.finish()
+        shard.num_bytes = shard.writer.num_bytes
+        self._finished_records += shard.num_records
+
+    @contextmanager
+    def _counted_from_the_first(self) -> Iterator[None]:
+        """A writer counts its own shard's records; the caller's count goes on over all."""
+        try:
+            yield
+        except SchemaError as error:
+            if error.record is not None:
+                error.record += self._finished_records
+            raise
+
+    def commit(
+        self, names: _Names, storage: Storage, index: bool | str, *, overwrite: bool
+    ) -> Summary:
+        """Give all shards their names, in order, then write their indexes."""
+        total = len(self._shards)
+        paths = [names.final(number, total) for number in range(total)]
+        if len(set(paths)) < total:
+            raise ValueError(f"{total} shards, but the pattern makes {len(set(paths))} names")
+        for path in paths:
+            if not overwrite and storage.exists(path):
+                raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
+        for shard, path in zip(self._shards, paths, strict=True):
+            shard.sink.commit(path if path != shard.sink.path else None)
+        committed, self._shards = self._shards, []
+        if index is not False:
+            for shard, path in zip(committed, paths, strict=True):
+                _save_index(shard.writer, path, storage, None if index is True else str(index))
+        return Summary(
+            tuple(paths),
+            sum(shard.num_records for shard in committed),
+            sum(shard.num_bytes for shard in committed),
+        )
+
+    def abort(self) -> None:
+        """Forget what has no name yet."""
+        for shard in self._shards:
+            shard.sink.abort()
+
+
+def _save_index(writer: Any, path: str, storage: Storage, folder: str | None) -> None:
+    if not hasattr(writer, "index"):
+        return
+    try:
+        sidecar.save(writer.index(), path, storage, folder)
+    except OSError as error:
+        # The data is whole and has its name; an index can be made again at any time.
+        warnings.warn(f"{path} is written, but its index is not: {error}", stacklevel=4)
+
+
+# Where shards are cut.
+
+
+class _Cut:
+    """Decides how many records may go to the open shard before it asks again."""
+
+    def room(self, shards: _Shards) -> int:
+        """At least 1; begins another shard where the open one is full."""
+        raise NotImplementedError
+
+    def end(self, shards: _Shards) -> None:
+        """All records are written: make the shards that are still missing."""
+        raise NotImplementedError
+
+
+class _EvenCut(_Cut):
+    """So many shards, whose sizes differ by one at most."""
+
+    def __init__(self, num_records: int, num_shards: int) -> None:
+        self._base, self._longer = divmod(num_records, num_shards)
+        self._num_records = num_records
+        self._num_shards = num_shards
+
+    def _size(self, number: int) -> int:
+        return self._base + (number < self._longer)
+
+    def room(self, shards: _Shards) -> int:
+        while (left := self._left(shards)) < 1:
+            if shards.num_shards == self._num_shards:
+                raise SchemaError(f"more records came than the {self._num_records} announced")
+            shards.start()
+        return left
+
+    def _left(self, shards: _Shards) -> int:
+        shard = shards.open
+        return self._size(shards.num_shards - 1) - shard.num_records
+
+    def end(self, shards: _Shards) -> None:
+        if self._left(shards) > 0:
+            raise SchemaError(f"fewer records came than the {self._num_records} announced")
+        while shards.num_shards < self._num_shards:
+            if self._size(shards.num_shards):
+                raise SchemaError(f"fewer records came than the {self._num_records} announced")
+            shards.start()
+
+
+class _LimitCut(_Cut):
+    """Shards of so many records or bytes, as the records come; one shard without limits.
+
+    A writer's bytes are known once its threads have caught up, so they are asked for seldom: after
+    about half of the records that should still fit, then half of the rest. When they are asked for
+    depends on counts of records alone, and so does where a shard ends.
+    """
+
+    def __init__(self, shard_records: int | None, shard_bytes: int | None) -> None:
+        self._shard_records = shard_records
+        self._shard_bytes = shard_bytes
+        self._ask_at = 1
+
+    def room(self, shards: _Shards) -> int:
+        shard = shards.open
+        if shard.num_records and self._is_full(shard):
+            shard = shards.start()
+            self._ask_at = 1
+        left = 1 << 62
+        if self._shard_records is not None:
+            left = self._shard_records - shard.num_records
+        if self._shard_bytes is not None:
+            left = min(left, self._ask_at - shard.num_records)
+        return left
+
+    def _is_full(self, shard: _Shard) -> bool:
+        if self._shard_records is not None and shard.num_records >= self._shard_records:
+            return True
+        if self._shard_bytes is None or shard.num_records < self._ask_at:
+            return False
+        num_bytes = shard.writer.num_bytes
+        if num_bytes >= self._shard_bytes:
+            return True
+        if num_bytes:
+            fitting = (self._shard_bytes - num_bytes) * shard.num_records // (2 * num_bytes)
+            # Never far ahead on the word of a few records: they may be unlike the rest.
+            more = min(fitting, 4 * shard.num_records)
+        else:
+            more = shard.num_records
+        self._ask_at = shard.num_records + max(1, more)
+        return False
+
+    def end(self, shards: _Shards) -> None:
+        del self
+        assert shards.open
+
+
+def _fill(shards: _Shards, incoming: Incoming, cut: _Cut) -> None:
+    for batch in incoming.batches:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, cut.room(shards))
+            shards.write(part)
+            start += part.num_rows
+    cut.end(shards)
+
+
+@contextmanager
+def _counted(
+    incoming: Incoming, target: str, storage: Storage, *, needed: bool
+) -> Iterator[Incoming]:
+    """The same records with their number; those of a stream wait in a temporary file for it."""
+    if incoming.num_records is not None or not needed:
+        yield incoming
+        return
+    spool = _spool_path(target, storage)
+    try:
+        num_records = 0
+        with pa.OSFile(spool, "wb") as file, pa.ipc.new_stream(file, incoming.schema) as stream:
+            for batch in incoming.batches:
+                stream.write_batch(batch)
+                num_records += batch.num_rows
+        with pa.OSFile(spool, "rb") as file, pa.ipc.open_stream(file) as stream:
+            yield Incoming(incoming.schema, iter(stream), num_records)
+    finally:
+        if os.path.lexists(spool):
+            os.unlink(spool)
+
+
+def _spool_path(target: str, storage: Storage) -> str:
+    folder, name = os.path.split(target)
+    if not isinstance(storage, LocalStorage):
+        folder = tempfile.gettempdir()
+    return os.path.join(folder or ".", f".{name}.{secrets.token_hex(6)}{TEMPORARY_SUFFIX}")
