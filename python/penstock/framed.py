@@ -94,7 +94,8 @@ class FramedReader:
             if len(points):
                 later = np.searchsorted(points, goal, "left")
                 goal = int(points[later]) if later < len(points) else index.plain_bytes
-            last = int(np.searchsorted(ends, goal, "right")) - 1
+            # The first record at or after a point: one before it would cost the stretch before.
+            last = int(np.searchsorted(ends, goal, "left"))
             last = min(max(last, first + 1), index.num_records)
             yield Chunk(number, first, last - first, int(ends[first]), int(ends[last]))
             first, number = last, number + 1

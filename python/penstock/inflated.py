@@ -16,10 +16,13 @@ from penstock.errors import InternalError
 from penstock.sidecar import Index, SeekPoint
 from penstock.storage import Source
 
-INPUT_BYTES = 1 << 18
+INPUT_BYTES = 1 << 20
 """Compressed bytes read at once."""
 POINT_BYTES = 1 << 20
 """Plain bytes between seek points: what one random access inflates at most, besides the record."""
+
+
+EMPTY = _core.Buffer.from_bytes(b"")
 
 
 class Stream(Protocol):
@@ -54,7 +57,7 @@ class InflatedStream:
         self._source = source
         self._container = container
         self._lock = threading.Lock()
-        self._forward = Inflation(source, container)
+        self._forward = Forward(Inflation(source, container))
         self._size: int | None = None
         self.points: tuple[SeekPoint, ...] = ()
         self.one_shot = False
@@ -73,12 +76,11 @@ class InflatedStream:
         if self.points:
             return self._read_from_point(start, length)
         with self._lock:
-            if start < self._forward.plain_bytes:
-                self._forward = Inflation(self._source, self._container)
-            self._forward.skip_to(start)
-            part = self._forward.read(length)
+            if start < self._forward.kept_from:
+                self._forward = Forward(Inflation(self._source, self._container))
+            part = self._forward.read(start, length)
             if len(part) < length:
-                self._size = self._forward.plain_bytes
+                self._size = start + len(part)
             return part
 
     def _read_from_point(self, start: int, length: int) -> _core.Buffer:
@@ -123,7 +125,7 @@ class Inflation:
                 container, point.compressed_bit, point.plain_start, point.window
             )
             self._at = point.compressed_bit // 8
-        self._input = _core.Buffer.from_bytes(b"")
+        self._input = EMPTY
 
     @property
     def plain_bytes(self) -> int:
@@ -136,33 +138,55 @@ class Inflation:
             if not len(self.read(min(start - self.plain_bytes, POINT_BYTES))):
                 return
 
-    def read(self, length: int) -> _core.Buffer:
-        """The next bytes of the stream; fewer than `length` only at its end.
+    def read(self, length: int, prefix: _core.Buffer = EMPTY) -> _core.Buffer:
+        """The next bytes of the stream behind `prefix`; fewer than `length` only at its end.
 
         A fault of the compressed data is raised once the bytes before it have been returned.
         """
-        parts: list[_core.Buffer] = []
-        done = 0
-        while done < length and not self.inflater.finished:
+        part = prefix
+        while (missing := length - len(part) + len(prefix)) > 0 and not self.inflater.finished:
             try:
-                part = self._push(length - done)
+                part = self._push(missing, part)
             except _core.KernelError:
-                if parts:
+                if len(part) > len(prefix):
                     break  # the inflater raises it again at the next call
                 raise
-            if len(part):
-                parts.append(part)
-                done += len(part)
-        return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
+        return part
 
-    def _push(self, length: int) -> _core.Buffer:
+    def _push(self, length: int, prefix: _core.Buffer) -> _core.Buffer:
         if not len(self._input) and self._at < self._source.size:
             self._input = self._source.read(self._at, INPUT_BYTES)
             self._at += len(self._input)
         at_end = self._at >= self._source.size
-        part, consumed = self.inflater.push(self._input, at_end, length)
-        stuck = at_end and not consumed and not len(part) and not self.inflater.finished
+        part, consumed = self.inflater.push(self._input, at_end, length, prefix)
+        still = not consumed and len(part) == len(prefix)
+        stuck = at_end and still and not self.inflater.finished
         if stuck:
             raise InternalError("the inflater stands still", byte=self.inflater.compressed_bytes)
         self._input = self._input.slice(consumed, len(self._input) - consumed)
         return part
+
+
+class Forward:
+    """A stream over one inflation, read forwards, that keeps its last window: a frame which that
+    cut is read again from where it starts."""
+
+    def __init__(self, inflation: Inflation) -> None:
+        self._inflation = inflation
+        self._kept = EMPTY
+        self.kept_from = 0
+        """Bytes before this place are gone."""
+
+    def size(self) -> int | None:
+        """Bytes of the stream, once its end has been reached."""
+        return self._inflation.plain_bytes if self._inflation.inflater.finished else None
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        """Bytes [start, start + length) of the stream; `start` is not before `kept_from`."""
+        kept = self._kept.slice(start - self.kept_from, len(self._kept))
+        if not len(kept):
+            self._inflation.skip_to(start)
+        if len(kept) < length:
+            kept = self._inflation.read(length - len(kept), kept)
+        self._kept, self.kept_from = kept, start
+        return kept.slice(0, length)

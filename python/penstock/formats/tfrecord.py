@@ -28,7 +28,14 @@ from penstock.errors import SchemaError, StaleIndexError
 from penstock.faults import error_from
 from penstock.format import FormatInfo, Options, Projection, Reader, Writer, options_from
 from penstock.framed import FramedReader
-from penstock.inflated import POINT_BYTES, InflatedStream, Inflation, PlainStream, Stream
+from penstock.inflated import (
+    POINT_BYTES,
+    Forward,
+    InflatedStream,
+    Inflation,
+    PlainStream,
+    Stream,
+)
 from penstock.schema import (
     DecodePlan,
     FieldPlan,
@@ -387,31 +394,7 @@ def _index_compressed(
 ) -> tuple[Index, bool]:
     """One pass over a compressed file, that notes where inflating may start again."""
     inflation = Inflation(source, compression, point_bytes=POINT_BYTES)
-    noted = _Noted(inflation)
-    index, whole = _index_by_walking(source, noted, options)
+    index, whole = _index_by_walking(source, Forward(inflation), options)
     found = [SeekPoint(*point) for point in inflation.inflater.take_points()]
     points = sidecar.with_checks(found, source)
     return replace(index, compression=compression, points=points, layout="points"), whole
-
-
-class _Noted:
-    """A stream over one inflation, read forwards with a little of it kept for frames that are cut
-    by the window."""
-
-    def __init__(self, inflation: Inflation) -> None:
-        self._inflation = inflation
-        self._kept = _core.Buffer.from_bytes(b"")
-        self._at = 0
-
-    def size(self) -> int | None:
-        return self._inflation.plain_bytes if self._inflation.inflater.finished else None
-
-    def read(self, start: int, length: int) -> _core.Buffer:
-        kept = self._kept.slice(start - self._at, len(self._kept))
-        more = length - len(kept)
-        if more > 0:
-            kept = _core.Buffer.join([kept, self._inflation.read(more)])
-        self._kept, self._at = kept, start
-        return kept.slice(0, length)
-
-

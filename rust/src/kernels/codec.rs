@@ -15,6 +15,9 @@ use crate::wire::{Fault, FaultKind};
 /// How far back deflate data may point, and so the most that a seek point must keep.
 pub const WINDOW_BYTES: usize = 32 << 10;
 
+/// Deflate cannot make more than this of a byte: 258 bytes for two bits.
+pub const MAX_RATIO: usize = 1032;
+
 /// Why inflating paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pause {

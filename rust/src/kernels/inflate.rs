@@ -5,12 +5,15 @@
 //! point in the middle of a member. What is good before a fault is delivered before the fault.
 
 use self::member::Member;
-use super::codec::{Pause, RawInflate, reserve};
+use super::codec::{MAX_RATIO, Pause, RawInflate, reserve};
 use crate::wire::gzip::{Container, HeaderReader, PLAIN_HEAD_BYTES};
 use crate::wire::{Fault, FaultKind};
 
 /// Findings kept until they are taken; beyond, empty members are only counted.
 const MAX_FINDINGS: usize = 1000;
+
+/// Input that the decoder may still hold from before, with a margin.
+const HELD_BYTES: usize = 64;
 
 /// Where inflating may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,12 +172,26 @@ impl Inflater {
     /// to be pushed again, with more behind it if there is more; `at_end` says that there is none.
     /// Every push takes input, gives output, finishes or fails, unless it needs input and got none.
     pub fn push(&mut self, data: &[u8], at_end: bool, out_bytes: usize) -> Result<Piece, Fault> {
-        let mut plain = Vec::new();
+        self.push_after(&[], data, at_end, out_bytes)
+    }
+
+    /// The same, with the plain bytes behind a copy of `prefix`: what a caller still holds of the
+    /// push before then need not be joined to them.
+    pub fn push_after(
+        &mut self,
+        prefix: &[u8],
+        data: &[u8],
+        at_end: bool,
+        out_bytes: usize,
+    ) -> Result<Piece, Fault> {
+        let mut plain = prefix.to_vec();
+        let floor = plain.len();
+        let out_bytes = out_bytes.saturating_add(floor);
         let mut rest = data;
         loop {
             let step = match self.state {
                 State::Finished => Ok(Step::Stop),
-                State::Failed if plain.is_empty() => return Err(self.failed()),
+                State::Failed if plain.len() == floor => return Err(self.failed()),
                 State::Failed => Ok(Step::Stop),
                 State::Start => self.start(rest.is_empty(), at_end),
                 State::Header => self.header(&mut rest, at_end),
@@ -319,8 +336,10 @@ impl Inflater {
         if room == 0 {
             return Ok(Step::Stop);
         }
-        if plain.capacity() == 0 {
-            reserve(plain, room)?;
+        if plain.len() == plain.capacity() {
+            // No more than the input could make, so that a large `out_bytes` costs nothing.
+            let most = rest.len().saturating_add(HELD_BYTES).saturating_mul(MAX_RATIO);
+            reserve(plain, room.min(most))?;
         }
         if self.skip_bits > 0 && !self.enter_byte(rest) {
             return if at_end { Err(self.cut_body()) } else { Ok(Step::Stop) };

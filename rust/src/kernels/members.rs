@@ -3,12 +3,9 @@
 
 use libdeflater::crc32;
 
-use super::codec::{WholeInflate, reserve};
+use super::codec::{MAX_RATIO, WholeInflate, reserve};
 use crate::wire::gzip::{Container, HeaderReader, TRAILER_BYTES, trailer};
 use crate::wire::{Fault, FaultKind};
-
-/// Deflate cannot make more than this of a byte: 258 bytes for two bits.
-const MAX_RATIO: u64 = 1032;
 
 /// Where the parts of one member are, and what it says of itself.
 struct Member<'a> {
@@ -45,7 +42,7 @@ impl<'a> Member<'a> {
 
     /// The stated length is a claim: what the data could not hold is not reserved.
     fn check_size(&self) -> Result<(), Fault> {
-        let most = (self.deflated.len() as u64).saturating_mul(MAX_RATIO);
+        let most = (self.deflated.len() as u64).saturating_mul(MAX_RATIO as u64);
         if u64::from(self.plain_bytes) > most {
             let message = "gzip length is beyond what the member can hold";
             let at = self.trailer_at().saturating_add(4);

@@ -237,8 +237,9 @@ impl HeaderReader {
 }
 
 fn check_zlib(method: u8, flags: u8) -> Result<(), Fault> {
+    let check = u16::from_be_bytes([method, flags]);
     let wrong = |message: &str| Err(Fault::new(FaultKind::Compression, 0, message));
-    if method & 0x0f != 8 || method >> 4 > 7 || u16::from_be_bytes([method, flags]) % 31 != 0 {
+    if method & 0x0f != 8 || method >> 4 > 7 || !check.is_multiple_of(31) {
         return wrong("not a zlib header");
     }
     if flags & 0x20 != 0 {
