@@ -114,6 +114,7 @@ def default_folder(sizes: set[str], scale: float) -> Path:
     needed = needed_bytes(sizes, scale)
     shm = Path("/dev/shm")
     if shm.is_dir() and os.access(shm, os.W_OK):
-        if min(shutil.disk_usage(shm).free, available_memory()) > 2 * needed:
+        free = min(shutil.disk_usage(shm).free, available_memory())
+        if free > 2 * needed:
             return shm / "penstock-benchmarks"
     return Path(__file__).parent / "data"

@@ -67,7 +67,7 @@ def small_rows(num_records: int) -> Iterator[SmallRows]:
 
 
 def large_rows(num_records: int) -> Iterator[LargeRows]:
-    """All large rows in order, a chunk at a time. The images are noise, as JPEG looks to a codec."""
+    """All large rows in order, a chunk at a time. The images are noise, as codecs see JPEG."""
     for start in range(0, num_records, CHUNK_RECORDS["large"]):
         count = min(CHUNK_RECORDS["large"], num_records - start)
         rng = np.random.default_rng((3, start))

@@ -5,6 +5,7 @@ All rows of a case take part in every round, so that a disturbance of the machin
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -90,10 +91,8 @@ class Worker:
     def close(self) -> None:
         """Ends the process."""
         assert self.process.stdin and self.process.stdout
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        except BrokenPipeError:
-            pass
         try:
             self.process.wait(60)
         except subprocess.TimeoutExpired:

@@ -6,6 +6,7 @@ import mmap
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ def pread_and_crc(data: Data) -> Job:
 
     batches = [b.tolist() for b in checks.take_batches(data)]
     offsets = np.load(data.folder / "offsets.npy").tolist()
-    buffer = memoryview(bytearray(max(b - a for a, b in zip(offsets, offsets[1:], strict=False))))
+    buffer = memoryview(bytearray(max(b - a for a, b in pairwise(offsets))))
     file = data.plain.open("rb", buffering=0)
 
     def work(check: bool) -> Outcome:

@@ -3,6 +3,8 @@ for it here at offsets known before."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from benchmarks.data import Data
 from benchmarks.engines.limit import mapped
 from benchmarks.job import Job, Outcome
@@ -33,7 +35,7 @@ def parse(data: Data) -> Job:
         count = total = 0
         for first in range(0, data.num_records, BATCH_RECORDS):
             ends = offsets[first:first + BATCH_RECORDS + 1]
-            payloads = [file[a + 12:b - 4] for a, b in zip(ends, ends[1:], strict=False)]
+            payloads = [file[a + 12:b - 4] for a, b in pairwise(ends)]
             batch = decoder.DecodeBatch(payloads)
             count += batch.num_rows
             if check:
