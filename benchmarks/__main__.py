@@ -50,9 +50,10 @@ def arguments() -> argparse.Namespace:
 def penstock_python(given: Path | None) -> Path:
     """The interpreter that has penstock: the one given, this one, or that of `.venv`."""
     candidates = [given] if given else [Path(sys.executable), ROOT / ".venv" / "bin" / "python"]
+    test = ["-c", "import penstock"]
     for python in candidates:
-        if python.exists() and subprocess.run(  # noqa: PLW1510 - failing is an answer
-                [python, "-c", "import penstock"], capture_output=True).returncode == 0:
+        if python.exists() and not subprocess.run(
+                [python, *test], check=False, capture_output=True).returncode:
             return python
     print("penstock cannot be imported; its rows will be missing (see --python)", file=sys.stderr)
     return candidates[0]
