@@ -33,6 +33,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quiet", type=float, default=0.0, metavar="SECONDS",
                         help="before each run wait up to so long for other processes to leave the "
                              "cores alone, and repeat disturbed runs")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall",
+                        help="cpu: figures by CPU time, for a machine that is never quiet; rows of "
+                             "several threads then show their cost, not their speed")
     parser.add_argument("--scale", type=float, default=1.0,
                         help="share of the records, to fit a smaller machine (1.0)")
     parser.add_argument("--data", type=Path, metavar="FOLDER",
@@ -97,7 +100,7 @@ def run_case(case: Case, args: argparse.Namespace, pythons: dict[str, Path], fol
     data = None
     if case.size:
         data = benchmark_data.ensure(folder, case.size, args.scale, pythons["others"])
-    rows = rows_of(case, chosen_engines(args.engine))
+    rows = rows_of(case, chosen_engines(args.engine), args.clock)
     measure(case, rows, pythons, data, 2 if args.quick else args.rounds, environment,
             args.quiet)
     if data and case.size == "large":
@@ -146,7 +149,8 @@ def print_results(before: dict[str, Any], cases: list[Case], facts: list[dict[st
     print(f"{before['cpu']}, {before['cores']} cores, {before['system']}; "
           f"load average {before['load_average'][0]} before, {load:.2f} after; "
           f"other processes used up to {busy:.2f} cores (median of a row)")
-    print(f"{2 if args.quick else args.rounds} rounds, rows in turn; scale {args.scale:g}\n")
+    print(f"{2 if args.quick else args.rounds} rounds, rows in turn; scale {args.scale:g}; "
+          f"{'CPU time, NOT speed' if args.clock == 'cpu' else 'wall time'}\n")
     print(report.table(lines))
     print()
     for case in cases:

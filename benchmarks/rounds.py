@@ -38,6 +38,7 @@ class Row:
     num_records: int = 0
     rounds: list[dict[str, Any]] = field(default_factory=list)
     problem: str = ""
+    clock: str = "wall"
 
     @property
     def label(self) -> str:
@@ -48,9 +49,11 @@ class Row:
         """One figure a round, in the measure of the case."""
         if self.case.measure == "megabytes":
             return [r["megabytes"] for r in self.rounds]
+        cpu = self.clock == "cpu"
+        seconds = [r["seconds"] * (r["cores"] if cpu else 1.0) for r in self.rounds]
         if self.case.measure == "seconds":
-            return [r["seconds"] for r in self.rounds]
-        return [self.num_records / r["seconds"] for r in self.rounds]
+            return seconds
+        return [self.num_records / s for s in seconds]
 
 
 class Worker:
@@ -102,12 +105,13 @@ class Worker:
         self.log.close()
 
 
-def rows_of(case: Case, engines: list[str]) -> list[Row]:
+def rows_of(case: Case, engines: list[str], clock: str = "wall") -> list[Row]:
     """The rows that the chosen engines offer for a case, in the order of the table."""
     rows = []
     for engine in engines:
         module = importlib.import_module(f"benchmarks.engines.{engine}")
-        rows += [Row(case, engine, module.ROLE, name) for name in module.JOBS.get(case.name, {})]
+        rows += [Row(case, engine, module.ROLE, name, clock=clock)
+                 for name in module.JOBS.get(case.name, {})]
     return rows
 
 
