@@ -74,6 +74,16 @@ class FramedReader:
     def num_records(self) -> int:
         return self.index.num_records
 
+    @property
+    def has_index(self) -> bool:
+        """Whether it is known already where the records lie."""
+        return self._index is not None
+
+    def record_bytes(self) -> np.ndarray:
+        """Bytes of each record without its frame, int64[num_records]."""
+        index = self.index
+        return (index.ends - index.starts[: index.num_records]).astype(np.int64) - 16
+
     def close(self) -> None:
         self.source.close()
 
@@ -94,7 +104,8 @@ class FramedReader:
             if len(points):
                 later = np.searchsorted(points, goal, "left")
                 goal = int(points[later]) if later < len(points) else index.plain_bytes
-            last = int(np.searchsorted(ends, goal, "right")) - 1
+            # The first record at or after a point: one before it would cost the stretch before.
+            last = int(np.searchsorted(ends, goal, "left"))
             last = min(max(last, first + 1), index.num_records)
             yield Chunk(number, first, last - first, int(ends[first]), int(ends[last]))
             first, number = last, number + 1

@@ -12,12 +12,10 @@ from bisect import bisect_right
 from typing import Protocol
 
 from penstock import _core
-from penstock.errors import InternalError
+from penstock.forward import ForwardStream, Inflation
 from penstock.sidecar import Index, SeekPoint
 from penstock.storage import Source
 
-INPUT_BYTES = 1 << 18
-"""Compressed bytes read at once."""
 POINT_BYTES = 1 << 20
 """Plain bytes between seek points: what one random access inflates at most, besides the record."""
 
@@ -54,7 +52,7 @@ class InflatedStream:
         self._source = source
         self._container = container
         self._lock = threading.Lock()
-        self._forward = Inflation(source, container)
+        self._forward = ForwardStream(source, container)
         self._size: int | None = None
         self.points: tuple[SeekPoint, ...] = ()
         self.one_shot = False
@@ -73,12 +71,8 @@ class InflatedStream:
         if self.points:
             return self._read_from_point(start, length)
         with self._lock:
-            if start < self._forward.plain_bytes:
-                self._forward = Inflation(self._source, self._container)
-            self._forward.skip_to(start)
-            part = self._forward.read(length)
-            if len(part) < length:
-                self._size = self._forward.plain_bytes
+            part = self._forward.read(start, length)
+            self._size = self._forward.size()
             return part
 
     def _read_from_point(self, start: int, length: int) -> _core.Buffer:
@@ -102,67 +96,3 @@ class InflatedStream:
         members = [(a, b - a) for a, b in zip(borders, borders[1:], strict=False)]
         plain = _core.inflate_members(data, members, 1 << 62)
         return plain.slice(start - self.points[first].plain_start, length)
-
-
-class Inflation:
-    """One pass forwards over a compressed file."""
-
-    def __init__(
-        self,
-        source: Source,
-        container: str,
-        point: SeekPoint | None = None,
-        point_bytes: int = 0,
-    ) -> None:
-        self._source = source
-        if point is None:
-            self.inflater = _core.Inflater(container, point_bytes)
-            self._at = 0
-        else:
-            self.inflater = _core.Inflater.at_point(
-                container, point.compressed_bit, point.plain_start, point.window
-            )
-            self._at = point.compressed_bit // 8
-        self._input = _core.Buffer.from_bytes(b"")
-
-    @property
-    def plain_bytes(self) -> int:
-        """Where in the stream the next byte will be."""
-        return self.inflater.plain_bytes
-
-    def skip_to(self, start: int) -> None:
-        """Inflate and drop bytes up to `start`."""
-        while self.plain_bytes < start:
-            if not len(self.read(min(start - self.plain_bytes, POINT_BYTES))):
-                return
-
-    def read(self, length: int) -> _core.Buffer:
-        """The next bytes of the stream; fewer than `length` only at its end.
-
-        A fault of the compressed data is raised once the bytes before it have been returned.
-        """
-        parts: list[_core.Buffer] = []
-        done = 0
-        while done < length and not self.inflater.finished:
-            try:
-                part = self._push(length - done)
-            except _core.KernelError:
-                if parts:
-                    break  # the inflater raises it again at the next call
-                raise
-            if len(part):
-                parts.append(part)
-                done += len(part)
-        return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
-
-    def _push(self, length: int) -> _core.Buffer:
-        if not len(self._input) and self._at < self._source.size:
-            self._input = self._source.read(self._at, INPUT_BYTES)
-            self._at += len(self._input)
-        at_end = self._at >= self._source.size
-        part, consumed = self.inflater.push(self._input, at_end, length)
-        stuck = at_end and not consumed and not len(part) and not self.inflater.finished
-        if stuck:
-            raise InternalError("the inflater stands still", byte=self.inflater.compressed_bytes)
-        self._input = self._input.slice(consumed, len(self._input) - consumed)
-        return part

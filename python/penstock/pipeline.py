@@ -82,7 +82,11 @@ class _Stream(Generic[Task, Result]):
 
 
 class _Work(Generic[Task, Result]):
-    """The shared state of the threads; everything in it is guarded by one lock."""
+    """The shared state of the threads; everything in it is guarded by one lock.
+
+    Two conditions on that lock keep wake-ups to those who can use them: `ready` is for the
+    consumer, `free` for threads that look for a task.
+    """
 
     def __init__(
         self,
@@ -92,16 +96,18 @@ class _Work(Generic[Task, Result]):
         threads: int,
         budget_bytes: int,
     ) -> None:
-        self._waiting: deque[_Stream[Task, Result]] = deque(_Stream(s) for s in streams)
+        self._unopened: deque[_Stream[Task, Result]] = deque(_Stream(s) for s in streams)
         self._open: list[_Stream[Task, Result]] = []
         self._run = run
         self._size = size
         self._budget_bytes = budget_bytes
         self._held_bytes = 0
-        self._running = 0
         self._threads = threads
+        self._idle = 0
         self._stopped = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._ready = threading.Condition(self._lock)
+        self._free = threading.Condition(self._lock)
         self._pool = [
             threading.Thread(target=self._serve, name=f"penstock-{n}", daemon=True)
             for n in range(threads)
@@ -110,69 +116,51 @@ class _Work(Generic[Task, Result]):
             thread.start()
 
     def stop(self) -> None:
-        with self._changed:
+        with self._lock:
             self._stopped = True
-            self._changed.notify_all()
+            self._free.notify_all()
         for thread in self._pool:
             thread.join()
 
+    # -- the consumer's side --------------------------------------------------------------------
+
     def results(self) -> Iterator[Result]:
-        while (head := self._head()) is not None:
-            with self._changed:
-                while (done := head.done.get(head.yielded)) is None:
-                    if head.exhausted and head.yielded == head.next_number:
-                        break
-                    self._changed.wait()
-            if done is None:
-                with self._changed:
-                    self._open.remove(head)
-                    self._changed.notify_all()
-                continue
+        while (done := self._next_task_results()) is not None:
             while done:
                 result = done.popleft()
                 if isinstance(result, _Failure):
                     raise result.error
-                with self._changed:
+                with self._lock:
                     self._held_bytes -= self._size(result)
-                    self._changed.notify_all()
+                    self._wake(1)
                 yield result
                 del result
-            with self._changed:
-                del head.done[head.yielded]
-                head.yielded += 1
-                self._changed.notify_all()
 
-    def _head(self) -> _Stream[Task, Result] | None:
-        """The stream whose results come next."""
-        with self._changed:
-            if not self._open and self._waiting:
-                self._open.append(self._waiting.popleft())
-                self._changed.notify_all()
-            return self._open[0] if self._open else None
-
-    def _claim(self) -> _Stream[Task, Result] | None:
-        """Wait for a stream that has a task to fetch; None when there is nothing left to do."""
-        with self._changed:
-            while not self._stopped:
-                for place, stream in enumerate(self._open):
-                    if stream.busy or stream.exhausted:
-                        continue
-                    ahead = stream.next_number - stream.yielded
-                    # The next result to be yielded may always be made, whatever the budget.
-                    needed = place == 0 and ahead == 0
-                    if needed or (
-                        self._held_bytes < self._budget_bytes and ahead < 8 * self._threads + 8
-                    ):
-                        stream.busy = True
-                        return stream
-                room = self._held_bytes < self._budget_bytes and len(self._open) < self._threads + 1
-                if self._waiting and room:
-                    self._open.append(self._waiting.popleft())
-                    continue
-                if not self._waiting and all(s.exhausted for s in self._open):
-                    return None
-                self._changed.wait()
+    def _next_task_results(self) -> deque[Result | _Failure] | None:
+        """The results of the next task in order, or None after the last."""
+        with self._lock:
+            while self._open or self._unopened:
+                if not self._open:
+                    self._open.append(self._unopened.popleft())
+                    self._wake(self._threads)
+                head = self._open[0]
+                done = head.done.pop(head.yielded, None)
+                if done is not None:
+                    head.yielded += 1
+                    self._wake(1)
+                    return done
+                if head.exhausted and head.yielded == head.next_number:
+                    self._open.pop(0)
+                    self._wake(self._threads)
+                else:
+                    self._ready.wait()
             return None
+
+    def _wake(self, count: int) -> None:
+        if self._idle:
+            self._free.notify(min(count, self._idle))
+
+    # -- the threads' side ----------------------------------------------------------------------
 
     def _serve(self) -> None:
         while (stream := self._claim()) is not None:
@@ -182,22 +170,51 @@ class _Work(Generic[Task, Result]):
                     stream.tasks = stream.opener()
                 task = next(stream.tasks, None)
             except BaseException as error:
-                with self._changed:
-                    stream.done[number] = deque([_Failure(error)])
-                    stream.next_number += 1
-                    stream.busy, stream.exhausted = False, True
-                    self._changed.notify_all()
+                self._release(stream, exhausted=True, fetched=True)
+                self._deliver(stream, number, deque([_Failure(error)]), 0)
                 continue
-            with self._changed:
-                stream.busy = False
-                if task is None:
-                    stream.exhausted = True
-                else:
-                    stream.next_number += 1
-                self._changed.notify_all()
+            self._release(stream, exhausted=task is None, fetched=task is not None)
             if task is not None:
                 self._do(stream, number, task)
                 del task
+
+    def _claim(self) -> _Stream[Task, Result] | None:
+        """Wait for a stream that has a task to fetch; None when there is nothing left to do."""
+        with self._lock:
+            while not self._stopped:
+                stream = self._choose()
+                if stream is not None:
+                    stream.busy = True
+                    return stream
+                if not self._unopened and all(s.exhausted for s in self._open):
+                    return None
+                self._idle += 1
+                self._free.wait()
+                self._idle -= 1
+            return None
+
+    def _choose(self) -> _Stream[Task, Result] | None:
+        room = self._held_bytes < self._budget_bytes
+        for place, stream in enumerate(self._open):
+            if stream.busy or stream.exhausted:
+                continue
+            ahead = stream.next_number - stream.yielded
+            # The result that comes next may always be made, whatever the budget says.
+            if (place == 0 and not ahead) or (room and ahead < 8 * self._threads + 8):
+                return stream
+        if self._unopened and room and len(self._open) <= self._threads:
+            self._open.append(self._unopened.popleft())
+            return self._open[-1]
+        return None
+
+    def _release(self, stream: _Stream[Task, Result], *, exhausted: bool, fetched: bool) -> None:
+        with self._lock:
+            stream.busy = False
+            stream.exhausted = exhausted
+            stream.next_number += fetched
+            if exhausted:
+                self._ready.notify()
+            self._wake(self._threads if exhausted else 1)
 
     def _do(self, stream: _Stream[Task, Result], number: int, task: Task) -> None:
         done: deque[Result | _Failure] = deque()
@@ -208,7 +225,17 @@ class _Work(Generic[Task, Result]):
                 held += self._size(result)
         except BaseException as error:
             done.append(_Failure(error))
-        with self._changed:
+        self._deliver(stream, number, done, held)
+
+    def _deliver(
+        self,
+        stream: _Stream[Task, Result],
+        number: int,
+        done: deque[Result | _Failure],
+        held_bytes: int,
+    ) -> None:
+        with self._lock:
             stream.done[number] = done
-            self._held_bytes += held
-            self._changed.notify_all()
+            self._held_bytes += held_bytes
+            if self._open and stream is self._open[0] and number == stream.yielded:
+                self._ready.notify()

@@ -172,12 +172,26 @@ impl Inflater {
     /// to be pushed again, with more behind it if there is more; `at_end` says that there is none.
     /// Every push takes input, gives output, finishes or fails, unless it needs input and got none.
     pub fn push(&mut self, data: &[u8], at_end: bool, out_bytes: usize) -> Result<Piece, Fault> {
-        let mut plain = Vec::new();
+        self.push_after(&[], data, at_end, out_bytes)
+    }
+
+    /// The same, with the plain bytes behind a copy of `prefix`: what a caller still holds of the
+    /// push before then need not be joined to them.
+    pub fn push_after(
+        &mut self,
+        prefix: &[u8],
+        data: &[u8],
+        at_end: bool,
+        out_bytes: usize,
+    ) -> Result<Piece, Fault> {
+        let mut plain = prefix.to_vec();
+        let floor = plain.len();
+        let out_bytes = out_bytes.saturating_add(floor);
         let mut rest = data;
         loop {
             let step = match self.state {
                 State::Finished => Ok(Step::Stop),
-                State::Failed if plain.is_empty() => return Err(self.failed()),
+                State::Failed if plain.len() == floor => return Err(self.failed()),
                 State::Failed => Ok(Step::Stop),
                 State::Start => self.start(rest.is_empty(), at_end),
                 State::Header => self.header(&mut rest, at_end),

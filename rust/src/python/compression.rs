@@ -45,19 +45,23 @@ impl PyInflater {
         Inflater::at_point(self::container(container)?, &point).map(Self).map_err(raise)
     }
 
-    /// Read from the front of `data`: up to `out_bytes` plain bytes, and the input bytes taken.
+    /// Read from the front of `data`: up to `out_bytes` plain bytes, behind a copy of `prefix` if
+    /// one is given, and the input bytes taken.
+    #[pyo3(signature = (data, at_end, out_bytes, prefix = None))]
     fn push(
         &mut self,
         py: Python<'_>,
         data: PyRef<'_, PyBuffer>,
         at_end: bool,
         out_bytes: usize,
+        prefix: Option<PyRef<'_, PyBuffer>>,
     ) -> PyResult<(PyBuffer, usize)> {
         if out_bytes == 0 {
             return Err(PyValueError::new_err("out_bytes must be at least 1"));
         }
         let (inflater, data) = (&mut self.0, data.0.clone());
-        let piece = run(py, move || inflater.push(&data, at_end, out_bytes))?;
+        let prefix = prefix.map(|prefix| prefix.0.clone()).unwrap_or_default();
+        let piece = run(py, move || inflater.push_after(&prefix, &data, at_end, out_bytes))?;
         Ok((PyBuffer(Buffer::from_vec(piece.plain)), piece.consumed))
     }
 

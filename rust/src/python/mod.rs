@@ -15,6 +15,11 @@ use pyo3::types::PyType;
 
 use crate::wire::Fault;
 
+/// Buffers of a megabyte come and go with every chunk, made by one thread and freed by another. The
+/// system's allocator gives such memory back each time and pays for fresh pages; this one keeps it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A fault as Python sees it: plain facts, from which the floors above make errors and reports.
 #[pyclass(name = "Fault", frozen, get_all, module = "penstock._core")]
 pub struct PyFault {
