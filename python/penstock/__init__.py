@@ -19,11 +19,14 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.format import SkippedRegion, Summary
+from penstock.index import index
 from penstock.info import Info, ShardInfo, info
 from penstock.limits import Limits
 from penstock.observe import ImageSizes
+from penstock.report import Finding, Report
 from penstock.stats import FieldStats, Stats, stats
 from penstock.tally import Histogram, Spread
+from penstock.verify import verify
 from penstock.write import write
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "ChecksumError",
     "Dataset",
     "FieldStats",
+    "Finding",
     "FormatError",
     "Histogram",
     "ImageSizes",
@@ -40,6 +44,7 @@ __all__ = [
     "Limits",
     "PenstockError",
     "RecordIndexError",
+    "Report",
     "SchemaError",
     "Shard",
     "ShardInfo",
@@ -53,8 +58,10 @@ __all__ = [
     "UnsupportedError",
     "describe",
     "features",
+    "index",
     "info",
     "open",
     "stats",
+    "verify",
     "write",
 ]
