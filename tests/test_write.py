@@ -163,7 +163,7 @@ REFUSED: dict[str, Any] = {
 
 @pytest.mark.parametrize("data", REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_no_set_of_records_is_a_type_error(tmp_path: Path, data: Any) -> None:
-    with pytest.raises(TypeError, match="accepted|name|value for every record"):
+    with pytest.raises(TypeError, match=r"accepted|name|value for every record"):
         write(data, tmp_path / "x.tfrecord")
 
 
@@ -204,7 +204,9 @@ def test_shard_records_cut_as_records_come(tmp_path: Path) -> None:
     assert [len(ids_of(path)) for path in summary.paths] == [4, 4, 2]
     data = [n for n in names(tmp_path) if not n.endswith(".penstock")]
     assert data == [f"x-0000{n}-of-00003.tfrecord" for n in range(3)]
-    assert [n for n in names(tmp_path) if n.endswith(".penstock")] == [n + ".penstock" for n in data]
+    assert [n for n in names(tmp_path) if n.endswith(".penstock")] == [
+        n + ".penstock" for n in data
+    ]
 
 
 def test_an_exact_number_of_records_leaves_no_empty_shard(tmp_path: Path) -> None:
@@ -317,5 +319,5 @@ def test_progress_counts_over_all_shards(tmp_path: Path) -> None:
     ],
 )
 def test_impossible_cuts_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="whole number|leave out"):
+    with pytest.raises(ValueError, match=r"whole number|leave out"):
         write(TABLE, tmp_path / "x.tfrecord", **options)

@@ -7,6 +7,10 @@ nothing. After a broken frame at a known border, a later place is believed only 
    head was damaged), or
 2. the heads from there on lead, frame by frame, to the very end of the stream. Frames inside a
    payload cannot: their chain ends at the payload's own checksum, four bytes before a border.
+
+Eight bytes and their checksum look the same as a frame's head, so under 1 a payload of eight bytes
+is believed only if the broken head still half says so. A head that is right, and claims more than
+there is or than is allowed, is believed as well: what it claims is its own.
 """
 
 from __future__ import annotations
@@ -20,8 +24,11 @@ from penstock import _core
 from penstock.inflated import Stream
 
 _WINDOW_BYTES = 4 << 20
+_FIRST_BYTES = 1 << 16
 _HEAD_BYTES = 12
 _TAIL_BYTES = 4
+_KEPT_HEADS = 1 << 20
+"""How many heads of dead chains are remembered; the others are walked again when they are met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,79 +44,141 @@ class Region:
 
 def resynchronise(stream: Stream, framing: str, broken: int, salvage: bool) -> Region:
     """Find where to go on after the broken frame that starts at `broken`."""
-    dead: set[int] = set()
+    bytes_left = _Readable(stream)
+    own = bytes_left.read(broken, _HEAD_BYTES)
+    claim = _core.next_head(framing, own, 0)
+    if claim is not None:
+        end = broken + claim[1]
+        if len(bytes_left.read(end - 1, 1)):
+            return Region(end, 1, False)
+        if not salvage:
+            return Region(bytes_left.end(end), None, True)
+    search = _Search(bytes_left, framing, broken, own.to_bytes())
     at = broken + 1
-    checksum = _RunningChecksum(stream, broken + _HEAD_BYTES)
     while True:
-        window = stream.read(at, _WINDOW_BYTES)
-        found = _core.next_head(framing, window, 0)
-        if found is None:
-            if len(window) < _WINDOW_BYTES:
-                return Region(at + len(window), None, True)
-            at += len(window) - (_HEAD_BYTES - 1)
-            continue
-        start = at + found[0]
-        at = start + 1
-        if start in dead:
-            continue
-        if start >= broken + _HEAD_BYTES + _TAIL_BYTES and checksum.matches(start):
+        window = bytes_left.read(at, _WINDOW_BYTES)
+        offset = 0
+        while (found := _core.next_head(framing, window, offset)) is not None:
+            region = search.try_at(at + found[0], found[1], salvage)
+            if region is not None:
+                return region
+            offset = found[0] + 1
+        if len(window) < _WINDOW_BYTES:
+            return Region(at + len(window), None, True)
+        at += len(window) - (_HEAD_BYTES - 1)
+
+
+class _Readable:
+    """A stream that ends where what is compressed breaks off."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.breaks_off = False
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        try:
+            return self._stream.read(start, length)
+        except _core.KernelError:
+            self.breaks_off = True
+            return _core.Buffer.from_bytes(b"")
+
+    def end(self, claimed: int) -> int:
+        """Where the stream ends, if it is known; else where it was claimed to go on to."""
+        size = self._stream.size()
+        return claimed if size is None else min(claimed, size)
+
+
+class _Search:
+    """Tries one place after another, in rising order."""
+
+    def __init__(self, stream: _Readable, framing: str, broken: int, head: bytes) -> None:
+        self._stream = stream
+        self._framing = framing
+        self._broken = broken
+        self._head = head
+        self._dead: set[int] = set()
+        # The CRC of the broken frame's payload, if it ended at one candidate after another.
+        self._crc = 0
+        self._crc_end = broken + _HEAD_BYTES
+
+    def try_at(self, start: int, total: int, salvage: bool) -> Region | None:
+        """The region that ends at `start`, if records are believed to go on there."""
+        if start in self._dead:
+            return None
+        if self._is_end_of_payload(start):
             note = "its payload matches its checksum, only its head is damaged"
             return Region(start, 1, False, note=note)
-        if _reaches_end(stream, framing, start, dead):
+        if self._reaches_end(start):
             return Region(start, None, False)
-        if salvage and _whole(stream, framing, start, found[1]):
+        if salvage and self._is_whole(start, total):
             return Region(start, None, False, unproved=True)
+        return None
 
-
-class _RunningChecksum:
-    """The CRC of a broken frame's payload, if it ended at one candidate after another."""
-
-    def __init__(self, stream: Stream, start: int) -> None:
-        self._stream = stream
-        self._at = start
-        self._crc = 0
-
-    def matches(self, end: int) -> bool:
-        """Whether the payload up to the frame end `end` has the checksum stored there."""
+    def _is_end_of_payload(self, end: int) -> bool:
+        """Whether the broken frame is whole up to `end`, but for its head."""
+        length = end - self._broken - _HEAD_BYTES - _TAIL_BYTES
+        if length < 0 or (length == 8 and not self._half_says(length)):
+            return False
         stop = end - _TAIL_BYTES
-        while self._at < stop:
-            part = self._stream.read(self._at, min(_WINDOW_BYTES, stop - self._at))
+        while self._crc_end < stop:
+            part = self._stream.read(self._crc_end, min(_WINDOW_BYTES, stop - self._crc_end))
             if not len(part):
                 return False
             self._crc = part.crc32c(self._crc)
-            self._at += len(part)
+            self._crc_end += len(part)
         stored = self._stream.read(stop, _TAIL_BYTES).to_bytes()
         return int.from_bytes(stored, "little") == _masked(self._crc)
+
+    def _half_says(self, length: int) -> bool:
+        """Whether one half of the broken head, length or checksum, still tells this length."""
+        right = length.to_bytes(8, "little")
+        checksum = _masked(_core.Buffer.from_bytes(right).crc32c())
+        return self._head[:8] == right or self._head[8:] == checksum.to_bytes(4, "little")
+
+    def _reaches_end(self, start: int) -> bool:
+        """Whether the heads from `start` on lead to the end."""
+        chain: list[np.ndarray] = []
+        num_heads = 0
+        at, want = start, _FIRST_BYTES
+        while True:
+            window = self._stream.read(at, want)
+            if not len(window):
+                # Only a frame that ends here has led here, unless it claimed more than there is.
+                reached = not self._stream.breaks_off and len(self._stream.read(at - 1, 1)) == 1
+                if not reached:
+                    self._forget(chain, start)
+                return reached
+            frames, consumed, need, fault = _core.walk(self._framing, window, at, 1 << 62)
+            if num_heads < _KEPT_HEADS:
+                chain.append(pa.array(frames.starts()).to_numpy())
+                num_heads += len(frames) + 1
+            at += consumed
+            want = _WINDOW_BYTES
+            ends = fault is not None or (need and len(window) - consumed < _HEAD_BYTES)
+            if fault is None and need > _HEAD_BYTES:
+                chain.append(np.array([at], dtype=np.uint64))
+                at += need
+            elif ends and (fault is not None or len(self._stream.read(at, _HEAD_BYTES)) < _HEAD_BYTES):
+                self._forget(chain, start)
+                return False
+            if at in self._dead:
+                self._forget(chain, start)
+                return False
+
+    def _forget(self, chain: list[np.ndarray], start: int) -> None:
+        """Note the places of a chain that leads nowhere."""
+        if len(self._dead) > _KEPT_HEADS:
+            self._dead = {place for place in self._dead if place > start}
+        self._dead.update(int(place) for part in chain for place in part)
+
+    def _is_whole(self, start: int, total: int) -> bool:
+        """Whether the frame at `start` is whole and right in itself."""
+        if total > _WINDOW_BYTES * 64:
+            return False
+        frame = self._stream.read(start, total)
+        frames, consumed, _, fault = _core.walk(self._framing, frame, start, total)
+        return fault is None and consumed == total == len(frame) and not frames.verify(None)
 
 
 def _masked(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def _reaches_end(stream: Stream, framing: str, start: int, dead: set[int]) -> bool:
-    """Whether the heads from `start` lead to the end. Notes the places of chains that do not."""
-    chain: list[np.ndarray] = []
-    at = start
-    while True:
-        window = stream.read(at, _WINDOW_BYTES if chain else 65536)
-        if not len(window):
-            # Only a frame that ends here has led here, unless it claimed bytes beyond the end.
-            return at == start or len(stream.read(at - 1, 1)) == 1
-        frames, consumed, need, fault = _core.walk(framing, window, at, 1 << 62)
-        chain.append(pa.array(frames.starts()).to_numpy())
-        at += consumed
-        if fault is None and need > _HEAD_BYTES:
-            chain.append(np.array([at], dtype=np.uint64))
-            at += need
-        elif fault is not None or (need and len(stream.read(at, _HEAD_BYTES)) < _HEAD_BYTES):
-            dead.update(int(place) for part in chain for place in part)
-            return False
-
-
-def _whole(stream: Stream, framing: str, start: int, total: int) -> bool:
-    """Whether the frame at `start` is whole and right in itself."""
-    if total > _WINDOW_BYTES * 64:
-        return False
-    frame = stream.read(start, total)
-    frames, consumed, _, fault = _core.walk(framing, frame, start, total)
-    return fault is None and consumed == total == len(frame) and not frames.verify(None)

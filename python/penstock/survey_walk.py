@@ -110,8 +110,6 @@ class Walk:
             self._record = None
         elif self._record is not None:
             self._record += num_records
-        if self._forward is not None:
-            self._forward.forget(self._at)
 
     # -- telling --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import re
 import secrets
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
@@ -194,7 +194,9 @@ def _number(number: int, spec: str | None) -> str:
     try:
         return f"{number:{(spec or ':')[1:]}}"
     except ValueError as error:
-        raise ValueError(f"the pattern's {{shard{spec}}} is no format of a number: {error}") from None
+        raise ValueError(
+            f"the pattern's {{shard{spec}}} is no format of a number: {error}"
+        ) from None
 
 
 @dataclass(slots=True)
@@ -254,7 +256,7 @@ class _Shards:
         self._finished_records += shard.num_records
 
     @contextmanager
-    def _counted_from_the_first(self) -> Iterator[None]:
+    def _counted_from_the_first(self) -> Generator[None, None, None]:
         """A writer counts its own shard's records; the caller's count goes on over all."""
         try:
             yield
@@ -408,7 +410,7 @@ def _fill(shards: _Shards, incoming: Incoming, cut: _Cut) -> None:
 @contextmanager
 def _counted(
     incoming: Incoming, target: str, storage: Storage, *, needed: bool
-) -> Iterator[Incoming]:
+) -> Generator[Incoming, None, None]:
     """The same records with their number; those of a stream wait in a temporary file for it."""
     if incoming.num_records is not None or not needed:
         yield incoming

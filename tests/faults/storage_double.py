@@ -32,11 +32,11 @@ class FailingCalls(Calls):
         self._count("open")
         return super().open(path, flags, mode)
 
-    def write(self, fd: int, data: memoryview) -> int:
+    def write(self, fd: int, parts: list[memoryview]) -> int:
         if self.seen == self.failing:
-            super().write(fd, data[: len(data) // 2])
+            super().write(fd, [parts[0][: len(parts[0]) // 2]])
         self._count("write")
-        return super().write(fd, data)
+        return super().write(fd, parts)
 
     def fsync(self, fd: int) -> None:
         self._count("fsync")
@@ -108,9 +108,10 @@ class CrashingCalls(Calls):
         self._after()
         return self._next
 
-    def write(self, fd: int, data: memoryview) -> int:
+    def write(self, fd: int, parts: list[memoryview]) -> int:
         file = self._descriptors[fd]
         assert file is not None
+        data = b"".join(parts)
         taken = data[: max(1, len(data) // 2)]  # a short write, which is legal
         file.cached += taken
         self._after()

@@ -1,4 +1,4 @@
-"""Whatever fails while a file is written, its name shows the old file, none, or the whole new one."""
+"""Whatever fails while a file is written, its name shows the old file, none, or the new one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def test_every_failing_call_leaves_whole_files(
         if calls.failed is None:
             assert everything(folder) == whole
         elif raised is None:
-            data_files = {n: d for n, d in everything(folder).items() if not n.endswith(".penstock")}
+            data_files = {
+                n: d for n, d in everything(folder).items() if not n.endswith(".penstock")
+            }
             wanted = {n: d for n, d in whole.items() if not n.endswith(".penstock")}
             assert {n: d for n, d in data_files.items() if n in wanted} == wanted
 
@@ -106,8 +108,11 @@ def test_the_double_notices_a_missing_fsync(tmp_path: Path) -> None:
     calls = Forgetful(str(tmp_path), {})
     written(tmp_path, LocalStorage(calls), index=False)
     assert any(
-        data == b"" for states in calls.moments for state in states
-        for name, data in state.items() if name == "x.tfrecord"
+        data == b""
+        for states in calls.moments
+        for state in states
+        for name, data in state.items()
+        if name == "x.tfrecord"
     )
 
 

@@ -298,9 +298,7 @@ def many(num_records: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "zlib"])
-def test_bytes_do_not_depend_on_threads_or_batches(
-    tmp_path: Path, compression: str | None
-) -> None:
+def test_bytes_do_not_depend_on_threads_or_batches(tmp_path: Path, compression: str | None) -> None:
     table = many(30_000)
     options: dict[str, Any] = {"compression": compression, "level": 1}
     if compression == "gzip":

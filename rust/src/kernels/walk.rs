@@ -169,6 +169,12 @@ pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64) -> Walk {
         }
         match framing.next(rest) {
             Step::Frame { payload, length, total } => {
+                if length as u64 > max_record {
+                    let at = found.consumed as u64;
+                    let fault = too_long::<F>(total as u64, max_record, at);
+                    found.fault = fault.map(|f| f.in_record(found.spans.len()));
+                    return found;
+                }
                 if found.spans.len() == found.spans.capacity() {
                     // One guess from the first frame's size beats ten reallocations.
                     found.spans.reserve((rest.len() / total.max(1)).clamp(16, 1 << 20));
@@ -287,5 +293,7 @@ mod tests {
     fn a_long_record_is_a_limit_fault() {
         let found = walk(TfRecord, &file(&[&[7; 100]])[..50], 99);
         assert_eq!(found.fault.unwrap().kind, FaultKind::Limit);
+        let whole = walk(TfRecord, &file(&[b"short", &[7; 100]]), 99);
+        assert_eq!((whole.spans.len(), whole.fault.unwrap().record), (1, Some(1)));
     }
 }

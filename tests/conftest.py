@@ -1,0 +1,57 @@
+"""What all tests share: where the files of others are, and that nothing is written beside them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from reading import SHARED, shared_path
+
+# Deadlines measure the machine's other users; the seed is printed where a test fails.
+settings.register_profile("tests", deadline=None, print_blob=True)
+settings.load_profile("tests")
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """Files with known content, made by the formats' own programs."""
+    return shared_path("specs", "golden")
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """Files that other projects publish."""
+    return shared_path("corpus")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep penstock's cache of indexes out of the home of whoever runs the tests."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def index_folder(tmp_path: Path) -> str:
+    """A folder for sidecars."""
+    folder = tmp_path / "indexes"
+    folder.mkdir()
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def no_threads_left() -> Iterator[None]:
+    """Every test ends with the threads it began with."""
+    yield
+    left = [t.name for t in threading.enumerate() if t.name.startswith("penstock-")]
+    assert not left, f"threads left behind: {left}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_beside_shared() -> Iterator[None]:
+    """No test may leave a sidecar beside files that are not ours."""
+    yield
+    found = sorted(SHARED.rglob("*.penstock")) if SHARED.exists() else []
+    assert not found, f"sidecars were written beside {SHARED}: {found[:3]}"

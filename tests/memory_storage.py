@@ -1,0 +1,71 @@
+"""Files that are only bytes in memory: a Storage for tests that open thousands of variants."""
+
+from __future__ import annotations
+
+import os
+
+from penstock import _core
+
+
+class MemorySource:
+    """The Source of one file in memory."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self.size = len(data)
+        self._data = data
+        self._buffer = _core.Buffer.from_bytes(data)
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        return self._buffer.slice(start, length)
+
+    def gather(self, starts: object, lengths: object) -> _core.Buffer:
+        import pyarrow as pa
+
+        pairs = zip(pa.array(starts).to_pylist(), pa.array(lengths).to_pylist(), strict=True)
+        parts = [self._data[start : start + length] for start, length in pairs]
+        return _core.Buffer.from_bytes(b"".join(parts))
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryStorage:
+    """Files by path. Change `files` and open again to see a file changed."""
+
+    def __init__(self, files: dict[str, bytes] | None = None) -> None:
+        self.files = dict(files or {})
+
+    def source(self, path: str, *, mmap: bool = False) -> MemorySource:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return MemorySource(path, self.files[path])
+
+    def sink(self, path: str, *, overwrite: bool = False) -> MemorySink:
+        if path in self.files and not overwrite:
+            raise FileExistsError(path)
+        return MemorySink(self, path)
+
+    def list(self, folder: str) -> list[str]:
+        return sorted(path for path in self.files if os.path.dirname(path) == folder)
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+
+class MemorySink:
+    """A file in the making: it joins the storage when it is committed."""
+
+    def __init__(self, storage: MemoryStorage, path: str) -> None:
+        self.path = path
+        self._storage = storage
+        self._parts: list[bytes] = []
+
+    def write(self, data: object) -> None:
+        self._parts.append(bytes(memoryview(data)))  # type: ignore[arg-type]
+
+    def commit(self) -> None:
+        self._storage.files[self.path] = b"".join(self._parts)
+
+    def abort(self) -> None:
+        self._parts.clear()
