@@ -23,6 +23,7 @@ from penstock.index import index
 from penstock.info import Info, ShardInfo, info
 from penstock.limits import Limits
 from penstock.observe import ImageSizes
+from penstock.repair import repair
 from penstock.report import Finding, Report
 from penstock.stats import FieldStats, Stats, stats
 from penstock.tally import Histogram, Spread
@@ -61,6 +62,7 @@ __all__ = [
     "index",
     "info",
     "open",
+    "repair",
     "stats",
     "verify",
     "write",

@@ -53,8 +53,8 @@ def verify(
     Args:
         source: as for `open`.
         format: a format's name, instead of telling it by the bytes.
-        payloads: also report records that are no Examples in files of Examples. That parses all
-            payloads; False saves the time.
+        payloads: also report records that are no Examples in files whose first records are. That
+            walks over the entries of all payloads; False saves about a third of the time.
         index: "auto" uses a sidecar that fits to tell which records are damaged; "never" does not
             look for one; a folder looks there. None is ever written.
         limits: as for `open`.

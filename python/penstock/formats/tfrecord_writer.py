@@ -148,6 +148,17 @@ class TFRecordWriter:
             self._stop()
             raise
 
+    def write_frames(
+        self, frames: _core.Buffer, lengths: np.ndarray, checksums: np.ndarray
+    ) -> None:
+        """Append whole frames as they stand: their bytes, the uint64 length of each, and the
+        uint32 checksum of each payload as it is stored there."""
+        self._finishing(self._work.drain)
+        self._num_records += len(lengths)
+        self._lengths.append(lengths)
+        self._checksums.append(checksums)
+        self._finishing(lambda: self._output.add(frames, lengths))
+
     def flush(self) -> None:
         """Wait until all records handed over so far are counted in `num_bytes`."""
         self._finishing(self._drain)
