@@ -227,8 +227,11 @@ class Dataset:
         return fmt
 
     def _size(self, shard: int) -> int:
-        source: Any = getattr(self.reader(shard), "source", None)
-        return int(source.size)
+        source = self._storage.source(self._paths[shard])
+        try:
+            return source.size
+        finally:
+            source.close()
 
     def _open_all(self) -> None:
         for shard in range(len(self._paths)):
