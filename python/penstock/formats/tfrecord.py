@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core, sidecar
-from penstock.errors import SchemaError, StaleIndexError
+from penstock.errors import FormatError, SchemaError, StaleIndexError
 from penstock.faults import error_from
 from penstock.format import FormatInfo, Options, Projection, Reader, Writer, options_from
 from penstock.framed import FramedReader
@@ -394,7 +394,15 @@ def _index_compressed(
 ) -> tuple[Index, bool]:
     """One pass over a compressed file, that notes where inflating may start again."""
     inflation = Inflation(source, compression, point_bytes=POINT_BYTES)
-    index, whole = _index_by_walking(source, Forward(inflation), options)
+    strict = replace(options, damage="error")
+    try:
+        index, whole = _index_by_walking(source, Forward(inflation), strict)
+    except FormatError:
+        if options.damage == "error":
+            raise
+        # Finding a way around damage means reading back, which that one pass cannot.
+        index, _ = _index_by_walking(source, stream, options)
+        return replace(index, compression=compression, layout="points"), False
     found = [SeekPoint(*point) for point in inflation.inflater.take_points()]
     points = sidecar.with_checks(found, source)
     return replace(index, compression=compression, points=points, layout="points"), whole
