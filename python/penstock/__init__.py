@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock import describe, features
 from penstock.dataset import Dataset, Shard, open
 from penstock.errors import (
     ChangedError,
@@ -18,25 +19,42 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.format import SkippedRegion, Summary
+from penstock.info import Info, ShardInfo, info
 from penstock.limits import Limits
+from penstock.observe import ImageSizes
+from penstock.stats import FieldStats, Stats, stats
+from penstock.tally import Histogram, Spread
+from penstock.write import write
 
 __all__ = [
-    "Dataset",
-    "Shard",
-    "SkippedRegion",
-    "Summary",
-    "open",
     "ChangedError",
     "ChecksumError",
+    "Dataset",
+    "FieldStats",
     "FormatError",
+    "Histogram",
+    "ImageSizes",
+    "Info",
     "InternalError",
     "LimitError",
     "Limits",
     "PenstockError",
     "RecordIndexError",
     "SchemaError",
+    "Shard",
+    "ShardInfo",
+    "SkippedRegion",
+    "Spread",
     "StaleIndexError",
     "StateError",
+    "Stats",
+    "Summary",
     "TruncatedError",
     "UnsupportedError",
+    "describe",
+    "features",
+    "info",
+    "open",
+    "stats",
+    "write",
 ]

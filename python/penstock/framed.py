@@ -76,6 +76,16 @@ class FramedReader:
     def num_records(self) -> int:
         return self.index.num_records
 
+    @property
+    def has_index(self) -> bool:
+        """Whether it is known already where the records lie."""
+        return self._index is not None
+
+    def record_bytes(self) -> np.ndarray:
+        """Bytes of each record without its frame, int64[num_records]."""
+        index = self.index
+        return (index.ends - index.starts[: index.num_records]).astype(np.int64) - 16
+
     def close(self) -> None:
         self.source.close()
 

@@ -159,7 +159,7 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
             return pa.chunked_array(values)
         if hasattr(values, "__arrow_c_array__"):
             return pa.array(values)
-        if isinstance(values, np.generic) or isinstance(values, (str, bytes, bytearray, Mapping)):
+        if isinstance(values, (np.generic, str, bytes, bytearray, Mapping)):
             raise _scalar(name, values)
         if hasattr(values, "__array__"):
             return _from_numpy(name, np.asarray(values))
@@ -183,9 +183,8 @@ def _from_numpy(name: str, values: np.ndarray[Any, Any]) -> pa.Array:
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     if isinstance(values, np.ma.MaskedArray):
-        masked = cast("np.ma.MaskedArray[Any, Any]", values)
-        if masked.ndim == 1:
-            return pa.array(masked.data, mask=np.ma.getmaskarray(masked))
+        if values.ndim == 1:
+            return pa.array(values.data, mask=np.ma.getmaskarray(values))
         raise SchemaError("a masked array must have one dimension", field=name)
     if values.ndim == 1:
         return _Field(name, list(values)).array() if values.dtype == object else pa.array(values)
@@ -198,9 +197,7 @@ def _tensors(values: np.ndarray[Any, Any], mask: list[bool] | None = None) -> pa
     size = int(np.prod(shape))
     flat = pa.array(np.ascontiguousarray(values).reshape(-1))
     valid = None if mask is None else pa.array([not m for m in mask]).buffers()[1]
-    stored = pa.Array.from_buffers(
-        pa.list_(flat.type, size), len(values), [valid], children=[flat]
-    )
+    stored = pa.Array.from_buffers(pa.list_(flat.type, size), len(values), [valid], children=[flat])
     if not (pa.types.is_primitive(flat.type) and size):
         return stored
     kind = pa.fixed_shape_tensor(flat.type, shape)
@@ -372,18 +369,17 @@ def _one_line(schema: pa.Schema) -> str:
 
 def _raw_batches(items: Iterator[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     waiting: list[bytes] = []
-    held = record = 0
+    held = 0
 
     def batch() -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([pa.array(waiting, pa.binary())], schema=schema)
 
-    for item in items:
+    for record, item in enumerate(items):
         if not isinstance(item, (bytes, bytearray, memoryview)):
             message = f"is {_type_name(item)}; the records before it are bytes"
             raise SchemaError(message, record=record)
         waiting.append(bytes(item))
         held += len(item)
-        record += 1
         if held >= _BATCH_BYTES or len(waiting) >= _BATCH_RECORDS:
             yield batch()
             waiting, held = [], 0

@@ -12,17 +12,12 @@ from bisect import bisect_right
 from typing import Protocol
 
 from penstock import _core
-from penstock.errors import InternalError
+from penstock.forward import ForwardStream, Inflation
 from penstock.sidecar import Index, SeekPoint
 from penstock.storage import Source
 
-INPUT_BYTES = 1 << 20
-"""Compressed bytes read at once."""
 POINT_BYTES = 1 << 20
 """Plain bytes between seek points: what one random access inflates at most, besides the record."""
-
-
-EMPTY = _core.Buffer.from_bytes(b"")
 
 
 class Stream(Protocol):
@@ -57,7 +52,7 @@ class InflatedStream:
         self._source = source
         self._container = container
         self._lock = threading.Lock()
-        self._forward = Forward(Inflation(source, container))
+        self._forward = ForwardStream(source, container)
         self._size: int | None = None
         self.points: tuple[SeekPoint, ...] = ()
         self.one_shot = False
@@ -76,11 +71,8 @@ class InflatedStream:
         if self.points:
             return self._read_from_point(start, length)
         with self._lock:
-            if start < self._forward.kept_from:
-                self._forward = Forward(Inflation(self._source, self._container))
             part = self._forward.read(start, length)
-            if len(part) < length:
-                self._size = start + len(part)
+            self._size = self._forward.size()
             return part
 
     def _read_from_point(self, start: int, length: int) -> _core.Buffer:
@@ -104,89 +96,3 @@ class InflatedStream:
         members = [(a, b - a) for a, b in zip(borders, borders[1:], strict=False)]
         plain = _core.inflate_members(data, members, 1 << 62)
         return plain.slice(start - self.points[first].plain_start, length)
-
-
-class Inflation:
-    """One pass forwards over a compressed file."""
-
-    def __init__(
-        self,
-        source: Source,
-        container: str,
-        point: SeekPoint | None = None,
-        point_bytes: int = 0,
-    ) -> None:
-        self._source = source
-        if point is None:
-            self.inflater = _core.Inflater(container, point_bytes)
-            self._at = 0
-        else:
-            self.inflater = _core.Inflater.at_point(
-                container, point.compressed_bit, point.plain_start, point.window
-            )
-            self._at = point.compressed_bit // 8
-        self._input = EMPTY
-
-    @property
-    def plain_bytes(self) -> int:
-        """Where in the stream the next byte will be."""
-        return self.inflater.plain_bytes
-
-    def skip_to(self, start: int) -> None:
-        """Inflate and drop bytes up to `start`."""
-        while self.plain_bytes < start:
-            if not len(self.read(min(start - self.plain_bytes, POINT_BYTES))):
-                return
-
-    def read(self, length: int, prefix: _core.Buffer = EMPTY) -> _core.Buffer:
-        """The next bytes of the stream behind `prefix`; fewer than `length` only at its end.
-
-        A fault of the compressed data is raised once the bytes before it have been returned.
-        """
-        part = prefix
-        while (missing := length - len(part) + len(prefix)) > 0 and not self.inflater.finished:
-            try:
-                part = self._push(missing, part)
-            except _core.KernelError:
-                if len(part) > len(prefix):
-                    break  # the inflater raises it again at the next call
-                raise
-        return part
-
-    def _push(self, length: int, prefix: _core.Buffer) -> _core.Buffer:
-        if not len(self._input) and self._at < self._source.size:
-            self._input = self._source.read(self._at, INPUT_BYTES)
-            self._at += len(self._input)
-        at_end = self._at >= self._source.size
-        part, consumed = self.inflater.push(self._input, at_end, length, prefix)
-        still = not consumed and len(part) == len(prefix)
-        stuck = at_end and still and not self.inflater.finished
-        if stuck:
-            raise InternalError("the inflater stands still", byte=self.inflater.compressed_bytes)
-        self._input = self._input.slice(consumed, len(self._input) - consumed)
-        return part
-
-
-class Forward:
-    """A stream over one inflation, read forwards, that keeps its last window: a frame which that
-    cut is read again from where it starts."""
-
-    def __init__(self, inflation: Inflation) -> None:
-        self._inflation = inflation
-        self._kept = EMPTY
-        self.kept_from = 0
-        """Bytes before this place are gone."""
-
-    def size(self) -> int | None:
-        """Bytes of the stream, once its end has been reached."""
-        return self._inflation.plain_bytes if self._inflation.inflater.finished else None
-
-    def read(self, start: int, length: int) -> _core.Buffer:
-        """Bytes [start, start + length) of the stream; `start` is not before `kept_from`."""
-        kept = self._kept.slice(start - self.kept_from, len(self._kept))
-        if not len(kept):
-            self._inflation.skip_to(start)
-        if len(kept) < length:
-            kept = self._inflation.read(length - len(kept), kept)
-        self._kept, self.kept_from = kept, start
-        return kept.slice(0, length)

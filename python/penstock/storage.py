@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from penstock import _core
 
 TEMPORARY_SUFFIX = ".penstock-tmp"
 SIDECAR_SUFFIX = ".penstock"
+_MOST_PARTS = 512
+"""Parts of one write; every system takes as many."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 
 
@@ -42,6 +45,10 @@ class Sink(Protocol):
 
     def write(self, data: object) -> None:
         """Append a bytes-like object."""
+        ...
+
+    def write_all(self, parts: Sequence[object]) -> None:
+        """Append several, as one write where the storage can."""
         ...
 
     def finish(self) -> None:
@@ -82,8 +89,8 @@ class Calls:
     def open(self, path: str, flags: int, mode: int = 0o666) -> int:
         return os.open(path, flags, mode)
 
-    def write(self, fd: int, data: memoryview) -> int:
-        return os.write(fd, data)
+    def write(self, fd: int, parts: list[memoryview]) -> int:
+        return os.writev(fd, parts)
 
     def fsync(self, fd: int) -> None:
         os.fsync(fd)
@@ -113,16 +120,24 @@ class LocalSink:
         self._overwrite = overwrite
         folder, name = os.path.split(self.path)
         self._folder = folder or "."
-        token = secrets.token_hex(6)
+        token = os.urandom(6).hex()
         self._temporary = os.path.join(self._folder, f".{name}.{token}{TEMPORARY_SUFFIX}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
         self._fd: int | None = calls.open(self._temporary, flags | getattr(os, "O_CLOEXEC", 0))
 
     def write(self, data: object) -> None:
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        while len(view):
+        self.write_all([data])
+
+    def write_all(self, parts: Sequence[object]) -> None:
+        views = [memoryview(part).cast("B") for part in parts]  # type: ignore[arg-type]
+        views = [view for view in views if len(view)]
+        while views:
             assert self._fd is not None, "written after commit or abort"
-            view = view[self._calls.write(self._fd, view) :]
+            done = self._calls.write(self._fd, views[:_MOST_PARTS])
+            while views and done >= len(views[0]):
+                done -= len(views.pop(0))
+            if done:
+                views[0] = views[0][done:]
 
     def finish(self) -> None:
         fd = self._fd
@@ -164,14 +179,10 @@ class LocalSink:
     def abort(self) -> None:
         fd, self._fd = self._fd, None
         if fd is not None:
-            try:
+            with suppress(OSError):  # what matters is that the temporary goes
                 self._calls.close(fd)
-            except OSError:
-                pass  # the write already failed; what matters is that the temporary goes
-        try:
+        with suppress(FileNotFoundError):
             self._calls.unlink(self._temporary)
-        except FileNotFoundError:
-            pass
 
 
 class LocalSource:
@@ -185,7 +196,7 @@ class LocalSource:
 
     def read(self, start: int, length: int) -> _core.Buffer:
         if self.mapped is not None:
-            return self.mapped.slice(min(start, self.size), min(length, self.size - min(start, self.size)))
+            return self.mapped.slice(start, length)
         return self.file.read(start, length)
 
     def gather(self, starts: list[int], lengths: list[int]) -> _core.Buffer:

@@ -11,7 +11,7 @@ import re
 import secrets
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
@@ -22,6 +22,7 @@ from penstock import formats, sidecar
 from penstock.errors import SchemaError
 from penstock.format import Format, Summary, Writer, options_from
 from penstock.incoming import Incoming, batches_of
+from penstock.pipeline import default_threads
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage, Sink, Storage
 
 Progress = Callable[[int, "int | None"], None]
@@ -89,6 +90,7 @@ def write(
     _check_cuts(num_shards, shard_records, shard_bytes)
     kind, options = _format_and_options(target, format, compression, format_options)
     storage = LocalStorage() if storage is None else storage
+    threads = default_threads() if threads is None else threads
     is_sharded = any(cut is not None for cut in (num_shards, shard_records, shard_bytes))
     names = _Names(target, kind.info.extensions, is_sharded, num_shards)
     names.refuse_existing(storage, num_shards, overwrite=overwrite)
@@ -192,7 +194,9 @@ def _number(number: int, spec: str | None) -> str:
     try:
         return f"{number:{(spec or ':')[1:]}}"
     except ValueError as error:
-        raise ValueError(f"the pattern's {{shard{spec}}} is no format of a number: {error}") from None
+        raise ValueError(
+            f"the pattern's {{shard{spec}}} is no format of a number: {error}"
+        ) from None
 
 
 @dataclass(slots=True)
@@ -252,7 +256,7 @@ class _Shards:
         self._finished_records += shard.num_records
 
     @contextmanager
-    def _counted_from_the_first(self) -> Iterator[None]:
+    def _counted_from_the_first(self) -> Generator[None, None, None]:
         """A writer counts its own shard's records; the caller's count goes on over all."""
         try:
             yield
@@ -406,7 +410,7 @@ def _fill(shards: _Shards, incoming: Incoming, cut: _Cut) -> None:
 @contextmanager
 def _counted(
     incoming: Incoming, target: str, storage: Storage, *, needed: bool
-) -> Iterator[Incoming]:
+) -> Generator[Incoming, None, None]:
     """The same records with their number; those of a stream wait in a temporary file for it."""
     if incoming.num_records is not None or not needed:
         yield incoming

@@ -13,8 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -92,8 +91,7 @@ class ArrowFormat:
         return ArrowWriter(sink, schema, options, threads)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A record batch: its number, that in the footer (another where one was passed over), its
     first record, and the dictionary messages that a stream sent for it."""
 
@@ -349,13 +347,16 @@ class ArrowReader:
         return self._pools.setdefault(places, Pool(make))
 
     def _check_sizes(self, messages: Iterable[Message]) -> None:
-        """Add up what compressed buffers say they become, before anything is reserved."""
+        """Refuse buffers outside their message, and add up what compressed ones say they become,
+        before anything is reserved."""
         total = 0
         for message in messages:
+            if not 0 <= message.reach <= message.end - message.body:
+                raise FormatError("a buffer lies outside its batch", byte=message.start)
             for at, length in message.compressed:
                 start = message.body + at
-                if at < 0 or length < 8 or start + length > message.end:
-                    raise FormatError("a compressed buffer lies outside its batch", byte=start)
+                if length < 8:
+                    raise FormatError("a compressed buffer is too short", byte=start, found=length)
                 claim = int.from_bytes(self._read(start, 8), "little", signed=True)
                 total += max(claim, 0)
         self._options.limits.check("batch_bytes", total)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.errors import FormatError, TruncatedError
 from penstock.limits import Limits
@@ -88,8 +88,7 @@ def _unpack(kind: str, data: bytes, at: int) -> int:
     return int(struct.unpack_from(kind, data, at)[0])
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One message: where it lies, and what its header says. Sizes and places in bytes."""
 
     kind: int
@@ -101,6 +100,8 @@ class Message:
     is_delta: bool = False
     compressed: tuple[tuple[int, int], ...] = ()
     """Places of the compressed buffers, from the body's start, and their lengths."""
+    reach: int = 0
+    """Where the last buffer ends, from the body's start; -1 where one has a negative place."""
 
 
 def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
@@ -131,11 +132,15 @@ def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
     num_records = header.value(0, "<q")
     if num_records < 0:
         raise FormatError("a batch has a negative length", byte=start, found=num_records)
-    buffers: tuple[tuple[int, int], ...] = ()
-    if header.place(3) is not None:
-        pairs = ((at, count) for at, count in header.structs(2, "<qq") if count > 0)
-        buffers = tuple(pairs)
-    return Message(kind, start, body, body + length, num_records, dictionary, is_delta, buffers)
+    buffers = [(at, count) for at, count in header.structs(2, "<qq")]
+    reach = max((at + count for at, count in buffers), default=0)
+    if any(at < 0 or count < 0 for at, count in buffers):
+        reach = -1
+    is_compressed = header.place(3) is not None
+    compressed = tuple(buffer for buffer in buffers if buffer[1] > 0) if is_compressed else ()
+    return Message(
+        kind, start, body, body + length, num_records, dictionary, is_delta, compressed, reach
+    )
 
 
 def read_message(read: Read, start: int, size: int, limits: Limits) -> Message | None:
@@ -185,8 +190,7 @@ def walk_stream(read: Read, size: int, limits: Limits) -> Iterator[Message]:
         at = message.end
 
 
-@dataclass(frozen=True, slots=True)
-class Footer:
+class Footer(NamedTuple):
     """What the end of an IPC file says: (place, metadata length, body length) of each message."""
 
     start: int

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.formats.batches import conform, same_columns
-from penstock.formats.borrowed import SinkFile, translated
+from penstock.formats.borrowed import SinkFile, writable
 from penstock.formats.regroup import Regroup
 from penstock.storage import Sink
 
@@ -47,7 +47,7 @@ class ArrowWriter:
         )
         self._known: dict[int, Any] = {}
         self._unify = not options.stream
-        with translated(sink.path):
+        with writable(sink.path):
             settings = pa.ipc.IpcWriteOptions(
                 compression=_codec(options),
                 use_threads=threads > 1,
@@ -69,7 +69,7 @@ class ArrowWriter:
             self._write_group(group)
 
     def _write_group(self, group: Any) -> None:
-        with translated(self._path):
+        with writable(self._path):
             self._writer.write_batch(self._unified(group) if self._unify else group)
 
     def _unified(self, group: Any) -> Any:
@@ -96,7 +96,7 @@ class ArrowWriter:
             return
         for group in self._regroup.rest():
             self._write_group(group)
-        with translated(self._path):
+        with writable(self._path):
             self._writer.close()
         self._writer = None
         self._file.drain()

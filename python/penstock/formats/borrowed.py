@@ -48,6 +48,21 @@ def translated(path: str) -> Generator[None, None, None]:
         raise _from_text(str(error), path) from error
 
 
+@contextmanager
+def writable(path: str) -> Generator[None, None, None]:
+    """The same for writing, where it is the records that pyarrow finds no place for."""
+    try:
+        yield
+    except (NotImplementedError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        if isinstance(error, PenstockError):
+            raise
+        message = f"pyarrow cannot write this: {error}"
+        hint = None
+        if "dictionary replacement" in str(error).lower():
+            hint = "stream=True, or one dictionary for all batches"
+        raise UnsupportedError(message, file=path, hint=hint) from error
+
+
 def _from_text(text: str, path: str) -> PenstockError:
     """pyarrow tells apart only by its words what penstock tells apart by type."""
     lower = text.lower()

@@ -9,7 +9,7 @@ Specification: https://parquet.apache.org/docs/file-format/
     4                footer_length, little-endian
     4                "PAR1" again ("PARE")
 
-A chunk of penstock is a row group, or a part of one whose records would take more than 64 MiB. The
+A chunk of penstock is a row group, or a part of one that would take more than 24 MiB. The
 parts of a row group are decoded one after another by one cursor, for Parquet has no way in but
 from the front of a row group.
 
@@ -22,13 +22,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import FormatError, LimitError, TruncatedError, UnsupportedError
+from penstock.errors import FormatError, TruncatedError, UnsupportedError
 from penstock.format import (
     Chunk,
     FormatInfo,
@@ -50,10 +49,14 @@ from penstock.formats.batches import (
     projected,
 )
 from penstock.formats.borrowed import Bytes, translated
+from penstock.formats.parquet_footer import check_nesting
 from penstock.formats.parquet_write import ParquetOptions, ParquetWriter
 from penstock.storage import Sink, Source
 
-CHUNK_BYTES = 64 << 20
+CHUNK_BYTES = 16 << 20
+"""A row group is cut into parts of about this size where it is larger than SPLIT_BYTES. Decoding
+takes several times a part's size, and several parts are decoded at once."""
+SPLIT_BYTES = 24 << 20
 CHUNK_RECORDS = 1 << 20
 IDLE_CURSORS = 4
 WHOLE = "whole"
@@ -120,13 +123,12 @@ class Cursor:
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Which records of which row group a chunk stands for; `step` is the usual length."""
 
     group: int
     start: int
-    count: int
+    num_records: int
     step: int
 
 
@@ -136,6 +138,7 @@ class ParquetReader:
     def __init__(self, source: Source, options: Options) -> None:
         self._path = source.path
         self._asked = check_options(options, "parquet")
+        self._nesting = options.limits.nesting
         self._verify = options.checksums != "none"
         self._data_end = _check_ends(source, options)
         self._bytes = Bytes(source, mmap=options.mmap)
@@ -148,7 +151,7 @@ class ParquetReader:
         if self._asked is not None:
             check_columns(self._asked, self._stored, self._path)
         self.schema: pa.Schema = self._asked if self._asked is not None else self._stored
-        starts = np.cumsum([0, *(part.count for part in self._parts)])
+        starts = np.cumsum([0, *(part.num_records for part in self._parts)])
         self._starts = [int(start) for start in starts]
         self._idle: list[tuple[Any, Cursor]] = []
         self._pending: dict[Any, list[int]] = {}
@@ -163,9 +166,9 @@ class ParquetReader:
             metadata=self._metadata,
             # Column by column in small reads: a row group may be larger than memory.
             pre_buffer=False,
-            buffer_size=1 << 20,
+            buffer_size=1 << 18,
             page_checksum_verification=self._verify,
-            **_newer_arguments(),
+            **_newer_arguments(self._nesting),
         )
 
     def _plan(self) -> list[Part]:
@@ -178,7 +181,7 @@ class ParquetReader:
             if count < 0 or size < 0:
                 raise FormatError(f"row group {group} has a negative size", found=min(count, size))
             step = CHUNK_RECORDS
-            if size > CHUNK_BYTES:
+            if size > SPLIT_BYTES:
                 step = max(1, min(step, count * CHUNK_BYTES // size))
             # A footer can claim any number of records: never more parts than it has bytes.
             step = max(step, -(-count // max(self._metadata.serialized_size, 4096)))
@@ -200,10 +203,19 @@ class ParquetReader:
         """How many records the footer counts."""
         return self._starts[-1]
 
+    @property
+    def compression(self) -> str:
+        """The codecs of the columns, such as "snappy"; empty where nothing is compressed."""
+        if not self._metadata.num_row_groups:
+            return ""
+        group = self._metadata.row_group(0)
+        codecs = {group.column(c).compression.lower() for c in range(group.num_columns)}
+        return ", ".join(sorted(codecs - {"uncompressed"}))
+
     def chunks(self) -> Iterator[Chunk]:
         """The row groups in order, large ones in parts."""
         for number, part in enumerate(self._parts):
-            yield Chunk(number, self._starts[number], part.count, 4, self._data_end, part)
+            yield Chunk(number, self._starts[number], part.num_records, 4, self._data_end, part)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
         """All records in one pair, so that no row group is decoded twice."""
@@ -243,7 +255,7 @@ class ParquetReader:
             cursor = self._resume(key, part, stored)
             while cursor.at < part.start:
                 cursor.read(min(part.step, part.start - cursor.at))
-            batch = cursor.read(part.count)
+            batch = cursor.read(part.num_records)
             if cursor.at < self._metadata.row_group(part.group).num_rows:
                 self._keep(key, cursor)
         return conform(checked(batch, self._path), schema, self._path)
@@ -252,7 +264,7 @@ class ParquetReader:
     def _in_turn(self, key: Any, part: Part) -> Generator[None, None, None]:
         """Hold a part back until all that were asked for before it in its row group are done, so
         that threads hand one cursor on instead of each decoding the row group from its front."""
-        end = part.start + part.count
+        end = part.start + part.num_records
         with self._turn:
             pending = self._pending.setdefault(key, [])
             pending.append(end)
@@ -329,19 +341,22 @@ def _check_ends(source: Source, options: Options) -> int:
         )
     try:
         options.limits.check("footer_bytes", footer_bytes)
-    except LimitError as error:
-        raise error.at(file=path, byte=size - 8) from None
-    return size - 8 - footer_bytes
+        start = size - 8 - footer_bytes
+        check_nesting(source.read(start, footer_bytes).to_bytes(), options.limits.nesting)
+    except FormatError as error:
+        raise error.at(file=path, byte=size - 8 - footer_bytes) from None
+    return start
 
 
-def _newer_arguments() -> dict[str, Any]:
+def _newer_arguments(nesting: int) -> dict[str, Any]:
     """Arguments that only newer releases of pyarrow know, where this one does."""
     import inspect
 
     import pyarrow.parquet as pq
 
     known = inspect.signature(pq.ParquetFile.__init__).parameters
-    return {"arrow_extensions_enabled": True} if "arrow_extensions_enabled" in known else {}
+    wanted = {"arrow_extensions_enabled": True, "schema_depth_limit": nesting + 1}
+    return {name: value for name, value in wanted.items() if name in known}
 
 
 def _columns(batch: Any, schema: Any, path: str) -> Any:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import UnsupportedError
 from penstock.formats.batches import conform, same_columns
-from penstock.formats.borrowed import SinkFile, translated
+from penstock.formats.borrowed import SinkFile, writable
 from penstock.formats.regroup import Regroup
 from penstock.storage import Sink
 
@@ -30,8 +30,9 @@ class ParquetOptions:
     level: int | None = None
     """The codec's own level; None is the codec's default."""
     row_group_records: int = 1 << 17
-    row_group_bytes: int = 64 << 20
-    """Bytes of values before encoding; a row group ends where either is reached."""
+    row_group_bytes: int = 16 << 20
+    """Bytes of values before encoding; a row group ends where either is reached. Small ones make
+    random access cheaper, and are decoded in parallel."""
     dictionary: bool = True
     """Store repeated values once, where that is smaller."""
     page_checksums: bool = True
@@ -57,7 +58,7 @@ class ParquetWriter:
             group_bytes=options.row_group_bytes,
         )
         self._writer: Any = None
-        with translated(sink.path):
+        with writable(sink.path):
             self._writer = pq.ParquetWriter(
                 pa.PythonFile(self._file, mode="w"),
                 schema,
@@ -79,7 +80,7 @@ class ParquetWriter:
             self._write_group(group)
 
     def _write_group(self, group: Any) -> None:
-        with translated(self._path):
+        with writable(self._path):
             table = pa.Table.from_batches([group], schema=self._schema)
             self._writer.write_table(table, row_group_size=max(group.num_rows, 1))
 
@@ -89,7 +90,7 @@ class ParquetWriter:
             return
         for group in self._regroup.rest():
             self._write_group(group)
-        with translated(self._path):
+        with writable(self._path):
             self._writer.close()
         self._writer = None
         self._file.drain()

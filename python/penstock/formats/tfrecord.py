@@ -17,25 +17,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core, sidecar
-from penstock.errors import FormatError, SchemaError, StaleIndexError
-from penstock.faults import error_from
+from penstock.errors import SchemaError
 from penstock.format import FormatInfo, Options, Projection, Reader, Writer, options_from
+from penstock.formats.tfrecord_index import build_index, load_index
+from penstock.formats.tfrecord_raw import FRAMING, RawDecoder, without_columns
 from penstock.framed import FramedReader
-from penstock.inflated import (
-    POINT_BYTES,
-    Forward,
-    InflatedStream,
-    Inflation,
-    PlainStream,
-    Stream,
-)
+from penstock.inflated import InflatedStream, PlainStream, Stream
 from penstock.schema import (
     DecodePlan,
     FieldPlan,
@@ -44,11 +38,9 @@ from penstock.schema import (
     merge_facts,
     plan_fields,
 )
-from penstock.sidecar import Index, SeekPoint
-from penstock.storage import LocalSource, LocalStorage, Sink, Source
-
-FRAMING = "tfrecord"
-RAW_SCHEMA = pa.schema([pa.field("record", pa.binary_view(), nullable=False)])
+from penstock.sidecar import Index
+from penstock.storage import Sink, Source
+from penstock.survey import Survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +80,10 @@ class TFRecordFormat:
 
     def open(self, source: Source, options: Options) -> Reader:
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
-        compression = mine.compression
-        if compression is None:
-            compression = compression_of(source.read(0, 64).to_bytes())
-        if compression not in ("", "gzip", "zlib", None):
-            raise ValueError(f"unknown compression {compression!r}; known: '', 'gzip', 'zlib'")
-        compression = compression or ""
+        compression = _compression(source, mine)
         plain = not compression
         stream: Stream = PlainStream(source) if plain else InflatedStream(source, compression)
-        known = _load_index(source, options)
+        known = load_index(source, options)
         if known is not None and isinstance(stream, InflatedStream):
             stream.learn(known)
 
@@ -109,10 +96,30 @@ class TFRecordFormat:
         decoder = decoder_for(source, stream, options, mine)
         return FramedReader(source, stream, FRAMING, options, decoder, build, known)
 
+    def survey(
+        self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
+    ) -> Survey:
+        """A reading of the file that goes on after damage and tells all of it."""
+        mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
+        compression = _compression(source, mine)
+        known = load_index(source, options)
+        return Survey(
+            source, FRAMING, compression, options.limits, known, payloads=payloads, salvage=salvage
+        )
+
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.tfrecord_writer import TFRecordWriter
 
         return TFRecordWriter(sink, schema, options, threads)
+
+
+def _compression(source: Source, mine: TFRecordOptions) -> str:
+    """What the caller says of the compression, or the bytes."""
+    if mine.compression not in ("", "gzip", "zlib", None):
+        raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip', 'zlib'")
+    if mine.compression is not None:
+        return mine.compression
+    return compression_of(source.read(0, 64).to_bytes()) or ""
 
 
 def _frame_head(head: bytes) -> bool:
@@ -158,21 +165,6 @@ def compression_of(head: bytes) -> str | None:
 # -- payloads -------------------------------------------------------------------------------------
 
 
-class RawDecoder:
-    """Payloads as they are: one column of views into the bytes read."""
-
-    def __init__(self, schema: pa.Schema = RAW_SCHEMA) -> None:
-        self.schema = schema
-
-    def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch:
-        if columns is not None and "record" not in columns:
-            return _without_columns(len(frames))
-        array = pa.array(frames.views())
-        if array.type != self.schema.field(0).type:
-            array = array.cast(self.schema.field(0).type)
-        return pa.RecordBatch.from_arrays([array], schema=self.schema)
-
-
 class ExampleDecoder:
     """Payloads as tf.train.Example or SequenceExample."""
 
@@ -185,18 +177,13 @@ class ExampleDecoder:
     def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch:
         wanted = None if columns is None else tuple(columns)
         if wanted == ():
-            return _without_columns(len(frames))
+            return without_columns(len(frames))
         plan = self._plans.get(wanted)
         if plan is None:
             assert wanted is not None
             plan = DecodePlan([self._fields[name] for name in wanted], self._dialect)
             self._plans[wanted] = plan
         return plan.decode(frames)
-
-
-def _without_columns(num_records: int) -> pa.RecordBatch:
-    empty = pa.array([{}] * num_records, pa.struct([]))
-    return pa.RecordBatch.from_struct_array(empty)
 
 
 def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecordOptions) -> Any:
@@ -279,130 +266,3 @@ def sample(
 
 def _quiet(options: Options) -> Options:
     return Options(damage="stop", index="never", limits=options.limits, raw=True)
-
-
-# -- the index ------------------------------------------------------------------------------------
-
-
-def _load_index(source: Source, options: Options) -> Index | None:
-    """The sidecar of a file, if there is one and it fits."""
-    if options.index == "never":
-        return None
-    storage = LocalStorage()
-    explicit = options.index != "auto"
-    folders = [options.index] if explicit else [None, sidecar.cache_folder()]
-    for folder in folders:
-        path = sidecar.path_for(source.path, folder)
-        try:
-            index = sidecar.load(path, storage)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except StaleIndexError:
-            continue
-        if sidecar.fits(index, source, FRAMING):
-            return index
-    return None
-
-
-def build_index(
-    source: Source, stream: Stream, compression: str, options: Options, keep: bool = True
-) -> Index:
-    """Find all records of a file, and keep what was found in a sidecar.
-
-    A plain local file is read by its heads alone. A file with damage raises its error, unless the
-    damage is to be passed over; then the index lists the records that are delivered, and is not
-    kept, since it says nothing about the file as it was meant to be.
-    """
-    if compression:
-        index, whole = _index_compressed(source, stream, compression, options)
-    elif isinstance(source, LocalSource):
-        index, whole = _index_plain(source, stream, options)
-    else:
-        index, whole = _index_by_walking(source, stream, options)
-    if whole and keep and options.index != "never":
-        save_index(index, source.path, None if options.index == "auto" else options.index)
-    return index
-
-
-def save_index(index: Index, data_path: str, folder: str | None) -> str | None:
-    """Keep an index beside its file, or in the user's cache where that folder is not writable."""
-    storage = LocalStorage()
-    if folder is not None:
-        os.makedirs(folder, exist_ok=True)
-        return sidecar.save(index, data_path, storage, folder)
-    try:
-        return sidecar.save(index, data_path, storage)
-    except OSError:
-        cache = sidecar.cache_folder()
-        try:
-            os.makedirs(cache, exist_ok=True)
-            return sidecar.save(index, data_path, storage, cache)
-        except OSError:
-            return None  # an index is a convenience: it can be made again
-
-
-def _index_plain(source: LocalSource, stream: Stream, options: Options) -> tuple[Index, bool]:
-    limit = options.limits.record_bytes
-    starts, checksums, fault = _core.index_file(FRAMING, source.file, limit)
-    if fault is not None:
-        if options.damage == "error":
-            raise error_from(fault, file=source.path, record=fault.record)
-        return _index_by_walking(source, stream, options)
-    found = pa.array(starts).to_numpy()
-    return _index(source, found, pa.array(checksums).to_numpy(), "", (), "plain"), True
-
-
-def _index(
-    source: Source,
-    starts: np.ndarray,
-    checksums: np.ndarray,
-    compression: str,
-    points: tuple[SeekPoint, ...],
-    layout: str,
-) -> Index:
-    return Index(
-        len(checksums), source.size, int(starts[-1]), compression, starts, checksums, points, layout
-    )
-
-
-def _index_by_walking(source: Source, stream: Stream, options: Options) -> tuple[Index, bool]:
-    """An index made of the records that a scan delivers."""
-    regions: list[Any] = []
-    walking = Options(
-        damage=options.damage, limits=options.limits, index="never", raw=True, skipped=regions.append
-    )
-    reader = FramedReader(source, stream, FRAMING, walking, RawDecoder(), lambda: index, None)
-    starts: list[np.ndarray] = []
-    ends: list[np.ndarray] = []
-    checksums: list[np.ndarray] = []
-    for chunk in reader.chunks():
-        frames = chunk.data[0]
-        begin = pa.array(frames.starts()).to_numpy()
-        starts.append(begin)
-        ends.append(begin + pa.array(frames.lengths()).to_numpy() + np.uint64(16))
-        checksums.append(pa.array(frames.checksums()).to_numpy())
-    begin = np.concatenate([*starts, np.zeros(0, np.uint64)])
-    end = np.concatenate([*ends, np.zeros(0, np.uint64)])
-    stored = np.concatenate([*checksums, np.zeros(0, np.uint32)])
-    edges = np.concatenate([begin, end[-1:] if len(end) else np.zeros(1, np.uint64)])
-    index = _index(source, edges, stored, "", (), "plain")
-    return (replace(index, gap_ends=end) if regions else index), not regions
-
-
-def _index_compressed(
-    source: Source, stream: Stream, compression: str, options: Options
-) -> tuple[Index, bool]:
-    """One pass over a compressed file, that notes where inflating may start again."""
-    inflation = Inflation(source, compression, point_bytes=POINT_BYTES)
-    strict = replace(options, damage="error")
-    try:
-        index, whole = _index_by_walking(source, Forward(inflation), strict)
-    except FormatError:
-        if options.damage == "error":
-            raise
-        # Finding a way around damage means reading back, which that one pass cannot.
-        index, _ = _index_by_walking(source, stream, options)
-        return replace(index, compression=compression, layout="points"), False
-    found = [SeekPoint(*point) for point in inflation.inflater.take_points()]
-    points = sidecar.with_checks(found, source)
-    return replace(index, compression=compression, points=points, layout="points"), whole

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import SchemaError
 
@@ -158,6 +159,9 @@ def _steps(
     steps: list[Callable[[Any], Any]] = []
     if isinstance(given, pa.FixedShapeTensorType) and _is_permuted(given):
         steps.append(_row_major)
+    if _is_view(given):
+        steps.append(_packed)
+        given = pa.large_list(given.value_type)
     stored = _mapped(given, _stored)
     if stored is None:
         raise _unheld(key, given)
@@ -188,16 +192,15 @@ def _mapped(
     if isinstance(given, pa.BaseExtensionType):
         return _mapped(given.storage_type, leaf)
     if not _is_list(given):
-        return leaf(given)
+        return None if _is_view(given) else leaf(given)
     inner = _mapped(given.value_type, leaf)
     if inner is None:
         return None
-    if inner == given.value_type and not _is_view(given):
+    if inner == given.value_type:
         return given
     if types.is_fixed_size_list(given):
         return pa.list_(inner, given.list_size)
-    is_large = types.is_large_list(given) or types.is_large_list_view(given)
-    return pa.large_list(inner) if is_large else pa.list_(inner)
+    return pa.large_list(inner) if types.is_large_list(given) else pa.list_(inner)
 
 
 def _stored(given: pa.DataType) -> pa.DataType | None:
@@ -241,8 +244,7 @@ def _is_view(given: pa.DataType) -> bool:
 
 def _is_list(given: pa.DataType) -> bool:
     types = pa.types
-    is_varying = types.is_list(given) or types.is_large_list(given) or _is_view(given)
-    return is_varying or types.is_fixed_size_list(given)
+    return types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)
 
 
 def _leaf(given: pa.DataType) -> pa.DataType:
@@ -276,8 +278,16 @@ def _row_major(column: pa.Array) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(values, size, mask=mask)
 
 
+def _packed(column: pa.Array) -> pa.Array:
+    """A column of list views as lists. (pyarrow 26's own cast of a slice is not valid.)"""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    mask = column.is_null() if column.null_count else None
+    return pa.LargeListArray.from_arrays(offsets, column.flatten(), mask=mask)
+
+
 def _decode(column: pa.Array) -> pa.Array:
-    return pa.compute.run_end_decode(column)
+    return pc.run_end_decode(column)
 
 
 def _cast_to(wanted: pa.DataType) -> Callable[[Any], Any]:

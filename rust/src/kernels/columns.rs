@@ -21,10 +21,19 @@ pub enum Layout {
     List,
     /// Exactly this many values a record.
     Fixed(usize),
-    /// A feature list of one value a frame: `list<value>`.
-    FrameScalars,
+    /// Any number of rows of this many values a record: a list of the values.
+    Rows(usize),
+    /// A feature list of this many values a frame: a list of the values.
+    FrameRows(usize),
     /// A feature list of any number of values a frame: `list<list<value>>`.
     FrameLists,
+}
+
+impl Layout {
+    /// Whether TensorFlow makes a dense tensor of it.
+    pub fn is_dense(self) -> bool {
+        matches!(self, Self::Scalar | Self::Fixed(_) | Self::Rows(_))
+    }
 }
 
 /// Values of one kind, one after another.
@@ -198,13 +207,16 @@ impl Column {
         match self.layout {
             Layout::Scalar if added != 1 => return Err(wrong_count(1, added)),
             Layout::Fixed(size) if added != size => return Err(wrong_count(size, added)),
-            Layout::List => {
+            Layout::Rows(size) if !added.is_multiple_of(size.max(1)) => {
+                return Err(uneven_rows(size, added));
+            }
+            Layout::List | Layout::Rows(_) => {
                 if len > MAX_OFFSET {
                     return Err(too_large(len));
                 }
                 self.inner.push(len as i32);
             }
-            Layout::FrameScalars => {
+            Layout::FrameRows(_) => {
                 if len > MAX_OFFSET {
                     return Err(too_large(len));
                 }
@@ -222,8 +234,10 @@ impl Column {
     pub fn close_frame(&mut self, before: usize) -> Result<(), Fault> {
         let len = self.values.as_ref().map_or(0, Values::len);
         let added = len.wrapping_sub(before);
-        if self.layout == Layout::FrameScalars && added != 1 {
-            return Err(wrong_count(1, added));
+        if let Layout::FrameRows(size) = self.layout
+            && added != size
+        {
+            return Err(wrong_count(size, added));
         }
         if len > MAX_OFFSET || self.inner.len() > MAX_OFFSET {
             return Err(too_large(len));
@@ -250,8 +264,8 @@ impl Column {
         match (self.layout, &mut self.values) {
             (Layout::Scalar, Some(values)) => values.push_blanks(1),
             (Layout::Fixed(size), Some(values)) => values.push_blanks(size),
-            (Layout::List, _) => self.inner.push(self.inner.last().copied().unwrap_or(0)),
-            (Layout::FrameScalars | Layout::FrameLists, _) => {
+            (Layout::List | Layout::Rows(_), _) => self.inner.push(self.inner.last().copied().unwrap_or(0)),
+            (Layout::FrameRows(_) | Layout::FrameLists, _) => {
                 self.outer.push(self.outer.last().copied().unwrap_or(0));
             }
             (_, None) => {}
@@ -289,8 +303,8 @@ impl Column {
                 );
                 Ok(Arc::new(array.map_err(arrow_fault)?))
             }
-            Layout::List => list(self.inner, values.into_array(text)?, nulls),
-            Layout::FrameScalars => list(self.outer, values.into_array(text)?, nulls),
+            Layout::List | Layout::Rows(_) => list(self.inner, values.into_array(text)?, nulls),
+            Layout::FrameRows(_) => list(self.outer, values.into_array(text)?, nulls),
             Layout::FrameLists => {
                 let frames = list(self.inner, values.into_array(text)?, None)?;
                 list(self.outer, frames, nulls)
@@ -317,4 +331,10 @@ fn list(offsets: Vec<i32>, items: ArrayRef, nulls: Option<NullBuffer>) -> Result
 fn wrong_count(wanted: usize, found: usize) -> Fault {
     let message = format!("{found} values where the schema wants {wanted}");
     Fault::new(FaultKind::Schema, 0, message).values(wanted as u64, found as u64)
+}
+
+#[cold]
+fn uneven_rows(size: usize, found: usize) -> Fault {
+    let message = format!("{found} values where the schema wants rows of {size}");
+    Fault::new(FaultKind::Schema, 0, message).values(size as u64, found as u64)
 }

@@ -5,6 +5,7 @@
 //! one shape that all common writers produce. Whatever is not of that shape goes to the exact, slow
 //! functions of the dialect. Features that were not asked for are stepped over.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use arrow_array::ArrayRef;
@@ -13,15 +14,16 @@ use super::columns::{Column, Layout, Values};
 use super::walk::Frames;
 use crate::wire::cursor::Cursor;
 use crate::wire::example::{self, Kind, WireField, WireValue};
-use crate::wire::{Fault, FaultKind, tf_example};
+use crate::wire::tf_example::{self, Parser};
+use crate::wire::{Fault, FaultKind};
 
 /// Whose rules decide where writers were odd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// protobuf's own.
     Protobuf,
-    /// Those of TensorFlow's `parse_example`.
-    TensorFlow,
+    /// Those of TensorFlow's own parsers.
+    TensorFlow(Parser),
 }
 
 /// One wanted column.
@@ -50,16 +52,26 @@ pub struct Plan {
     dialect: Dialect,
     context: HashMap<Vec<u8>, usize>,
     lists: HashMap<Vec<u8>, usize>,
+    /// Columns whose key an earlier column has too, with that column.
+    shared: Vec<(usize, usize)>,
 }
 
 impl Plan {
     /// A plan for these columns.
-    pub fn new(wanted: Vec<Wanted>, dialect: Dialect) -> Self {
-        let keys = |in_lists: bool| {
-            let chosen = wanted.iter().enumerate().filter(move |(_, w)| w.in_lists == in_lists);
-            chosen.map(|(at, w)| (w.key.clone(), at)).collect::<HashMap<_, _>>()
-        };
-        Self { context: keys(false), lists: keys(true), wanted, dialect }
+    pub fn new(wanted: Vec<Wanted>, mut dialect: Dialect) -> Self {
+        let (mut context, mut lists) = (HashMap::new(), HashMap::new());
+        let mut shared = Vec::new();
+        for (at, column) in wanted.iter().enumerate() {
+            let keys = if column.in_lists { &mut lists } else { &mut context };
+            let first = *keys.entry(column.key.clone()).or_insert(at);
+            if first != at {
+                shared.push((at, first));
+            }
+        }
+        if dialect != Dialect::Protobuf && !lists.is_empty() {
+            dialect = Dialect::TensorFlow(Parser::Sequence);
+        }
+        Self { wanted, dialect, context, lists, shared }
     }
 }
 
@@ -156,27 +168,48 @@ impl<'a> Walker<'a, '_> {
         self.joined.clear();
         self.place = 0;
         if self.plan.lists.is_empty()
+            && self.plan.dialect != Dialect::TensorFlow(Parser::Sequence)
             && let Some(features) = only_field(payload, 0x0a)
         {
-            return self.entries(features, false);
+            self.entries(features, false)?;
+        } else {
+            self.find_odd(payload)?;
         }
-        if self.plan.dialect == Dialect::TensorFlow && self.plan.lists.is_empty() {
-            return tf_example::messages(payload, |features| self.entries(features, false));
+        for &(column, first) in &self.plan.shared {
+            if let Some(&slot) = self.slots.get(first)
+                && let Some(place) = self.slots.get_mut(column)
+            {
+                *place = slot;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for a payload that is not one plain `Features` message.
+    fn find_odd(&mut self, payload: &'a [u8]) -> Result<(), Fault> {
+        let mut list_place = 0;
+        let mut map = |walker: &mut Self, in_lists: bool, map: &'a [u8]| {
+            if !in_lists {
+                return walker.entries(map, false);
+            }
+            std::mem::swap(&mut walker.place, &mut list_place);
+            let done = walker.entries(map, true);
+            std::mem::swap(&mut walker.place, &mut list_place);
+            done
+        };
+        if let Dialect::TensorFlow(parser) = self.plan.dialect {
+            return tf_example::maps(payload, parser, |in_lists, bytes| map(self, in_lists, bytes));
         }
         let mut cursor = Cursor::new(payload);
-        let mut list_place = 0;
         while !cursor.is_empty() {
             match example::next_field(&mut cursor)? {
                 WireField { number: 1, value: WireValue::Bytes(features) } => {
-                    self.entries(features, false)?;
+                    map(self, false, features)?;
                 }
                 WireField { number: 2, value: WireValue::Bytes(lists) }
                     if !self.plan.lists.is_empty() =>
                 {
-                    std::mem::swap(&mut self.place, &mut list_place);
-                    let done = self.entries(lists, true);
-                    std::mem::swap(&mut self.place, &mut list_place);
-                    done?;
+                    map(self, true, lists)?;
                 }
                 _ => {}
             }
@@ -205,16 +238,16 @@ impl<'a> Walker<'a, '_> {
     /// The rest of a `Features` message from the first field that is no plain map entry.
     #[cold]
     fn odd_entries(&mut self, rest: &'a [u8], in_lists: bool) -> Result<(), Fault> {
+        if let Dialect::TensorFlow(parser) = self.plan.dialect {
+            return tf_example::entries(rest, parser, |key, value| {
+                self.put(key, Slot::Span(value), in_lists)
+            });
+        }
         let mut cursor = Cursor::new(rest);
         while !cursor.is_empty() {
-            match example::next_field(&mut cursor)? {
-                WireField { number: 1, value: WireValue::Bytes(entry) } => {
-                    self.odd_entry(entry, in_lists)?;
-                }
-                _ if self.plan.dialect == Dialect::TensorFlow => {
-                    return Err(tf_example::refused(cursor.offset()));
-                }
-                _ => {}
+            let field = example::next_field(&mut cursor)?;
+            if let WireField { number: 1, value: WireValue::Bytes(entry) } = field {
+                self.odd_entry(entry, in_lists)?;
             }
         }
         Ok(())
@@ -222,12 +255,11 @@ impl<'a> Walker<'a, '_> {
 
     #[cold]
     fn odd_entry(&mut self, entry: &'a [u8], in_lists: bool) -> Result<(), Fault> {
-        use std::borrow::Cow;
-        if self.plan.dialect == Dialect::TensorFlow {
-            let (key, value) = tf_example::entry(entry)?;
+        if let Dialect::TensorFlow(parser) = self.plan.dialect {
+            let (key, value) = tf_example::entry(entry, parser)?;
             return self.put(key, Slot::Span(value), in_lists);
         }
-        let Some((key, value)) = example::entry(entry)? else {
+        let Some((key, value)) = example::entry(entry, in_lists)? else {
             return Ok(()); // protobuf drops an entry that has a field it does not know
         };
         let slot = match value {
@@ -250,33 +282,46 @@ impl<'a> Walker<'a, '_> {
         };
         self.place = self.place.wrapping_add(1);
         if let Some(place) = column.and_then(|column| self.slots.get_mut(column)) {
-            let unset = matches!(slot, Slot::Span(value) if value.is_empty());
-            if unset && self.plan.dialect == Dialect::TensorFlow && !matches!(place, Slot::Empty) {
-                // TensorFlow passes over a later entry without a kind in some layouts.
-                return self.put_unset(column);
+            if !matches!(place, Slot::Empty) {
+                return self.put_again(column, slot, in_lists);
             }
             *place = slot;
         }
         Ok(())
     }
 
+    /// Note a further value of a key. The one before is read for its faults, as the parsers do.
     #[cold]
-    fn put_unset(&mut self, column: Option<usize>) -> Result<(), Fault> {
-        let dense = |w: &Wanted| matches!(w.layout, Layout::Scalar | Layout::Fixed(_));
-        if let Some(column) = column
-            && !self.plan.wanted.get(column).is_some_and(dense)
-            && let Some(place) = self.slots.get_mut(column)
-        {
-            *place = Slot::Empty;
+    fn put_again(
+        &mut self,
+        column: Option<usize>,
+        slot: Slot<'a>,
+        in_lists: bool,
+    ) -> Result<(), Fault> {
+        let Some(place) = column.and_then(|column| self.slots.get_mut(column)) else {
+            return Ok(());
+        };
+        match (self.plan.dialect, &*place) {
+            (Dialect::Protobuf, Slot::Span(before)) => example::check(before, in_lists)?,
+            (Dialect::TensorFlow(Parser::Example), Slot::Span(before)) => {
+                tf_example::kind(before)?;
+                // In a dense column an entry without a kind does not replace the one before.
+                let wanted = column.and_then(|column| self.plan.wanted.get(column));
+                if matches!(slot, Slot::Span([])) && wanted.is_some_and(|w| w.layout.is_dense()) {
+                    return Ok(());
+                }
+            }
+            _ => {}
         }
+        *place = slot;
         Ok(())
     }
 
     /// The column of a key that was not guessed; it is the guess for the next record.
     #[cold]
     fn look_up(&mut self, key: &[u8], in_lists: bool) -> Result<Option<usize>, Fault> {
-        if self.plan.dialect == Dialect::Protobuf && std::str::from_utf8(key).is_err() {
-            return Err(Fault::new(FaultKind::Message, 0, "key is not UTF-8"));
+        if self.plan.dialect == Dialect::Protobuf {
+            example::check_key(key)?;
         }
         let (keys, guess) = if in_lists {
             (&self.plan.lists, &mut self.lists_guess)
@@ -305,11 +350,13 @@ impl<'a> Walker<'a, '_> {
                 Slot::Span(bytes) => bytes,
                 Slot::Joined(at) => self.joined.get(at).map_or(&[], Vec::as_slice),
             };
-            let filled = if wanted.in_lists {
-                let present = !matches!(slot, Slot::Empty);
-                fill_list(column, wanted, bytes, present, self.plan.dialect)
-            } else {
-                fill_feature(column, wanted, bytes, self.plan.dialect)
+            let present = !matches!(slot, Slot::Empty);
+            let filled = match self.plan.dialect {
+                Dialect::Protobuf if wanted.in_lists => fill_list(column, wanted, bytes, present),
+                Dialect::TensorFlow(_) if wanted.in_lists => {
+                    fill_list_tensorflow(column, wanted, bytes, present)
+                }
+                dialect => fill_feature(column, wanted, bytes, present, dialect),
             };
             filled.map_err(|fault| fault.in_field(&String::from_utf8_lossy(&wanted.key)))?;
         }
@@ -347,19 +394,21 @@ fn fill_feature(
     column: &mut Column,
     wanted: &Wanted,
     bytes: &[u8],
+    present: bool,
     dialect: Dialect,
 ) -> Result<(), Fault> {
     let before = column.values.as_ref().map_or(0, Values::len);
     if append_usual(&mut column.values, bytes)? {
         return column.close_record(before);
     }
-    match odd_kind(bytes, dialect)? {
-        None => missing(column, wanted),
-        Some((kind, lists)) => {
-            append_odd(column, wanted, kind, lists, dialect)?;
-            column.close_record(before)
+    let counts = match dialect {
+        Dialect::Protobuf => append_odd(column, wanted, bytes)?,
+        Dialect::TensorFlow(parser) => {
+            append_tensorflow(column, wanted, &mut Cursor::new(bytes), parser)?
+                || (present && parser == Parser::Sequence)
         }
-    }
+    };
+    if counts { column.close_record(before) } else { missing(column, wanted) }
 }
 
 /// Append the values of a feature of the wanted kind in the one shape that common writers use.
@@ -418,39 +467,55 @@ fn append_usual(values: &mut Option<Values>, bytes: &[u8]) -> Result<bool, Fault
     }
 }
 
+/// Append the values of a feature in any shape that protobuf reads. False if it has no kind.
 #[cold]
-fn odd_kind(bytes: &[u8], dialect: Dialect) -> Result<Option<(Kind, &[u8])>, Fault> {
-    match dialect {
-        Dialect::Protobuf => example::feature(bytes),
-        Dialect::TensorFlow => tf_example::feature(bytes),
-    }
-}
-
-#[cold]
-fn append_odd(
-    column: &mut Column,
-    wanted: &Wanted,
-    kind: Kind,
-    lists: &[u8],
-    dialect: Dialect,
-) -> Result<(), Fault> {
+fn append_odd(column: &mut Column, wanted: &Wanted, bytes: &[u8]) -> Result<bool, Fault> {
+    let Some((kind, lists)) = example::feature(bytes)? else { return Ok(false) };
     if wanted.kind != Some(kind) {
         return Err(wrong_kind(wanted.kind, kind));
     }
-    let Some(values) = &mut column.values else { return Ok(()) };
-    if dialect == Dialect::TensorFlow {
-        let dense = matches!(wanted.layout, Layout::Scalar | Layout::Fixed(_));
-        return match values {
-            Values::Int64(out) => tf_example::int64s(lists, out, dense),
-            Values::Float(out) => tf_example::floats(lists, out, dense),
-            out @ Values::Bytes(..) => tf_example::byte_strings(lists, dense, |v| out.push_bytes(v)),
-        };
-    }
+    let Some(values) = &mut column.values else { return Ok(false) };
     example::lists(kind, lists, |list| match &mut *values {
         Values::Int64(out) => example::int64s(list, out),
         Values::Float(out) => example::floats(list, out),
         out @ Values::Bytes(..) => example::byte_strings(list, |value| out.push_bytes(value)),
-    })
+    })?;
+    Ok(true)
+}
+
+/// Append the values of a feature in any shape that TensorFlow reads. False if it has no kind.
+#[cold]
+fn append_tensorflow(
+    column: &mut Column,
+    wanted: &Wanted,
+    feature: &mut Cursor<'_>,
+    parser: Parser,
+) -> Result<bool, Fault> {
+    let Some(kind) = tf_example::kind(feature.rest())? else { return Ok(false) };
+    feature.u8()?;
+    append_list_tensorflow(column, wanted, kind, feature, parser)?;
+    Ok(true)
+}
+
+/// Append the values of the list of a kind, from behind its tag on.
+fn append_list_tensorflow(
+    column: &mut Column,
+    wanted: &Wanted,
+    kind: Kind,
+    list: &mut Cursor<'_>,
+    parser: Parser,
+) -> Result<(), Fault> {
+    if wanted.kind != Some(kind) {
+        return Err(wrong_kind(wanted.kind, kind));
+    }
+    match &mut column.values {
+        Some(Values::Int64(out)) => tf_example::int64s(list, parser, out),
+        Some(Values::Float(out)) => tf_example::floats(list, parser, out),
+        Some(out @ Values::Bytes(..)) => {
+            tf_example::byte_strings(list, |value| out.push_bytes(value))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Append one record's feature list to its column.
@@ -459,7 +524,6 @@ fn fill_list(
     wanted: &Wanted,
     bytes: &[u8],
     present: bool,
-    dialect: Dialect,
 ) -> Result<(), Fault> {
     if !present {
         return missing(column, wanted);
@@ -471,10 +535,36 @@ fn fill_list(
             continue;
         };
         let before = column.values.as_ref().map_or(0, Values::len);
-        if !append_usual(&mut column.values, frame)?
-            && let Some((kind, lists)) = odd_kind(frame, dialect)?
-        {
-            append_odd(column, wanted, kind, lists, dialect)?;
+        if !append_usual(&mut column.values, frame)? {
+            append_odd(column, wanted, frame)?;
+        }
+        column.close_frame(before)?;
+    }
+    let before = column.values.as_ref().map_or(0, Values::len);
+    column.close_record(before)
+}
+
+/// The same by TensorFlow's rules, which take what is left over in a frame for the next one.
+fn fill_list_tensorflow(
+    column: &mut Column,
+    wanted: &Wanted,
+    mut bytes: &[u8],
+    present: bool,
+) -> Result<(), Fault> {
+    if !present {
+        return missing(column, wanted);
+    }
+    while !bytes.is_empty() {
+        let before = column.values.as_ref().map_or(0, Values::len);
+        match split_field(bytes, 0x0a) {
+            Some((frame, rest)) if append_usual(&mut column.values, frame)? => bytes = rest,
+            _ => {
+                let mut cursor = Cursor::new(bytes);
+                tf_example::frame(&mut cursor, |kind, list| {
+                    append_list_tensorflow(column, wanted, kind, list, Parser::Sequence)
+                })?;
+                bytes = cursor.rest();
+            }
         }
         column.close_frame(before)?;
     }

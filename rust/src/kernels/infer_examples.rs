@@ -83,7 +83,7 @@ fn record_keys(payload: &[u8], strict: &mut bool) -> Result<Keys, Fault> {
                         *strict = false;
                         continue;
                     };
-                    let Some((key, value)) = example::entry(entry)? else {
+                    let Some((key, value)) = example::entry(entry, number == 2)? else {
                         *strict = false;
                         continue;
                     };

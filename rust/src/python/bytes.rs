@@ -126,29 +126,35 @@ impl PyFile {
     }
 }
 
-/// A gather of fewer bytes than this is not worth a second thread.
+/// A gather of fewer bytes and fewer ranges than these is not worth a second thread.
 const PARALLEL_BYTES: usize = 2 << 20;
+const PARALLEL_RANGES: usize = 128;
 
 impl PyFile {
     fn gather_into(&self, bytes: &mut Vec<u8>, ranges: &[(u64, u64)], total: usize) -> std::io::Result<()> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-        if total < PARALLEL_BYTES || threads == 1 || ranges.len() < threads {
+        let small = total < PARALLEL_BYTES && ranges.len() < PARALLEL_RANGES;
+        if small || threads == 1 || ranges.len() < threads {
             return ranges.iter().try_for_each(|&(start, length)| self.exactly(bytes, start, length as usize));
         }
         let share = ranges.len().div_ceil(threads);
-        let mut spare = &mut bytes.spare_capacity_mut()[..total];
+        let (own, others) = ranges.split_at(share);
+        let size = |part: &[(u64, u64)]| part.iter().map(|range| range.1 as usize).sum();
+        let (mine, mut spare) = bytes.spare_capacity_mut()[..total].split_at_mut(size(own));
         // Scoped threads instead of a pool: they survive a fork of the process.
         std::thread::scope(|scope| {
             let mut readers = Vec::new();
-            for part in ranges.chunks(share) {
-                let size = part.iter().map(|range| range.1 as usize).sum();
-                let (mine, rest) = std::mem::take(&mut spare).split_at_mut(size);
+            for part in others.chunks(share) {
+                let (theirs, rest) = std::mem::take(&mut spare).split_at_mut(size(part));
                 spare = rest;
-                readers.push(scope.spawn(move || self.fill(mine, part)));
+                readers.push(scope.spawn(move || self.fill(theirs, part)));
             }
-            let joined = readers.into_iter().map(|reader| reader.join());
-            joined.map(|done| done.unwrap_or_else(|_| Err(std::io::Error::other("a reader panicked"))))
-                .collect::<std::io::Result<Vec<()>>>()
+            let mut done = self.fill(mine, own);
+            for reader in readers {
+                let other = reader.join();
+                done = done.and(other.unwrap_or_else(|_| Err(std::io::Error::other("a reader panicked"))));
+            }
+            done
         })?;
         // SAFETY: every part was filled, or an error was returned above.
         unsafe { bytes.set_len(total) };

@@ -17,6 +17,7 @@ use crate::kernels::infer_examples::infer;
 use crate::kernels::walk::{self as walking, Frames};
 use crate::wire::example::Kind;
 use crate::wire::frames::{Framing, Step, TfRecord};
+use crate::wire::tf_example::Parser;
 use crate::wire::{Fault, FaultKind};
 
 /// Where records lie in one buffer.
@@ -176,8 +177,8 @@ pub struct PyPlan {
 }
 
 /// One column of a plan as Python gives it: column name, key, is a feature list, kind ("int64",
-/// "float", "bytes" or None), layout ("scalar", "list", "fixed", "frame_scalars", "frame_lists"),
-/// size of "fixed", is text, is required, default values or None.
+/// "float", "bytes" or None), layout ("scalar", "list", "fixed", "rows", "frame_scalars",
+/// "frame_rows", "frame_lists"), size of "fixed" or of a row, is text, is required, default values or None.
 type Given<'py> = (
     String,
     Vec<u8>,
@@ -203,7 +204,9 @@ fn wanted(given: Given<'_>) -> PyResult<(String, Wanted)> {
         "scalar" => Layout::Scalar,
         "list" => Layout::List,
         "fixed" => Layout::Fixed(size),
-        "frame_scalars" => Layout::FrameScalars,
+        "rows" => Layout::Rows(size),
+        "frame_scalars" => Layout::FrameRows(1),
+        "frame_rows" => Layout::FrameRows(size),
         "frame_lists" => Layout::FrameLists,
         other => return Err(PyValueError::new_err(format!("unknown layout {other:?}"))),
     };
@@ -234,7 +237,8 @@ impl PyPlan {
     fn new(columns: Vec<Given<'_>>, dialect: &str) -> PyResult<Self> {
         let dialect = match dialect {
             "protobuf" => Dialect::Protobuf,
-            "tensorflow" => Dialect::TensorFlow,
+            "tensorflow" => Dialect::TensorFlow(Parser::Example),
+            "tensorflow_sequence" => Dialect::TensorFlow(Parser::Sequence),
             other => return Err(PyValueError::new_err(format!("unknown dialect {other:?}"))),
         };
         let (names, columns) = columns

@@ -146,43 +146,100 @@ fn skip_group(cursor: &mut Cursor<'_>, number: u64) -> Result<(), Fault> {
 
 /// A map entry: its key, and its value's bytes (joined, where the entry holds several values).
 /// None where protobuf drops the whole entry because of a field that it does not know.
-pub fn entry(bytes: &[u8]) -> Result<Option<(Cow<'_, [u8]>, Cow<'_, [u8]>)>, Fault> {
+pub fn entry(bytes: &[u8], in_lists: bool) -> Result<Option<Entry<'_>>, Fault> {
     let mut cursor = Cursor::new(bytes);
     let mut key: &[u8] = &[];
     let mut value: Cow<'_, [u8]> = Cow::Borrowed(&[]);
+    let mut plain = true;
     let mut known = true;
     while !cursor.is_empty() {
         match next_field(&mut cursor)? {
-            WireField { number: 1, value: WireValue::Bytes(text) } => key = text,
+            WireField { number: 1, value: WireValue::Bytes(text) } => {
+                key = text;
+                check_key(key)?;
+            }
             WireField { number: 2, value: WireValue::Bytes(more) } => {
                 if value.is_empty() {
                     value = Cow::Borrowed(more);
                 } else {
+                    plain = false;
                     value.to_mut().extend_from_slice(more);
                 }
             }
             _ => known = false,
         }
     }
-    if std::str::from_utf8(key).is_err() {
-        return Err(Fault::new(FaultKind::Message, 0, "key is not UTF-8"));
+    if !plain || !known {
+        check_values(bytes, in_lists)?;
     }
     Ok(known.then_some((Cow::Borrowed(key), value)))
+}
+
+/// Key and value of a map entry.
+pub type Entry<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+/// A key has to be UTF-8.
+pub fn check_key(key: &[u8]) -> Result<(), Fault> {
+    match std::str::from_utf8(key) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Fault::new(FaultKind::Message, 0, "key is not UTF-8")),
+    }
+}
+
+/// Check each value of a map entry by itself.
+fn check_values(entry: &[u8], in_lists: bool) -> Result<(), Fault> {
+    let mut cursor = Cursor::new(entry);
+    while !cursor.is_empty() {
+        if let WireField { number: 2, value: WireValue::Bytes(value) } = next_field(&mut cursor)? {
+            check(value, in_lists)?;
+        }
+    }
+    Ok(())
+}
+
+/// Read a `Feature`, or a `FeatureList`, for its faults alone: protobuf reads even those values
+/// that others replace.
+pub fn check(bytes: &[u8], in_lists: bool) -> Result<(), Fault> {
+    let mut cursor = Cursor::new(bytes);
+    while !cursor.is_empty() {
+        match next_field(&mut cursor)? {
+            WireField { number: 1, value: WireValue::Bytes(frame) } if in_lists => {
+                check(frame, false)?;
+            }
+            WireField { number, value: WireValue::Bytes(list) } if !in_lists => {
+                match Kind::from_number(number) {
+                    Some(Kind::Bytes) => byte_strings(list, |_| Ok(()))?,
+                    Some(Kind::Float) => floats(list, &mut Vec::new())?,
+                    Some(Kind::Int64) => int64s(list, &mut Vec::new())?,
+                    None => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// What a `Feature` holds: the kind that counts, and the bytes from which its lists are merged.
 pub fn feature(bytes: &[u8]) -> Result<Option<(Kind, &[u8])>, Fault> {
     let mut cursor = Cursor::new(bytes);
     let mut last: Option<(Kind, usize)> = None;
+    let mut replaced = false;
     while !cursor.is_empty() {
         let start = cursor.offset();
         let field = next_field(&mut cursor)?;
         if let (Some(kind), WireValue::Bytes(_)) = (Kind::from_number(field.number), field.value) {
             match last {
                 Some((before, _)) if before == kind => {}
-                _ => last = Some((kind, start)),
+                _ => {
+                    replaced = last.is_some();
+                    last = Some((kind, start));
+                }
             }
         }
+    }
+    if replaced {
+        check(bytes, false)?;
     }
     Ok(last.map(|(kind, start)| (kind, bytes.get(start..).unwrap_or_default())))
 }

@@ -1,69 +1,269 @@
-//! Examples as TensorFlow's hand-written parser reads them, where it differs from protobuf.
+//! Examples and SequenceExamples as TensorFlow's hand-written parsers read them.
+//!
+//! `parse_example` and `parse_sequence_example` do not read protobuf: they read what protobuf
+//! usually looks like, over a stream whose limits are kept loosely. Where they differ:
+//!
+//! | | Example | SequenceExample |
+//! |---|---|---|
+//! | map entry | two fields of 1 or 2, in any order | key, then value |
+//! | a length beyond its surroundings | ends with them | ends with them |
+//! | a length of 2^31 or more | does not limit | does not limit |
+//! | tail of packed floats | ignored | refused |
+//! | rest of a list behind its first run | ignored | in a feature list: read as the next frame |
+//! | last entry of a key has no kind | dense: the entry before counts | present, without values |
+//!
+//! Tags are single bytes (an over-long one is an unknown field), and a list is read by the wire
+//! type of its first field. Followed from TensorFlow 2.21's `example_proto_fast_parsing.cc`.
 
 use super::cursor::Cursor;
-use super::example::{self, Kind, WireField, WireValue};
+use super::example::{self, Kind};
 use super::{Fault, FaultKind};
 
-/// The fault for an entry or message that TensorFlow's parser refuses.
-#[cold]
-pub fn refused(byte: usize) -> Fault {
-    Fault::new(FaultKind::Message, byte as u64, "TensorFlow's parser refuses this Example")
+/// Which of TensorFlow's two parsers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parser {
+    /// That of `parse_example`.
+    Example,
+    /// That of `parse_sequence_example`.
+    Sequence,
 }
 
-/// Visit the `Features` messages of an Example.
-pub fn messages<'a>(
+const BYTES: u8 = 0x0a;
+const FLOAT: u8 = 0x12;
+const INT64: u8 = 0x1a;
+
+#[cold]
+fn refused(byte: usize) -> Fault {
+    Fault::new(FaultKind::Message, byte as u64, "TensorFlow's parser refuses this message")
+}
+
+/// Step over a tag that has to be there.
+fn expect(cursor: &mut Cursor<'_>, tag: u8) -> Result<(), Fault> {
+    let at = cursor.offset();
+    if cursor.u8()? == tag { Ok(()) } else { Err(refused(at)) }
+}
+
+/// A length is the low half of a varint.
+fn length(cursor: &mut Cursor<'_>) -> Result<u32, Fault> {
+    Ok(cursor.varint()? as u32)
+}
+
+/// The bytes that a length lets be read from here on. One that reaches beyond what is left does
+/// not narrow the limit, nor does one that is negative as a signed number.
+fn within<'a>(cursor: &Cursor<'a>, length: u32) -> &'a [u8] {
+    let rest = cursor.rest();
+    match i32::try_from(length) {
+        Ok(length) => rest.get(..length as usize).unwrap_or(rest),
+        Err(_) => rest,
+    }
+}
+
+/// A string, which must be there whole.
+fn string<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Fault> {
+    let length = length(cursor)?;
+    cursor.take(length as usize)
+}
+
+/// Step over a field that the parsers do not know.
+fn skip_unknown(cursor: &mut Cursor<'_>) -> Result<(), Fault> {
+    let at = cursor.offset();
+    match cursor.varint()? & 7 {
+        0 => cursor.varint().map(drop),
+        1 => cursor.take(8).map(drop),
+        2 => {
+            // Skipping ahead is not checked: too long a field ends the message, and a negative
+            // length skips nothing.
+            if let Ok(length) = i32::try_from(length(cursor)?) {
+                let length = (length as usize).min(cursor.rest().len());
+                cursor.take(length)?;
+            }
+            Ok(())
+        }
+        5 => cursor.take(4).map(drop),
+        _ => Err(refused(at)),
+    }
+}
+
+/// Visit the messages of map entries in a payload: (are they feature lists, the message).
+pub fn maps<'a>(
     payload: &'a [u8],
-    mut visit: impl FnMut(&'a [u8]) -> Result<(), Fault>,
+    parser: Parser,
+    mut visit: impl FnMut(bool, &'a [u8]) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let mut cursor = Cursor::new(payload);
-    while !cursor.is_empty() {
-        if let WireField { number: 1, value: WireValue::Bytes(features) } =
-            example::next_field(&mut cursor)?
-        {
-            visit(features)?;
+    while let Some(&tag) = cursor.rest().first() {
+        if tag != 0x0a && (tag != 0x12 || parser == Parser::Example) {
+            skip_unknown(&mut cursor)?;
+            continue;
         }
+        cursor.u8()?;
+        let length = length(&mut cursor)?;
+        let map = within(&cursor, length);
+        visit(tag == 0x12, map)?;
+        cursor.take(map.len())?;
     }
     Ok(())
 }
 
-/// A map entry: key and value, each exactly once.
-pub fn entry(bytes: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
-    let mut cursor = Cursor::new(bytes);
-    let (mut key, mut value) = (None, None);
+/// Visit the entries of such a message: key and value.
+pub fn entries<'a>(
+    map: &'a [u8],
+    parser: Parser,
+    mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut cursor = Cursor::new(map);
     while !cursor.is_empty() {
-        let at = cursor.offset();
-        match example::next_field(&mut cursor)? {
-            WireField { number: 1, value: WireValue::Bytes(b) } if key.is_none() => key = Some(b),
-            WireField { number: 2, value: WireValue::Bytes(b) } if value.is_none() => value = Some(b),
-            _ => return Err(refused(at)),
+        expect(&mut cursor, 0x0a)?;
+        let length = length(&mut cursor)?;
+        let bytes = within(&cursor, length);
+        let (key, value) = entry(bytes, parser)?;
+        visit(key, value)?;
+        cursor.take(bytes.len())?;
+    }
+    Ok(())
+}
+
+/// Key and value of one entry.
+pub fn entry(bytes: &[u8], parser: Parser) -> Result<(&[u8], &[u8]), Fault> {
+    let mut cursor = Cursor::new(bytes);
+    let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
+    match parser {
+        Parser::Example => {
+            // Two fields, not one of each: two keys are a key without a value.
+            for _ in 0..2 {
+                match cursor.varint()? as u32 {
+                    0x0a => key = string(&mut cursor)?,
+                    0x12 => value = string(&mut cursor)?,
+                    _ => return Err(refused(cursor.offset())),
+                }
+            }
+        }
+        Parser::Sequence => {
+            expect(&mut cursor, 0x0a)?;
+            key = string(&mut cursor)?;
+            expect(&mut cursor, 0x12)?;
+            value = string(&mut cursor)?;
         }
     }
-    key.zip(value).ok_or_else(|| refused(bytes.len()))
+    if cursor.is_empty() { Ok((key, value)) } else { Err(refused(cursor.offset())) }
 }
 
-/// What a `Feature` holds: the first kind, and the bytes of its first list on.
-pub fn feature(bytes: &[u8]) -> Result<Option<(Kind, &[u8])>, Fault> {
-    example::feature(bytes)
+/// The kind of a `Feature`: that of its first byte. None where there is no byte.
+pub fn kind(feature: &[u8]) -> Result<Option<Kind>, Fault> {
+    match feature.first() {
+        None => Ok(None),
+        Some(&BYTES) => Ok(Some(Kind::Bytes)),
+        Some(&FLOAT) => Ok(Some(Kind::Float)),
+        Some(&INT64) => Ok(Some(Kind::Int64)),
+        Some(_) => Err(refused(0)),
+    }
 }
 
-/// Append the values of a feature's first list of int64.
-pub fn int64s(lists: &[u8], out: &mut Vec<i64>, dense: bool) -> Result<(), Fault> {
-    let _ = (lists, out, dense);
-    Err(refused(0))
-}
-
-/// Append the values of a feature's first list of floats.
-pub fn floats(lists: &[u8], out: &mut Vec<f32>, dense: bool) -> Result<(), Fault> {
-    let _ = (lists, out, dense);
-    Err(refused(0))
-}
-
-/// Visit the values of a feature's first list of byte strings.
-pub fn byte_strings<'a>(
-    lists: &'a [u8],
-    dense: bool,
-    visit: impl FnMut(&'a [u8]) -> Result<(), Fault>,
+/// Read one frame of a feature list; `read` is handed its kind and a cursor behind the tag.
+pub fn frame<'a>(
+    cursor: &mut Cursor<'a>,
+    read: impl FnOnce(Kind, &mut Cursor<'a>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let _ = (lists, dense, visit);
-    Err(refused(0))
+    expect(cursor, 0x0a)?;
+    let length = length(cursor)?;
+    if length == 0 {
+        return Ok(());
+    }
+    let mut feature = Cursor::new(within(cursor, length));
+    let Some(kind) = kind(feature.rest())? else {
+        return Err(refused(cursor.offset()));
+    };
+    match length {
+        1 => Err(refused(cursor.offset())),
+        2 => {
+            // An empty list of the right kind, its length read without a limit.
+            cursor.u8()?;
+            let at = cursor.offset();
+            if self::length(cursor)? != 0 {
+                return Err(refused(at));
+            }
+            read(kind, &mut Cursor::new(&[0]))
+        }
+        _ => {
+            feature.u8()?;
+            read(kind, &mut feature)?;
+            cursor.take(feature.offset()).map(drop)
+        }
+    }
+}
+
+/// Open the list at a cursor that stands behind the tag of its kind. None for one that ends at
+/// once; the parser for sequences refuses that where values were announced.
+fn open<'a>(cursor: &mut Cursor<'a>, parser: Parser) -> Result<Option<Cursor<'a>>, Fault> {
+    let length = length(cursor)?;
+    let list = within(cursor, length);
+    if !list.is_empty() {
+        return Ok(Some(Cursor::new(list)));
+    }
+    if parser == Parser::Sequence && length > 0 {
+        return Err(refused(cursor.offset()));
+    }
+    Ok(None)
+}
+
+/// Append the values of an `Int64List`.
+pub fn int64s(cursor: &mut Cursor<'_>, parser: Parser, out: &mut Vec<i64>) -> Result<(), Fault> {
+    let Some(mut list) = open(cursor, parser)? else { return Ok(()) };
+    match list.rest().first() {
+        Some(0x0a) => {
+            list.u8()?;
+            let length = length(&mut list)?;
+            let packed = within(&list, length);
+            example::packed_int64s(packed, out)?;
+            list.take(packed.len())?;
+        }
+        Some(0x08) => {
+            while !list.is_empty() {
+                expect(&mut list, 0x08)?;
+                out.push(list.varint()? as i64);
+            }
+        }
+        _ => return Err(refused(cursor.offset())),
+    }
+    cursor.take(list.offset()).map(drop)
+}
+
+/// Append the values of a `FloatList`, bit for bit.
+pub fn floats(cursor: &mut Cursor<'_>, parser: Parser, out: &mut Vec<f32>) -> Result<(), Fault> {
+    let Some(mut list) = open(cursor, parser)? else { return Ok(()) };
+    match list.rest().first() {
+        Some(0x0a) => {
+            list.u8()?;
+            let length = length(&mut list)?;
+            let packed = within(&list, length);
+            let values = match parser {
+                Parser::Example => Cursor::new(packed).take(length as usize & !3)?,
+                Parser::Sequence => packed,
+            };
+            example::packed_floats(values, out)?;
+            list.take(packed.len())?;
+        }
+        Some(0x0d) => {
+            while !list.is_empty() {
+                expect(&mut list, 0x0d)?;
+                out.push(f32::from_bits(list.u32_le()?));
+            }
+        }
+        _ => return Err(refused(cursor.offset())),
+    }
+    cursor.take(list.offset()).map(drop)
+}
+
+/// Visit the values of a `BytesList`.
+pub fn byte_strings<'a>(
+    cursor: &mut Cursor<'a>,
+    mut visit: impl FnMut(&'a [u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let length = length(cursor)?;
+    let mut list = Cursor::new(within(cursor, length));
+    while !list.is_empty() {
+        expect(&mut list, 0x0a)?;
+        visit(string(&mut list)?)?;
+    }
+    cursor.take(list.offset()).map(drop)
 }

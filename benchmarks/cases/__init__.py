@@ -1,0 +1,10 @@
+"""What is measured. One file for each kind of work; this list is the order of the table."""
+
+from __future__ import annotations
+
+from benchmarks.cases import access, process, reading, writing
+from benchmarks.cases.case import Case, Goal
+
+CASES: tuple[Case, ...] = (*reading.CASES, *writing.CASES, *access.CASES, *process.CASES)
+
+__all__ = ["CASES", "Case", "Goal"]

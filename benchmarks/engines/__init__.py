@@ -1,0 +1,19 @@
+"""How the work is done: one file for penstock, for each rival, and for the machine's own limits.
+
+A file states its ROLE ("penstock", "rival" or "limit"), its VENV ("penstock", "tensorflow" or
+"others") and its JOBS: case name -> row name -> function of the data that gives a `Job`. Libraries
+are imported inside those functions, so that the parent can list the rows without them.
+"""
+
+ENGINES = (
+    "penstock",
+    "tensorflow",
+    "tfx_bsl",
+    "google_crc32c",
+    "array_record",
+    "h5py",
+    "datasets",
+    "lance",
+    "parquet",
+    "limit",
+)

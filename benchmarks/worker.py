@@ -1,0 +1,88 @@
+"""Runs one row of the table in a process and an environment of its own.
+
+Reads a word a line, "check" or "run", and answers each with one line of JSON.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data as benchmark_data
+from benchmarks.job import Job
+
+
+def busy_seconds() -> float:
+    """CPU seconds that the whole machine has worked so far, or lost to its host."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    except OSError:
+        return 0.0
+    user, nice, system, _idle, _wait, irq, softirq, steal = (int(f) for f in fields[:8])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds() -> float:
+    """CPU seconds of this process, its threads and the children it waited for."""
+    t = os.times()
+    return time.process_time() + t.children_user + t.children_system
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has held. (getrusage would show its parent's, too.)"""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024 / 1e6
+    return 0.0
+
+
+def timed(job: Job) -> dict[str, Any]:
+    """Runs the work once on the clock."""
+    job.before()
+    gc.collect()
+    busy, own, start = busy_seconds(), own_seconds(), time.perf_counter()
+    outcome = job.work(False)
+    wall = time.perf_counter() - start
+    own = own_seconds() - own
+    others = busy_seconds() - busy - own
+    job.after()
+    seconds = wall if outcome.measured is None else outcome.measured
+    return {"seconds": seconds, "cores": own / wall, "others_cores": max(0.0, others / wall),
+            "num_records": outcome.num_records, "megabytes": peak_megabytes()}
+
+
+def checked(job: Job, data: benchmark_data.Data | None) -> dict[str, Any]:
+    """Runs the work once off the clock and holds what it read against the facts."""
+    job.before()
+    outcome = job.work(True)
+    job.after()
+    if outcome.kind and data:
+        from benchmarks.checks import expected
+
+        want = expected(outcome.kind, data, outcome.num_records)
+        found = (outcome.num_records, outcome.checksum)
+        if found != want:
+            return {"error": f"read {found} where the data has {want} (records, checksum)"}
+    return {"num_records": outcome.num_records, "checked": bool(outcome.kind)}
+
+
+def main(engine: str, case: str, row: str, folder: str, size: str) -> None:
+    """Serves one job until the parent closes the pipe."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print must not mix with the answers
+    data = benchmark_data.load(Path(folder), size) if size else None
+    jobs = importlib.import_module(f"benchmarks.engines.{engine}").JOBS
+    job: Job = jobs[case][row](data)
+    for line in sys.stdin:
+        answer = checked(job, data) if line.strip() == "check" else timed(job)
+        print(json.dumps(answer), file=answers)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:6])

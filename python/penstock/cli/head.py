@@ -1,0 +1,131 @@
+"""`penstock head`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock import describe
+from penstock.cli import output
+from penstock.cli.options import json_option, opened, reading, source_argument
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    import penstock as ps
+
+_LEAST_WIDTH = 12
+"""A table with narrower columns reads worse than one line a field."""
+
+
+@click.command(
+    "head",
+    epilog="""\b
+Examples:
+  penstock head train.tfrecord
+  penstock head -n 3 --columns image,label 'train-*.tfrecord'
+  penstock head --start 41092 -n 1 train.tfrecord
+  penstock head --json -n 100 train.parquet
+""",
+)
+@source_argument
+@click.option(
+    "-n", "--records", "number", type=click.IntRange(min=0), default=10, show_default=True,
+    help="How many records.",
+)  # fmt: skip
+@click.option(
+    "--start", type=click.IntRange(min=0), default=0, show_default=True,
+    help="Number of the first one; records count from 0 over all files.",
+)  # fmt: skip
+@reading("format", "columns", "raw", "checksums", "damage", "index", "dialect", "infer")
+@json_option
+def command(
+    source: tuple[str, ...], number: int, start: int, as_json: bool, **options: Any
+) -> None:
+    """The first records, or any others by number.
+
+    Bytes are shown as what they are: images by kind and size, text as text, anything else in
+    hexadecimal. Long values are cut. --json gives values whole.
+    """
+    ds = opened(source, **options)
+    batch = _records(ds, number, start)
+    if as_json:
+        rows = [] if batch is None else [_row(batch, n) for n in range(batch.num_rows)]
+        output.emit({"first_record": start, "records": rows, "damage": output.damage_of(ds)})
+        return
+    if batch is None or not batch.num_rows:
+        click.echo("no records", err=True)
+    else:
+        _show(batch, start)
+    output.note_damage(ds)
+
+
+def _records(ds: ps.Dataset, number: int, start: int) -> pa.RecordBatch | None:
+    if start:
+        return ds.take(range(min(start, len(ds)), min(start + number, len(ds))))
+    if not number:
+        return None
+    # One thread: decoding ahead of the first records would be work for nothing.
+    return next(iter(ds.scan(batch_records=number, threads=1)), None)
+
+
+def _row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
+    return {name: _plain(column[row]) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+
+
+def _plain(scalar: pa.Scalar) -> Any:
+    try:
+        return output.plain(scalar.as_py())
+    except (ValueError, OverflowError, ImportError):
+        return str(scalar)  # a moment beyond Python's own calendar
+
+
+def _show(batch: pa.RecordBatch, start: int) -> None:
+    console = output.console()
+    names = [describe.escape(name) for name in batch.schema.names]
+    number_width = len(str(start + batch.num_rows - 1))
+    room = console.width - number_width - 2 - 2 * len(names)
+    widths = _widths(batch, names, room)
+    if widths is None:
+        _show_one_by_one(console, batch, names, start)
+        return
+    shown = output.table("#", *names, right=("#",))
+    for column in shown.columns:
+        column.no_wrap = True
+    shown.columns[0].style = "dim"
+    for row in range(batch.num_rows):
+        cells = [_cell(column[row], width) for column, width in zip(batch.columns, widths, strict=True)]
+        shown.add_row(str(start + row), *cells)
+    console.print(shown)
+
+
+def _widths(batch: pa.RecordBatch, names: list[str], room: int) -> list[int] | None:
+    """How wide each column may be so that all fit, or None where they would be too narrow."""
+    wanted: list[int] = []
+    for heading, column in zip(names, batch.columns, strict=True):
+        longest = max(len(describe.value(scalar, max(room, 8))) for scalar in column)
+        wanted.append(max(longest, len(heading)))
+    cap = max(wanted, default=0)
+    while cap > _LEAST_WIDTH and sum(min(width, cap) for width in wanted) > room:
+        cap -= 1
+    widths = [min(width, cap) for width in wanted]
+    return widths if sum(widths) <= room else None
+
+
+def _cell(scalar: pa.Scalar, width: int) -> Any:
+    if not scalar.is_valid:
+        return output.dim("null")
+    return describe.value(scalar, width)
+
+
+def _show_one_by_one(console: Any, batch: pa.RecordBatch, names: list[str], start: int) -> None:
+    name_width = min(max(len(name) for name in names), console.width // 2)
+    room = console.width - name_width - 4
+    for row in range(batch.num_rows):
+        pairs = [
+            (f"  {name}", _cell(column[row], room))
+            for name, column in zip(names, batch.columns, strict=True)
+        ]
+        console.print(output.dim(f"record {start + row}"))
+        console.print(output.facts(pairs))

@@ -1,0 +1,150 @@
+"""The options that commands share, and how they become the keywords of `penstock.open`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    import penstock as ps
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Names(click.ParamType):
+    """Names set apart by commas."""
+
+    name = "name,name,…"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[str]:
+        if isinstance(value, list):
+            return value
+        names = [name.strip() for name in str(value).split(",")]
+        if not all(names):
+            self.fail(f"{value!r} has an empty name", param, ctx)
+        return names
+
+
+class _Extent(click.ParamType):
+    """A number of records, or all of them."""
+
+    name = "records|all"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
+        if value == "all" or isinstance(value, int):
+            return value
+        try:
+            number = int(value)
+        except ValueError:
+            number = 0
+        if number < 1:
+            self.fail(f"{value!r} is neither a number of records nor 'all'", param, ctx)
+        return number
+
+
+NAMES = _Names()
+
+_READING: dict[str, Callable[[Function], Function]] = {
+    "format": click.option("--format", help="Take the files for this format. [default: told by the bytes]"),
+    "columns": click.option("--columns", type=NAMES, help="Only these fields, in this order."),
+    "raw": click.option("--raw", is_flag=True, help="Payloads as they are, in one column 'record'."),
+    "checksums": click.option(
+        "--checksums",
+        type=click.Choice(["all", "headers", "none"]),
+        default="all",
+        show_default=True,
+        help="Which checksums to verify.",
+    ),
+    "damage": click.option(
+        "--damage",
+        type=click.Choice(["error", "stop", "skip", "salvage"]),
+        default="error",
+        show_default=True,
+        help="What to do at damaged bytes: fail, read up to them, pass over them, or also take "
+        "what nobody can prove to be a record.",
+    ),
+    "index": click.option(
+        "--index",
+        default="auto",
+        show_default=True,
+        metavar="auto|never|FOLDER",
+        help="Keep indexes beside the data, not at all, or in a folder.",
+    ),
+    "threads": click.option(
+        "--threads", type=click.IntRange(min=1), help="How many to use. [default: one a core]"
+    ),
+    "dialect": click.option(
+        "--dialect",
+        type=click.Choice(["protobuf", "tensorflow"]),
+        default="protobuf",
+        show_default=True,
+        help="Whose rules decide where a writer of Examples was odd.",
+    ),
+    "infer": click.option(
+        "--infer",
+        type=_Extent(),
+        help="How many records of the first file to tell the fields of Examples from. [default: 1000]",
+    ),
+}
+
+
+def reading(*names: str) -> Callable[[Function], Function]:
+    """Add the named options of reading to a command."""
+
+    def add(function: Function) -> Function:
+        for name in reversed(names):
+            function = _READING[name](function)
+        return function
+
+    return add
+
+
+source_argument = click.argument(
+    "source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE..."
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else."
+)
+
+
+@contextmanager
+def misuse() -> Iterator[None]:
+    """Take a ValueError or TypeError of the API for what it is here: a wrong option.
+
+    Errors about the data keep their own kind.
+    """
+    import penstock as ps
+
+    try:
+        yield
+    except ps.PenstockError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(str(error), click.get_current_context(silent=True)) from None
+
+
+def one_or_many(source: Sequence[str]) -> Any:
+    """A single path may be a glob, a folder or name@N, which `penstock.open` resolves."""
+    return source[0] if len(source) == 1 else list(source)
+
+
+def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
+    """The Dataset that the options of reading describe."""
+    import penstock as ps
+
+    given.pop("threads", None)
+    infer = given.pop("infer", None)
+    if infer is not None:
+        given["infer_records"] = infer
+    with misuse():
+        try:
+            return ps.open(one_or_many(source), **given)
+        except ps.SchemaError as error:
+            if error.record is None and error.field in (given.get("columns") or ()):
+                known = error.message.removeprefix("no such column; there are: ")
+                message = f"--columns: there is no {error.field!r}; there are: {known}"
+                raise click.UsageError(message, click.get_current_context(silent=True)) from None
+            raise

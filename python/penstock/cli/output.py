@@ -1,0 +1,165 @@
+"""What commands print: JSON for programs, tables for people, and progress on terminals only."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from penstock import describe
+
+if TYPE_CHECKING:
+    import penstock as ps
+
+PIPED_WIDTH = 100
+"""Characters of a line where there is no terminal to ask."""
+
+Progress = Callable[[int, int, int], None]
+
+
+def console() -> Console:
+    """Where people read: colours on a terminal, plain text elsewhere."""
+    if sys.stdout.isatty():
+        return Console(highlight=False, markup=False)
+    width = int(os.environ.get("COLUMNS") or 0) or PIPED_WIDTH
+    return Console(highlight=False, markup=False, width=width)
+
+
+def emit(document: Any) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(plain(document), indent=2))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it.
+
+    Bytes are a string where they are UTF-8, else {"base64": …}; what JSON has no number for is
+    "NaN", "Infinity" or "-Infinity"; moments are ISO 8601.
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, (bytes, memoryview)):
+        try:
+            return bytes(value).decode("utf-8")
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def table(*headings: str, right: Sequence[str] = ()) -> Table:
+    """A table in the one style of this program; the columns named in `right` hold numbers."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        made.add_column(heading, justify="right" if heading in right else "left")
+    return made
+
+
+def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:
+    """Names and values, one pair a line."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(style="cyan", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in pairs:
+        made.add_row(name, value)
+    return made
+
+
+def name(text: str) -> Text:
+    """A name that came from a file, made harmless."""
+    return Text(describe.escape(text), style="bold")
+
+
+def dim(text: str) -> Text:
+    return Text(text, style="dim")
+
+
+def spread(of: ps.Spread, show: Callable[[Any], str]) -> str:
+    """The least, mean and greatest of some numbers; one alone where all are the same."""
+    if of.min == of.max:
+        return f"{show(of.min)} each" if of.count > 1 else show(of.min)
+    return f"{show(of.min)} … {show(of.max)}, mean {show(of.mean)}"
+
+
+def note_damage(ds: ps.Dataset) -> None:
+    """Name on stderr what has been passed over."""
+    for region in ds.damage:
+        records = "" if region.num_records is None else f"{region.num_records} records, "
+        line = (
+            f"passed over in {region.file}: {records}bytes {region.start_byte} to "
+            f"{region.end_byte}: {region.reason}"
+        )
+        click.echo(describe.escape(line), err=True)
+
+
+def damage_of(ds: ps.Dataset) -> list[dict[str, Any]]:
+    """What has been passed over, for JSON."""
+    names = ("file", "start_byte", "end_byte", "num_records", "reason")
+    return [{name: getattr(region, name) for name in names} for region in ds.damage]
+
+
+# -- progress -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Progress | None]:
+    """A line of progress on the terminal while work is done; None where nobody would see it."""
+    if not _is_watched():
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    shown = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[figures]}", markup=False),
+        TimeRemainingColumn(compact=True),
+        console=Console(stderr=True, highlight=False, markup=False),
+        transient=True,
+    )
+    task = shown.add_task(title, total=None, figures="")
+
+    def report(done_records: int, done_bytes: int, total_bytes: int) -> None:
+        seconds = shown.tasks[0].elapsed or 0
+        rate = f", {describe.size(done_bytes / seconds)}/s" if seconds > 0.5 else ""
+        figures = f"{describe.count(done_records)} records, {describe.size(done_bytes)}{rate}"
+        shown.update(task, completed=done_bytes, total=total_bytes or None, figures=figures)
+
+    with shown:
+        yield report
+
+
+def _is_watched() -> bool:
+    """Whether stderr is a terminal, and stdout does not go into a program that shares it."""
+    if not sys.stderr.isatty():
+        return False
+    try:
+        return not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError, AttributeError):
+        return False

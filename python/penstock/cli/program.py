@@ -1,0 +1,138 @@
+"""The program: its list of commands, and what becomes of errors.
+
+Exit status: 0 well · 1 a problem found in the data, or one that kept the work from being done
+· 2 misuse (an unknown option, a file that is not there) · 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+# name: its line in the overview. The command's own file is imported only when it is asked for.
+COMMANDS = {
+    "info": "What a data set is made of: files, records, bytes, index, fields.",
+    "head": "The first records, or any others by number.",
+    "schema": "The fields of a record, and what they were told from.",
+    "stats": "What is in each field: nulls, lengths, ranges, images.",
+    "index": "Make indexes, for random access.",
+    "verify": "Check every byte that has a checksum.",
+    "repair": "Copy everything that is whole out of damaged files.",
+    "convert": "Write the records in another format.",
+    "demo": "A tour on data that it makes itself, with figures.",
+    "completion": "Shell completion for bash, zsh and fish.",
+}
+
+EPILOG = """\b
+Examples:
+  penstock info train-*.tfrecord
+  penstock head -n 3 train.tfrecord
+  penstock verify --json train-*.tfrecord
+  penstock convert train.tfrecord train.parquet
+
+Every command has --help with more of them, and --json.
+Exit status: 0 well, 1 a problem found in the data, 2 misuse.
+"""
+
+
+class Program(click.Group):
+    """The group of commands; they are imported one by one, as they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"penstock.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> NoReturn:
+        """Run, say what went wrong in one message, and end with the exit status."""
+        given = list(sys.argv[1:] if args is None else args)
+        _never_fail_to_print()
+        options["standalone_mode"] = False
+        try:
+            status = super().main(given, *more, **options)
+            sys.stdout.flush()
+        except BaseException as error:
+            status = _status_of(error, "--json" in given)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _never_fail_to_print() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # On a terminal without UTF-8 a character is escaped rather than an error.
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _status_of(error: BaseException, wants_json: bool) -> int:
+    """Tell an error on stderr, and choose the exit status. A fault of penstock's own goes on."""
+    import penstock as ps
+
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, click.ClickException):
+        error.show()
+        return 2
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        click.echo("interrupted", err=True)
+        return 130
+    if isinstance(error, ps.PenstockError):
+        if wants_json:
+            facts = {"type": type(error).__name__, "message": error.message, **error.facts()}
+            click.echo(json.dumps({"error": facts}, indent=2, default=str))
+        _tell(str(error))
+        return 1
+    if isinstance(error, OSError):
+        if error.errno == errno.EPIPE:
+            _leave_pipe()
+            return 141  # as the shell reports a process that wrote to a closed pipe
+        _tell(_said(error))
+        misuses = (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError)
+        return 2 if isinstance(error, (*misuses, IsADirectoryError)) else 1
+    raise error
+
+
+def _said(error: OSError) -> str:
+    if error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _tell(message: str) -> None:
+    """A message on stderr; names in it that came from a file cannot steer the terminal."""
+    from penstock import describe
+
+    click.echo("\n".join(describe.escape(line) for line in message.split("\n")), err=True)
+
+
+def _leave_pipe() -> None:
+    """Point stdout nowhere, so that Python's own flush at the end has nothing to complain of."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+@click.command(
+    cls=Program,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="Open the training data you already have, as it lies.",
+)
+@click.version_option(package_name="penstock", prog_name="penstock")
+def program() -> None:
+    """The group itself does nothing."""

@@ -1,0 +1,314 @@
+"""Values as text that a person can read, on a terminal that must not be at their mercy.
+
+What a file holds is shown, never obeyed: control characters, marks that turn the writing direction
+and anything else that does not print come out as escapes such as `\\x1b` and `\\u202e`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+ELLIPSIS = "…"
+_TEXT_BYTES = 4096
+"""How much of a value decides whether it is text."""
+_LIST_ITEMS = 64
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def count(number: int) -> str:
+    """A number of things, with thousands set apart.
+
+    Example:
+        >>> from penstock import describe
+        >>> describe.count(1234567)
+        '1,234,567'
+    """
+    return f"{number:,}"
+
+
+def size(num_bytes: float) -> str:
+    """A number of bytes in decimal units, to three digits.
+
+    Example:
+        >>> from penstock import describe
+        >>> describe.size(999), describe.size(12_345), describe.size(5_100_000_000)
+        ('999 B', '12.3 kB', '5.10 GB')
+    """
+    scaled = float(num_bytes)
+    for unit in _UNITS:
+        if abs(scaled) < 999.5 or unit == _UNITS[-1]:
+            break
+        scaled /= 1000
+    if unit == "B":
+        return f"{scaled:.0f} B" if scaled == int(scaled) else f"{scaled:.1f} B"
+    digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
+    return f"{scaled:.{digits}f} {unit}"
+
+
+def number(value: float, type_: pa.DataType | None = None) -> str:
+    """A number in as few digits as tell it from its neighbours of the same type.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock import describe
+        >>> describe.number(0.10000000149011612, pa.float32())
+        '0.1'
+    """
+    if isinstance(value, (bool, int)):
+        return str(value)
+    if type_ is not None and pa.types.is_float32(type_):
+        return str(np.float32(value))
+    if type_ is not None and pa.types.is_float16(type_):
+        return str(np.float16(value))
+    return repr(float(value))
+
+
+def bars(counts: Sequence[int], width: int = 32) -> str:
+    """A histogram on one line, at most `width` characters: nothing for an empty bin, and the
+    eighths of a block for others, the fullest one whole.
+
+    Example:
+        >>> from penstock import describe
+        >>> describe.bars([1, 0, 5, 10])
+        '▁ ▄█'
+    """
+    shown = [int(c) for c in counts]
+    while len(shown) > width:
+        shown = [sum(shown[at : at + 2]) for at in range(0, len(shown), 2)]
+    most = max(shown, default=0)
+    return "".join(_BLOCKS[-(-8 * c // most)] if c else " " for c in shown)
+
+
+def escape(text: str) -> str:
+    """The same text, with every character that does not print written as an escape.
+
+    Example:
+        >>> from penstock import describe
+        >>> describe.escape("a\\x1b[31mb")
+        'a\\\\x1b[31mb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def text(data: bytes | memoryview) -> str | None:
+    """The start of some bytes as text (up to 4096 bytes, not escaped), or None if they are none.
+
+    Text is UTF-8 without a zero character, and with few control characters.
+
+    Example:
+        >>> from penstock import describe
+        >>> describe.text("grün".encode()), describe.text(b"\\x89PNG")
+        ('grün', None)
+    """
+    head = bytes(data[:_TEXT_BYTES])
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        decoded = decoder.decode(head, final=len(data) <= _TEXT_BYTES)
+    except UnicodeDecodeError:
+        return None
+    if decoded.isprintable():
+        return decoded
+    controls = sum(c < " " and c not in "\t\n\r" or c == "\x7f" for c in decoded)
+    return None if "\0" in decoded or 8 * controls > len(decoded) else decoded
+
+
+# -- images ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ImageHeader:
+    """What the first bytes of an encoded image say: "JPEG", "PNG", "GIF" or "WebP", and its size
+    in pixels as stored (a rotation noted in EXIF is not applied)."""
+
+    kind: str
+    width: int
+    height: int
+
+
+def image_header(data: bytes | memoryview) -> ImageHeader | None:
+    """The kind and size of an encoded image, told from its header; None where it is no image.
+
+    Nothing is decoded, so that a header is right does not mean that the picture is.
+
+    Example:
+        >>> from penstock import describe
+        >>> describe.image_header(b"GIF89a" + bytes([64, 1, 240, 0]))
+        ImageHeader(kind='GIF', width=320, height=240)
+    """
+    magic = bytes(data[:4])
+    try:
+        if magic[:2] == b"\xff\xd8":
+            return _jpeg(data)
+        if magic == b"\x89PNG" and bytes(data[12:16]) == b"IHDR":
+            return ImageHeader("PNG", *struct.unpack(">II", data[16:24]))
+        if magic == b"GIF8":
+            return ImageHeader("GIF", *struct.unpack("<HH", data[6:10]))
+        if magic == b"RIFF" and bytes(data[8:12]) == b"WEBP":
+            return _webp(data)
+    except (struct.error, IndexError):
+        pass  # cut before its size: bytes that only start like an image
+    return None
+
+
+# Segments that hold the frame's size: SOF0 to SOF15, without DHT, JPG and DAC in between.
+_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+
+
+def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
+    at = 2
+    # Every step moves on by at least two bytes; a file of tiny segments is left at some point.
+    for _ in range(1000):
+        while data[at] == 0xFF and data[at + 1] == 0xFF:
+            at += 1  # fill bytes
+        if data[at] != 0xFF:
+            return None
+        marker = data[at + 1]
+        if marker in _SOF:
+            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            return ImageHeader("JPEG", width, height)
+        if marker in (0xD9, 0xDA):
+            return None  # pixels or the end, and no size seen
+        (length,) = struct.unpack(">H", data[at + 2 : at + 4])
+        at += 2 + max(length, 2)
+    return None
+
+
+def _webp(data: bytes | memoryview) -> ImageHeader | None:
+    chunk = bytes(data[12:16])
+    if chunk == b"VP8 " and bytes(data[23:26]) == b"\x9d\x01\x2a":
+        width, height = struct.unpack("<HH", data[26:30])
+        return ImageHeader("WebP", width & 0x3FFF, height & 0x3FFF)
+    if chunk == b"VP8L" and data[20] == 0x2F:
+        (bits,) = struct.unpack("<I", data[21:25])
+        return ImageHeader("WebP", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
+    if chunk == b"VP8X":
+        width = int.from_bytes(data[24:27], "little") + 1
+        height = int.from_bytes(data[27:30], "little") + 1
+        if len(data) >= 30:
+            return ImageHeader("WebP", width, height)
+    return None
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def value(scalar: pa.Scalar, width: int = 60) -> str:
+    """One value of a record on one line of at most `width` characters.
+
+    Bytes are shown as what they are: an image by its kind and size, text as text, anything else
+    in hexadecimal. Long values are cut, and say how long they are.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock import describe
+        >>> describe.value(pa.scalar(list(range(100))), width=24)
+        '[0, 1, 2, … 100 in all]'
+        >>> describe.value(pa.scalar(b"a cat"))
+        'a cat'
+    """
+    width = max(width, 8)
+    if not scalar.is_valid:
+        return "null"
+    type_ = scalar.type
+    if isinstance(type_, pa.BaseExtensionType):
+        return _extension(scalar, width)
+    if pa.types.is_dictionary(type_):
+        return value(scalar.value, width)
+    if hasattr(scalar, "as_buffer"):
+        return _bytes(memoryview(scalar.as_buffer() or b""), width)
+    if is_list(type_):
+        return _list(scalar.values, width)
+    if pa.types.is_struct(type_):
+        return _struct(scalar, width)
+    if pa.types.is_floating(type_):
+        return number(scalar.as_py(), type_)
+    return _cut(escape(str(scalar)), width)
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Whether values of an Arrow type are lists: of any length or a fixed one, but no maps."""
+    types = pa.types
+    return bool(
+        types.is_list(type_)
+        or types.is_large_list(type_)
+        or types.is_fixed_size_list(type_)
+        or types.is_list_view(type_)
+        or types.is_large_list_view(type_)
+    )
+
+
+def _extension(scalar: pa.Scalar, width: int) -> str:
+    shape = getattr(scalar.type, "shape", None)
+    if shape is None:
+        return value(scalar.value, width)
+    head = f"{scalar.type.value_type}{list(shape)} "
+    return head + _list(scalar.value.values, max(width - len(head), 8))
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 1] + ELLIPSIS
+
+
+def _bytes(data: memoryview, width: int) -> str:
+    header = image_header(data)
+    if header is not None:
+        return f"{header.kind} {header.width}x{header.height}, {size(len(data))}"
+    decoded = text(data)
+    if decoded is not None:
+        shown = escape(decoded)
+        if len(shown) <= width and len(data) <= _TEXT_BYTES:
+            return shown
+        tail = f"{ELLIPSIS} {size(len(data))}"
+        return shown[: max(width - len(tail), 1)] + tail
+    tail = f"{ELLIPSIS} {size(len(data))}"
+    if 2 + 2 * len(data) <= width:
+        return "0x" + bytes(data).hex()
+    room = max((width - 2 - len(tail)) // 2, 1)
+    return "0x" + bytes(data[:room]).hex() + tail
+
+
+def _list(values: pa.Array, width: int) -> str:
+    tail = f"{ELLIPSIS} {count(len(values))} in all]"
+    shown = "["
+    for place in range(min(len(values), _LIST_ITEMS)):
+        item = _item(values[place], max(width - 2, 8))
+        is_last = place == len(values) - 1
+        left = width - len(shown) - len(item) - (1 if is_last else 2 + len(tail))
+        if left < 0 and not (is_last and place == 0):
+            return shown + tail
+        shown += item + ("" if is_last else ", ")
+    return _cut(shown + "]", width) if len(values) <= _LIST_ITEMS else shown + tail
+
+
+def _struct(scalar: Any, width: int) -> str:
+    parts = [
+        f"{escape(child.name)}: {_item(scalar[place], width)}"
+        for place, child in enumerate(scalar.type)
+    ]
+    return _cut("{" + ", ".join(parts) + "}", width)
+
+
+def _item(scalar: pa.Scalar, width: int) -> str:
+    """A value inside a list or struct: text in quotes, so that its commas are not taken for ours."""
+    shown = value(scalar, width - 2)
+    is_quoted = scalar.is_valid and hasattr(scalar, "as_buffer") and _reads_as_text(scalar)
+    return f"'{shown}'" if is_quoted else shown
+
+
+def _reads_as_text(scalar: Any) -> bool:
+    data = memoryview(scalar.as_buffer() or b"")
+    return image_header(data) is None and text(data) is not None

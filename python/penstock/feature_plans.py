@@ -1,0 +1,339 @@
+"""From a schema in TensorFlow's terms to what is decoded, and from an Arrow schema back to one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import features as f
+from penstock import ragged
+from penstock.errors import UnsupportedError
+from penstock.schema import FieldPlan, Wire
+
+FEATURE_KEY = b"penstock.feature"
+"""Metadata of a field that was asked for as a feature: the feature, as TensorFlow spells it."""
+FEATURE_LIST_KEY = b"penstock.feature_list"
+"""Metadata of a field that is a feature list of a SequenceExample."""
+
+_FORMS: dict[Any, str] = {
+    f.RowLengths: "lengths",
+    f.RowSplits: "splits",
+    f.RowStarts: "starts",
+    f.RowLimits: "limits",
+    f.ValueRowIds: "row_ids",
+}
+
+
+def kernel_dialect(schema: Mapping[str, f.Feature], dialect: str) -> str:
+    """The dialect to decode records of a whole schema with, whichever columns are chosen of it.
+
+    TensorFlow has one parser for Examples and another for SequenceExamples; a schema with feature
+    lists is for the latter.
+    """
+    if dialect == "tensorflow" and any(isinstance(x, f.Sequence) for x in schema.values()):
+        return "tensorflow_sequence"
+    return dialect
+
+
+def plan_fields(schema: Mapping[str, f.Feature], dialect: str = "protobuf") -> list[FieldPlan]:
+    """How the columns of a schema are decoded, in its order.
+
+    Args:
+        schema: features by column name; see `penstock.features`.
+        dialect: "protobuf", "tensorflow", or "tensorflow_sequence" for SequenceExamples of which
+            only the context is wanted.
+
+    Returns:
+        Plans whose `finish` may raise SchemaError with `record` counted within the batch.
+
+    Raises:
+        ValueError: under TensorFlow's dialect, a schema that TensorFlow refuses.
+    """
+    dialect = kernel_dialect(schema, dialect)
+    if dialect != "protobuf":
+        _check_as_tensorflow(schema, dialect)
+    return [
+        _plan(name, _key(name, schema), feature, strict=dialect == "protobuf")
+        for name, feature in schema.items()
+    ]
+
+
+def _key(name: str, names: Mapping[str, Any] | Sequence[str]) -> str:
+    """The key on the wire: without the prefix that tells a context feature and a list apart."""
+    place, slash, key = name.partition("/")
+    other = {"context": "feature_lists", "feature_lists": "context"}.get(place)
+    return key if slash and other is not None and f"{other}/{key}" in names else name
+
+
+def _check_as_tensorflow(schema: Mapping[str, f.Feature], dialect: str) -> None:
+    if not schema:
+        raise ValueError("TensorFlow parses no empty schema")
+    keys: dict[tuple[bool, str], str] = {}
+    for name, given in schema.items():
+        in_lists = isinstance(given, f.Sequence)
+        feature = given.feature if isinstance(given, f.Sequence) else given
+        if not in_lists and isinstance(feature, f.FixedLenSequence):
+            if dialect == "tensorflow_sequence":
+                raise ValueError(f"{name}: a context has no FixedLenSequence in TensorFlow")
+            if not feature.allow_missing:
+                raise ValueError(f"{name}: FixedLenSequence needs allow_missing in TensorFlow")
+        if isinstance(feature, f.Sparse) and dialect == "tensorflow_sequence":
+            raise ValueError(f"{name}: a context has no Sparse in TensorFlow")
+        group = _group(feature)
+        for wire in _wires(_key(name, schema), feature, in_lists=in_lists, strict=False):
+            if keys.setdefault((in_lists, wire.key), group) != group:
+                raise ValueError(f"{name}: TensorFlow reads the key {wire.key!r} in one form only")
+
+
+def _group(feature: f.Feature) -> str:
+    if isinstance(feature, (f.FixedLen, f.FixedLenSequence)):
+        return "dense"
+    return "ragged" if isinstance(feature, f.Ragged) else "sparse"
+
+
+def _plan(name: str, key: str, given: f.Feature, *, strict: bool) -> FieldPlan:
+    in_lists = isinstance(given, f.Sequence)
+    feature = given.feature if isinstance(given, f.Sequence) else given
+    wires = _wires(key, feature, in_lists=in_lists, strict=strict)
+    kind, finish = _finish(name, feature, in_lists=in_lists, strict=strict)
+    metadata = {FEATURE_KEY: _spelled(feature).encode()}
+    if in_lists:
+        metadata[FEATURE_LIST_KEY] = b"true"
+    nullable = any(w.default is None and not w.required for w in wires)
+    return FieldPlan(pa.field(name, kind, nullable=nullable, metadata=metadata), wires, finish)
+
+
+def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tuple[Wire, ...]:
+    """The columns that the kernel decodes for a feature; of lists, the values come first.
+
+    What is missing is null by protobuf's rules (`strict`) and an empty list by TensorFlow's.
+    """
+    missing = None if strict else ()
+    if isinstance(feature, f.Sequence):
+        raise TypeError("a feature list within a feature list")
+    kind, text = f.KINDS[feature.dtype], feature.dtype == pa.string()
+
+    def values(key: str, layout: str, size: int = 0) -> Wire:
+        return Wire(key, kind, layout, size, in_lists=in_lists, text=text, default=missing)
+
+    def numbers(key: str) -> Wire:
+        layout = "frame_lists" if in_lists else "list"
+        return Wire(key, "int64", layout, in_lists=in_lists, default=())
+
+    if isinstance(feature, f.FixedLen):
+        size = math.prod(feature.shape)
+        # TensorFlow takes a default without values for none.
+        default = feature.default if size or strict else None
+        layout = "fixed" if feature.shape else "scalar"
+        return (Wire(key, kind, layout, size, False, text, default is None, default),)
+    if isinstance(feature, f.FixedLenSequence):
+        size = math.prod(feature.shape)
+        wire = values(key, "frame_rows" if in_lists else "rows", size)
+        if feature.allow_missing:
+            return (wire,)
+        return (Wire(key, kind, wire.layout, size, in_lists, text, required=True),)
+    if isinstance(feature, f.VarLen):
+        return (values(key, "frame_lists" if in_lists else "list"),)
+    if isinstance(feature, f.Ragged):
+        wire = values(feature.value_key or key, "frame_lists" if in_lists else "list")
+        keyed = [p for p in feature.partitions if not isinstance(p, f.UniformRowLength)]
+        return (wire, *(numbers(p.key) for p in keyed))
+    return (values(feature.value_key, "list"), *(numbers(k) for k in feature.index_key))
+
+
+_Finish = Callable[[Sequence[Any]], Any]
+
+
+def _finish(
+    name: str, feature: Any, *, in_lists: bool, strict: bool
+) -> tuple[pa.DataType, _Finish]:
+    """The type of a field, and how its wires' arrays become one of that type."""
+    dtype: pa.DataType = feature.dtype
+    if isinstance(feature, f.FixedLen):
+        if not feature.shape:
+            return dtype, lambda arrays: arrays[0]
+        tensor = pa.fixed_shape_tensor(dtype, feature.shape)
+        return tensor, lambda arrays: pa.ExtensionArray.from_storage(tensor, arrays[0])
+    if isinstance(feature, f.FixedLenSequence):
+        shape = feature.shape
+        if not shape:
+            return pa.list_(dtype), lambda arrays: arrays[0]
+        element = dtype
+        for size in reversed(shape):
+            element = pa.list_(element, size)
+        return pa.list_(element), lambda arrays: ragged.rows_of(arrays[0], shape)
+    if isinstance(feature, f.Sparse):
+        return _finish_sparse(name, feature, strict=strict)
+    depth = 1 + in_lists + (len(feature.partitions) if isinstance(feature, f.Ragged) else 0)
+    kind = dtype
+    for _ in range(depth):
+        kind = pa.list_(kind)
+    if isinstance(feature, f.VarLen) or not feature.partitions:
+        return kind, lambda arrays: arrays[0]
+    validate = strict if feature.validate is None else feature.validate
+    return kind, lambda arrays: _join_rows(
+        name, feature.partitions, arrays, in_lists=in_lists, validate=validate
+    )
+
+
+def _finish_sparse(name: str, feature: f.Sparse, *, strict: bool) -> tuple[pa.DataType, _Finish]:
+    index = pa.int64() if len(feature.size) == 1 else pa.list_(pa.int64(), len(feature.size))
+    kind = pa.struct([("indices", pa.list_(index)), ("values", pa.list_(feature.dtype))])
+
+    def finish(arrays: Sequence[Any]) -> Any:
+        return ragged.sparse(
+            name,
+            arrays[1:],
+            arrays[0],
+            size=feature.size if strict else None,
+            already_sorted=feature.already_sorted,
+        )
+
+    return kind, finish
+
+
+def _join_rows(
+    name: str, partitions: Sequence[Any], arrays: Sequence[Any], *, in_lists: bool, validate: bool
+) -> Any:
+    keyed = iter(arrays[1:])
+    given = [
+        ("uniform", p.length)
+        if isinstance(p, f.UniformRowLength)
+        else (_FORMS[type(p)], next(keyed))
+        for p in partitions
+    ]
+    if not in_lists:
+        return ragged.partitioned(name, arrays[0], given, validate=validate)
+    return ragged.partitioned_frames(name, arrays[0], given, validate=validate)
+
+
+def describe(schema: pa.Schema) -> str:
+    """A schema as a TensorFlow feature description: Python source text.
+
+    Args:
+        schema: of a TFRecord, inferred or given.
+
+    Returns:
+        One dict for `tf.io.parse_example`, or for SequenceExamples the two assignments of
+        `context_features` and `sequence_features`. A scalar or tensor that may be missing becomes
+        a VarLenFeature, since a FixedLenFeature would refuse the records without it. A column in
+        which no value was seen becomes a comment.
+
+    Raises:
+        UnsupportedError: a column of a type that no feature has.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> fields = [pa.field("id", pa.int64(), nullable=False), ("tags", pa.list_(pa.binary()))]
+        >>> print(describe(pa.schema(fields)))
+        {
+            'id': tf.io.FixedLenFeature([], tf.int64),
+            'tags': tf.io.VarLenFeature(tf.string),
+        }
+    """
+    lists = [field for field in schema if _is_feature_list(field)]
+    context = [field for field in schema if field not in lists]
+    if not lists:
+        return _dict(context, schema.names)
+    parts = [("context_features", context), ("sequence_features", lists)]
+    return "\n".join(f"{name} = {_dict(part, schema.names)}" for name, part in parts)
+
+
+def _dict(fields: Sequence[pa.Field], names: Sequence[str]) -> str:
+    lines = [f"    {line}" for field in fields for line in _lines(field, _key(field.name, names))]
+    return "\n".join(["{", *lines, "}"]) if lines else "{}"
+
+
+def _lines(field: pa.Field, key: str) -> Iterator[str]:
+    if field.type == pa.null():
+        yield f"# {key!r}: no value was seen"
+        return
+    given = (field.metadata or {}).get(FEATURE_KEY)
+    yield f"{key!r}: {given.decode() if given else _spelled(_feature_of(field))},"
+
+
+def _is_feature_list(field: pa.Field) -> bool:
+    metadata = field.metadata or {}
+    if FEATURE_LIST_KEY in metadata or FEATURE_KEY in metadata:
+        return FEATURE_LIST_KEY in metadata
+    return pa.types.is_list(field.type) and pa.types.is_list(field.type.value_type)
+
+
+def _feature_of(field: pa.Field) -> Any:
+    """The feature that a column's type tells of."""
+    kind = field.type
+    if isinstance(kind, pa.FixedShapeTensorType):
+        shape, kind = list(kind.shape), kind.value_type
+        return f.VarLen(kind) if field.nullable else f.FixedLen(shape, kind)
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if is_list:
+        kind = kind.value_type
+    if is_list and _is_feature_list(field) and pa.types.is_list(kind):
+        is_list, kind = False, kind.value_type
+        return f.VarLen(_value_type(field, kind))
+    shape: list[int] = []
+    while pa.types.is_fixed_size_list(kind):
+        shape.append(kind.list_size)
+        kind = kind.value_type
+    dtype = _value_type(field, kind)
+    if is_list and (shape or _is_feature_list(field)):
+        return f.FixedLenSequence(shape, dtype, allow_missing=field.nullable)
+    if is_list or field.nullable:
+        return f.VarLen(dtype)
+    return f.FixedLen(shape, dtype)
+
+
+def _value_type(field: pa.Field, kind: pa.DataType) -> pa.DataType:
+    try:
+        return f.value_type(kind)
+    except TypeError:
+        raise UnsupportedError(
+            f"{field.type} has no TensorFlow feature", field=field.name
+        ) from None
+
+
+_TF_TYPES = {pa.int64(): "tf.int64", pa.float32(): "tf.float32"}
+
+
+def _spelled(feature: Any) -> str:
+    """A feature as Python source in TensorFlow's words."""
+    dtype = _TF_TYPES.get(feature.dtype, "tf.string")
+    if isinstance(feature, f.VarLen):
+        return f"tf.io.VarLenFeature({dtype})"
+    if isinstance(feature, f.Sparse):
+        more = ", already_sorted=True" if feature.already_sorted else ""
+        keys, size = list(feature.index_key), list(feature.size)
+        return (
+            f"tf.io.SparseFeature(index_key={keys!r}, value_key={feature.value_key!r}, "
+            f"dtype={dtype}, size={size}{more})"
+        )
+    if isinstance(feature, f.Ragged):
+        return f"tf.io.RaggedFeature({dtype}{_ragged_options(feature)})"
+    more = ""
+    if isinstance(feature, f.FixedLenSequence) and feature.allow_missing:
+        more = ", allow_missing=True"
+    if feature.default is not None:
+        values = list(feature.default)
+        scalar = not feature.shape or isinstance(feature, f.FixedLenSequence)
+        more += f", default_value={values[0] if scalar else values!r}"
+    word = type(feature).__name__
+    return f"tf.io.{word}Feature({list(feature.shape)}, {dtype}{more})"
+
+
+def _ragged_options(feature: f.Ragged) -> str:
+    more = "" if feature.value_key is None else f", value_key={feature.value_key!r}"
+    if feature.partitions:
+        parts = ", ".join(
+            f"tf.io.RaggedFeature.{type(p).__name__}"
+            f"({p.length if isinstance(p, f.UniformRowLength) else repr(p.key)})"
+            for p in feature.partitions
+        )
+        more += f", partitions=[{parts}]"
+    if feature.row_splits_dtype != "int32":
+        more += f", row_splits_dtype=tf.{feature.row_splits_dtype}"
+    return more + (", validate=True" if feature.validate else "")

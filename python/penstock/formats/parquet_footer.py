@@ -1,0 +1,150 @@
+"""How deep a Parquet schema nests, told from the footer's bytes before pyarrow builds it.
+
+pyarrow builds a schema by recursion, and before it had a limit of its own a nested one of a few
+hundred kilobytes ended the process. So the list of schema elements is walked here first: it lies
+at the footer's start, and what follows it is not looked at.
+
+Specification: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+and parquet.thrift: FileMetaData field 2 is the list of SchemaElement in depth-first order;
+SchemaElement field 5 is its number of children.
+"""
+
+from __future__ import annotations
+
+from penstock.errors import FormatError, LimitError
+
+BOOLS, BYTE, INTEGERS, DOUBLE, BINARY = (1, 2), 3, (4, 5, 6), 7, 8
+LISTS, MAP, STRUCT = (9, 10), 11, 12
+SCHEMA_FIELD, CHILDREN_FIELD = 2, 5
+SKIPPED_DEPTH = 32
+"""Structs within structs of a part that is passed over; the format has fewer than ten."""
+
+
+def check_nesting(footer: bytes, limit: int) -> None:
+    """Raise LimitError if the schema nests deeper than `limit`, FormatError if it is no schema."""
+    try:
+        _Walk(footer).file_metadata(limit)
+    except IndexError:
+        raise FormatError("the footer ends inside its schema") from None
+
+
+class _Walk:
+    """A place in bytes of Thrift's compact protocol. Reading beyond the end is an IndexError."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def byte(self) -> int:
+        value = self.data[self.at]
+        self.at += 1
+        return value
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 63:
+                raise FormatError("the footer has a number that is too long")
+
+    def field(self, last: int) -> tuple[int, int]:
+        """The next field's number and kind; kind 0 ends a struct."""
+        head = self.byte()
+        kind = head & 0x0F
+        if kind == 0:
+            return 0, 0
+        if head >> 4:
+            return last + (head >> 4), kind
+        number = self.varint()
+        return (number >> 1) ^ -(number & 1), kind
+
+    def list_head(self) -> tuple[int, int]:
+        head = self.byte()
+        count = head >> 4
+        return (self.varint() if count == 15 else count), head & 0x0F
+
+    def skip(self, kind: int, depth: int = 0) -> None:
+        if depth > SKIPPED_DEPTH:
+            raise FormatError("the footer nests deeper than its format")
+        if kind in INTEGERS:
+            self.varint()
+        elif kind == BINARY:
+            length = self.varint()
+            self.at += length
+        elif kind == BYTE:
+            self.at += 1
+        elif kind == DOUBLE:
+            self.at += 8
+        elif kind in LISTS:
+            count, inner = self.list_head()
+            for _ in range(count):
+                self.skip_element(inner, depth + 1)
+        elif kind == MAP:
+            count = self.varint()
+            kinds = self.byte() if count else 0
+            for _ in range(count):
+                self.skip_element(kinds >> 4, depth + 1)
+                self.skip_element(kinds & 0x0F, depth + 1)
+        elif kind == STRUCT:
+            number, inner = self.field(0)
+            while inner:
+                self.skip(inner, depth + 1)
+                number, inner = self.field(number)
+        elif kind not in BOOLS:
+            raise FormatError("the footer has a value of an unknown kind", found=kind)
+        if self.at > len(self.data):
+            raise IndexError
+
+    def skip_element(self, kind: int, depth: int) -> None:
+        """As `skip`, but booleans within a list or map take a byte of their own."""
+        self.skip(BYTE if kind in BOOLS else kind, depth)
+
+    def file_metadata(self, limit: int) -> None:
+        number, kind = self.field(0)
+        while kind:
+            if number == SCHEMA_FIELD and kind in LISTS:
+                self.schema(limit)
+                # The list is the second field of every writer; what follows is pyarrow's to read.
+                return
+            self.skip(kind)
+            number, kind = self.field(number)
+
+    def schema(self, limit: int) -> None:
+        """Walk the elements, with the numbers of children still to come on a stack."""
+        count, kind = self.list_head()
+        if kind != STRUCT:
+            raise FormatError("the footer's schema is no list of structs", found=kind)
+        if count <= limit:
+            return  # too few to nest too deep
+        left: list[int] = []
+        for _ in range(count):
+            while left and left[-1] == 0:
+                left.pop()
+            if left:
+                left[-1] -= 1
+            children = self.element()
+            if children > 0:
+                left.append(children)
+            # The first element is the root, which is no level of its own.
+            if len(left) - 1 > limit:
+                raise LimitError(
+                    f"the schema nests deeper than the limit nesting={limit}",
+                    hint=f"open(..., limits=penstock.Limits(nesting={2 * limit}))",
+                )
+
+    def element(self) -> int:
+        """Pass over one element; its number of children."""
+        children = number = 0
+        number, kind = self.field(0)
+        while kind:
+            if number == CHILDREN_FIELD and kind in INTEGERS:
+                value = self.varint()
+                children = (value >> 1) ^ -(value & 1)
+            else:
+                self.skip(kind)
+            number, kind = self.field(number)
+        return children

@@ -1,0 +1,32 @@
+"""TFRecord's framing by name, and its records as they are, whatever they hold."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.format import Projection
+
+FRAMING = "tfrecord"
+RAW_SCHEMA = pa.schema([pa.field("record", pa.binary_view(), nullable=False)])
+
+
+class RawDecoder:
+    """Payloads as they are: one column of views into the bytes read."""
+
+    def __init__(self, schema: pa.Schema = RAW_SCHEMA) -> None:
+        self.schema = schema
+
+    def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch:
+        if columns is not None and "record" not in columns:
+            return without_columns(len(frames))
+        array = pa.array(frames.views())
+        if array.type != self.schema.field(0).type:
+            array = array.cast(self.schema.field(0).type)
+        return pa.RecordBatch.from_arrays([array], schema=self.schema)
+
+
+def without_columns(num_records: int) -> pa.RecordBatch:
+    """So many records of which no column is wanted."""
+    empty = pa.array([{}] * num_records, pa.struct([]))
+    return pa.RecordBatch.from_struct_array(empty)

@@ -1,0 +1,159 @@
+"""`index`: find the records of framed files once, and keep where they lie."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from penstock import formats, sidecar, textindex
+from penstock.errors import StaleIndexError, UnsupportedError
+from penstock.format import Options
+from penstock.framed import FramedReader
+from penstock.paths import expand
+from penstock.pipeline import in_order
+from penstock.sidecar import Index
+from penstock.storage import LocalStorage, Storage
+
+Progress = Callable[[int, int, int], None]
+"""Called now and then with the records done, the bytes done, and the bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What became of one shard. `path` is None where its format keeps no index."""
+
+    path: str | None
+    num_records: int
+    num_bytes: int
+
+
+def index(
+    source: Any,
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    text: bool | str | None = None,
+    from_text: str | os.PathLike[str] | bool | None = None,
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+) -> list[str]:
+    """Build the indexes that are missing or do not fit, and keep them beside their files.
+
+    `open` does the same for itself when it needs one; this does it beforehand, for many shards at
+    once. Uncompressed local files are read by their heads alone.
+
+    Args:
+        source: as for `open`.
+        folder: where to keep the sidecars; None keeps them beside the data, or in the user's
+            cache where that cannot be written.
+        text: True (or "dali") also writes `<file>.idx`, the text index of DALI's tfrecord2idx.
+        from_text: a text index to check against the file's own heads (or True for `<file>.idx`).
+        force: build again what already fits.
+        threads: how many shards are indexed at once; None for all cores.
+        progress: called with the records done, the bytes done, and the bytes in all.
+        storage: where the files are; None for this machine.
+
+    Returns:
+        The paths of the sidecars, one a shard, in their order. Parquet and Arrow files say
+        themselves where their records lie; they have none.
+
+    Raises:
+        FormatError: a file is damaged; `verify` tells the whole of it, `repair` saves the rest.
+        StaleIndexError: `from_text` does not fit its file.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2]}, "two.tfrecord", index=False, overwrite=True)
+        >>> ps.index("two.tfrecord")
+        ['two.tfrecord.penstock']
+    """
+    if text not in (None, False, True, "dali"):
+        raise ValueError(f"text={text!r} is not one of True, 'dali', None")
+    place = storage or LocalStorage()
+    paths = expand(source, place)
+    if isinstance(from_text, (str, os.PathLike)) and len(paths) != 1:
+        raise ValueError(f"one text index for {len(paths)} files; from_text=True takes <file>.idx")
+    kept = None if folder is None else os.fspath(folder)
+
+    def shards() -> Iterator[str]:
+        return iter(paths)
+
+    def build(path: str) -> Iterable[_Made]:
+        yield _index_one(path, kept, bool(text), from_text, force, place)
+
+    total = sum(os.path.getsize(path) for path in paths)
+    made: list[str] = []
+    num_records = num_bytes = 0
+    for done in in_order([shards], build, lambda done: 0, threads):
+        num_records, num_bytes = num_records + done.num_records, num_bytes + done.num_bytes
+        if done.path is not None:
+            made.append(done.path)
+        if progress is not None:
+            progress(num_records, num_bytes, total)
+    return made
+
+
+def _index_one(
+    path: str,
+    folder: str | None,
+    text: bool,
+    from_text: Any,
+    force: bool,
+    storage: Storage,
+) -> _Made:
+    source = storage.source(path)
+    try:
+        head = source.read(0, formats.HEAD_BYTES).to_bytes()
+        kind = formats.by_bytes(head, source.size, path)
+        try:
+            reader = kind.open(source, Options(raw=True, index="never"))
+        except UnsupportedError:
+            return _Made(None, 0, source.size)  # it knows itself where its records lie
+        if not isinstance(reader, FramedReader):
+            return _Made(None, reader.num_records, source.size)
+        known = None if force else load_fitting(path, source, folder, storage)
+        if known is None:
+            found = reader.index
+            kept_at = _keep(found, path, folder, storage)
+        else:
+            kept_at, found = known
+        if from_text is not None and from_text is not False:
+            given = textindex.path_for(path) if from_text is True else os.fspath(from_text)
+            textindex.check(given, found, path, storage)
+        if text:
+            textindex.write(found, textindex.path_for(path), storage)
+        return _Made(kept_at, found.num_records, source.size)
+    finally:
+        source.close()
+
+
+def load_fitting(
+    path: str, source: Any, folder: str | None, storage: Storage
+) -> tuple[str, Index] | None:
+    """The sidecar of a file and where it is kept, if there is one that fits."""
+    folders = [None, sidecar.cache_folder()] if folder is None else [folder]
+    for place in folders:
+        kept_at = sidecar.path_for(path, place)
+        try:
+            index = sidecar.load(kept_at, storage)
+        except (FileNotFoundError, NotADirectoryError, StaleIndexError):
+            continue
+        if sidecar.fits(index, source, "tfrecord"):
+            return kept_at, index
+    return None
+
+
+def _keep(index: Index, path: str, folder: str | None, storage: Storage) -> str:
+    """Keep an index where it belongs; in the user's cache where that folder is not writable."""
+    if folder is not None:
+        os.makedirs(folder, exist_ok=True)
+        return sidecar.save(index, path, storage, folder)
+    try:
+        return sidecar.save(index, path, storage)
+    except OSError:
+        cache = sidecar.cache_folder()
+        os.makedirs(cache, exist_ok=True)
+        return sidecar.save(index, path, storage, cache)

@@ -1,0 +1,116 @@
+"""`info`: what a data set is made of, as far as counting its records tells."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import dataset as datasets
+from penstock import sidecar
+from penstock.format import Reader
+from penstock.tally import Range, Spread
+
+IndexState = Literal["found", "made", "none", "not needed"]
+"""Whether a shard's index was there, has just been made and kept, is not kept, or is part of the
+format."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardInfo:
+    """One file. `compression` is "" for none and None where the format does not tell;
+    `plain_bytes` is its size after inflating, `record_bytes` the sizes of its records without
+    their frames (None for formats that do not store records one by one)."""
+
+    path: str
+    format: str
+    num_records: int
+    num_bytes: int
+    compression: str | None
+    plain_bytes: int | None
+    record_bytes: Spread | None
+    index: IndexState
+    index_path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """A data set: its files, their totals, and the fields of a record."""
+
+    shards: tuple[ShardInfo, ...]
+    schema: pa.Schema
+    num_records: int
+    num_bytes: int
+    record_bytes: Spread | None
+
+
+def info(source: Any) -> Info:
+    """What files a data set has, and what they hold.
+
+    Counts the records, which for framed formats means reading their heads once, and keeping what
+    was found as an index (see `index=` of `penstock.open`).
+
+    Args:
+        source: a Dataset, or anything that `penstock.open` takes.
+
+    Returns:
+        Info.
+
+    Raises:
+        PenstockError: a file is damaged where counting comes by.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"label": [3, 1, 2]}, "labels.tfrecord", overwrite=True)
+        >>> found = ps.info("labels.tfrecord")
+        >>> found.num_records, found.shards[0].format, found.shards[0].index
+        (3, 'tfrecord', 'found')
+    """
+    ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    total = Range()
+    # Which indexes were there has to be asked before counting makes them.
+    had_index = [getattr(ds.reader(n), "has_index", None) for n in range(len(ds.paths))]
+    found = ds.shards
+    shards = [
+        _shard(ds, ds.reader(number), shard, had, total)
+        for number, (shard, had) in enumerate(zip(found, had_index, strict=True))
+    ]
+    return Info(
+        tuple(shards),
+        ds.schema,
+        sum(shard.num_records for shard in shards),
+        sum(shard.num_bytes for shard in shards),
+        total.spread(),
+    )
+
+
+def _shard(
+    ds: datasets.Dataset, reader: Reader, shard: datasets.Shard, had_index: bool | None, total: Range
+) -> ShardInfo:
+    facts = (shard.path, shard.format, shard.num_records, shard.num_bytes)
+    if had_index is None:
+        compression = getattr(reader, "compression", None)
+        return ShardInfo(*facts, compression, None, None, "not needed", None)
+    framed: Any = reader
+    sizes: np.ndarray = framed.record_bytes()
+    mine = Range()
+    mine.add(sizes)
+    total.merge(mine)
+    compression = str(framed.index.compression)
+    plain_bytes = int(framed.index.plain_bytes) if compression else shard.num_bytes
+    path = _index_path(ds, shard.path)
+    state: IndexState = "none" if path is None else "found" if had_index else "made"
+    return ShardInfo(*facts, compression, plain_bytes, mine.spread(), state, path)
+
+
+def _index_path(ds: datasets.Dataset, data_path: str) -> str | None:
+    """Where the sidecar of a file is kept now, if it is."""
+    index = ds.options.index
+    if index == "never":
+        return None
+    folders = [None, sidecar.cache_folder()] if index == "auto" else [index]
+    paths = [sidecar.path_for(data_path, folder) for folder in folders]
+    return next((path for path in paths if os.path.exists(path)), None)

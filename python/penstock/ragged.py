@@ -1,0 +1,283 @@
+"""Lists of lists from flat values and the columns that say where rows begin and end.
+
+TensorFlow's Ragged and Sparse features spread one field over several keys of an Example. Here
+their columns become one Arrow array, for a whole batch at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.errors import LimitError, SchemaError
+
+Offsets = npt.NDArray[np.int64]
+
+MAX_EMPTY_ROWS = 1 << 24
+"""ValueRowIds name rows by number, so a few bytes could ask for any number of empty ones."""
+
+
+def split(array: pa.Array) -> tuple[Offsets, pa.Array]:
+    """Offsets, counted from 0, and values of a list array. A null has no values."""
+    offsets = np.asarray(array.offsets, dtype=np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    return offsets - first, array.values.slice(first, last - first)
+
+
+def join(offsets: Offsets, values: pa.Array, nulls_of: pa.Array | None = None) -> pa.Array:
+    """A list array; null wherever `nulls_of` is."""
+    mask = None
+    if nulls_of is not None and nulls_of.null_count:
+        mask = nulls_of.is_null()
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, mask=mask)
+
+
+def rows_of(array: pa.Array, shape: Sequence[int]) -> pa.Array:
+    """The same list array with its values in nested fixed_size_lists of this shape.
+
+    Args:
+        array: list array whose lists hold a multiple of the shape's number of elements.
+        shape: dimensions of one element, each at least 1.
+    """
+    offsets, values = split(array)
+    for size in reversed(shape):
+        values = pa.FixedSizeListArray.from_arrays(values, size)
+    return join(offsets // int(np.prod(shape)), values, array)
+
+
+def partitioned(
+    name: str,
+    values: pa.Array,
+    partitions: Sequence[tuple[str, pa.Array | int]],
+    *,
+    validate: bool,
+    record_of: Callable[[int], int] = int,
+) -> pa.Array:
+    """A nested list array from flat values and their partitions, outermost first.
+
+    Args:
+        name: the field, for errors.
+        values: list array, one list of flat values a record.
+        partitions: what the numbers mean ("lengths", "splits", "starts", "limits", "row_ids") with
+            a list array of int64, or "uniform" with the length of all rows.
+        validate: whether rows that do not cover the values exactly are an error. Otherwise they are
+            cut short, and values outside all rows are lost, as in TensorFlow.
+        record_of: from a place in the arrays to the record that an error names.
+
+    Raises:
+        SchemaError: rows that do not fit the values. LimitError: too many empty rows.
+    """
+    items, inner = split(values)
+    for form, numbers in reversed(partitions):
+        if isinstance(numbers, int):
+            starts, ends, rows, bad = _uniform(numbers, items)
+        else:
+            starts, ends, rows, bad = _FORMS[form](items, *_flat(numbers))
+        if (validate or form in ("uniform", "row_ids")) and bad.any():
+            message = f"its {form.replace('_', ' ')} do not fit its values"
+            raise SchemaError(message, field=name, record=record_of(int(bad.argmax())))
+        inner, items = _cut(inner, starts, ends), rows
+    return join(items, inner, values)
+
+
+def partitioned_frames(
+    name: str,
+    frames: pa.Array,
+    partitions: Sequence[tuple[str, pa.Array | int]],
+    *,
+    validate: bool,
+) -> pa.Array:
+    """The same within the frames of feature lists: all arrays have one list more around them.
+
+    Raises:
+        SchemaError: also where a partition has other frames than the values.
+    """
+    outer, values = split(frames)
+    inside: list[tuple[str, pa.Array | int]] = []
+    for form, numbers in partitions:
+        if not isinstance(numbers, int):
+            offsets, numbers = split(numbers)
+            if (differ := np.diff(offsets) != np.diff(outer)).any():
+                message = f"its {form.replace('_', ' ')} have other frames than its values"
+                raise SchemaError(message, field=name, record=int(differ.argmax()))
+        inside.append((form, numbers))
+
+    def record_of(frame: int) -> int:
+        return int(np.searchsorted(outer, frame, side="right")) - 1
+
+    rows = partitioned(name, values, inside, validate=validate, record_of=record_of)
+    return join(outer, rows, frames)
+
+
+def _flat(numbers: pa.Array) -> tuple[Offsets, Offsets]:
+    offsets, flat = split(numbers)
+    return offsets, np.asarray(flat, dtype=np.int64)
+
+
+def _cut(values: pa.Array, starts: Offsets, ends: Offsets) -> pa.Array:
+    """Lists of `values[start:end]`, copied only where something lies between or outside them."""
+    lengths = ends - starts
+    offsets = _sums(lengths)
+    if offsets[-1] != len(values) or not np.array_equal(starts, offsets[:-1]):
+        chosen = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+        values = values.take(pa.array(chosen))
+    return join(offsets, values)
+
+
+def _sums(lengths: npt.NDArray[Any]) -> Offsets:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+_Rows = tuple[Offsets, Offsets, Offsets, npt.NDArray[np.bool_]]
+"""Starts and ends of rows among all items, offsets of records among rows, records that misfit."""
+
+
+def _uniform(length: int, items: Offsets) -> _Rows:
+    counts = np.diff(items)
+    rows = _sums(counts // length)
+    ends = np.arange(1, rows[-1] + 1) * length
+    bad = counts % length != 0
+    return (ends - length, ends, rows, bad)
+
+
+def _limits(items: Offsets, rows: Offsets, limits: Offsets) -> _Rows:
+    record = np.repeat(np.arange(len(items) - 1), np.diff(rows))
+    low, high = items[record], items[record + 1]
+    # Clipped before they are added to, since they may be any numbers; limits that go back stay.
+    ends = np.maximum.accumulate(low + np.clip(limits, 0, high - low))
+    starts = np.maximum(np.concatenate([np.zeros(1, np.int64), ends[:-1]])[: len(ends)], low)
+    bad = np.zeros(len(items) - 1, np.bool_)
+    bad[record[ends - low != limits]] = True
+    reached = items[:-1].copy()
+    np.maximum.at(reached, record, ends)
+    return starts, ends, rows, bad | (reached != items[1:])
+
+
+def _lengths(items: Offsets, rows: Offsets, lengths: Offsets) -> _Rows:
+    record = np.repeat(np.arange(len(items) - 1), np.diff(rows))
+    sums = _sums(np.clip(lengths, 0, np.diff(items)[record]))
+    limits = sums[1:] - sums[rows[record]]
+    starts, ends, rows, bad = _limits(items, rows, limits)
+    bad[record[ends - starts != lengths]] = True
+    return starts, ends, rows, bad
+
+
+def _splits(items: Offsets, offsets: Offsets, splits: Offsets) -> _Rows:
+    """The first split of each record is 0 by definition; what follows are limits."""
+    given = np.diff(offsets) > 0
+    firsts = offsets[:-1][given]
+    rest = np.delete(splits, firsts)
+    starts, ends, rows, bad = _limits(items, _sums(np.diff(offsets) - given), rest)
+    bad[given] |= splits[firsts] != 0
+    return starts, ends, rows, bad
+
+
+def _starts(items: Offsets, rows: Offsets, given: Offsets) -> _Rows:
+    record = np.repeat(np.arange(len(items) - 1), np.diff(rows))
+    low, high = items[record], items[record + 1]
+    starts = np.maximum.accumulate(low + np.clip(given, 0, high - low))
+    following = np.concatenate([starts[1:], np.zeros(1, np.int64)])[: len(starts)]
+    last = np.concatenate([record[1:] != record[:-1], np.ones(1, np.bool_)])[: len(starts)]
+    ends = np.where(last, high, following)
+    bad = np.zeros(len(items) - 1, np.bool_)
+    bad[record[starts - low != given]] = True
+    counts = np.diff(rows)
+    bad[counts == 0] |= np.diff(items)[counts == 0] > 0
+    firsts = rows[:-1][counts > 0]
+    bad[counts > 0] |= given[firsts] != 0
+    return starts, ends, rows, bad
+
+
+def _row_ids(items: Offsets, offsets: Offsets, ids: Offsets) -> _Rows:
+    num_records = len(items) - 1
+    bad = np.diff(items) != np.diff(offsets)
+    record = np.repeat(np.arange(num_records), np.diff(offsets))
+    back = np.diff(ids, prepend=0) < 0
+    back[offsets[:-1][np.diff(offsets) > 0]] = False
+    bad[record[back | (ids < 0)]] = True
+    if bad.any():
+        nothing = np.zeros(0, np.int64)
+        return nothing, nothing, np.zeros(num_records + 1, np.int64), bad
+    counts = np.zeros(num_records, np.int64)
+    # Clipped, so that neither the sum nor the number of rows can overflow before it is refused.
+    np.maximum.at(counts, record, np.minimum(ids, MAX_EMPTY_ROWS + len(ids)) + 1)
+    rows = _sums(counts)
+    if rows[-1] > MAX_EMPTY_ROWS + len(ids):
+        raise LimitError(f"row ids ask for {rows[-1]} rows for {len(ids)} values")
+    lengths = np.bincount(ids + rows[record], minlength=int(rows[-1]))
+    ends = np.cumsum(lengths, dtype=np.int64)
+    return ends - lengths, ends, rows, bad
+
+
+_FORMS: dict[str, Callable[[Offsets, Offsets, Offsets], _Rows]] = {
+    "lengths": _lengths,
+    "splits": _splits,
+    "starts": _starts,
+    "limits": _limits,
+    "row_ids": _row_ids,
+}
+
+
+def sparse(
+    name: str,
+    indices: Sequence[pa.Array],
+    values: pa.Array,
+    *,
+    size: Sequence[int] | None,
+    already_sorted: bool,
+) -> pa.Array:
+    """A struct array of indices and values of sparse tensors, one a record.
+
+    Args:
+        name: the field, for errors.
+        indices: list arrays of int64, one a dimension.
+        values: list array of as many values.
+        size: dimensions that indices are checked against, or None for no check.
+        already_sorted: keep the order; otherwise rows are sorted by index, stably.
+
+    Returns:
+        struct<indices: list<int64>, values: list<T>>; with several dimensions an index is a
+        fixed_size_list of int64. Null where `values` is.
+
+    Raises:
+        SchemaError: counts that differ, or an index outside `size`.
+    """
+    offsets, flat = split(values)
+    counts = np.diff(offsets)
+    record = np.repeat(np.arange(len(counts)), counts)
+    columns: list[Offsets] = []
+    for dimension, array in enumerate(indices):
+        found, numbers = _flat(array)
+        if (differ := np.diff(found) != counts).any():
+            at = int(differ.argmax())
+            message = "as many indices as values are needed"
+            raise SchemaError(
+                message,
+                field=name,
+                record=at,
+                expected=int(counts[at]),
+                found=int(np.diff(found)[at]),
+            )
+        if size is not None:
+            outside = (numbers < 0) | (numbers >= size[dimension])
+            if outside.any():
+                at = int(outside.argmax())
+                message = f"an index lies outside the size {list(size)}"
+                raise SchemaError(
+                    message, field=name, record=int(record[at]), found=int(numbers[at])
+                )
+        columns.append(numbers)
+    if not already_sorted:
+        order = np.lexsort([*reversed(columns), record])
+        columns = [column[order] for column in columns]
+        flat = flat.take(pa.array(order))
+    together = pa.array(np.stack(columns, axis=1).reshape(-1), pa.int64())
+    if len(columns) > 1:
+        together = pa.FixedSizeListArray.from_arrays(together, len(columns))
+    parts = [join(offsets, together), join(offsets, flat)]
+    mask = values.is_null() if values.null_count else None
+    return pa.StructArray.from_arrays(parts, names=["indices", "values"], mask=mask)

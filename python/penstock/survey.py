@@ -1,0 +1,220 @@
+"""Every record of a framed file, and everything that is wrong with it: what verify and repair see.
+
+A survey reads a file from front to end and goes on after damage. It believes in a record only if
+the border where it starts is proved (see `survey_walk`), and calls it right only if its payload
+has the checksum that was stored with it. A record of which only the head is damaged is restored:
+its payload is what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core, gzip_members
+from penstock.forward import ForwardStream
+from penstock.gzip_members import Member
+from penstock.inflated import PlainStream
+from penstock.limits import Limits
+from penstock.sidecar import Index
+from penstock.storage import Source
+from penstock.survey_parts import (
+    HEAD_BYTES,
+    OVERHEAD_BYTES,
+    Bad,
+    Found,
+    Frames,
+    Good,
+    Members,
+    Part,
+    Scope,
+    Task,
+    masked,
+)
+from penstock.survey_walk import Walk
+
+_NO_POINTS = 1 << 62  # no seek points, but the starts of members
+
+
+class Survey:
+    """One file. `tasks` is used by one thread at a time, `run` by many."""
+
+    def __init__(
+        self,
+        source: Source,
+        framing: str,
+        compression: str,
+        limits: Limits,
+        index: Index | None = None,
+        *,
+        payloads: bool = False,
+        salvage: bool = False,
+    ) -> None:
+        self._scope = Scope(source, framing, limits, salvage)
+        self._compression = compression
+        self._index = index
+        self._examples: bool | None = None if payloads else False
+
+    def tasks(self) -> Iterator[Task]:
+        """What there is to do, in the order of the file; finding it means walking the heads."""
+        if not self._compression:
+            yield from self._watched(Walk(self._scope, PlainStream(self._scope.source), self._index))
+            return
+        if self._compression == "gzip":
+            members = gzip_members.hop_to_end(self._scope.source)
+            if members:
+                yield from self._member_tasks(members)
+                return
+        stream = ForwardStream(self._scope.source, self._compression, _NO_POINTS, join_streams=True)
+        yield from self._watched(Walk(self._scope, stream, self._index))
+
+    def _watched(self, walk: Walk) -> Iterator[Task]:
+        for task in walk.tasks():
+            if self._examples is None and isinstance(task, Frames):
+                facts = task.frames[:100].infer()
+                self._examples = facts["num_examples"] > 0 and not facts["num_broken"]
+            yield task
+
+    def _member_tasks(self, members: list[Member]) -> Iterator[Task]:
+        plain = record = 0
+        for run in gzip_members.groups(members):
+            yield Members(run, plain, record)
+            plain += sum(member.plain_bytes for member in run)
+            record += sum(member.num_records for member in run)
+
+    def run(self, task: Task) -> Iterable[Found]:
+        """Prove the records of a task."""
+        if isinstance(task, Found):
+            return [task]
+        if isinstance(task, Frames):
+            return [Found(tuple(self._prove(task)), task.file_bytes)]
+        return [Found(tuple(self._open(task)), sum(m.num_bytes for m in task.members))]
+
+    # -- payloads -------------------------------------------------------------------------------
+
+    def _prove(self, task: Frames) -> Iterator[Part]:
+        frames, data = task.frames, task.data
+        faults = frames.verify(None)
+        if not faults:
+            yield Good(frames, data)
+        else:
+            yield from self._around(task, faults)
+        if self._examples:
+            yield from self._messages(task)
+
+    def _around(self, task: Frames, faults: list[Any]) -> Iterator[Part]:
+        """The right records between those whose payloads are wrong, and these."""
+        starts = pa.array(task.frames.starts()).to_numpy().astype(np.int64)
+        lengths = pa.array(task.frames.lengths()).to_numpy().astype(np.int64)
+        base = int(starts[0])
+        done = 0
+        for fault in [*faults, None]:
+            bad = len(starts) if fault is None else int(fault.record)
+            if bad > done:
+                end = int(starts[bad - 1] + lengths[bad - 1]) + OVERHEAD_BYTES
+                begin = int(starts[done])
+                yield Good(task.frames[done:bad], task.data.slice(begin - base, end - begin))
+            if fault is not None:
+                start, length = int(starts[bad]), int(lengths[bad])
+                record = None if task.first_record is None else task.first_record + bad
+                at = start - base + HEAD_BYTES
+                yield self._bad_payload(fault, record, start, task.data.slice(at, length))
+            done = bad + 1
+
+    def _bad_payload(
+        self, fault: Any, record: int | None, start: int, payload: _core.Buffer
+    ) -> Bad:
+        end = start + len(payload) + OVERHEAD_BYTES
+        index = self._index
+        known = None
+        if index is not None and record is not None and record < index.num_records:
+            known = int(index.checksums[record]) if int(index.starts[record]) == start else None
+        if known is not None and known == masked(payload.crc32c()):
+            message = "the stored checksum is damaged; the payload has the one that the index knows"
+            found = self._scope.finding("data_checksum", record, start, end, message, 0, restored=True)
+            return Bad(found, payload)
+        message = f"{fault.message}: stored {fault.expected:#010x}, found {fault.found:#010x}"
+        return Bad(self._scope.finding("data_checksum", record, start, end, message, 1))
+
+    def _messages(self, task: Frames) -> Iterator[Part]:
+        """Payloads that do not parse, though the file holds Examples."""
+        if not task.frames.infer()["num_broken"]:
+            return
+        starts = pa.array(task.frames.starts()).to_pylist()
+        lengths = pa.array(task.frames.lengths()).to_pylist()
+        for number in range(len(starts)):
+            if task.frames[number : number + 1].infer()["num_broken"]:
+                record = None if task.first_record is None else task.first_record + number
+                end = starts[number] + lengths[number] + OVERHEAD_BYTES
+                message = "the payload is no Example, though the first records are"
+                yield Bad(self._scope.finding("message", record, starts[number], end, message, 0))
+
+    # -- members --------------------------------------------------------------------------------
+
+    def _open(self, task: Members) -> Iterator[Part]:
+        limit = self._scope.limits.member_bytes + gzip_members.GROUP_BYTES
+        try:
+            plain = gzip_members.inflate(self._scope.source, task.members, limit)
+            records = sum(member.num_records for member in task.members)
+            frames, consumed, _, _ = _core.walk(
+                self._scope.framing, plain, task.plain_start, self._scope.limits.record_bytes
+            )
+            if consumed == len(plain) and len(frames) == records:
+                yield from self._prove(Frames(frames, plain, task.first_record, 0))
+                return
+        except _core.KernelError:
+            pass
+        plain_start, record = task.plain_start, task.first_record
+        for member in task.members:
+            if len(task.members) > 1:
+                yield from self._open(Members([member], plain_start, record))
+            else:
+                yield from self._open_broken(member, plain_start, record)
+            plain_start += member.plain_bytes
+            record += member.num_records
+
+    def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Part]:
+        """What can be had of one member that is damaged, or not what its head says."""
+        data = self._scope.source.read(member.start, member.num_bytes)
+        source = _Excerpt(self._scope.source.path, data)
+        stream = ForwardStream(source, "gzip", _NO_POINTS)
+        scope = replace(self._scope, source=source)
+        inner = Survey(source, scope.framing, "", scope.limits)
+        walk = Walk(scope, stream, None, plain_start, member.start, record)
+        parts = [p for task in walk.tasks() for found in inner.run(task) for p in found.parts]
+        seen = sum(_records_in(part) for part in parts)
+        missing = member.num_records - seen
+        for part in parts:
+            if isinstance(part, Bad) and part.finding.num_records is None:
+                part = replace(part, finding=replace(part.finding, num_records=max(missing, 0)))
+                missing = 0
+            yield part
+
+
+def _records_in(part: Part) -> int:
+    if isinstance(part, Good):
+        return len(part.frames)
+    return (part.finding.num_records or 0) + (part.payload is not None)
+
+
+class _Excerpt:
+    """Some bytes of a file as a source of their own."""
+
+    def __init__(self, path: str, data: _core.Buffer) -> None:
+        self.path = path
+        self.size = len(data)
+        self._data = data
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        return self._data.slice(start, length)
+
+    def gather(self, starts: list[int], lengths: list[int]) -> _core.Buffer:
+        parts = zip(starts, lengths, strict=True)
+        return _core.Buffer.join([self._data.slice(start, length) for start, length in parts])
+
+    def close(self) -> None:
+        pass

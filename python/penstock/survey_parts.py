@@ -1,0 +1,105 @@
+"""What a survey of a framed file is made of: tasks, and the records and faults that they find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.gzip_members import Member
+from penstock.limits import Limits
+from penstock.report import Finding
+from penstock.storage import Source
+
+HEAD_BYTES = 12
+OVERHEAD_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The file that is surveyed, and what is asked."""
+
+    source: Source
+    framing: str
+    limits: Limits
+    salvage: bool = False
+
+    def finding(
+        self,
+        kind: str,
+        record: int | None,
+        start: int,
+        end: int,
+        message: str,
+        num_records: int | None,
+        *,
+        restored: bool = False,
+    ) -> Finding:
+        """A finding in this file."""
+        path = self.source.path
+        return Finding(kind, path, record, start, end, message, num_records, restored=restored)
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """Neighbouring records that are proved right. `data` is their frames, one after another."""
+
+    frames: _core.Frames
+    data: _core.Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """Something that is wrong; the payload of the record, where that is proved right all the same."""
+
+    finding: Finding
+    payload: _core.Buffer | None = None
+
+
+Part = Good | Bad
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one task found, in the order of the file, and the bytes of the file it took."""
+
+    parts: tuple[Part, ...]
+    file_bytes: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that the parts hold in memory."""
+        return sum(len(part.data) for part in self.parts if isinstance(part, Good))
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """A task: frames at proved borders, whose payloads have to be proved."""
+
+    frames: _core.Frames
+    data: _core.Buffer
+    first_record: int | None
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A task: members of a gzip file that penstock wrote."""
+
+    members: list[Member]
+    plain_start: int
+    first_record: int
+
+
+Task = Frames | Members | Found
+
+
+def masked(crc: int) -> int:
+    """A CRC-32C as TFRecord stores it."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def frames_of(payload: _core.Buffer) -> _core.Framed:
+    """A restored payload as a frame again."""
+    return _core.frame_records(pa.array([payload.to_bytes()], pa.binary()))

@@ -1,0 +1,348 @@
+"""A walk over frames that goes on after damage, from one proved border to the next.
+
+In order of strength, a lost border is found again by
+
+1. a sidecar that fits the file: it knows where every record was;
+2. the head itself, where one byte of it is wrong: its checksum says which one, and the payload's
+   own checksum proves the answer;
+3. `resync`: the bytes up to a later head are one right payload, or its heads lead to the very end.
+
+A file that ends inside a record is not searched: its head is right, so all that follows is that
+record's. Compressed data goes on after a fault at the next member or seek point that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from penstock import _core, gzip_members
+from penstock.forward import ForwardStream
+from penstock.inflated import Stream
+from penstock.report import Finding
+from penstock.resync import resynchronise
+from penstock.sidecar import Index, SeekPoint
+from penstock.survey_parts import (
+    HEAD_BYTES,
+    OVERHEAD_BYTES,
+    Bad,
+    Found,
+    Frames,
+    Part,
+    Scope,
+    Task,
+    masked,
+)
+
+CHUNK_BYTES = 1 << 20
+_AGREEING = 4
+"""After damage, one of so many following records must be as the index says, or it is not used."""
+
+
+class Walk:
+    """Walks a stream from proved border to proved border. Positions are those of the stream;
+    `plain_base` and `file_base` are added where they are told to others."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        stream: Stream,
+        index: Index | None,
+        plain_base: int = 0,
+        file_base: int = 0,
+        record: int | None = 0,
+    ) -> None:
+        self._scope = scope
+        self._stream = stream
+        self._forward = stream if isinstance(stream, ForwardStream) else None
+        self._index = index
+        self._plain_base = plain_base
+        self._file_base = file_base
+        self._at = 0
+        self._record: int | None = record
+        self._told_bytes = 0
+        self._resumed_byte = -1
+
+    def tasks(self) -> Iterator[Task]:
+        """Frames to be proved, and what was found between them, in order."""
+        want = CHUNK_BYTES
+        limit = self._scope.limits.record_bytes
+        while True:
+            window, broken = self._read(self._at, want)
+            base = self._plain_base + self._at
+            frames, consumed, need, fault = _core.walk(self._scope.framing, window, base, limit)
+            cut = fault is None and need > 0 and len(window) < want
+            if cut:
+                _, broken = self._read(self._at + len(window), 1)
+            if len(frames):
+                yield Frames(frames, window.slice(0, consumed), self._record, self._taken(consumed))
+                self._advance(consumed, len(frames))
+                want = CHUNK_BYTES
+            yield from self._oddities()
+            if broken is not None:
+                goes_on, parts = self._after_broken_stream(broken)
+                yield self._found(parts)
+                if not goes_on:
+                    return
+            elif not len(window):
+                return
+            elif fault is not None:
+                yield self._found(self._after_broken_frame(fault))
+                want = CHUNK_BYTES
+            elif cut:
+                yield self._found([self._cut_end(len(window) - consumed, need)])
+                return
+            elif not len(frames):
+                want = max(need, CHUNK_BYTES)
+
+    def _read(self, start: int, length: int) -> tuple[_core.Buffer, Any]:
+        """Bytes of the stream, and the fault of the compressed data if there are none for one."""
+        try:
+            return self._stream.read(start, length), None
+        except _core.KernelError as error:
+            return _core.Buffer.from_bytes(b""), error.args[0]
+
+    def _advance(self, num_bytes: int, num_records: int | None) -> None:
+        self._at += num_bytes
+        if num_records is None:
+            self._record = None
+        elif self._record is not None:
+            self._record += num_records
+
+    # -- telling --------------------------------------------------------------------------------
+
+    def _taken(self, plain_bytes: int) -> int:
+        """Bytes of the file that were read since this was last asked."""
+        if self._forward is None:
+            now = self._at + plain_bytes
+        else:
+            now = self._forward.inflater.compressed_bytes
+        taken, self._told_bytes = max(0, now - self._told_bytes), now
+        return taken
+
+    def _found(self, parts: list[Part]) -> Found:
+        return Found(tuple(parts), self._taken(0))
+
+    def _bad(
+        self, kind: str, end: int, message: str, num_records: int | None, restored: bool = False
+    ) -> Finding:
+        """A finding about the stream from here to `end`."""
+        start = self._plain_base + self._at
+        stop = self._plain_base + end
+        return self._scope.finding(
+            kind, self._record, start, stop, message, num_records, restored=restored
+        )
+
+    def _oddities(self) -> Iterator[Found]:
+        """What could be read, and yet TensorFlow would not."""
+        if self._forward is None:
+            return
+        for fault in self._forward.inflater.take_findings():
+            at = self._file_base + fault.byte
+            message = f"{fault.message}: TensorFlow reads nothing after it, and says nothing"
+            end = at if fault.kind == "empty_member" else self._scope.source.size
+            finding = self._scope.finding(fault.kind, None, at, end, message, 0)
+            yield Found((Bad(finding),), 0)
+
+    def _cut_end(self, left: int, need: int) -> Bad:
+        """The stream ends inside a frame."""
+        end = self._at + left
+        if left < HEAD_BYTES:
+            message = f"{left} bytes at the end are no whole record head; TensorFlow says nothing"
+            return Bad(self._bad("short_tail", end, message, None))
+        message = f"the data ends inside a record: {left} of its {need} bytes are there"
+        return Bad(self._bad("truncated", end, message, 1))
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def _after_broken_frame(self, fault: Any) -> list[Part]:
+        """Pass over a frame with a wrong head, to the next border that is proved."""
+        if fault.kind == "limit":
+            return [self._pass_long(fault)]
+        try:
+            known = self._by_index(fault) or self._by_head(fault)
+            return [known or self._by_search(fault)]
+        except _core.KernelError:
+            # The compressed data breaks before a border is found: that is dealt with next.
+            assert self._forward is not None
+            end = self._forward.inflater.plain_bytes
+            part = Bad(self._bad(fault.kind, end, fault.message, None))
+            self._advance(end - self._at, None)
+            return [part]
+
+    def _pass_long(self, fault: Any) -> Part:
+        """A right head of a record beyond the limit: its payload is not looked at."""
+        end = self._at + int(fault.found) + OVERHEAD_BYTES
+        if len(self._stream.read(end - 1, 1)):
+            hint = f"{fault.message}; pass limits=penstock.Limits(record_bytes={fault.found})"
+            part = Bad(self._bad("limit", end, hint, 1))
+            self._advance(end - self._at, 1)
+            return part
+        size = self._stream.size()
+        end = end if size is None else size
+        message = f"the data ends inside a record of {fault.found} bytes"
+        part = Bad(self._bad("truncated", end, message, 1))
+        self._advance(end - self._at, 1)
+        return part
+
+    def _by_index(self, fault: Any) -> Part | None:
+        """The next border from the index, if it is at one that the index knows."""
+        index = self._index
+        if index is None:
+            return None
+        record = int(np.searchsorted(index.starts, self._at))
+        if record >= index.num_records or int(index.starts[record]) != self._at:
+            return None
+        end = int(index.starts[record + 1])
+        if not self._at + OVERHEAD_BYTES <= end <= index.plain_bytes or not self._agrees(record + 1):
+            return None
+        self._record = record
+        payload = self._right_payload(end, int(index.checksums[record]))
+        return self._broken(fault, end, payload)
+
+    def _agrees(self, record: int) -> bool:
+        """Whether one of the next records is where and what the index says, or none is left."""
+        index = self._index
+        assert index is not None
+        last = min(record + _AGREEING, index.num_records)
+        for number in range(record, last):
+            end = int(index.starts[number + 1])
+            if self._stored(end) == int(index.checksums[number]):
+                return True
+        return record == last
+
+    def _stored(self, end: int) -> int:
+        """The checksum at the end of a frame."""
+        return int.from_bytes(self._stream.read(max(end - 4, 0), 4).to_bytes(), "little")
+
+    def _right_payload(self, end: int, known: int | None = None) -> _core.Buffer | None:
+        """The payload of the frame from here to `end`, if it has the checksum stored there."""
+        length = end - self._at - OVERHEAD_BYTES
+        if length > self._scope.limits.record_bytes:
+            return None
+        frame = self._stream.read(self._at + HEAD_BYTES, length + 4)
+        if len(frame) < length + 4:
+            return None
+        payload = frame.slice(0, length)
+        wanted = int.from_bytes(frame.slice(length, 4).to_bytes(), "little")
+        found = masked(payload.crc32c())
+        return payload if found == wanted and known in (None, found) else None
+
+    def _by_head(self, fault: Any) -> Part | None:
+        """The border that the head gives, if one byte of it is wrong."""
+        head = self._stream.read(self._at, HEAD_BYTES).to_bytes()
+        for length in mended_lengths(head):
+            end = self._at + length + OVERHEAD_BYTES
+            size = self._stream.size()
+            if size is not None and end > size:
+                continue
+            payload = self._right_payload(end)
+            if payload is not None:
+                return self._broken(fault, end, payload)
+        return None
+
+    def _by_search(self, fault: Any) -> Part:
+        region = resynchronise(
+            self._stream, self._scope.framing, self._at, self._scope.salvage
+        )
+        if region.note is not None:
+            payload = self._right_payload(region.end_byte)
+            if payload is not None:
+                return self._broken(fault, region.end_byte, payload)
+        message = fault.message
+        if region.unproved:
+            message += "; the records after it may be the contents of a larger one"
+        part = Bad(self._bad(fault.kind, region.end_byte, message, region.num_records))
+        self._advance(region.end_byte - self._at, region.num_records)
+        return part
+
+    def _broken(self, fault: Any, end: int, payload: _core.Buffer | None) -> Part:
+        """One record with a damaged head, whose end is proved."""
+        if payload is None:
+            part = Bad(self._bad(fault.kind, end, fault.message, 1))
+        else:
+            message = f"{fault.message}; only the head is damaged, the payload is right"
+            part = Bad(self._bad(fault.kind, end, message, 0, restored=True), payload)
+        self._advance(end - self._at, 1)
+        return part
+
+    # -- the compressed data --------------------------------------------------------------------
+
+    def _after_broken_stream(self, fault: Any) -> tuple[bool, list[Part]]:
+        """What to say of a fault of the compressed data, and whether reading goes on after it."""
+        forward = self._forward
+        assert forward is not None, "only compressed data breaks"
+        odd = [part for found in self._oddities() for part in found.parts]
+        inflater = forward.inflater
+        left = inflater.plain_bytes - self._at
+        size = self._scope.source.size
+        byte = min(fault.byte, size)
+        if fault.kind == "compression_checksum" and inflater.compressed_bytes < size:
+            # All of the member was inflated; its records have checksums of their own.
+            part = self._stream_fault(fault, byte, inflater.compressed_bytes, 0)
+            self._resumed_byte = inflater.compressed_bytes
+            forward.resume(SeekPoint(8 * inflater.compressed_bytes, inflater.plain_bytes))
+            return True, [*odd, part]
+        point, record = self._next_point(byte)
+        if point is not None:
+            lost = None if record is None or self._record is None else record - self._record
+            part = self._stream_fault(fault, byte, point.compressed_bit // 8, lost)
+            self._resumed_byte = point.compressed_bit // 8
+            forward.resume(point)
+            self._at = point.plain_start
+            if record is not None and self._index is not None:
+                self._at = int(self._index.starts[record])
+            self._record = record
+            return True, [*odd, part]
+        whole = fault.kind in ("cut_trailer", "trailing_bytes", "compression_checksum")
+        parts = [*odd, self._stream_fault(fault, byte, size, 0 if whole else None)]
+        if whole and left > 0:
+            parts.append(self._cut_end(left, left + 1))
+        return False, parts
+
+    def _next_point(self, byte: int) -> tuple[SeekPoint | None, int | None]:
+        """Where inflating can go on after a fault, and the first whole record from there."""
+        assert self._forward is not None
+        index = self._index
+        byte = max(byte, self._resumed_byte + 1)
+        if index is not None:
+            for point in index.points:
+                later = point.compressed_bit // 8 >= byte and point.plain_start >= self._at
+                if later:
+                    record = int(np.searchsorted(index.starts, point.plain_start))
+                    return (point, record) if record < index.num_records else (None, None)
+            return None, None
+        inflater = self._forward.inflater
+        begun = [start for start, _ in inflater.take_members()]
+        chain = gzip_members.find_chain(self._scope.source, max(begun[-1] + 1 if begun else byte, self._resumed_byte + 1))
+        if not chain:
+            return None, None
+        return SeekPoint(8 * chain[0].start, inflater.plain_bytes), None
+
+    def _stream_fault(self, fault: Any, byte: int, end: int, num_records: int | None) -> Bad:
+        start, stop = self._file_base + byte, self._file_base + max(end, byte)
+        kind = fault.kind
+        if kind == "trailing_bytes" and stop < self._file_base + self._scope.source.size:
+            kind = "compression"
+        message = fault.message
+        if kind in ("cut_trailer", "trailing_bytes"):
+            message += "; TensorFlow reads all records before it"
+        record = None if num_records == 0 else self._record
+        return Bad(self._scope.finding(kind, record, start, stop, message, num_records))
+
+
+def mended_lengths(head: bytes) -> Iterator[int]:
+    """The lengths that a head of 12 bytes may have meant, if at most one byte of it is wrong: the
+    one it has, and those one byte away that have the stored checksum."""
+    if len(head) < HEAD_BYTES:
+        return
+    stored = int.from_bytes(head[8:12], "little")
+    yield int.from_bytes(head[:8], "little")
+    for place in range(8):
+        for value in range(256):
+            if value != head[place]:
+                length = head[:place] + bytes([value]) + head[place + 1 : 8]
+                if masked(_core.Buffer.from_bytes(length).crc32c()) == stored:
+                    yield int.from_bytes(length, "little")

@@ -1,0 +1,215 @@
+"""`verify`: read everything, prove everything, and report all that is wrong, not only the first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from penstock import formats, sidecar
+from penstock.errors import PenstockError, StaleIndexError
+from penstock.format import Chunk, Format, Options, Reader
+from penstock.limits import Limits, limits_from
+from penstock.paths import expand
+from penstock.pipeline import in_order
+from penstock.report import Finding, Report, kind_of
+from penstock.storage import LocalStorage, Source, Storage
+from penstock.survey import Survey
+from penstock.survey_parts import Bad, Found, Good
+
+Progress = Callable[[int, int, int], None]
+"""Called now and then with the records done, the bytes done, and the bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one task adds to the report."""
+
+    num_records: int
+    findings: tuple[Finding, ...]
+    num_bytes: int
+
+
+def verify(
+    source: Any,
+    *,
+    format: str | None = None,
+    payloads: bool = True,
+    index: str = "auto",
+    limits: Limits | dict[str, int] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+    **format_options: Any,
+) -> Report:
+    """Check every byte of some files that has a check, and report everything that is wrong.
+
+    TFRecord: both checksums of every record, the structure to the last byte, the compressor's own
+    checksums. Reading goes on after damage. What TensorFlow reads over in silence is a finding
+    too. Parquet and Arrow: every chunk is decoded and its arrays are validated.
+
+    Args:
+        source: as for `open`.
+        format: a format's name, instead of telling it by the bytes.
+        payloads: also report records that are no Examples in files of Examples. That parses all
+            payloads; False saves the time.
+        index: "auto" uses a sidecar that fits to tell which records are damaged; "never" does not
+            look for one; a folder looks there. None is ever written.
+        limits: as for `open`.
+        threads: how many threads read; None for all cores.
+        progress: called with the records done, the bytes done, and the bytes in all.
+        storage: where the files are; None for this machine.
+        format_options: of the format, such as `compression="gzip"` for TFRecord.
+
+    Returns:
+        A Report; `report.ok` says whether all is well.
+
+    Raises:
+        FileNotFoundError: no such file, or a shard of a numbered set is missing.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+        >>> report = ps.verify("numbers.tfrecord")
+        >>> report.ok, report.num_records
+        (True, 3)
+    """
+    place = storage or LocalStorage()
+    paths = expand(source, place)
+    options = Options(
+        index=index, limits=limits_from(limits), format_options=dict(format_options)
+    )
+    examine = partial(_tasks, storage=place, format=format, options=options, payloads=payloads)
+    streams = [partial(examine, path) for path in paths]
+    total = sum(os.path.getsize(path) for path in paths)
+    findings: list[Finding] = []
+    num_records = num_bytes = 0
+    for tally in in_order(streams, _run, lambda tally: 0, threads):
+        num_records += tally.num_records
+        num_bytes += tally.num_bytes
+        findings.extend(tally.findings)
+        if progress is not None:
+            progress(num_records, min(num_bytes, total), total)
+    return Report(num_records, tuple(findings), total, tuple(paths))
+
+
+_Task = Callable[[], Iterable[Tally]]
+
+
+def _run(task: _Task) -> Iterable[Tally]:
+    return task()
+
+
+def _tasks(
+    path: str, *, storage: Storage, format: str | None, options: Options, payloads: bool
+) -> Iterator[_Task]:
+    """What there is to check in one file."""
+    source = storage.source(path)
+    try:
+        stale = stale_index(source, options, storage)
+        if stale is not None:
+            yield partial(_just, Tally(0, (stale,), 0))
+        try:
+            kind = format_of(source, format)
+            examine = getattr(kind, "survey", None)
+            if examine is not None:
+                survey: Survey = examine(source, options, payloads=payloads)
+                for task in survey.tasks():
+                    yield partial(_prove, survey, task)
+            else:
+                yield from _chunk_tasks(kind, source, options)
+        except PenstockError as error:
+            yield partial(_just, Tally(0, (found_in(error, path, 0, source.size),), source.size))
+    finally:
+        source.close()
+
+
+def _just(tally: Tally) -> Iterable[Tally]:
+    return [tally]
+
+
+def _prove(survey: Survey, task: Any) -> Iterable[Tally]:
+    for found in survey.run(task):
+        yield tally_of(found)
+
+
+def tally_of(found: Found) -> Tally:
+    """What was found, without the records."""
+    right = sum(len(part.frames) for part in found.parts if isinstance(part, Good))
+    bad = [part for part in found.parts if isinstance(part, Bad)]
+    restored = sum(part.payload is not None for part in bad)
+    return Tally(right + restored, tuple(part.finding for part in bad), found.file_bytes)
+
+
+def format_of(source: Source, name: str | None) -> Format:
+    """The format of a file, by its name or by its bytes."""
+    if name is not None:
+        return formats.by_name(name)
+    head = source.read(0, formats.HEAD_BYTES).to_bytes()
+    return formats.by_bytes(head, source.size, source.path)
+
+
+def stale_index(source: Source, options: Options, storage: Storage) -> Finding | None:
+    """A note about a sidecar that is not one of this file, if there is one."""
+    if options.index == "never":
+        return None
+    kept_at = sidecar.path_for(source.path, None if options.index == "auto" else options.index)
+    try:
+        index = sidecar.load(kept_at, storage)
+        if sidecar.fits(index, source, "tfrecord"):
+            return None
+        reason = "was made of another state of the file"
+    except StaleIndexError as error:
+        reason = error.message
+    except OSError:
+        return None  # there is none
+    message = f"the index {kept_at} is not used: it {reason}; open and index make a new one"
+    return Finding("stale_index", source.path, None, 0, source.size, message, 0, "note")
+
+
+# -- formats that say where their records lie ------------------------------------------------------
+
+
+def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Task]:
+    reader = kind.open(source, options)
+    chunks: list[Chunk] = []
+    for chunk in reader.chunks():
+        chunks.append(chunk)
+    share = source.size // max(1, len(chunks))
+    for number, chunk in enumerate(chunks):
+        rest = source.size - share * (len(chunks) - 1)
+        yield partial(_decode, reader, source.path, chunk, rest if number == 0 else share)
+    if not chunks:
+        yield partial(_just, Tally(0, (), source.size))
+
+
+def _decode(reader: Reader, path: str, chunk: Chunk, num_bytes: int) -> Iterable[Tally]:
+    try:
+        batch = reader.decode(chunk, None, None)
+    except PenstockError as error:
+        finding = found_in(error, path, chunk.start_byte, chunk.end_byte, chunk)
+        return [Tally(0, (finding,), num_bytes)]
+    return [Tally(batch.num_rows, (), num_bytes)]
+
+
+def found_in(
+    error: PenstockError, path: str, start: int, end: int, chunk: Chunk | None = None
+) -> Finding:
+    """An error of an indexed format as a finding about a chunk, or about the whole file."""
+    record = error.record
+    if record is None and chunk is not None:
+        record = chunk.first_record
+    lost = None if chunk is None else chunk.num_records
+    detail = [f"expected {error.expected}" if error.expected is not None else ""]
+    detail.append(f"found {error.found}" if error.found is not None else "")
+    message = "; ".join([error.message, *(part for part in detail if part)])
+    if error.field is not None:
+        message = f"field {error.field!r}: {message}"
+    return Finding(kind_of(error), path, record, error.byte or start, end, message, lost)
+
+
+def first_error(findings: Sequence[Finding]) -> Finding | None:
+    """The first finding that is more than a note."""
+    return next((finding for finding in findings if finding.severity == "error"), None)
