@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core, gzip_members, sidecar
-from penstock.errors import FormatError, StaleIndexError
+from penstock.errors import StaleIndexError
 from penstock.faults import error_from
 from penstock.format import Options
 from penstock.formats.tfrecord_raw import FRAMING, RawDecoder
@@ -141,14 +141,7 @@ def _index_compressed(
         if index is not None:
             return index, True
     forward = ForwardStream(source, compression, POINT_BYTES)
-    try:
-        index, whole = _index_by_walking(source, forward, replace(options, damage="error"))
-    except FormatError:
-        if options.damage == "error":
-            raise
-        # Finding a way around damage means reading back, which that one pass cannot.
-        index, _ = _index_by_walking(source, stream, options)
-        return replace(index, compression=compression, layout="points"), False
+    index, whole = _index_by_walking(source, forward, options)
     found = [SeekPoint(*point) for point in forward.inflater.take_points()]
     points = sidecar.with_checks(found, source)
     return replace(index, compression=compression, points=points, layout="points"), whole
