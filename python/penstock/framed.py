@@ -198,6 +198,7 @@ class FramedReader:
             first, last = chunk.first_record, chunk.first_record + chunk.num_records
             checksums = self.index.checksums[first:last]
             length = chunk.end_byte - chunk.start_byte
+            self._check_places(self.index.starts[first : last + 1], length)
             try:
                 window = self._stream.read(chunk.start_byte, length)
             except _core.KernelError as error:
@@ -215,6 +216,14 @@ class FramedReader:
             return frames, unproved, checksums
         chosen = None if checksums is None else checksums[numbers]
         return frames.select(as_uint64(numbers)), unproved, chosen
+
+    def _check_places(self, starts: np.ndarray, length: int) -> None:
+        """Refuse an index whose records lie in no order, or that would read more than is allowed."""
+        limits = self._options.limits
+        most = limits.record_bytes + limits.member_bytes + 4 * CHUNK_BYTES
+        if (starts[1:] <= starts[:-1]).any() or length > most:
+            message = "the index has records where none can be"
+            raise StaleIndexError(message, file=self.source.path)
 
     def _by_index(self, window: _core.Buffer, chunk: Chunk, asked: np.ndarray) -> _core.Frames:
         """The asked frames of a chunk with damaged heads; raises at the first damaged one."""
@@ -338,6 +347,8 @@ class FramedReader:
         wrong = (ends < starts) | (ends > np.uint64(self.index.plain_bytes))
         if wrong.any():
             raise StaleIndexError("the index points beyond the file", file=self.source.path)
+        if len(lengths):
+            self._options.limits.check("record_bytes", int(lengths.max()) - _FRAMING_BYTES)
         places = pa.array(starts)
         sizes = pa.array(lengths)
         try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 from penstock.format import Chunk, Reader, SkippedRegion
 from penstock.pipeline import in_order
 
@@ -66,6 +66,9 @@ def _decode(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iter
     try:
         yield shard, reader.decode(chunk, None, columns)
         return
+    except StaleIndexError:
+        dataset.forget_index(shard)
+        raise
     except (SchemaError, FormatError) as error:
         located = error
     try:
