@@ -12,6 +12,7 @@ from pathlib import Path
 
 import frames
 import pytest
+from memory_storage import MemoryStorage
 from reading import records_of
 
 import penstock as ps
@@ -166,18 +167,27 @@ def indexed(tmp_path: Path) -> tuple[Path, list[bytes]]:
     return path, some
 
 
-def test_every_bit_of_the_sidecar_may_flip(indexed: tuple[Path, list[bytes]]) -> None:
+def test_every_bit_of_the_sidecar_is_noticed(indexed: tuple[Path, list[bytes]]) -> None:
+    """All bits through `sidecar.load`; one bit of each byte through `open`."""
     path, some = indexed
     beside = Path(f"{path}.penstock")
     good = beside.read_bytes()
+    rng = random.Random(SEED)
+    storage = MemoryStorage()
     for bit in range(8 * len(good)):
         bad = bytearray(good)
         bad[bit >> 3] ^= 1 << (bit & 7)
+        storage.files["bad"] = bytes(bad)
+        with pytest.raises(ps.StaleIndexError):
+            sidecar.load("bad", storage)
+    for byte in range(len(good)):
+        bad = bytearray(good)
+        bad[byte] ^= 1 << rng.randrange(8)
         beside.write_bytes(bad)
         dataset = ps.open(str(path), raw=True)
-        assert dataset[7]["record"] == some[7], bit
-        if bit % 16 == 0:
-            assert check_nothing_wrong(str(path), some) == "read", bit
+        assert dataset[7]["record"] == some[7], byte
+        if byte % 16 == 0:
+            assert check_nothing_wrong(str(path), some) == "read", byte
 
 
 def test_the_sidecar_may_be_cut_at_every_byte(indexed: tuple[Path, list[bytes]]) -> None:
