@@ -10,6 +10,8 @@ import sys
 import time
 import traceback
 
+import pyarrow as pa
+
 from fuzz.mutate import mutated
 from fuzz.targets import ALLOWED, TARGETS
 
@@ -30,6 +32,8 @@ def main() -> int:
     print(f"fuzz {asked.target}: seed {asked.seed}, {asked.runs} runs", flush=True)
     target = TARGETS[asked.target]
     seeds = target.seeds()
+    # pyarrow imports pandas when it first makes Python values, where there is a pandas.
+    pa.array([{"a": b""}]).to_pylist()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     accepted = 0
     slowest = (0.0, 0)
@@ -38,7 +42,8 @@ def main() -> int:
         # Every run has a generator of its own, so that one can be repeated without the others.
         rng = random.Random(asked.seed << 32 | number)
         data = mutated(rng, seeds)
-        faulthandler.dump_traceback_later(30, exit=True)
+        if not number % 1000:
+            faulthandler.dump_traceback_later(60, exit=True)
         start = time.process_time()
         try:
             target.run(data, rng)
