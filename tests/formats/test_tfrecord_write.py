@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import gzip
 import struct
 import zlib
@@ -94,7 +94,6 @@ def examples(tmp_path: Path, data: Any, **options: Any) -> list[dict[str, list[A
 
 
 TENSOR = pa.fixed_shape_tensor(pa.float32(), (2, 3))
-UTC = datetime.timezone.utc
 HELD: dict[str, tuple[pa.Array, list[Any]]] = {
     "int8": (pa.array([-1, 2], pa.int8()), [[-1], [2]]),
     "uint64": (pa.array([0, 2**63 - 1], pa.uint64()), [[0], [2**63 - 1]]),
@@ -116,9 +115,9 @@ HELD: dict[str, tuple[pa.Array, list[Any]]] = {
         pa.array(["cat", "dog", "cat"]).dictionary_encode(),
         [[b"cat"], [b"dog"], [b"cat"]],
     ),
-    "date32": (pa.array([datetime.date(1970, 1, 3)]), [[2]]),
+    "date32": (pa.array([dt.date(1970, 1, 3)]), [[2]]),
     "time32": (pa.array([5], pa.time32("s")), [[5]]),
-    "timestamp": (pa.array([datetime.datetime(1970, 1, 1, 0, 0, 1)], pa.timestamp("ms")), [[1000]]),
+    "timestamp": (pa.array([1000], pa.timestamp("ms")), [[1000]]),
     "duration": (pa.array([7], pa.duration("s")), [[7]]),
     "list": (pa.array([[1, 2], [], [3]]), [[1, 2], [], [3]]),
     "large_list of strings": (
@@ -144,7 +143,7 @@ HELD: dict[str, tuple[pa.Array, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("column,wanted", HELD.values(), ids=HELD.keys())
+@pytest.mark.parametrize(("column", "wanted"), HELD.values(), ids=HELD.keys())
 def test_types_are_stored_as_the_table_says(
     tmp_path: Path, column: pa.Array, wanted: list[Any]
 ) -> None:
@@ -152,7 +151,7 @@ def test_types_are_stored_as_the_table_says(
     assert [f["x"] for f in found] == wanted
 
 
-@pytest.mark.parametrize("column,wanted", HELD.values(), ids=HELD.keys())
+@pytest.mark.parametrize(("column", "wanted"), HELD.values(), ids=HELD.keys())
 def test_slices_are_written_like_whole_columns(
     tmp_path: Path, column: pa.Array, wanted: list[Any]
 ) -> None:
@@ -255,7 +254,9 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], int | None, str]] = {
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("data,options,record,field", REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(
+    ("data", "options", "record", "field"), REFUSED.values(), ids=REFUSED.keys()
+)
 def test_what_does_not_fit_is_an_error_that_says_where(
     tmp_path: Path,
     data: Any,

@@ -279,7 +279,7 @@ def _row_major(column: pa.Array) -> pa.Array:
 
 
 def _packed(column: pa.Array) -> pa.Array:
-    """A column of list views as lists. (pyarrow 26's own cast of a slice is not valid.)"""
+    """A column of list views as lists; pyarrow 26's own cast of a slice is not valid."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     mask = column.is_null() if column.null_count else None

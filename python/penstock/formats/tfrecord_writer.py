@@ -163,6 +163,10 @@ class TFRecordWriter:
         self._finishing(self._finish)
         self._stop()
 
+    def abort(self) -> None:
+        """Stop in the middle: wait for the threads, write nothing more."""
+        self._stop()
+
     def index(self) -> Index:
         """Where the records lie. Complete once the writer is closed."""
         lengths = np.concatenate([np.zeros(1, np.uint64), *self._lengths])
