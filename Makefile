@@ -61,4 +61,4 @@ $(VENV)/built: pyproject.toml $(RUST) | $(VENV)/needs
 	maturin develop --uv --release --locked --quiet && touch $@
 
 $(VENV)/tools: pyproject.toml | $(VENV)/needs
-	uv pip install --quiet --group dev && touch $@
+	uv pip install --quiet --group checks && touch $@

@@ -6,6 +6,29 @@ Numbers cross as Arrow arrays, bytes as `Buffer`. A kernel that meets a fault ra
 from os import PathLike
 from typing import Protocol, TypeAlias, final
 
+__all__ = [
+    "ArrowArray",
+    "Buffer",
+    "ExamplePlan",
+    "Fault",
+    "File",
+    "Framed",
+    "Frames",
+    "Inflater",
+    "KernelError",
+    "ZlibDeflater",
+    "encode_examples",
+    "frame_records",
+    "frames_at",
+    "gzip_member",
+    "index_file",
+    "inflate_member",
+    "inflate_members",
+    "member_head",
+    "next_head",
+    "walk",
+]
+
 class _Arrow(Protocol):
     """Any object that speaks the Arrow C data interface, such as a pyarrow array."""
 
