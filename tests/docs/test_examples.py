@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # A block is passed over only with its reason: <!-- not run: needs a bucket -->
-BLOCK = re.compile(r"(?P<skip><!-- not run: .+? -->\n)?^```python\n(?P<code>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"(?P<skip><!-- not run: .+? -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:
@@ -51,14 +51,21 @@ def public_docstrings() -> Iterator[tuple[str, str]]:
                     yield f"{name}.{part}", inspect.getdoc(member) or ""
 
 
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the files that pages speak of without making them."""
+    monkeypatch.chdir(tmp_path)
+    data = {"label": range(20), "text": [f"text {n}" for n in range(20)]}
+    penstock.write(data, "train.parquet", num_shards=2)
+    penstock.write(data, "train.arrow")
+
+
 EXAMPLES = {name: text for name, text in public_docstrings() if ">>>" in text}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_examples_of_a_page_run(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("workplace")
+def test_the_examples_of_a_page_run(page: Path) -> None:
     names: dict[str, Any] = {"__name__": "example"}
     for line, code in blocks(page):
         if ">>>" in code:
