@@ -7,6 +7,7 @@ and anything else that does not print come out as escapes such as `\\x1b` and `\
 from __future__ import annotations
 
 import codecs
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ def text(data: bytes | memoryview) -> str | None:
     if decoded.isprintable():
         return decoded
     controls = sum(c < " " and c not in "\t\n\r" or c == "\x7f" for c in decoded)
-    return None if "\0" in decoded or 8 * controls > len(decoded) else decoded
+    return None if "\0" in decoded or 3 * controls > len(decoded) else decoded
 
 
 # -- images ---------------------------------------------------------------------------------------
@@ -170,21 +171,30 @@ _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
     at = 2
-    # Every step moves on by at least two bytes; a file of tiny segments is left at some point.
+    # A file of very many tiny segments is left at some point.
     for _ in range(1000):
-        while data[at] == 0xFF and data[at + 1] == 0xFF:
-            at += 1  # fill bytes
-        if data[at] != 0xFF:
-            return None
-        marker = data[at + 1]
+        at = _next_marker(data, at)
+        marker = data[at]
         if marker in _SOF:
-            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            height, width = struct.unpack(">HH", data[at + 4 : at + 8])
             return ImageHeader("JPEG", width, height)
         if marker in (0xD9, 0xDA):
             return None  # pixels or the end, and no size seen
-        (length,) = struct.unpack(">H", data[at + 2 : at + 4])
-        at += 2 + max(length, 2)
+        if marker != 0x01 and not 0xD0 <= marker <= 0xD8:  # those have no length
+            (length,) = struct.unpack(">H", data[at + 1 : at + 3])
+            at += max(length, 2)
+        at += 1
     return None
+
+
+def _next_marker(data: bytes | memoryview, at: int) -> int:
+    """Where the code of the next marker is. Decoders pass over fill bytes, and over a little of
+    what should not be there; so does this. Raises IndexError where there is none."""
+    window = bytes(data[at : at + 4096])
+    marker = re.search(rb"\xff+([^\x00\xff])", window, re.DOTALL)
+    if marker is None:
+        raise IndexError("no marker")
+    return at + marker.start(1)
 
 
 def _webp(data: bytes | memoryview) -> ImageHeader | None:

@@ -281,6 +281,22 @@ def test_verify_of_good_files_is_well(shards: Path) -> None:
     assert done.out.startswith("well: 300 records right")
 
 
+def test_repair_writes_what_is_whole(damaged: Path, tmp_path: Path) -> None:
+    target = tmp_path / "repaired.tfrecord"
+    done = run("repair", damaged, "--into", target)
+    assert done.status == 0
+    assert f"wrote {target}" in done.out and "1 record lost" in done.out
+    assert run("verify", "--json", target).document["num_records"] == 299
+    assert run("repair", damaged, "--into", target).status == 2
+    document = run("repair", "--json", damaged, "--into", target, "--overwrite").document
+    assert document["num_records"] == 299 and document["paths"] == [str(target)]
+
+
+@pytest.mark.parametrize("where", [(), ("--in-place", "--into", "x")])
+def test_repair_wants_one_place_to_write_to(where: tuple[str, ...], damaged: Path) -> None:
+    assert run("repair", damaged, *where).status == 2
+
+
 def test_progress_is_shown_on_a_terminal_only(shards: Path) -> None:
     pty = pytest.importorskip("pty", reason="there are no pseudo-terminals on this system")
     shown: list[bytes] = []
