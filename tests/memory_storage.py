@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from penstock import _core
 
@@ -64,7 +65,15 @@ class MemorySink:
     def write(self, data: object) -> None:
         self._parts.append(bytes(memoryview(data)))  # type: ignore[arg-type]
 
-    def commit(self) -> None:
+    def write_all(self, parts: Sequence[object]) -> None:
+        for part in parts:
+            self.write(part)
+
+    def finish(self) -> None:
+        pass
+
+    def commit(self, path: str | None = None) -> None:
+        self.path = path or self.path
         self._storage.files[self.path] = b"".join(self._parts)
 
     def abort(self) -> None:

@@ -40,10 +40,10 @@ def table_of(data: Any) -> pa.Table:
 SOURCES: dict[str, Callable[[], Any]] = {
     "table": lambda: TABLE,
     "batch": lambda: TABLE.to_batches()[0],
-    "reader": lambda: TABLE.to_reader(),
+    "reader": TABLE.to_reader,
     "iterable of batches": lambda: iter(TABLE.to_batches(max_chunksize=3)),
     "list of tables": lambda: [TABLE.slice(0, 4), TABLE.slice(4)],
-    "struct array": lambda: TABLE.to_struct_array(),
+    "struct array": TABLE.to_struct_array,
     "polars": lambda: pl.DataFrame(TABLE),
     "pandas": lambda: pd.DataFrame(
         {"id": range(10), "name": [f"n{i}" for i in range(10)]}, index=list("abcdefghij")
@@ -135,7 +135,7 @@ MISMATCHES: dict[str, tuple[list[Any], int, str | None]] = {
 }
 
 
-@pytest.mark.parametrize("rows,record,field", MISMATCHES.values(), ids=MISMATCHES.keys())
+@pytest.mark.parametrize(("rows", "record", "field"), MISMATCHES.values(), ids=MISMATCHES.keys())
 def test_a_value_of_another_type_is_an_error_that_says_where(
     tmp_path: Path, rows: list[Any], record: int, field: str | None
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock import describe, features
+from penstock.convert import convert
 from penstock.dataset import Dataset, Shard, open
 from penstock.errors import (
     ChangedError,
@@ -57,6 +58,7 @@ __all__ = [
     "Summary",
     "TruncatedError",
     "UnsupportedError",
+    "convert",
     "describe",
     "features",
     "index",

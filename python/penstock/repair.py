@@ -225,8 +225,8 @@ class _Framed(_Saving):
     def _each(self, then: Callable[[Found], None]) -> tuple[int, list[Finding]]:
         survey = self._survey()
         num_records, findings = 0, list[Finding]()
-        size = lambda found: found.num_bytes  # noqa: E731
-        for found in in_order([survey.tasks], survey.run, size, self._work.threads):
+        tasks = [survey.tasks]
+        for found in in_order(tasks, survey.run, lambda f: f.num_bytes, self._work.threads):
             then(found)
             tally = tally_of(found)
             num_records += tally.num_records

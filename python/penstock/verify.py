@@ -174,9 +174,7 @@ def stale_index(source: Source, options: Options, storage: Storage) -> Finding |
 
 def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Task]:
     reader = kind.open(source, options)
-    chunks: list[Chunk] = []
-    for chunk in reader.chunks():
-        chunks.append(chunk)
+    chunks = list(reader.chunks())
     share = source.size // max(1, len(chunks))
     for number, chunk in enumerate(chunks):
         rest = source.size - share * (len(chunks) - 1)

@@ -291,7 +291,13 @@ class _Shards:
     def abort(self) -> None:
         """Forget what has no name yet."""
         for shard in self._shards:
-            shard.sink.abort()
+            # Writers with threads of their own have to be told.
+            stop = getattr(shard.writer, "abort", None)
+            try:
+                if stop is not None:
+                    stop()
+            finally:
+                shard.sink.abort()
 
 
 def _save_index(writer: Any, path: str, storage: Storage, folder: str | None) -> None:

@@ -103,7 +103,8 @@ class CrashingCalls(Calls):
             self._descriptors[self._next] = None
         else:
             name = self._name(path)
-            assert flags & os.O_CREAT and flags & os.O_EXCL and name not in self.cached_names
+            assert flags & os.O_EXCL
+            assert name not in self.cached_names
             self.cached_names[name] = self._descriptors[self._next] = _File()
         self._after()
         return self._next

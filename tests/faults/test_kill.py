@@ -47,7 +47,8 @@ def test_200_kills_leave_no_half_file(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as starter:
-        assert starter.stdin is not None and starter.stdout is not None
+        assert starter.stdin is not None
+        assert starter.stdout is not None
         for kill in range(KILLS):
             starter.stdin.write(f"{kill}\n")
             starter.stdin.flush()
@@ -62,7 +63,8 @@ def test_200_kills_leave_no_half_file(tmp_path: Path) -> None:
                 seen, torn = seen + found[0], torn + found[1]
         starter.stdin.close()
     print(f"{seen} whole files seen, {torn} temporaries left behind")
-    assert seen and torn
+    assert seen
+    assert torn
 
 
 def is_alive(process: int) -> bool:

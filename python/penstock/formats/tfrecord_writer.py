@@ -52,8 +52,9 @@ class TFRecordWriteOptions:
     """A gzip member ends with the record that brings it to so many plain bytes."""
     payload: Payload | None = None
     """What a record becomes; None decides from the schema, see `tfrecord_columns`."""
-    float64: Literal["exact", "round"] = "exact"
-    """What becomes of a float64 that is no float32: an error, or the nearest one."""
+    float64: Literal["exact", "round"] = "round"
+    """What becomes of a float64 that is no float32: the nearest one, as in TensorFlow's FloatList, or
+    an error. One beyond float32's range is an error always."""
 
     def __post_init__(self) -> None:
         if self.compression not in (None, "gzip", "zlib"):
@@ -104,7 +105,7 @@ class TFRecordWriter:
         options: TFRecordWriteOptions,
         threads: int | None = None,
     ) -> None:
-        self._plan = plan_payload(schema, options.payload, round_float64=options.float64 == "round")
+        self._plan = plan_payload(schema, options.payload, exact_float64=options.float64 == "exact")
         self._schema = schema
         threads = default_threads() if threads is None else threads
         if threads < 1:
@@ -172,6 +173,10 @@ class TFRecordWriter:
     def close(self) -> None:
         """Finish the shard's bytes."""
         self._finishing(self._finish)
+        self._stop()
+
+    def abort(self) -> None:
+        """Stop in the middle: wait for the threads, write nothing more."""
         self._stop()
 
     def index(self) -> Index:
