@@ -38,7 +38,7 @@ def test_piped_output_has_no_escapes_and_no_progress(name: str, shards: Path) ->
 
 @pytest.mark.parametrize("name", [*READERS, "verify", "index"])
 def test_missing_file_is_misuse(name: str, tmp_path: Path) -> None:
-    done = run_process(name, tmp_path / "nothing.tfrecord")
+    done = run(name, tmp_path / "nothing.tfrecord")
     assert done.status == 2
     assert "no such file" in done.err
     assert "Traceback" not in done.err and done.out == ""
@@ -46,7 +46,7 @@ def test_missing_file_is_misuse(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["head", "stats"])
 def test_damage_ends_with_status_1_and_a_whole_message(name: str, damaged: Path) -> None:
-    done = run_process(name, "-n", "300", damaged) if name == "head" else run_process(name, damaged)
+    done = run(name, "-n", "300", damaged) if name == "head" else run(name, damaged)
     assert done.status == 1
     assert "data checksum does not match" in done.err
     assert str(damaged) in done.err and "record " in done.err and "byte " in done.err
@@ -117,7 +117,9 @@ def test_info_tells_files_records_and_sizes(shards: Path) -> None:
     assert document["num_files"] == 3 and document["num_records"] == 300
     assert document["num_bytes"] == sum(p.stat().st_size for p in shards.glob("*.tfrecord"))
     first = document["files"][0]
-    assert first["format"] == "tfrecord" and first["compression"] == "" and first["index"] == "found"
+    assert (
+        first["format"] == "tfrecord" and first["compression"] == "" and first["index"] == "found"
+    )
     spread = first["record_bytes"]
     assert spread["count"] == 100
     # 16 bytes of frame surround each record.
@@ -126,7 +128,9 @@ def test_info_tells_files_records_and_sizes(shards: Path) -> None:
 
 
 def test_info_tells_whether_an_index_was_there(damaged: Path) -> None:
-    assert run("info", "--json", "--index", "never", damaged).document["files"][0]["index"] == "none"
+    assert (
+        run("info", "--json", "--index", "never", damaged).document["files"][0]["index"] == "none"
+    )
     assert not Path(f"{damaged}.penstock").exists()
     made = run("info", "--json", damaged).document["files"][0]
     assert made["index"] == "made" and made["index_path"] == f"{damaged}.penstock"
@@ -169,7 +173,9 @@ def test_head_escapes_what_would_steer_the_terminal(single: Path) -> None:
 
 
 def test_head_of_bytes_and_odd_numbers_is_json(tmp_path: Path) -> None:
-    table = pa.table({"x": pa.array([float("nan"), float("-inf")]), "b": pa.array([b"\xff\x00", b"ok"])})
+    table = pa.table(
+        {"x": pa.array([float("nan"), float("-inf")]), "b": pa.array([b"\xff\x00", b"ok"])}
+    )
     ps.write(table, tmp_path / "odd.parquet")
     first, second = run("head", "--json", tmp_path / "odd.parquet").document["records"]
     assert first["x"] == "NaN" and second["x"] == "-Infinity"
@@ -218,7 +224,9 @@ def test_schema_of_all_records_sees_a_late_field(tmp_path: Path) -> None:
 
 def test_schema_of_parquet_is_stored_in_it(tmp_path: Path, table: pa.Table) -> None:
     ps.write(table, tmp_path / "a.parquet")
-    assert run("schema", "--json", "--all", tmp_path / "a.parquet").document["inferred_from"] is None
+    assert (
+        run("schema", "--json", "--all", tmp_path / "a.parquet").document["inferred_from"] is None
+    )
     assert "stored in the file" in run("schema", tmp_path / "a.parquet").out
 
 
@@ -295,6 +303,55 @@ def test_repair_writes_what_is_whole(damaged: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", [(), ("--in-place", "--into", "x")])
 def test_repair_wants_one_place_to_write_to(where: tuple[str, ...], damaged: Path) -> None:
     assert run("repair", damaged, *where).status == 2
+
+
+# -- convert --------------------------------------------------------------------------------------
+
+
+def test_convert_there_and_back_keeps_every_value(shards: Path, tmp_path: Path) -> None:
+    there, back = tmp_path / "a.parquet", tmp_path / "back.tfrecord"
+    document = run("convert", "--json", shards, there).document
+    assert document["paths"] == [str(there)] and document["num_records"] == 300
+    assert run("convert", "--prove", there, back).status == 0
+    before = run("head", "--json", "-n", "300", shards).document["records"]
+    assert run("head", "--json", "-n", "300", back).document["records"] == before
+
+
+def test_convert_takes_options_of_both_sides(damaged: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.tfrecord"
+    options = ("--damage", "skip", "--columns", "id", "--rename", "id=number", "--num-shards", "2")
+    document = run("convert", "--json", damaged, target, *options, "--option", "level=9").document
+    assert len(document["paths"]) == 2 and len(document["damage"]) == 1
+    assert document["num_records"] == 299
+    (record,) = run("head", "-n", "1", "--json", document["paths"][0]).document["records"]
+    assert record == {"number": 0}
+
+
+def test_convert_overwrites_only_where_told(single: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a.parquet"
+    target.write_bytes(b"mine")
+    assert run("convert", single, target).status == 2
+    assert target.read_bytes() == b"mine"
+    assert run("convert", single, target, "--overwrite").status == 0
+
+
+@pytest.mark.parametrize(
+    "options", [("x.nonsense",), ("x.parquet", "--option", "no=1"), ("x.parquet", "--rename", "id")]
+)
+def test_convert_refuses_what_it_does_not_know(
+    options: tuple[str, ...], single: Path, tmp_path: Path
+) -> None:
+    assert run("convert", single, tmp_path / options[0], *options[1:]).status == 2
+    assert not (tmp_path / options[0]).exists()
+
+
+def test_convert_of_damaged_data_ends_with_status_1(damaged: Path, tmp_path: Path) -> None:
+    done = run("convert", damaged, tmp_path / "a.parquet")
+    assert done.status == 1 and "checksum" in done.err
+    assert not (tmp_path / "a.parquet").exists()
+
+
+# -- progress -------------------------------------------------------------------------------------
 
 
 def test_progress_is_shown_on_a_terminal_only(shards: Path) -> None:

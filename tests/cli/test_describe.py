@@ -78,7 +78,11 @@ def test_any_text_is_escaped_to_printable(text: str) -> None:
         (b"", pa.binary(), ""),
         ([], pa.list_(pa.int8()), "[]"),
         (["a, b", None], pa.list_(pa.string()), "['a, b', null]"),
-        ({"a": 1, "b": [1]}, pa.struct({"a": pa.int8(), "b": pa.list_(pa.int8())}), "{a: 1, b: [1]}"),
+        (
+            {"a": 1, "b": [1]},
+            pa.struct({"a": pa.int8(), "b": pa.list_(pa.int8())}),
+            "{a: 1, b: [1]}",
+        ),
         ([("k", 1)], pa.map_(pa.string(), pa.int8()), "[('k', 1)]"),
     ],
 )

@@ -28,7 +28,9 @@ INTEGERS = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
 @given(st.one_of(st.lists(FLOATS, min_size=1), st.lists(INTEGERS, min_size=1)), st.data())
-def test_a_histogram_is_the_same_however_the_numbers_come(numbers: list[float], data: st.DataObject) -> None:
+def test_a_histogram_is_the_same_however_the_numbers_come(
+    numbers: list[float], data: st.DataObject
+) -> None:
     kind = np.int64 if isinstance(numbers[0], int) else np.float64
     whole, parts = Range(), Range()
     whole.add(np.array(numbers, kind))
@@ -44,7 +46,9 @@ def test_a_histogram_is_the_same_however_the_numbers_come(numbers: list[float], 
     if found is not None:
         assert len(found.counts) <= BINS and sum(found.counts) == len(numbers)
         assert found.counts[0] and found.counts[-1]
-        assert found.start <= min(numbers) and max(numbers) <= found.start + found.bin_width * len(found.counts)
+        assert found.start <= min(numbers) and max(numbers) <= found.start + found.bin_width * len(
+            found.counts
+        )
     spread = whole.spread()
     assert spread is not None and (spread.min, spread.max) == (min(numbers), max(numbers))
 
@@ -86,9 +90,15 @@ def test_moments_have_a_range_and_no_mean(tmp_path: Path) -> None:
     assert field.values == ps.Spread(2, moments[0], None, moments[1])
 
 
-@pytest.mark.parametrize("type_", [pa.bool_(), pa.uint64(), pa.int8(), pa.float16(), pa.decimal128(5, 2)])
+@pytest.mark.parametrize(
+    "type_", [pa.bool_(), pa.uint64(), pa.int8(), pa.float16(), pa.decimal128(5, 2)]
+)
 def test_every_kind_of_number_has_a_range(tmp_path: Path, type_: pa.DataType) -> None:
-    array = pa.array([0, 1], pa.int8()).cast(type_) if type_ != pa.float16() else pa.array(np.array([0, 1], np.float16))
+    array = (
+        pa.array([0, 1], pa.int8()).cast(type_)
+        if type_ != pa.float16()
+        else pa.array(np.array([0, 1], np.float16))
+    )
     field = stats_of(tmp_path, x=array)["x"]
     assert field.values is not None and (field.values.min, field.values.max) == (0, 1)
 
@@ -128,7 +138,9 @@ def test_images_are_told_by_kind_and_size(tmp_path: Path) -> None:
     gif = [b"GIF89a" + bytes([side, 0, 2 * side, 0]) for side in (10, 20)]
     (images,) = stats_of(tmp_path, image=pa.array([*gif, b"no image", None]))["image"].images
     assert images.kind == "GIF"
-    assert images.width == ps.Spread(2, 10, 15.0, 20) and images.height == ps.Spread(2, 20, 30.0, 40)
+    assert images.width == ps.Spread(2, 10, 15.0, 20) and images.height == ps.Spread(
+        2, 20, 30.0, 40
+    )
 
 
 def test_stats_do_not_depend_on_threads_or_shards(tmp_path: Path) -> None:
@@ -142,7 +154,11 @@ def test_stats_do_not_depend_on_threads_or_shards(tmp_path: Path) -> None:
 def test_empty_data_has_stats(tmp_path: Path) -> None:
     found = stats_of(tmp_path, x=pa.array([], pa.int64()), s=pa.array([], pa.string()))
     assert found.num_records == 0
-    assert found["x"].values is None and found["x"].num_distinct is None and found["x"].histogram is None
+    assert (
+        found["x"].values is None
+        and found["x"].num_distinct is None
+        and found["x"].histogram is None
+    )
 
 
 def test_progress_reaches_the_end(tmp_path: Path) -> None:

@@ -142,7 +142,9 @@ class Narrator:
     def _listing(self, source: str, language: str, prompt: str = "") -> None:
         self.console.print()
         if prompt:
-            self.console.print(Text(f"  {prompt}", style="dim").append(source, style="bold cyan not dim"))
+            self.console.print(
+                Text(f"  {prompt}", style="dim").append(source, style="bold cyan not dim")
+            )
             return
         if self.console.is_terminal:
             shown: Any = Syntax(source, language, theme="ansi_dark", background_color="default")

@@ -48,9 +48,15 @@ class _Extent(click.ParamType):
 NAMES = _Names()
 
 _READING: dict[str, Callable[[Function], Function]] = {
-    "format": click.option("--format", help="Take the files for this format. [default: told by the bytes]"),
-    "columns": click.option("--columns", type=NAMES, metavar="NAME,NAME,…", help="Only these fields, in this order."),
-    "raw": click.option("--raw", is_flag=True, help="Payloads as they are, in one column 'record'."),
+    "format": click.option(
+        "--format", help="Take the files for this format. [default: told by the bytes]"
+    ),
+    "columns": click.option(
+        "--columns", type=NAMES, metavar="NAME,NAME,…", help="Only these fields, in this order."
+    ),
+    "raw": click.option(
+        "--raw", is_flag=True, help="Payloads as they are, in one column 'record'."
+    ),
     "checksums": click.option(
         "--checksums",
         type=click.Choice(["all", "headers", "none"]),

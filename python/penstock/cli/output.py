@@ -34,7 +34,9 @@ def console() -> Console:
     if sys.stdout.isatty():
         return Console(highlight=False, markup=False)
     width = int(os.environ.get("COLUMNS") or 0) or PIPED_WIDTH
-    return Console(highlight=False, markup=False, width=width, file=cast("IO[str]", _Trimmed(sys.stdout)))
+    return Console(
+        highlight=False, markup=False, width=width, file=cast("IO[str]", _Trimmed(sys.stdout))
+    )
 
 
 class _Trimmed:

@@ -24,7 +24,9 @@ Examples:
 )
 @source_argument
 @click.option("--into", type=click.Path(), help="A file for one file, a folder for several.")
-@click.option("--in-place", is_flag=True, help="Replace damaged files, each when its repair is whole.")
+@click.option(
+    "--in-place", is_flag=True, help="Replace damaged files, each when its repair is whole."
+)
 @click.option("--overwrite", is_flag=True, help="Replace files that exist under --into.")
 @click.option(
     "--salvage", is_flag=True, help="Also keep what may be the contents of larger, broken records."
