@@ -207,7 +207,7 @@ def test_several_flips_cost_the_records_they_hit(index: str, indexes: str) -> No
     folder = indexes if index == "known" else index
     rng = random.Random(SEED)
     for _ in range(500):
-        bits = [rng.randrange(8 * SIZE) for _ in range(rng.randrange(2, 6))]
+        bits = rng.sample(range(8 * SIZE), rng.randrange(2, 6))
         bad = DATA
         for bit in bits:
             bad = flipped(bad, bit)
@@ -308,7 +308,8 @@ def test_stop_reads_up_to_the_damage_and_notes_the_rest() -> None:
         got = read_bytes(flipped(DATA, bit), damage="stop")
         assert got.error is None
         assert got.records == PAYLOADS[:record], bit
-        assert got.damage[0].start_byte == STARTS[record]
+        assert STARTS[record] <= got.damage[0].start_byte < STARTS[record + 1]
+        assert got.damage[0].end_byte == SIZE
 
 
 # -- records inside records -----------------------------------------------------------------------

@@ -74,6 +74,7 @@ class Dataset:
         )
         self._readers: list[Reader | None] = [None] * len(paths)
         self._formats: list[Format | None] = [None] * len(paths)
+        self._sizes = [0] * len(paths)
         self._locks = [threading.Lock() for _ in paths]
         self._firsts: np.ndarray | None = None
         first = self.reader(0)
@@ -106,7 +107,7 @@ class Dataset:
         """The files with format, records and bytes. Counting may build an index."""
         self._open_all()
         return [
-            Shard(path, self._format_of(n).info.name, self.reader(n).num_records, self._size(n))
+            Shard(path, self._format_of(n).info.name, self.reader(n).num_records, self.num_bytes(n))
             for n, path in enumerate(self._paths)
         ]
 
@@ -206,9 +207,15 @@ class Dataset:
                 self._readers[shard] = opened
             return opened
 
+    def num_bytes(self, shard: int) -> int:
+        """Bytes of one file."""
+        self.reader(shard)
+        return self._sizes[shard]
+
     def _open(self, shard: int) -> Reader:
         path = self._paths[shard]
         source = self._storage.source(path, mmap=self._options.mmap)
+        self._sizes[shard] = source.size
         if self._format is not None:
             fmt = formats.by_name(self._format)
         else:
@@ -225,13 +232,6 @@ class Dataset:
         fmt = self._formats[shard]
         assert fmt is not None, "opened before"
         return fmt
-
-    def _size(self, shard: int) -> int:
-        source = self._storage.source(self._paths[shard])
-        try:
-            return source.size
-        finally:
-            source.close()
 
     def _open_all(self) -> None:
         for shard in range(len(self._paths)):

@@ -27,6 +27,8 @@ CHUNK_BYTES = 1 << 20
 """Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
 UNPROVED = "unproved"
 """The column that marks salvaged records."""
+_DAMAGED_HEAD = "the head of the record is damaged"
+_FRAMING_BYTES = 16
 
 
 class Decoder(Protocol):
@@ -141,7 +143,9 @@ class FramedReader:
                 region = self._pass_over(fault, first, at)
                 if region is None:
                     return
-                at, unproved = region.end_byte, unproved or region.unproved
+                at = region.end_byte
+                # From an unproved border, the record between it and the next proves nothing.
+                unproved = region.unproved or (unproved and region.num_records is not None)
                 want = CHUNK_BYTES
                 first += region.num_records or 0
 
@@ -194,6 +198,7 @@ class FramedReader:
             first, last = chunk.first_record, chunk.first_record + chunk.num_records
             checksums = self.index.checksums[first:last]
             length = chunk.end_byte - chunk.start_byte
+            self._check_places(self.index.starts[first : last + 1], length)
             try:
                 window = self._stream.read(chunk.start_byte, length)
             except _core.KernelError as error:
@@ -203,6 +208,8 @@ class FramedReader:
             if len(frames) != chunk.num_records or consumed != length:
                 # The walk broke on the way: the index knows where the other records are.
                 asked = np.arange(chunk.num_records) if numbers is None else numbers
+                if numbers is None and self._options.damage in ("skip", "salvage"):
+                    asked = self._undamaged(window, chunk)
                 frames = self._by_index(window, chunk, asked)
                 return frames, False, checksums[asked]
         if numbers is None:
@@ -210,8 +217,18 @@ class FramedReader:
         chosen = None if checksums is None else checksums[numbers]
         return frames.select(as_uint64(numbers)), unproved, chosen
 
+    def _check_places(self, starts: np.ndarray, length: int) -> None:
+        """Refuse an index whose records lie in no order, or that would read more than is allowed."""
+        limits = self._options.limits
+        most = limits.record_bytes + limits.member_bytes + 4 * CHUNK_BYTES
+        if (starts[1:] <= starts[:-1]).any() or length > most:
+            message = "the index has records where none can be"
+            raise StaleIndexError(message, file=self.source.path)
+
     def _by_index(self, window: _core.Buffer, chunk: Chunk, asked: np.ndarray) -> _core.Frames:
         """The asked frames of a chunk with damaged heads; raises at the first damaged one."""
+        if not len(asked):
+            return _core.walk(self._framing, window.slice(0, 0), 0, 0)[0]
         records = chunk.first_record + asked
         starts, ends = self.index.starts[records], self.index.ends[records]
         places, lengths = pa.array(starts), pa.array(ends - starts)
@@ -220,13 +237,50 @@ class FramedReader:
             return _core.frames_at(self._framing, window, inside, lengths, places)
         except _core.KernelError as error:
             record = int(records[error.args[0].record])
-            raise ChecksumError(
-                "the head of the record is damaged",
-                file=self.source.path,
-                record=record,
-                byte=int(self.index.starts[record]),
-                hint=f"penstock verify {self.source.path}",
-            ) from None
+            self._raise_cut(chunk.start_byte + len(window), record)
+            raise self._damaged_head(record) from None
+
+    def _raise_cut(self, end: int, record: int) -> None:
+        """If the stream breaks off at `end`, within this record, raise why."""
+        if end >= int(self.index.ends[record]):
+            return
+        try:
+            self._stream.read(end, 1)
+        except _core.KernelError as error:
+            raise error_from(error.args[0], file=self.source.path, record=record) from None
+
+    def _damaged_head(self, record: int) -> ChecksumError:
+        return ChecksumError(
+            _DAMAGED_HEAD,
+            file=self.source.path,
+            record=record,
+            byte=int(self.index.starts[record]),
+            hint=f"penstock verify {self.source.path}",
+        )
+
+    def _undamaged(self, window: _core.Buffer, chunk: Chunk) -> np.ndarray:
+        """Which frames of a chunk stand where the index has them; the others are passed over."""
+        begin, end = chunk.first_record, chunk.first_record + chunk.num_records
+        starts, ends = self.index.starts[begin:end], self.index.ends[begin:end]
+        good = np.zeros(chunk.num_records, dtype=bool)
+        at = 0
+        while at < chunk.num_records:
+            inside = int(starts[at]) - chunk.start_byte
+            rest = window.slice(inside, max(len(window) - inside, 0))
+            limit = self._options.limits.record_bytes
+            frames = _core.walk(self._framing, rest, int(starts[at]), limit)[0]
+            found = pa.array(frames.starts()).to_numpy()
+            sizes = pa.array(frames.lengths()).to_numpy() + np.uint64(_FRAMING_BYTES)
+            known = slice(at, at + len(found))
+            num = len(starts[known])
+            same = (found[:num] == starts[known]) & (sizes[:num] == (ends - starts)[known])
+            agreed = num if same.all() else int(np.argmin(same))
+            good[at : at + agreed] = True
+            at += agreed
+            if at < chunk.num_records:
+                self._skip(int(starts[at]), int(ends[at]), 1, _DAMAGED_HEAD)
+                at += 1
+        return np.flatnonzero(good)
 
     def _proved(
         self,
@@ -241,16 +295,17 @@ class FramedReader:
         faults = frames.verify(None if checksums is None else pa.array(checksums))
         if not faults:
             return frames, numbers
+        # Who asks for records by number wants those or an error, not others in their places.
+        passing = self._options.damage in ("skip", "salvage") and chunk.first_record >= 0
         for fault in faults:
-            error = self._located(fault, chunk, numbers)
-            if self._options.damage not in ("skip", "salvage") or fault.kind == "stale":
-                raise error
+            if not passing or fault.kind == "stale":
+                raise self._located(fault, chunk, numbers)
         bad = np.array([fault.record for fault in faults], dtype=np.int64)
         starts = pa.array(frames.starts()).to_numpy()
         lengths = pa.array(frames.lengths()).to_numpy()
         for fault in faults:
             start, length = int(starts[fault.record]), int(lengths[fault.record])
-            self._skip(start, start + length + 16, 1, fault.message)
+            self._skip(start, start + length + _FRAMING_BYTES, 1, fault.message)
         kept = np.setdiff1d(np.arange(len(frames)), bad)
         numbers = kept if numbers is None else numbers[kept]
         return frames.select(as_uint64(kept)), numbers
@@ -292,6 +347,8 @@ class FramedReader:
         wrong = (ends < starts) | (ends > np.uint64(self.index.plain_bytes))
         if wrong.any():
             raise StaleIndexError("the index points beyond the file", file=self.source.path)
+        if len(lengths):
+            self._options.limits.check("record_bytes", int(lengths.max()) - _FRAMING_BYTES)
         places = pa.array(starts)
         sizes = pa.array(lengths)
         try:
@@ -307,11 +364,16 @@ class FramedReader:
         except _core.KernelError as error:
             fault = error.args[0]
             record = None if fault.record is None else int(records[fault.record])
+            fitting = fault.kind == "stale" and sidecar.fits(self.index, self.source, self._framing)
+            if fitting and record is not None:
+                raise self._damaged_head(record) from None
             raise error_from(fault, file=self.source.path, record=record) from None
 
     def _inflated(self, starts: np.ndarray, ends: np.ndarray) -> tuple[_core.Buffer, pa.Array]:
         """Frames of a compressed stream: each stretch between two points is inflated once."""
-        points = np.array([p.plain_start for p in self.index.points] or [0], dtype=np.uint64)
+        points = np.array([p.plain_start for p in self.index.points], dtype=np.uint64)
+        if not len(points):
+            points = np.unique(starts)  # nothing may be inflated that was not asked for
         group = np.searchsorted(points, starts, "right")
         parts: list[_core.Buffer] = [_core.Buffer.from_bytes(b"")] * len(starts)
         for number in np.unique(group):

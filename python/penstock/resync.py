@@ -27,6 +27,7 @@ _WINDOW_BYTES = 4 << 20
 _FIRST_BYTES = 1 << 16
 _HEAD_BYTES = 12
 _TAIL_BYTES = 4
+_MOST_BYTES = 1 << 62
 _KEPT_HEADS = 1 << 20
 """How many heads of dead chains are remembered; the others are walked again when they are met."""
 
@@ -76,6 +77,8 @@ class _Readable:
         self.breaks_off = False
 
     def read(self, start: int, length: int) -> _core.Buffer:
+        if start > _MOST_BYTES:
+            return _core.Buffer.from_bytes(b"")  # a head may claim more than files can be
         try:
             return self._stream.read(start, length)
         except _core.KernelError:

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 from penstock.format import Chunk, Reader, SkippedRegion
 from penstock.pipeline import in_order
 
 if TYPE_CHECKING:
     from penstock.dataset import Dataset
 
-Task = tuple[Reader, Chunk]
+Task = tuple[int, Reader, Chunk]
+Result = tuple[int, pa.RecordBatch | SkippedRegion]
+"""A batch of a shard, or what is left of a shard where reading stops at its damage."""
 
 
 def scan(
@@ -32,33 +34,52 @@ def scan(
 def _chunk_batches(
     dataset: Dataset, columns: Sequence[str] | None, threads: int | None
 ) -> Iterator[pa.RecordBatch]:
+    stopped: set[int] = set()
+
     def tasks(shard: int) -> Iterator[Task]:
         reader = dataset.reader(shard)
         for chunk in reader.chunks():
-            yield reader, chunk
+            if shard in stopped:
+                return
+            yield shard, reader, chunk
 
     streams = [partial(tasks, shard) for shard in range(len(dataset.paths))]
     decode = partial(_decode, dataset=dataset, columns=columns)
-    yield from in_order(streams, decode, _held_bytes, threads)
+    for shard, result in in_order(streams, decode, _held_bytes, threads):
+        if shard in stopped:
+            continue
+        if isinstance(result, SkippedRegion):
+            stopped.add(shard)
+            dataset.options.skipped(result)
+        else:
+            yield result
 
 
-def _held_bytes(batch: pa.RecordBatch) -> int:
-    return int(batch.get_total_buffer_size())
+def _held_bytes(result: Result) -> int:
+    batch = result[1]
+    return 0 if isinstance(batch, SkippedRegion) else int(batch.get_total_buffer_size())
 
 
-def _decode(
-    task: Task, dataset: Dataset, columns: Sequence[str] | None
-) -> Iterator[pa.RecordBatch]:
+def _decode(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iterator[Result]:
     """A chunk's records; those before a fault first, then the fault as `damage=` says."""
-    reader, chunk = task
+    shard, reader, chunk = task
     try:
-        yield reader.decode(chunk, None, columns)
+        yield shard, reader.decode(chunk, None, columns)
         return
-    except SchemaError as error:
+    except StaleIndexError:
+        dataset.forget_index(shard)
+        raise
+    except (SchemaError, FormatError) as error:
         located = error
+    try:
+        for batch in _around(reader, chunk, columns, located, dataset):
+            yield shard, batch
     except FormatError as error:
-        located = error
-    yield from _around(reader, chunk, columns, located, dataset)
+        if dataset.options.damage != "stop":
+            raise
+        start = chunk.start_byte if error.byte is None else error.byte
+        end = max(dataset.num_bytes(shard), start)
+        yield shard, SkippedRegion(error.file or "", start, end, None, error.message)
 
 
 def _around(

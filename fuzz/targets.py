@@ -1,0 +1,203 @@
+"""The targets: each takes the bytes of a hostile file, and returns, or raises an allowed error.
+
+Where there is a second opinion (a plain parser, Python's zlib), the target asks it: data that both
+accept must be the same data.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+import penstock as ps
+from fuzz import seeds
+from penstock import _core, sidecar
+from penstock.schema import DecodePlan, looks_like_examples, plan_fields
+
+ALLOWED = (_core.KernelError, ps.PenstockError)
+MOST_BYTES = 4 << 20
+FRAMING = 16
+
+
+@dataclass(frozen=True)
+class Target:
+    """A parser under test."""
+
+    run: Callable[[bytes, random.Random], None]
+    seeds: Callable[[], list[bytes]]
+
+
+def walk(data: bytes, rng: random.Random) -> None:
+    """Frames of a window: found, proved, viewed, found again through an index, searched for."""
+    window = _core.Buffer.from_bytes(data)
+    limit = rng.choice((1 << 30, 1 << 62, 100))
+    found, consumed, need, fault = _core.walk("tfrecord", window, 0, limit)
+    at = 0
+    payloads = []
+    while len(data) - at >= 12:
+        (length,) = struct.unpack_from("<Q", data, at)
+        if length > limit or length + FRAMING > len(data) - at:
+            break
+        if _masked(data[at : at + 8]) != struct.unpack_from("<I", data, at + 8)[0]:
+            break
+        payloads.append(data[at + 12 : at + 12 + length])
+        at += length + FRAMING
+    assert (len(found), consumed) == (len(payloads), at)
+    assert at < len(data) or (need == 0 and fault is None)
+    assert pa.array(found.views()).to_pylist() == payloads
+    stored = pa.array(found.checksums())
+    wrong = [n for n, p in enumerate(payloads) if _masked(p) != stored[n].as_py()]
+    assert [f.record for f in found.verify(stored)] == wrong
+    starts = pa.array(found.starts())
+    sizes = pa.array([len(p) + FRAMING for p in payloads], pa.uint64())
+    again = _core.frames_at("tfrecord", window, starts, sizes, starts)
+    assert len(again) == len(payloads)
+    anywhere = pa.array([rng.getrandbits(rng.choice((4, 10, 64))) for _ in range(3)], pa.uint64())
+    place = _core.next_head("tfrecord", window, rng.randrange(len(data) + 2))
+    assert place is None or place[0] + 12 <= len(data)
+    _core.frames_at("tfrecord", window, anywhere, anywhere, anywhere)
+
+
+def _masked(data: bytes) -> int:
+    crc = _core.Buffer.from_bytes(data).crc32c()
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def framed(payload: bytes) -> bytes:
+    """A right frame around a payload."""
+    bare = struct.pack("<Q", len(payload))
+    return bare + struct.pack("<I", _masked(bare)) + payload + struct.pack("<I", _masked(payload))
+
+
+_SCHEMAS = (
+    pa.schema([("id", pa.int64()), ("name", pa.binary()), ("score", pa.float32())]),
+    pa.schema([("ids", pa.list_(pa.int64())), ("blob", pa.list_(pa.binary()))]),
+    pa.schema([("neg", pa.list_(pa.int64())), ("f", pa.list_(pa.float32())), ("name", pa.string())]),
+)
+_PLANS = [DecodePlan(plan_fields(s), d) for s in _SCHEMAS for d in ("protobuf", "tensorflow")]
+
+
+def example(data: bytes, rng: random.Random) -> None:
+    """An Example: inferred, and decoded by a plan of either dialect."""
+    window = _core.Buffer.from_bytes(framed(data) + framed(b""))
+    frames = _core.walk("tfrecord", window, 0, 1 << 30)[0]
+    facts = frames.infer()
+    assert facts["num_records"] == 2
+    looks_like_examples(facts)
+    batch = rng.choice(_PLANS).decode(frames)
+    assert batch.num_rows == 2
+    batch.validate(full=True)
+
+
+def inflate(data: bytes, rng: random.Random) -> None:
+    """A gzip or zlib file, in pieces of any size; equal to what Python's zlib makes of it."""
+    container = "zlib" if data[:1] == b"\x78" else "gzip"
+    inflater = _core.Inflater(container, rng.choice((0, 1 << 10)))
+    at = 0
+    parts: list[bytes] = []
+    size = 0
+    while not inflater.finished and size < MOST_BYTES:
+        step = rng.choice((1, 7, 100, 1 << 16))
+        piece = data[at : at + step]
+        window = _core.Buffer.from_bytes(piece)
+        part, consumed = inflater.push(window, at + step >= len(data), rng.choice((1, 50, 1 << 16)))
+        parts.append(part.to_bytes())
+        size += len(part)
+        at += consumed
+        assert len(part) or consumed or at + step < len(data) or inflater.finished, "stands still"
+    if inflater.finished:
+        assert b"".join(parts) == _by_zlib(data, 15 if container == "zlib" else 31)
+
+
+def _by_zlib(data: bytes, window_bits: int) -> bytes:
+    plain = b""
+    while data:
+        one = zlib.decompressobj(window_bits)
+        plain += one.decompress(data, MOST_BYTES * 2)
+        assert one.eof, "we came to the end of what zlib finds cut"
+        data = one.unused_data
+    return plain
+
+
+def member(data: bytes, rng: random.Random) -> None:
+    """A gzip member inflated whole, as an index says that it lies there."""
+    start = rng.choice((0, 0, 0, 5, len(data) + 1))
+    _core.member_head(_core.Buffer.from_bytes(data), start)
+    plain = _core.inflate_member(_core.Buffer.from_bytes(data), start, len(data) - min(start, len(data)), MOST_BYTES)
+    assert len(plain) <= MOST_BYTES
+
+
+def index(data: bytes, rng: random.Random) -> None:
+    """A sidecar, half of the time with right checksums of its own, and what is read through it."""
+    if rng.random() < 0.7:
+        data = seeds.sealed(data)
+    storage = seeds.Memory({"a.penstock": data})
+    found = sidecar.load("a.penstock", storage)  # type: ignore[arg-type]
+    source = storage.source("a.penstock")
+    sidecar.fits(found, source, "tfrecord")  # type: ignore[arg-type]
+    if rng.random() < 0.2:
+        name = rng.choice(("plain", "gzip"))
+        _read_through(data, name, rng)
+
+
+def _read_through(forged: bytes, name: str, rng: random.Random) -> None:
+    path, payloads = seeds.indexed_file(name)
+    with open(sidecar.path_for(path, seeds.folder()), "wb") as file:
+        file.write(forged)
+    dataset = ps.open(path, raw=True, index=seeds.folder())
+    known = set(payloads)
+    for batch in dataset.scan(threads=1):
+        assert set(batch.column(0).to_pylist()) <= known
+    for number in (0, 3, rng.randrange(len(payloads))):
+        if number < len(dataset):
+            assert dataset[number]["record"] in known
+
+
+def _opened(name: str, data: bytes, **options: Any) -> None:
+    storage = seeds.Memory({name: data})
+    dataset = ps.open(name, storage=storage, index="never", **options)  # type: ignore[arg-type]
+    for batch in dataset.scan(threads=1):
+        batch.validate(full=True)
+
+
+def tfrecord(data: bytes, rng: random.Random) -> None:
+    """A whole TFRecord file through `open` and `scan`, in any damage mode."""
+    damage = rng.choice(("error", "stop", "skip", "salvage"))
+    _opened("a.tfrecord", data, damage=damage, raw=rng.random() < 0.5)
+
+
+def parquet(data: bytes, rng: random.Random) -> None:
+    """A whole Parquet file."""
+    _opened("a.parquet", data, damage=rng.choice(("error", "skip")))
+
+
+def arrow(data: bytes, rng: random.Random) -> None:
+    """A whole Arrow IPC file or stream."""
+    _opened("a.arrow", data, damage=rng.choice(("error", "skip")))
+
+
+def sniff(data: bytes, rng: random.Random) -> None:
+    """Telling the format of anything by its first bytes."""
+    from penstock import formats
+
+    formats.by_bytes(data[:4096], max(len(data), 1), rng.choice(("x", "x.parquet", "x.tfrecord")))
+
+
+TARGETS = {
+    "walk": Target(walk, seeds.tfrecords),
+    "example": Target(example, seeds.examples),
+    "inflate": Target(inflate, seeds.compressed),
+    "member": Target(member, seeds.compressed),
+    "index": Target(index, seeds.sidecars),
+    "tfrecord": Target(tfrecord, seeds.files),
+    "sniff": Target(sniff, seeds.everything),
+    "parquet": Target(parquet, seeds.parquets),
+    "arrow": Target(arrow, seeds.arrows),
+}
+

@@ -1,0 +1,200 @@
+"""Threads: order, errors in their place, a consumer that stops, and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import frames
+import pytest
+from memory_storage import MemoryStorage
+from reading import ROOT, records_of
+
+import penstock as ps
+from penstock.pipeline import in_order
+
+THREADS = (1, 2, 5)
+
+
+def numbers(stream: int, count: int) -> Iterator[int]:
+    """A stream of tasks: stream * 1000 + 0, 1, 2 ..."""
+    for number in range(count):
+        yield stream * 1000 + number
+
+
+def threads_of_ours() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("penstock-")]
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_results_come_in_the_order_of_streams_and_tasks(threads: int) -> None:
+    rng = random.Random(threads)
+    delays = {s * 1000 + n: rng.random() / 500 for s in range(7) for n in range(20)}
+
+    def run(task: int) -> Iterator[int]:
+        time.sleep(delays[task])
+        for part in range(task % 3):
+            yield task * 10 + part
+
+    streams = [partial(numbers, s, 20 if s != 3 else 0) for s in range(7)]
+    found = list(in_order(streams, run, lambda _: 1, threads))
+    tasks = [t for s in range(7) if s != 3 for t in numbers(s, 20)]
+    assert found == [t * 10 + part for t in tasks for part in range(t % 3)]
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_an_error_comes_where_its_result_would_have(threads: int) -> None:
+    def run(task: int) -> Iterator[int]:
+        yield task
+        if task == 1005:
+            raise ValueError("here")
+        yield -task
+
+    found: list[int] = []
+    with pytest.raises(ValueError, match="here"):
+        for result in in_order([partial(numbers, s, 10) for s in range(4)], run, abs, threads):
+            found.append(result)
+    tasks = [*numbers(0, 10), *numbers(1, 5)]
+    assert found == [r for task in tasks for r in (task, -task)] + [1005]
+    assert not threads_of_ours()
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_an_error_of_a_stream_comes_after_its_tasks(threads: int) -> None:
+    def broken() -> Iterator[int]:
+        yield from (1, 2, 3)
+        raise OSError("gone")
+
+    found: list[int] = []
+    with pytest.raises(OSError, match="gone"):
+        for result in in_order([broken, partial(numbers, 1, 5)], lambda t: [t], abs, threads):
+            found.append(result)
+    assert found == [1, 2, 3]
+    assert not threads_of_ours()
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_a_consumer_that_stops_leaves_no_threads(threads: int) -> None:
+    started: list[int] = []
+
+    def run(task: int) -> list[int]:
+        started.append(task)
+        return [task]
+
+    results = in_order([partial(numbers, 0, 10_000)], run, lambda _: 1, threads)
+    assert [next(results), next(results)] == [0, 1]
+    results.close()  # type: ignore[attr-defined]
+    assert not threads_of_ours()
+    assert len(started) < 200, "work goes on only a little ahead"
+
+
+@pytest.mark.parametrize("threads", (2, 5))
+def test_what_waits_stays_within_the_budget(threads: int) -> None:
+    """A slow consumer: finished results may hold the budget and one result a thread beyond it."""
+    waiting = 0
+    most = 0
+    lock = threading.Lock()
+
+    def run(task: int) -> list[int]:
+        nonlocal waiting, most
+        with lock:
+            waiting += 10
+            most = max(most, waiting)
+        return [task]
+
+    count = 0
+    for _ in in_order([partial(numbers, 0, 300)], run, lambda _: 10, threads, budget_bytes=50):
+        count += 1
+        time.sleep(0.0005)
+        with lock:
+            waiting -= 10
+    assert count == 300
+    assert most <= 50 + 10 * threads + 10
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_hundreds_of_empty_and_tiny_streams(threads: int) -> None:
+    streams = [partial(numbers, s, s % 2) for s in range(300)]
+    found = list(in_order(streams, lambda t: [t], lambda _: 0, threads))
+    assert found == [s * 1000 for s in range(300) if s % 2]
+
+
+def test_no_threads_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="threads"):
+        list(in_order([], lambda t: [t], lambda _: 0, 0))
+
+
+def shards(count: int) -> tuple[MemoryStorage, list[str], list[bytes]]:
+    rng = random.Random(count)
+    files, records = {}, []
+    for number in range(count):
+        payloads = [rng.randbytes(30_000) for _ in range(rng.randrange(60))]
+        files[f"s{number:02}.tfrecord"] = frames.file_of(payloads)
+        records += payloads
+    return MemoryStorage(files), sorted(files), records
+
+
+def test_a_scan_left_early_leaves_no_threads() -> None:
+    storage, paths, _ = shards(6)
+    dataset = ps.open(paths, storage=storage, raw=True, index="never")
+    scanning = dataset.scan(threads=4)
+    next(scanning)
+    scanning.close()  # type: ignore[attr-defined]
+    assert not threads_of_ours()
+
+
+def test_many_scans_of_one_dataset_at_once() -> None:
+    storage, paths, records = shards(4)
+    dataset = ps.open(paths, storage=storage, raw=True, index="never")
+    found: list[object] = []
+
+    def scan() -> None:
+        found.append(records_of(dataset, threads=2) == records)
+
+    readers = [threading.Thread(target=scan) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert found == [True] * 4
+
+
+INTERRUPTED = """
+import sys
+import penstock as ps
+dataset = ps.open(sys.argv[1:], raw=True, index="never")
+print("ready", flush=True)
+try:
+    while True:
+        for batch in dataset.scan(threads=3):
+            pass
+except KeyboardInterrupt:
+    import threading
+    left = [t.name for t in threading.enumerate() if t.name.startswith("penstock-")]
+    print("interrupted", left, flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_scan_within_seconds(tmp_path: Path) -> None:
+    paths = []
+    for number in range(4):
+        path = tmp_path / f"{number}.tfrecord"
+        path.write_bytes(frames.frame(os.urandom(5000)) * 4000)
+        paths.append(str(path))
+    command = [sys.executable, "-c", INTERRUPTED, *paths]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline().strip() == "ready"
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        said, _ = child.communicate(timeout=15)
+    assert said.strip() == "interrupted []"
+    assert child.returncode == 0

@@ -1,0 +1,168 @@
+"""The index: where it is kept, what it costs, and that through it any record is one read away."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import frames
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memory_storage import MemoryStorage
+from reading import read_all, records_of
+from strategies import payloads
+
+import penstock as ps
+
+PATH = "m.tfrecord"
+WRAPS = {
+    "plain": bytes,
+    "gzip": frames.gzip_of,
+    "members": lambda data: frames.gzip_of(data, 7),
+    "zlib": frames.zlib_of,
+}
+per_compression = pytest.mark.parametrize("compression", list(WRAPS))
+
+
+def some_payloads(count: int = 2000) -> list[bytes]:
+    rng = random.Random(count)
+    return [rng.randbytes(rng.choice((0, 3, 12, 13, 100, 3000))) for _ in range(count)]
+
+
+PAYLOADS = some_payloads()
+PLAIN = frames.file_of(PAYLOADS)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("files")
+    for name, wrap in WRAPS.items():
+        (folder / f"{name}.tfrecord").write_bytes(wrap(PLAIN))
+    return {name: str(folder / f"{name}.tfrecord") for name in WRAPS}
+
+
+@per_compression
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("reopened", [False, True])
+def test_any_record_in_any_order(
+    compression: str, mmap: bool, reopened: bool, files: dict[str, str], index_folder: str
+) -> None:
+    options = {"raw": True, "index": index_folder, "mmap": mmap}
+    dataset = ps.open(files[compression], **options)
+    if reopened:
+        assert len(dataset) == len(PAYLOADS)
+        dataset = ps.open(files[compression], **options)
+    rng = random.Random(5)
+    asked = [rng.randrange(-len(PAYLOADS), len(PAYLOADS)) for _ in range(500)]
+    assert dataset.take(asked).column(0).to_pylist() == [PAYLOADS[n] for n in asked]
+    assert dataset.take(np.array(asked)).column(0).to_pylist() == [PAYLOADS[n] for n in asked]
+    for _ in range(20):
+        number = rng.randrange(len(PAYLOADS))
+        assert dataset[number] == {"record": PAYLOADS[number]}
+        start, stop, step = rng.randrange(2000), rng.randrange(2000), rng.choice((-7, -1, 1, 3))
+        got = dataset[start:stop:step].column(0).to_pylist()
+        assert got == PAYLOADS[start:stop:step]
+    assert dataset[np.int64(3)] == {"record": PAYLOADS[3]}
+    assert dataset[[4, 2]].column(0).to_pylist() == [PAYLOADS[4], PAYLOADS[2]]
+
+
+@per_compression
+def test_without_an_index_the_same_records_are_had(compression: str, files: dict[str, str]) -> None:
+    dataset = ps.open(files[compression], raw=True, index="never")
+    assert dataset.take([1999, 0, 77]).column(0).to_pylist() == [
+        PAYLOADS[n] for n in (1999, 0, 77)
+    ]
+    folder = os.path.dirname(files[compression])
+    assert not [name for name in os.listdir(folder) if name.endswith(".penstock")]
+
+
+@given(some=payloads, picks=st.lists(st.integers(0, 10_000), max_size=20))
+def test_take_is_picking_from_a_list(some: list[bytes], picks: list[int]) -> None:
+    for wrap in WRAPS.values():
+        storage = MemoryStorage({PATH: wrap(frames.file_of(some))})
+        dataset = ps.open(PATH, storage=storage, raw=True, index="never")
+        asked = [pick % len(some) for pick in picks] if some else []
+        assert dataset.take(asked).column(0).to_pylist() == [some[n] for n in asked]
+        assert len(dataset) == len(some)
+
+
+@per_compression
+def test_taking_from_several_shards_keeps_the_order_asked(
+    compression: str, tmp_path: Path, index_folder: str
+) -> None:
+    paths = []
+    for shard in range(5):
+        path = tmp_path / f"{shard}.tfrecord"
+        part = PAYLOADS[shard * 400 : shard * 400 + 400]
+        path.write_bytes(WRAPS[compression](frames.file_of(part)))
+        paths.append(str(path))
+    dataset = ps.open(paths, raw=True, index=index_folder)
+    rng = random.Random(6)
+    asked = [rng.randrange(2000) for _ in range(400)]
+    assert dataset.take(asked).column(0).to_pylist() == [PAYLOADS[n] for n in asked]
+    assert len(dataset) == 2000
+
+
+def test_the_sidecar_is_beside_the_data_and_small(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(PLAIN)
+    dataset = ps.open(str(path), raw=True)
+    assert not (tmp_path / "a.tfrecord.penstock").exists(), "opening makes no index"
+    len(dataset)
+    sidecar = tmp_path / "a.tfrecord.penstock"
+    assert sidecar.stat().st_size <= 12 * len(PAYLOADS) + 128
+    assert ps.open(str(tmp_path), raw=True).paths == (str(path),), "it is no data"
+
+
+def test_a_folder_that_cannot_be_written_uses_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere, so no folder refuses")
+    folder = tmp_path / "readonly"
+    folder.mkdir()
+    path = folder / "a.tfrecord"
+    path.write_bytes(PLAIN)
+    folder.chmod(0o500)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert len(ps.open(str(path), raw=True)) == len(PAYLOADS)
+    assert list((tmp_path / "cache" / "penstock" / "index").iterdir())
+
+
+def test_a_missing_index_folder_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(PLAIN)
+    folder = tmp_path / "not" / "yet"
+    dataset = ps.open(str(path), raw=True, index=str(folder))
+    assert len(dataset) == len(PAYLOADS)
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_records_that_are_not_there_are_index_errors(files: dict[str, str]) -> None:
+    dataset = ps.open(files["plain"], raw=True, index="never")
+    for wrong in (len(PAYLOADS), -len(PAYLOADS) - 1, 1 << 40):
+        with pytest.raises(IndexError):
+            dataset[wrong]
+        with pytest.raises(ps.RecordIndexError):
+            dataset.take([0, wrong])
+    for nonsense in ([0.5], [True], ["1"], [[1]]):
+        with pytest.raises(TypeError):
+            dataset.take(nonsense)  # type: ignore[arg-type]
+
+
+def test_iterating_gives_dicts(files: dict[str, str]) -> None:
+    dataset = ps.open(files["plain"], raw=True, index="never")
+    assert [record["record"] for record in dataset] == PAYLOADS
+
+
+def test_scanning_through_an_index_reads_the_same(files: dict[str, str], index_folder: str) -> None:
+    for path in files.values():
+        dataset = ps.open(path, raw=True, index=index_folder)
+        len(dataset)
+        for threads in (1, 4):
+            assert records_of(dataset, threads=threads) == PAYLOADS
+        again = read_all(path, index=index_folder)
+        assert again.records == PAYLOADS

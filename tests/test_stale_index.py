@@ -1,0 +1,331 @@
+"""Behind the index's back: files changed after indexing, sidecars damaged, forged or foreign.
+
+Whatever happens, a record that is delivered is one that is in the file now, at that number.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from pathlib import Path
+
+import frames
+import pytest
+from memory_storage import MemoryStorage
+from reading import records_of
+
+import penstock as ps
+from penstock import sidecar
+from penstock._core import Buffer
+
+SEED = int(os.environ.get("PENSTOCK_SEED", "12"))
+HEADER = struct.Struct("<8sHBBIQQQQQI")
+WRAPS = {"plain": bytes, "gzip": frames.gzip_of, "members": lambda data: frames.gzip_of(data, 5)}
+
+
+def payloads(rng: random.Random, count: int | None = None) -> list[bytes]:
+    count = rng.randrange(1, 40) if count is None else count
+    return [rng.randbytes(rng.randrange(60)) for _ in range(count)]
+
+
+def check_nothing_wrong(path: str, now: list[bytes], **options: object) -> str:
+    """Read in every way; what comes is what is in the file now, or an error. Says what came."""
+    try:
+        dataset = ps.open(path, raw=True, **options)  # type: ignore[arg-type]
+        assert records_of(dataset, threads=1) == now
+        dataset = ps.open(path, raw=True, **options)  # type: ignore[arg-type]
+        assert len(dataset) == len(now)
+        order = random.Random(1).sample(range(len(now)), len(now))
+        assert dataset.take(order).column(0).to_pylist() == [now[n] for n in order]
+    except ps.StaleIndexError:
+        return "stale"
+    return "read"
+
+
+def edit(rng: random.Random, old: list[bytes]) -> list[bytes]:
+    """Another state of the file."""
+    new = list(old)
+    kind = rng.randrange(9)
+    if kind == 0:
+        new += payloads(rng)
+    elif kind == 1 and new:
+        new = new[: rng.randrange(len(new))]
+    elif kind == 2 and new:
+        at = rng.randrange(len(new))
+        new[at] = rng.randbytes(len(new[at]))
+    elif kind == 3:
+        new = [rng.randbytes(len(payload)) for payload in new]
+    elif kind == 4:
+        rng.shuffle(new)
+    elif kind == 5 and len(new) > 1:
+        # The same size of the file, with other borders.
+        new[0], new[1] = new[0] + new[1][:1], new[1][1:]
+    elif kind == 6:
+        new = payloads(rng)
+    elif kind == 7 and new:
+        new.insert(rng.randrange(len(new)), rng.randbytes(8))
+    elif kind == 8 and len(new) > 1:
+        del new[rng.randrange(len(new))]
+    return new
+
+
+@pytest.mark.parametrize("compression", list(WRAPS))
+@pytest.mark.parametrize("keeps_time", [True, False])
+def test_random_edits_after_indexing_deliver_nothing_wrong(
+    compression: str, keeps_time: bool, tmp_path: Path
+) -> None:
+    """100 files a case; half of the edits keep the file's time stamps."""
+    rng = random.Random(f"{SEED}{compression}{keeps_time}")
+    wrap = WRAPS[compression]
+    path = tmp_path / "a.tfrecord"
+    for round_ in range(100):
+        old = payloads(rng)
+        path.write_bytes(wrap(frames.file_of(old)))
+        assert len(ps.open(str(path), raw=True)) == len(old)
+        assert (tmp_path / "a.tfrecord.penstock").exists()
+        before = path.stat()
+        new = edit(rng, old)
+        path.write_bytes(wrap(frames.file_of(new)))
+        if keeps_time:
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        said = check_nothing_wrong(str(path), new)
+        if new == old:
+            assert said == "read", "rewritten with the same bytes, nothing has changed"
+        # After a refusal the next reader finds a fresh index or makes one.
+        assert check_nothing_wrong(str(path), new) == "read", f"seed {SEED}, round {round_}"
+        (tmp_path / "a.tfrecord.penstock").unlink()
+
+
+def test_swapped_shards_are_noticed(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    first, second = tmp_path / "1.tfrecord", tmp_path / "2.tfrecord"
+    for _ in range(50):
+        lengths = [rng.randrange(60) for _ in range(20)]
+        one = [rng.randbytes(length) for length in lengths]
+        two = [rng.randbytes(length) for length in lengths]
+        first.write_bytes(frames.file_of(one))
+        second.write_bytes(frames.file_of(two))
+        for path in (first, second):
+            len(ps.open(str(path), raw=True))
+        first.write_bytes(frames.file_of(two))
+        second.write_bytes(frames.file_of(one))
+        check_nothing_wrong(str(first), two)
+        check_nothing_wrong(str(second), one)
+        for path in tmp_path.glob("*.penstock"):
+            path.unlink()
+
+
+def test_a_file_that_changes_under_an_open_dataset(tmp_path: Path) -> None:
+    """Each record that comes is of one state or the other, as it was written, or an error does."""
+    rng = random.Random(SEED)
+    path = tmp_path / "a.tfrecord"
+    for _ in range(100):
+        old = payloads(rng, 30)
+        path.write_bytes(frames.file_of(old))
+        dataset = ps.open(str(path), raw=True, index=str(tmp_path / "indexes"))
+        len(dataset)
+        new = edit(rng, old)
+        path.write_bytes(frames.file_of(new))
+        for number in range(len(old)):
+            try:
+                got = dataset[number]["record"]
+            except (ps.PenstockError, OSError):
+                continue
+            assert got == old[number], "the record that was indexed, or none"
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 20])
+def test_a_file_that_shrinks_under_an_open_dataset(keep: int, tmp_path: Path) -> None:
+    some = payloads(random.Random(keep), 50)
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of(some))
+    dataset = ps.open(str(path), raw=True, index=str(tmp_path / "indexes"))
+    len(dataset)
+    end = frames.starts_of(some)[keep]
+    os.truncate(path, end)
+    for number in range(len(some)):
+        if number < keep:
+            assert dataset[number]["record"] == some[number]
+        else:
+            with pytest.raises((ps.PenstockError, OSError)):
+                dataset[number]
+    with pytest.raises((ps.PenstockError, OSError)):
+        records_of(dataset)
+
+
+# -- the sidecar itself ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def indexed(tmp_path: Path) -> tuple[Path, list[bytes]]:
+    """A file with its sidecar beside it."""
+    some = payloads(random.Random(SEED), 25)
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of(some))
+    len(ps.open(str(path), raw=True))
+    return path, some
+
+
+def test_every_bit_of_the_sidecar_is_noticed(indexed: tuple[Path, list[bytes]]) -> None:
+    """All bits through `sidecar.load`; one bit of each byte through `open`."""
+    path, some = indexed
+    beside = Path(f"{path}.penstock")
+    good = beside.read_bytes()
+    rng = random.Random(SEED)
+    storage = MemoryStorage()
+    for bit in range(8 * len(good)):
+        bad = bytearray(good)
+        bad[bit >> 3] ^= 1 << (bit & 7)
+        storage.files["bad"] = bytes(bad)
+        with pytest.raises(ps.StaleIndexError):
+            sidecar.load("bad", storage)
+    for byte in range(len(good)):
+        bad = bytearray(good)
+        bad[byte] ^= 1 << rng.randrange(8)
+        beside.write_bytes(bad)
+        dataset = ps.open(str(path), raw=True)
+        assert dataset[7]["record"] == some[7], byte
+        if byte % 16 == 0:
+            assert check_nothing_wrong(str(path), some) == "read", byte
+
+
+def test_the_sidecar_may_be_cut_at_every_byte(indexed: tuple[Path, list[bytes]]) -> None:
+    path, some = indexed
+    beside = Path(f"{path}.penstock")
+    good = beside.read_bytes()
+    for cut in range(len(good)):
+        beside.write_bytes(good[:cut])
+        assert check_nothing_wrong(str(path), some) == "read", cut
+        beside.write_bytes(good + bytes(cut + 1))
+        assert ps.open(str(path), raw=True)[3]["record"] == some[3], cut
+
+
+def test_the_sidecar_may_be_anything(indexed: tuple[Path, list[bytes]]) -> None:
+    path, some = indexed
+    beside = Path(f"{path}.penstock")
+    good = beside.read_bytes()
+    rng = random.Random(SEED)
+    for _ in range(300):
+        garbage = rng.randbytes(rng.randrange(2000))
+        beside.write_bytes(garbage if rng.random() < 0.5 else good[:64] + garbage)
+        assert check_nothing_wrong(str(path), some) == "read"
+
+
+def forge(
+    good: bytes, numbers: list[int], checksums: list[int], sizes: tuple[int, int] | None = None
+) -> bytes:
+    """A sidecar with right checksums of its own that says what the forger likes."""
+    fields = list(HEADER.unpack_from(good))
+    body = struct.pack(f"<{len(numbers)}Q", *numbers) + struct.pack(f"<{len(checksums)}I", *checksums)
+    fields[4] = Buffer.from_bytes(body).crc32c()
+    fields[5] = len(checksums)
+    if sizes is not None:
+        fields[6], fields[7] = sizes
+    header = HEADER.pack(*fields)
+    return header + struct.pack("<I", Buffer.from_bytes(header).crc32c()) + body
+
+
+def test_forged_sidecars_deliver_nothing_that_is_not_in_the_file(
+    indexed: tuple[Path, list[bytes]],
+) -> None:
+    """Right checksums, wrong places: anywhere in the file and far beyond it, falling, twice the
+    same, into other records. A forger who knows the format can hide records, not make them up."""
+    path, some = indexed
+    beside = Path(f"{path}.penstock")
+    good = beside.read_bytes()
+    starts = frames.starts_of(some)
+    checksums = [frames.masked(payload) for payload in some]
+    rng = random.Random(SEED)
+    for round_ in range(400):
+        numbers, sums = list(starts), list(checksums)
+        for _ in range(rng.choice((1, 3, 25))):
+            at = rng.randrange(len(numbers))
+            far = (rng.randrange(starts[-1] + 50), 1 << 63, (1 << 64) - 1, rng.getrandbits(64), 0)
+            numbers[at] = rng.choice(far)
+        if rng.random() < 0.3:
+            sums[rng.randrange(len(sums))] = rng.getrandbits(32)
+        if rng.random() < 0.2:
+            rng.shuffle(numbers)
+        if rng.random() < 0.2:
+            keep = rng.randrange(len(sums))
+            numbers, sums = numbers[: keep + 1], sums[:keep]
+        beside.write_bytes(forge(good, numbers, sums))
+        options = {"index": "auto", "raw": True}
+        try:
+            dataset = ps.open(str(path), **options)
+            for number in range(len(dataset)):
+                try:
+                    assert dataset[number]["record"] in some, (SEED, round_)
+                except ps.PenstockError:
+                    pass
+            assert set(records_of(dataset, threads=1)) <= set(some)
+        except ps.PenstockError:
+            pass
+
+
+def test_a_forged_count_reserves_no_memory(indexed: tuple[Path, list[bytes]]) -> None:
+    path, some = indexed
+    beside = Path(f"{path}.penstock")
+    good = beside.read_bytes()
+    for count in (1 << 20, 1 << 32, 1 << 60, (1 << 64) - 1):
+        for place in (5, 8, 9):
+            fields = list(HEADER.unpack_from(good))
+            fields[place] = count
+            header = HEADER.pack(*fields)
+            crc = struct.pack("<I", Buffer.from_bytes(header).crc32c())
+            beside.write_bytes(header + crc + good[64:])
+            assert check_nothing_wrong(str(path), some) == "read"
+
+
+def test_the_sidecar_of_another_file_is_refused(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    one, two = payloads(rng, 20), payloads(rng, 20)
+    first, second = tmp_path / "1.tfrecord", tmp_path / "2.tfrecord"
+    first.write_bytes(frames.file_of(one))
+    second.write_bytes(frames.file_of(two))
+    len(ps.open(str(first), raw=True))
+    Path(f"{first}.penstock").rename(f"{second}.penstock")
+    assert check_nothing_wrong(str(second), two) == "read"
+
+
+def test_forged_seek_points_deliver_nothing_wrong(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    some = [rng.randbytes(3000) for _ in range(1500)]
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.gzip_of(frames.file_of(some), level=1))
+    dataset = ps.open(str(path), raw=True)
+    assert len(dataset) == len(some)
+    from penstock.storage import LocalStorage
+
+    index = sidecar.load(f"{path}.penstock", LocalStorage())
+    assert len(index.points) >= 3
+    for round_ in range(30):
+        points = list(index.points)
+        at = rng.randrange(len(points))
+        p = points[at]
+        points[at] = rng.choice(
+            [
+                sidecar.SeekPoint(rng.randrange(1 << 40), p.plain_start, p.window, p.check),
+                sidecar.SeekPoint(p.compressed_bit, rng.randrange(1 << 40), p.window, p.check),
+                sidecar.SeekPoint(p.compressed_bit, p.plain_start, rng.randbytes(32768), p.check),
+                sidecar.SeekPoint(p.compressed_bit + 1, p.plain_start, p.window, p.check),
+                sidecar.SeekPoint(1 << 63, p.plain_start, b"", p.check),
+            ]
+        )
+        forged = sidecar.Index(
+            index.num_records,
+            index.data_bytes,
+            index.plain_bytes,
+            index.compression,
+            index.starts,
+            index.checksums,
+            tuple(points),
+            index.layout,
+        )
+        sidecar.save(forged, str(path), LocalStorage())
+        for number in (0, 400, 800, 1200, 1499):
+            try:
+                assert ps.open(str(path), raw=True)[number]["record"] == some[number], round_
+            except ps.PenstockError:
+                pass
