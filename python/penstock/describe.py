@@ -1,4 +1,4 @@
-"""Values as text that a person can read, on a terminal that must not be at their mercy.
+r"""Values as text that a person can read, on a terminal that must not be at their mercy.
 
 What a file holds is shown, never obeyed: control characters, marks that turn the writing direction
 and anything else that does not print come out as escapes such as `\\x1b` and `\\u202e`.
@@ -44,10 +44,11 @@ def size(num_bytes: float) -> str:
         ('999 B', '12.3 kB', '5.10 GB')
     """
     scaled = float(num_bytes)
-    for unit in _UNITS:
-        if abs(scaled) < 999.5 or unit == _UNITS[-1]:
-            break
+    step = 0
+    while abs(scaled) >= 999.5 and step < len(_UNITS) - 1:
         scaled /= 1000
+        step += 1
+    unit = _UNITS[step]
     if unit == "B":
         return f"{scaled:.0f} B" if scaled == int(scaled) else f"{scaled:.1f} B"
     digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
@@ -89,7 +90,7 @@ def bars(counts: Sequence[int], width: int = 32) -> str:
 
 
 def escape(text: str) -> str:
-    """The same text, with every character that does not print written as an escape.
+    r"""The same text, with every character that does not print written as an escape.
 
     Example:
         >>> from penstock import describe
@@ -106,7 +107,7 @@ def _escaped(character: str) -> str:
 
 
 def text(data: bytes | memoryview) -> str | None:
-    """The start of some bytes as text (up to 4096 bytes, not escaped), or None if they are none.
+    r"""The start of some bytes as text (up to 4096 bytes, not escaped), or None if they are none.
 
     Text is UTF-8 without a zero character, and with few control characters.
 
@@ -123,7 +124,7 @@ def text(data: bytes | memoryview) -> str | None:
         return None
     if decoded.isprintable():
         return decoded
-    controls = sum(c < " " and c not in "\t\n\r" or c == "\x7f" for c in decoded)
+    controls = sum((c < " " and c not in "\t\n\r") or c == "\x7f" for c in decoded)
     return None if "\0" in decoded or 3 * controls > len(decoded) else decoded
 
 

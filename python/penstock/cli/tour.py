@@ -212,11 +212,11 @@ class Tour:
         tell.chapter("In one line, elsewhere")
 
         def in_polars(ds: ps.Dataset) -> Any:
-            import polars
+            import polars as pl
 
-            return polars.DataFrame(ds).group_by("label").len().sort("label").head(3)
+            return pl.DataFrame(ds).group_by("label").len().sort("label").head(3)
 
-        def in_duckdb(ds: ps.Dataset) -> Any:
+        def in_duckdb(ds: ps.Dataset) -> Any:  # noqa: ARG001  duckdb finds it by its name
             import duckdb
 
             return duckdb.sql(
@@ -224,9 +224,9 @@ class Tour:
             )
 
         def in_pandas(ds: ps.Dataset) -> Any:
-            import pandas
+            import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
 
-            return pandas.DataFrame.from_arrow(ds)["label"].value_counts().sort_index().head(3)
+            return pd.DataFrame.from_arrow(ds)["label"].value_counts().sort_index().head(3)
 
         tell.say("A Dataset is an Arrow stream, which other libraries read without copying.")
         ds = ps.open("train-*.tfrecord", columns=["label"])
