@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 import penstock as ps
 from penstock import _core
@@ -221,7 +221,7 @@ def test_progress_ends_with_everything_done(tmp_path: Path) -> None:
         if path.suffix == ".penstock":
             continue
         calls: list[tuple[int, int, int]] = []
-        report = ps.verify(str(path), progress=lambda *call: calls.append(call))
+        report = ps.verify(str(path), progress=lambda *call, calls=calls: calls.append(call))
         assert calls == sorted(calls)
         assert calls[-1] == (report.num_records, path.stat().st_size, path.stat().st_size), path
 

@@ -22,7 +22,6 @@ from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, Summary
-from penstock.proof import Wire, prove_equal
 from penstock.ranges import batches_between, shuffled_between
 from penstock.storage import LocalStorage
 from penstock.write import (
@@ -385,6 +384,9 @@ def _job(parts: list[_Part], reading: _Reading, writing: _Writing) -> dict[str, 
 
 def _prove(part: _Part, path: str, reading: _Reading, writing: _Writing) -> None:
     """Compare a finished part with the records that it was made of."""
+    # Only here: who does not ask for a proof need not wait for pyarrow.compute.
+    from penstock.proof import Wire, prove_equal
+
     wanted = reading.batches(part.first, part.last)
     how: dict[str, Any] = {"format": writing.kind.info.name, "index": "never"}
     if _is_framed(writing.kind):
