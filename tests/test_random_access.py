@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import random
 from pathlib import Path
 
@@ -166,3 +168,11 @@ def test_scanning_through_an_index_reads_the_same(files: dict[str, str], index_f
             assert records_of(dataset, threads=threads) == PAYLOADS
         again = read_all(path, index=index_folder)
         assert again.records == PAYLOADS
+
+
+def test_a_pickled_dataset_keeps_its_storage_and_can_be_copied_twice() -> None:
+    storage = MemoryStorage({PATH: PLAIN})
+    dataset = ps.open(PATH, storage=storage, raw=True, index="never")
+    for _ in range(2):
+        assert pickle.loads(pickle.dumps(dataset))[3] == dataset[3]
+        assert copy.copy(dataset)[3] == dataset[3]
