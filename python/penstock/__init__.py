@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock import describe, features
+from penstock.convert import convert
 from penstock.dataset import Dataset, Shard, open
 from penstock.errors import (
     ChangedError,
@@ -19,11 +20,15 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.format import SkippedRegion, Summary
+from penstock.index import index
 from penstock.info import Info, ShardInfo, info
 from penstock.limits import Limits
 from penstock.observe import ImageSizes
+from penstock.repair import repair
+from penstock.report import Finding, Report
 from penstock.stats import FieldStats, Stats, stats
 from penstock.tally import Histogram, Spread
+from penstock.verify import verify
 from penstock.write import write
 
 __all__ = [
@@ -31,6 +36,7 @@ __all__ = [
     "ChecksumError",
     "Dataset",
     "FieldStats",
+    "Finding",
     "FormatError",
     "Histogram",
     "ImageSizes",
@@ -40,6 +46,7 @@ __all__ = [
     "Limits",
     "PenstockError",
     "RecordIndexError",
+    "Report",
     "SchemaError",
     "Shard",
     "ShardInfo",
@@ -51,10 +58,14 @@ __all__ = [
     "Summary",
     "TruncatedError",
     "UnsupportedError",
+    "convert",
     "describe",
     "features",
+    "index",
     "info",
     "open",
+    "repair",
     "stats",
+    "verify",
     "write",
 ]

@@ -210,13 +210,14 @@ def value(scalar: pa.Scalar, width: int = 60) -> str:
     """One value of a record on one line of at most `width` characters.
 
     Bytes are shown as what they are: an image by its kind and size, text as text, anything else
-    in hexadecimal. Long values are cut, and say how long they are.
+    in hexadecimal. Long values are cut, and say how long they are; floats in lists are rounded to
+    four digits.
 
     Example:
         >>> import pyarrow as pa
         >>> from penstock import describe
         >>> describe.value(pa.scalar(list(range(100))), width=24)
-        '[0, 1, 2, … 100 in all]'
+        '[0, 1, 2, 3, … of 100]'
         >>> describe.value(pa.scalar(b"a cat"))
         'a cat'
     """
@@ -229,7 +230,7 @@ def value(scalar: pa.Scalar, width: int = 60) -> str:
     if pa.types.is_dictionary(type_):
         return value(scalar.value, width)
     if hasattr(scalar, "as_buffer"):
-        return _bytes(memoryview(scalar.as_buffer() or b""), width)
+        return _bytes(data_of(scalar), width)
     if is_list(type_):
         return _list(scalar.values, width)
     if pa.types.is_struct(type_):
@@ -237,6 +238,12 @@ def value(scalar: pa.Scalar, width: int = 60) -> str:
     if pa.types.is_floating(type_):
         return number(scalar.as_py(), type_)
     return _cut(escape(str(scalar)), width)
+
+
+def data_of(scalar: Any) -> memoryview:
+    """The bytes of a binary or text value, without copying."""
+    buffer = scalar.as_buffer()
+    return memoryview(b"" if buffer is None else buffer).cast("B")
 
 
 def is_list(type_: pa.DataType) -> bool:
@@ -282,7 +289,7 @@ def _bytes(data: memoryview, width: int) -> str:
 
 
 def _list(values: pa.Array, width: int) -> str:
-    tail = f"{ELLIPSIS} {count(len(values))} in all]"
+    tail = f"{ELLIPSIS} of {count(len(values))}]"
     shown = "["
     for place in range(min(len(values), _LIST_ITEMS)):
         item = _item(values[place], max(width - 2, 8))
@@ -303,12 +310,15 @@ def _struct(scalar: Any, width: int) -> str:
 
 
 def _item(scalar: pa.Scalar, width: int) -> str:
-    """A value inside a list or struct: text in quotes, so that its commas are not taken for ours."""
+    """A value inside a list or struct: text in quotes, so that its commas are not taken for ours;
+    floats to four digits."""
+    if scalar.is_valid and pa.types.is_floating(scalar.type):
+        return f"{scalar.as_py():.4g}"
     shown = value(scalar, width - 2)
     is_quoted = scalar.is_valid and hasattr(scalar, "as_buffer") and _reads_as_text(scalar)
     return f"'{shown}'" if is_quoted else shown
 
 
 def _reads_as_text(scalar: Any) -> bool:
-    data = memoryview(scalar.as_buffer() or b"")
+    data = data_of(scalar)
     return image_header(data) is None and text(data) is not None

@@ -6,9 +6,11 @@ knows with `at` (record, file). `OSError` stays `OSError`: a missing file is not
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-_Facts = TypeVar("_Facts", bound="PenstockError")
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _FIELDS = ("file", "record", "field", "byte", "expected", "found", "hint")
 
 
@@ -47,7 +49,7 @@ class PenstockError(Exception):
         self.found = found
         self.hint = hint
 
-    def at(self: _Facts, **facts: Any) -> _Facts:
+    def at(self, **facts: Any) -> Self:
         """Fill in facts that are still unknown, and return the error itself."""
         for name, value in facts.items():
             if name not in _FIELDS:

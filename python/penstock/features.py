@@ -37,7 +37,7 @@ import math
 from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -257,7 +257,7 @@ class UniformRowLength:
 
 
 _PARTITIONS = (RowLengths, RowSplits, RowStarts, RowLimits, ValueRowIds, UniformRowLength)
-Partition = Union[RowLengths, RowSplits, RowStarts, RowLimits, ValueRowIds, UniformRowLength]
+Partition = RowLengths | RowSplits | RowStarts | RowLimits | ValueRowIds | UniformRowLength
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,5 +343,5 @@ class Sequence:
             raise ValueError("a feature list is a FixedLenSequence, VarLen or Ragged")
 
 
-Feature = Union[FixedLen, VarLen, FixedLenSequence, Ragged, Sparse, Sequence]
+Feature = FixedLen | VarLen | FixedLenSequence | Ragged | Sparse | Sequence
 """Any of them."""

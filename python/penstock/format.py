@@ -147,8 +147,16 @@ class Format(Protocol):
     """A container format: one value per format, registered in one line."""
 
     info: FormatInfo
-    write_options: type
-    read_options: type
+
+    @property
+    def read_options(self) -> type:
+        """The dataclass of its options for `penstock.open`."""
+        ...
+
+    @property
+    def write_options(self) -> type:
+        """The dataclass of its options for `penstock.write`."""
+        ...
 
     def sniff(self, head: bytes, size: int) -> bool:
         """Whether a file of `size` bytes that starts with `head` is of this format."""

@@ -262,7 +262,7 @@ def _data_of(array: pa.Array, limit: int) -> Iterator[memoryview]:
             return
         if scalar.is_valid:
             left -= 1
-            yield memoryview(scalar.as_buffer())
+            yield describe.data_of(scalar)
 
 
 def _note_images(array: pa.Array, seen: Seen) -> None:

@@ -10,9 +10,12 @@ import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock import _core
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TEMPORARY_SUFFIX = ".penstock-tmp"
 SIDECAR_SUFFIX = ".penstock"
@@ -31,8 +34,8 @@ class Source(Protocol):
         """Bytes [start, start + length); shorter only where the file ends."""
         ...
 
-    def gather(self, starts: list[int], lengths: list[int]) -> _core.Buffer:
-        """Several ranges, one after another, in one buffer."""
+    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
+        """Several ranges (uint64 arrays), one after another, in one buffer."""
         ...
 
     def close(self) -> None: ...
@@ -199,7 +202,7 @@ class LocalSource:
             return self.mapped.slice(start, length)
         return self.file.read(start, length)
 
-    def gather(self, starts: list[int], lengths: list[int]) -> _core.Buffer:
+    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
         return self.file.gather(starts, lengths)
 
     def close(self) -> None:

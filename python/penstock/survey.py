@@ -37,6 +37,7 @@ from penstock.survey_parts import (
 )
 from penstock.survey_walk import Walk
 
+_ENTRIES = _core.ExamplePlan([], "protobuf")
 _NO_POINTS = 1 << 62  # no seek points, but the starts of members
 
 
@@ -55,21 +56,21 @@ class Survey:
         salvage: bool = False,
     ) -> None:
         self._scope = Scope(source, framing, limits, salvage)
-        self._compression = compression
+        self.compression = compression
         self._index = index
         self._examples: bool | None = None if payloads else False
 
     def tasks(self) -> Iterator[Task]:
         """What there is to do, in the order of the file; finding it means walking the heads."""
-        if not self._compression:
+        if not self.compression:
             yield from self._watched(Walk(self._scope, PlainStream(self._scope.source), self._index))
             return
-        if self._compression == "gzip":
+        if self.compression == "gzip":
             members = gzip_members.hop_to_end(self._scope.source)
             if members:
                 yield from self._member_tasks(members)
                 return
-        stream = ForwardStream(self._scope.source, self._compression, _NO_POINTS, join_streams=True)
+        stream = ForwardStream(self._scope.source, self.compression, _NO_POINTS, join_streams=True)
         yield from self._watched(Walk(self._scope, stream, self._index))
 
     def _watched(self, walk: Walk) -> Iterator[Task]:
@@ -141,17 +142,22 @@ class Survey:
         return Bad(self._scope.finding("data_checksum", record, start, end, message, 1))
 
     def _messages(self, task: Frames) -> Iterator[Part]:
-        """Payloads that do not parse, though the file holds Examples."""
-        if not task.frames.infer()["num_broken"]:
-            return
-        starts = pa.array(task.frames.starts()).to_pylist()
-        lengths = pa.array(task.frames.lengths()).to_pylist()
-        for number in range(len(starts)):
-            if task.frames[number : number + 1].infer()["num_broken"]:
-                record = None if task.first_record is None else task.first_record + number
-                end = starts[number] + lengths[number] + OVERHEAD_BYTES
-                message = "the payload is no Example, though the first records are"
-                yield Bad(self._scope.finding("message", record, starts[number], end, message, 0))
+        """Payloads that do not parse, though the file holds Examples. Their entries are walked
+        over; what is inside values is left to who decodes them."""
+        done = 0
+        while done < len(task.frames):
+            rest = task.frames[done : len(task.frames)]
+            try:
+                rest.decode(_ENTRIES)
+                return
+            except _core.KernelError as error:
+                fault = error.args[0]
+            record = None if task.first_record is None else task.first_record + done + fault.record
+            start = pa.array(rest.starts())[fault.record].as_py()
+            end = start + pa.array(rest.lengths())[fault.record].as_py() + OVERHEAD_BYTES
+            message = f"the payload is no Example, though the first records are: {fault.message}"
+            yield Bad(self._scope.finding("message", record, start, end, message, 0))
+            done += fault.record + 1
 
     # -- members --------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from penstock.survey_parts import (
 )
 
 CHUNK_BYTES = 1 << 20
-_AGREEING = 4
+_AGREEING = 256
 """After damage, one of so many following records must be as the index says, or it is not used."""
 
 
@@ -162,7 +162,7 @@ class Walk:
         if fault.kind == "limit":
             return [self._pass_long(fault)]
         try:
-            known = self._by_index(fault) or self._by_head(fault)
+            known = self._by_index(fault) or self._by_head(fault) or self._by_point(fault)
             return [known or self._by_search(fault)]
         except _core.KernelError:
             # The compressed data breaks before a border is found: that is dealt with next.
@@ -242,6 +242,26 @@ class Walk:
             if payload is not None:
                 return self._broken(fault, end, payload)
         return None
+
+    def _by_point(self, fault: Any) -> Part | None:
+        """Where a damaged compressed stream can be entered again, if the index knows: it may have
+        gone on inflating to other bytes, with no border in them."""
+        index = self._index
+        if self._forward is None or index is None:
+            return None
+        point = next((p for p in index.points if p.plain_start > self._at), None)
+        if point is None:
+            return None
+        record = int(np.searchsorted(index.starts, point.plain_start))
+        if record >= index.num_records:
+            return None
+        end = int(index.starts[record])
+        lost = None if self._record is None else record - self._record
+        part = Bad(self._bad(fault.kind, end, fault.message, lost))
+        self._resumed_byte = point.compressed_bit // 8
+        self._forward.resume(point)
+        self._at, self._record = end, record
+        return part
 
     def _by_search(self, fault: Any) -> Part:
         region = resynchronise(

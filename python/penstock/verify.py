@@ -53,8 +53,8 @@ def verify(
     Args:
         source: as for `open`.
         format: a format's name, instead of telling it by the bytes.
-        payloads: also report records that are no Examples in files of Examples. That parses all
-            payloads; False saves the time.
+        payloads: also report records that are no Examples in files whose first records are. That
+            walks over the entries of all payloads; False saves about a third of the time.
         index: "auto" uses a sidecar that fits to tell which records are damaged; "never" does not
             look for one; a folder looks there. None is ever written.
         limits: as for `open`.
@@ -174,9 +174,7 @@ def stale_index(source: Source, options: Options, storage: Storage) -> Finding |
 
 def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Task]:
     reader = kind.open(source, options)
-    chunks: list[Chunk] = []
-    for chunk in reader.chunks():
-        chunks.append(chunk)
+    chunks = list(reader.chunks())
     share = source.size // max(1, len(chunks))
     for number, chunk in enumerate(chunks):
         rest = source.size - share * (len(chunks) - 1)

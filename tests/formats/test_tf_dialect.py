@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import collections
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
+import penstock.features as f
+import pyarrow as pa
 import pytest
 import tf_examples as tfe
-
-import penstock.features as f
+from google.protobuf.message import DecodeError
+from odd_examples import OddExamples
+from protobuf_example import Example
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tf_example"
+STRESS = int(os.environ.get("PENSTOCK_STRESS", "1"))
+FUZZ_RUNS = 100_000 * STRESS
+TENSORFLOW_RUNS = 3_000 * STRESS
 
 
 def cases(*names: str) -> list[Any]:
@@ -94,3 +103,129 @@ def test_protobuf_dialect_answers_as_example_from_string(case: dict[str, Any]) -
     schema |= {key: f.VarLen("int64") for key in unset}
     row = tfe.decode(payloads, schema, "protobuf").to_pylist()[0]
     assert tfe.plain(row) == {k: v if v is None else tfe.value(v[1]) for k, v in expected.items()}
+
+
+# Found by comparing with protobuf: bytes that do not count in the end are read all the same
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("0a0b0a090a01611a0012017f", id="value of an entry with an unknown field"),
+        pytest.param("0a0d0a0b0a0161120161120312017f", id="first of two values in an entry"),
+        pytest.param("0a0a0a080a01ff0a0161 1200", id="first of two keys in an entry"),
+        pytest.param("0a0e0a0c0a01611207 1a030a0180 0a00", id="kind that another replaces"),
+        pytest.param(
+            "0a130a0a0a016112051a030a01800a050a01611200", id="entry that another replaces"
+        ),
+    ],
+)
+def test_protobuf_dialect_refuses_malformed_bytes_that_do_not_count(text: str) -> None:
+    payload = bytes.fromhex(text)
+    with pytest.raises(DecodeError):
+        Example.FromString(payload)
+    with pytest.raises(tfe.REFUSED):
+        tfe.decode([payload], {"a": f.VarLen("int64")}, "protobuf")
+    assert tfe.frames([payload]).infer()["num_broken"] == 1
+
+
+def test_floats_keep_their_bits_in_both_dialects() -> None:
+    words = bytes.fromhex("0100c07f0000807f0000008001000000ffffffff")
+    unpacked = b"".join(b"\x0d" + words[at : at + 4] for at in range(0, len(words), 4))
+    for values in (field(1, words), unpacked):
+        payload = field(1, field(1, field(1, b"a") + field(2, field(2, values))))
+        for dialect in ("protobuf", "tensorflow"):
+            found = tfe.decode([payload], {"a": f.VarLen("float32")}, dialect).column("a")
+            assert found.values.buffers()[1].to_pybytes()[: len(words)] == words
+
+
+def field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+# Against the reference programs themselves, on bytes that nobody sane would write
+
+
+def test_protobuf_dialect_agrees_with_protobuf_on_odd_examples() -> None:
+    odd, types = OddExamples(20), {"int64_list": "int64", "float_list": "float32"}
+    accepted: dict[Any, list[Any]] = collections.defaultdict(list)
+    refused: list[bytes] = []
+    for _ in range(FUZZ_RUNS):
+        payload = odd.example()
+        try:
+            features = Example.FromString(payload).features.feature
+        except DecodeError:
+            refused.append(payload)
+            continue
+        row = {key: value.WhichOneof("kind") for key, value in features.items()}
+        found = {k: list(getattr(features[k], w).value) if w else None for k, w in row.items()}
+        accepted[tuple(sorted(row.items(), key=str))].append((payload, found))
+    for kinds, rows in accepted.items():
+        schema = {key: f.VarLen(types.get(kind, "bytes")) for key, kind in kinds}
+        if not schema:
+            continue
+        batch = tfe.decode([payload for payload, _ in rows], schema, "protobuf")
+        for (payload, expected), got in zip(rows, batch.to_pylist(), strict=True):
+            assert tfe.plain(got) == tfe.plain(expected), payload.hex()
+    # Decoding steps over features that are not asked for; inference reads everything.
+    assert tfe.frames(refused).infer()["num_broken"] == len(refused)
+
+
+EXAMPLE_SCHEMAS: list[dict[str, Any]] = [
+    {"a": f.VarLen("int64"), "b": f.VarLen("string"), "c": f.VarLen("float32")},
+    {"a": f.VarLen("float32"), "": f.VarLen("int64")},
+    {"a": f.FixedLen([2], "int64", [7, 8]), "b": f.FixedLen([], "string", "d")},
+    {"a": f.FixedLenSequence([2], "int64", True), "b": f.FixedLenSequence([], "string", True)},
+    {"a": f.Ragged("int64"), "b": f.Ragged("string"), "c": f.FixedLenSequence([], "float32", True)},
+    {"a": f.FixedLen([], "int64"), "b": f.FixedLen([2], "bytes")},
+    {"a": f.FixedLen([0], "int64")},
+    {"c": f.FixedLen([2], "float32", [0, 0])},
+]
+SEQUENCE_SCHEMAS: list[dict[str, Any]] = [
+    {
+        "context/a": f.VarLen("int64"),
+        "feature_lists/a": f.Sequence(f.VarLen("int64")),
+        "context/c": f.VarLen("float32"),
+        "feature_lists/c": f.Sequence(f.VarLen("float32")),
+        "b": f.Sequence(f.Ragged("string")),
+    },
+    {
+        "context/a": f.FixedLen([], "int64", 3),
+        "feature_lists/a": f.Sequence(f.FixedLenSequence([], "int64", True)),
+        "b": f.Sequence(f.FixedLenSequence([], "string", True)),
+    },
+    {"b": f.FixedLen([], "string", "q"), "a": f.Sequence(f.FixedLenSequence([2], "int64", True))},
+    {"a": f.Sequence(f.FixedLenSequence([], "int64"))},
+    {"a": f.Ragged("int64"), "c": f.FixedLen([2], "float32", [1, 2])},
+]
+
+
+@pytest.mark.parametrize("sequence", [False, True], ids=["Example", "SequenceExample"])
+def test_tensorflow_dialect_agrees_with_tensorflow_on_odd_examples(sequence: bool) -> None:
+    from tensorflow_oracle import Parser
+
+    schemas = SEQUENCE_SCHEMAS if sequence else EXAMPLE_SCHEMAS
+    dialect = "tensorflow_sequence" if sequence else "tensorflow"
+    plans = [tfe.DecodePlan(tfe.plan_fields(s, dialect), dialect) for s in schemas]
+    parsers = [Parser(schema, sequence=sequence) for schema in schemas]
+    odd = OddExamples(21, negative=False, mutate=0.2)
+    tally: collections.Counter[str] = collections.Counter()
+    for run in range(TENSORFLOW_RUNS):
+        payload = odd.sequence_example() if sequence else odd.example()
+        at = run % len(schemas)
+        if spares_tensorflow(payload, schemas[at]):
+            continue
+        try:
+            found: Any = tfe.tensors(plans[at].decode(tfe.frames([payload])), schemas[at])
+        except tfe.REFUSED:
+            found = "refused"
+        assert found == parsers[at](payload), (payload.hex(), schemas[at])
+        tally["refused" if found == "refused" else "read"] += 1
+    assert min(tally.values()) > TENSORFLOW_RUNS / 10
+
+
+def spares_tensorflow(payload: bytes, schema: dict[str, Any]) -> bool:
+    """Whether TensorFlow is not to see this: it would reserve gigabytes for a long length, and it
+    writes unpacked floats past the end of a dense tensor."""
+    dense = any(isinstance(x, f.FixedLen) and x.dtype == pa.float32() for x in schema.values())
+    return bool(re.search(rb"[\x80-\xff]{4}", payload)) or (dense and b"\x0d" in payload)

@@ -8,9 +8,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-
 import penstock.features as f
+import pyarrow as pa
 from penstock import _core
 from penstock.errors import SchemaError
 from penstock.feature_plans import kernel_dialect, plan_fields

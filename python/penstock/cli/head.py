@@ -88,7 +88,7 @@ def _show(batch: pa.RecordBatch, start: int) -> None:
     room = console.width - number_width - 2 - 2 * len(names)
     widths = _widths(batch, names, room)
     if widths is None:
-        _show_one_by_one(console, batch, names, start)
+        _show_one_by_one(console.width, batch, names, start)
         return
     shown = output.table("#", *names, right=("#",))
     for column in shown.columns:
@@ -97,7 +97,7 @@ def _show(batch: pa.RecordBatch, start: int) -> None:
     for row in range(batch.num_rows):
         cells = [_cell(column[row], width) for column, width in zip(batch.columns, widths, strict=True)]
         shown.add_row(str(start + row), *cells)
-    console.print(shown)
+    output.show(shown)
 
 
 def _widths(batch: pa.RecordBatch, names: list[str], room: int) -> list[int] | None:
@@ -119,13 +119,14 @@ def _cell(scalar: pa.Scalar, width: int) -> Any:
     return describe.value(scalar, width)
 
 
-def _show_one_by_one(console: Any, batch: pa.RecordBatch, names: list[str], start: int) -> None:
-    name_width = min(max(len(name) for name in names), console.width // 2)
-    room = console.width - name_width - 4
+def _show_one_by_one(width: int, batch: pa.RecordBatch, names: list[str], start: int) -> None:
+    name_width = min(max(len(name) for name in names), width // 2)
+    room = width - name_width - 4
+    parts: list[Any] = []
     for row in range(batch.num_rows):
         pairs = [
             (f"  {name}", _cell(column[row], room))
             for name, column in zip(names, batch.columns, strict=True)
         ]
-        console.print(output.dim(f"record {start + row}"))
-        console.print(output.facts(pairs))
+        parts += [output.dim(f"record {start + row}"), output.facts(pairs)]
+    output.show(*parts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Group
 from rich.text import Text
 
 from penstock import describe
@@ -50,7 +49,7 @@ def command(source: tuple[str, ...], as_json: bool, **options: Any) -> None:
     if as_json:
         output.emit({**_document(found), "damage": output.damage_of(ds)})
     else:
-        output.console().print(_page(found))
+        output.show(*_page(found))
         output.note_damage(ds)
 
 
@@ -85,7 +84,7 @@ def spread_document(spread: ps.Spread | None) -> dict[str, Any] | None:
     return {"count": spread.count, "min": spread.min, "mean": spread.mean, "max": spread.max}
 
 
-def _page(found: ps.Info) -> Group:
+def _page(found: ps.Info) -> list[Any]:
     shards = found.shards
     pairs = [
         ("files", _files(shards)),
@@ -99,7 +98,7 @@ def _page(found: ps.Info) -> Group:
     parts: list[Any] = [output.facts(pairs), "", _fields(found)]
     if 1 < len(shards) <= _MOST_FILES:
         parts += ["", _listing(shards)]
-    return Group(*parts)
+    return parts
 
 
 def _files(shards: tuple[ps.ShardInfo, ...]) -> Text:

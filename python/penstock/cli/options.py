@@ -31,7 +31,7 @@ class _Names(click.ParamType):
 class _Extent(click.ParamType):
     """A number of records, or all of them."""
 
-    name = "records|all"
+    name = "n|all"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
         if value == "all" or isinstance(value, int):
@@ -49,7 +49,7 @@ NAMES = _Names()
 
 _READING: dict[str, Callable[[Function], Function]] = {
     "format": click.option("--format", help="Take the files for this format. [default: told by the bytes]"),
-    "columns": click.option("--columns", type=NAMES, help="Only these fields, in this order."),
+    "columns": click.option("--columns", type=NAMES, metavar="NAME,NAME,…", help="Only these fields, in this order."),
     "raw": click.option("--raw", is_flag=True, help="Payloads as they are, in one column 'record'."),
     "checksums": click.option(
         "--checksums",
@@ -86,6 +86,7 @@ _READING: dict[str, Callable[[Function], Function]] = {
     "infer": click.option(
         "--infer",
         type=_Extent(),
+        metavar="N|all",
         help="How many records of the first file to tell the fields of Examples from. [default: 1000]",
     ),
 }

@@ -6,11 +6,12 @@ import base64
 import json
 import math
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import click
 from rich.console import Console
@@ -33,7 +34,25 @@ def console() -> Console:
     if sys.stdout.isatty():
         return Console(highlight=False, markup=False)
     width = int(os.environ.get("COLUMNS") or 0) or PIPED_WIDTH
-    return Console(highlight=False, markup=False, width=width)
+    return Console(highlight=False, markup=False, width=width, file=cast("IO[str]", _Trimmed(sys.stdout)))
+
+
+class _Trimmed:
+    """A stream that drops the blanks with which tables fill their lines."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(re.sub(r" +$", "", text, flags=re.MULTILINE))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def show(*parts: Any) -> None:
+    """Print texts and tables, one below the other."""
+    console().print(*parts, sep="\n")
 
 
 def emit(document: Any) -> None:

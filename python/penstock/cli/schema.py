@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
 from penstock import describe
 from penstock.cli import output
@@ -165,7 +166,6 @@ def _shape(type_: pa.DataType) -> list[int] | None:
 
 
 def _show(found: _Found) -> None:
-    console = output.console()
     shown = output.table("field", "type", "")
     for field in found.schema:
         type_ = str(field.type)
@@ -174,16 +174,17 @@ def _show(found: _Found) -> None:
             type_ = f"{field.type.value_type}{shape}"
         note = "" if field.nullable else "never null"
         shown.add_row(describe.escape(field.name), describe.escape(type_), output.dim(note))
-    console.print(shown)
+    parts: list[Any] = [shown, ""]
     said = "stored in the file" if found.inferred_from is None else "told from " + found.inferred_from
     if found.num_files > 1:
         said += f"; {_compared(found)}"
-    console.print(output.dim("\n" + describe.escape(said)))
+    parts.append(output.dim(describe.escape(said)))
     for path, lacking, empty, other in found.differing:
         words = [f"lacks {_listed(lacking)}"] if lacking else []
         words += [f"has no values of {_listed(empty)}"] if empty else []
         words += [f"has {name} as {type_}" for name, type_ in other]
-        console.print(describe.escape(f"{path} " + "; ".join(words)), style="yellow")
+        parts.append(Text(describe.escape(f"{path} " + "; ".join(words)), style="yellow"))
+    output.show(*parts)
 
 
 def _compared(found: _Found) -> str:

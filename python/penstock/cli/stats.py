@@ -92,8 +92,6 @@ def _field_document(field: ps.FieldStats) -> dict[str, Any]:
 
 
 def _show(found: ps.Stats) -> None:
-    console = output.console()
-    console.print(Text(f"{describe.count(found.num_records)} records\n"))
     shown = output.table("field", "present", "values", right=("present",))
     for place, field in enumerate(found.fields):
         left = Text(describe.escape(field.name), style="bold")
@@ -102,7 +100,7 @@ def _show(found: ps.Stats) -> None:
         shown.add_row(left, _present(field), right, end_section=True)
         if place < len(found.fields) - 1:
             shown.add_row("", "", "")
-    console.print(shown)
+    output.show(f"{describe.count(found.num_records)} records", "", shown)
 
 
 def _type(field: ps.FieldStats) -> str:
@@ -155,10 +153,8 @@ def _range(field: ps.FieldStats) -> str:
 
 def _figure(value: Any) -> str:
     """A number for people: whole ones in full, others to four digits."""
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:.4g}"
-    if isinstance(value, float) and abs(value) >= 1e15:
-        return f"{value:.4g}"
+    if isinstance(value, float) and (not value.is_integer() or abs(value) >= 1e15):
+        return f"{value:,.1f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
     return describe.count(int(value)) if not isinstance(value, bool) else str(value).lower()
 
 
@@ -176,7 +172,7 @@ def _distinct(field: ps.FieldStats) -> str:
     total = field.values.count if field.values is not None else 0
     total = total or (field.sizes.count if field.sizes is not None else 0)
     common = [
-        f"{describe.value(pa.scalar(value), 16)} {100 * count / total:.3g} %"
+        f"{describe.value(pa.scalar(value), 16)} ({100 * count / total:.3g} %)"
         for value, count in field.most_common[:3]
     ]
     return f"{shown}: {', '.join(common)}"

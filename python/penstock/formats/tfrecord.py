@@ -196,9 +196,10 @@ def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecord
             return RawDecoder(schema)
         return ExampleDecoder(plan_fields(schema), options.dialect, schema.metadata)
     if isinstance(schema, dict):
-        from penstock import features
+        from penstock import feature_plans
 
-        return ExampleDecoder(features.plan_fields(schema, options.dialect), options.dialect)
+        plans = feature_plans.plan_fields(schema, options.dialect)
+        return ExampleDecoder(plans, feature_plans.kernel_dialect(schema, options.dialect))
     if schema is not None:
         from penstock.messages import MessageDecoder
 

@@ -3,7 +3,7 @@
 | Arrow | stored as |
 |---|---|
 | integers, bool, dates, times, timestamps, durations | int64 |
-| float16, float32; float64 where every value survives | float32 |
+| float16, float32; float64, rounded as FloatList rounds it | float32 |
 | strings, binary, fixed-size binary, views | bytes |
 | lists of these, fixed or not; fixed-shape tensors | the same, row-major |
 | lists of lists | feature lists of a SequenceExample |
@@ -11,8 +11,8 @@
 | structs | one feature a field, called `parent/child` |
 | null | nothing |
 
-What does not fit (a uint64 beyond int64, a float64 that float32 would round, a null inside a list,
-a decimal) is a SchemaError that names record and field.
+What does not fit (a uint64 beyond int64, a float64 beyond float32's range, a null inside a list, a
+decimal) is a SchemaError that names record and field.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ RECORD = "record"
 LISTS_PREFIX = "feature_lists/"
 
 _ROUND_HINT = 'float64="round" to store the nearest float32, or cast the column yourself'
+_RANGE_HINT = "scale the values, or store them as bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class PayloadPlan:
 
 
 def plan_payload(
-    schema: pa.Schema, payload: Payload | None = None, *, round_float64: bool = False
+    schema: pa.Schema, payload: Payload | None = None, *, exact_float64: bool = False
 ) -> PayloadPlan:
     """How records of this schema are written.
 
@@ -101,7 +102,7 @@ def plan_payload(
         schema: the columns.
         payload: "example", "sequence" or "raw"; None decides: a lone binary column "record" is
             raw, lists of lists and columns called `feature_lists/...` make SequenceExamples.
-        round_float64: store the nearest float32 instead of refusing what it would round.
+        exact_float64: refuse a float64 that is no float32, instead of storing the nearest one.
 
     Raises:
         SchemaError: a column has a type that no payload holds.
@@ -115,7 +116,7 @@ def plan_payload(
     as_it_is = True
     for number, field in enumerate(schema):
         for path, key, given in _leaves((number,), field.name, field.type):
-            steps, wanted = _steps(key, given, round_float64)
+            steps, wanted = _steps(key, given, exact_float64)
             depths.append(_depth(wanted))
             columns.append(ColumnPlan(path, key, steps))
             as_it_is &= not steps and len(path) == 1
@@ -153,7 +154,7 @@ def _leaves(
 
 
 def _steps(
-    key: str, given: pa.DataType, round_float64: bool
+    key: str, given: pa.DataType, exact_float64: bool
 ) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
     """The casts from a type to one that the kernel takes, and that type."""
     steps: list[Callable[[Any], Any]] = []
@@ -171,8 +172,8 @@ def _steps(
     if wanted is None or _depth(wanted) > 2:
         raise _unheld(key, given)
     if wanted != stored:
-        is_double = _leaf(stored) == pa.float64() and not round_float64
-        steps.append(_narrow_to(wanted) if is_double else _cast_to(wanted))
+        is_double = _leaf(stored) == pa.float64()
+        steps.append(_narrow_to(wanted, exact_float64) if is_double else _cast_to(wanted))
     return tuple(steps), wanted
 
 
@@ -297,8 +298,9 @@ def _cast_to(wanted: pa.DataType) -> Callable[[Any], Any]:
     return cast
 
 
-def _narrow_to(wanted: pa.DataType) -> Callable[[Any], Any]:
-    """A cast of float64 to float32 that refuses to round."""
+def _narrow_to(wanted: pa.DataType, exact: bool) -> Callable[[Any], Any]:
+    """A cast of float64 to float32 that refuses infinity for a finite value, and, if `exact`, to
+    round at all."""
 
     def narrow(column: pa.Array) -> pa.Array:
         flat = column
@@ -306,10 +308,14 @@ def _narrow_to(wanted: pa.DataType) -> Callable[[Any], Any]:
             flat = flat.flatten()
         values = flat.drop_null().to_numpy()
         with np.errstate(over="ignore"):
-            exact = values.astype(np.float32).astype(np.float64) == values
-        exact |= np.isnan(values)
-        if not exact.all():
-            value = values[np.argmin(exact)].item()
+            stored = values.astype(np.float32)
+        fits = np.isfinite(stored) | ~np.isfinite(values)
+        if not fits.all():
+            value = values[np.argmin(fits)].item()
+            raise _Unfit(f"{value!r} is beyond the range of float32", _RANGE_HINT)
+        same = (stored.astype(np.float64) == values) | np.isnan(values)
+        if exact and not same.all():
+            value = values[np.argmin(same)].item()
             raise _Unfit(f"float32 would round {value!r}", _ROUND_HINT)
         return column.cast(wanted)
 

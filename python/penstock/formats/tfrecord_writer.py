@@ -52,8 +52,9 @@ class TFRecordWriteOptions:
     """A gzip member ends with the record that brings it to so many plain bytes."""
     payload: Payload | None = None
     """What a record becomes; None decides from the schema, see `tfrecord_columns`."""
-    float64: Literal["exact", "round"] = "exact"
-    """What becomes of a float64 that is no float32: an error, or the nearest one."""
+    float64: Literal["exact", "round"] = "round"
+    """What becomes of a float64 that is no float32: the nearest one, as in TensorFlow's FloatList, or
+    an error. One beyond float32's range is an error always."""
 
     def __post_init__(self) -> None:
         if self.compression not in (None, "gzip", "zlib"):
@@ -104,7 +105,7 @@ class TFRecordWriter:
         options: TFRecordWriteOptions,
         threads: int | None = None,
     ) -> None:
-        self._plan = plan_payload(schema, options.payload, round_float64=options.float64 == "round")
+        self._plan = plan_payload(schema, options.payload, exact_float64=options.float64 == "exact")
         self._schema = schema
         threads = default_threads() if threads is None else threads
         if threads < 1:
@@ -147,6 +148,17 @@ class TFRecordWriter:
         except BaseException:
             self._stop()
             raise
+
+    def write_frames(
+        self, frames: _core.Buffer, lengths: np.ndarray, checksums: np.ndarray
+    ) -> None:
+        """Append whole frames as they stand: their bytes, the uint64 length of each, and the
+        uint32 checksum of each payload as it is stored there."""
+        self._finishing(self._work.drain)
+        self._num_records += len(lengths)
+        self._lengths.append(lengths)
+        self._checksums.append(checksums)
+        self._finishing(lambda: self._output.add(frames, lengths))
 
     def flush(self) -> None:
         """Wait until all records handed over so far are counted in `num_bytes`."""

@@ -85,6 +85,12 @@ enum Slot<'a> {
     Joined(usize),
 }
 
+impl Slot<'_> {
+    fn is_present(&self) -> bool {
+        !matches!(self, Slot::Empty)
+    }
+}
+
 /// The keys of the record before, each with its column.
 type Guess = Vec<(Vec<u8>, Option<usize>)>;
 
@@ -175,6 +181,12 @@ impl<'a> Walker<'a, '_> {
         } else {
             self.find_odd(payload)?;
         }
+        if self.plan.shared.is_empty() { Ok(()) } else { self.share() }
+    }
+
+    /// Give columns that share a key with an earlier one what was found for that.
+    #[cold]
+    fn share(&mut self) -> Result<(), Fault> {
         for &(column, first) in &self.plan.shared {
             if let Some(&slot) = self.slots.get(first)
                 && let Some(place) = self.slots.get_mut(column)
@@ -282,7 +294,7 @@ impl<'a> Walker<'a, '_> {
         };
         self.place = self.place.wrapping_add(1);
         if let Some(place) = column.and_then(|column| self.slots.get_mut(column)) {
-            if !matches!(place, Slot::Empty) {
+            if place.is_present() {
                 return self.put_again(column, slot, in_lists);
             }
             *place = slot;
@@ -350,13 +362,10 @@ impl<'a> Walker<'a, '_> {
                 Slot::Span(bytes) => bytes,
                 Slot::Joined(at) => self.joined.get(at).map_or(&[], Vec::as_slice),
             };
-            let present = !matches!(slot, Slot::Empty);
-            let filled = match self.plan.dialect {
-                Dialect::Protobuf if wanted.in_lists => fill_list(column, wanted, bytes, present),
-                Dialect::TensorFlow(_) if wanted.in_lists => {
-                    fill_list_tensorflow(column, wanted, bytes, present)
-                }
-                dialect => fill_feature(column, wanted, bytes, present, dialect),
+            let filled = if wanted.in_lists {
+                fill_list(column, wanted, bytes, slot.is_present(), self.plan.dialect)
+            } else {
+                fill_feature(column, wanted, bytes, || slot.is_present(), self.plan.dialect)
             };
             filled.map_err(|fault| fault.in_field(&String::from_utf8_lossy(&wanted.key)))?;
         }
@@ -394,13 +403,26 @@ fn fill_feature(
     column: &mut Column,
     wanted: &Wanted,
     bytes: &[u8],
-    present: bool,
+    present: impl Fn() -> bool,
     dialect: Dialect,
 ) -> Result<(), Fault> {
     let before = column.values.as_ref().map_or(0, Values::len);
     if append_usual(&mut column.values, bytes)? {
         return column.close_record(before);
     }
+    fill_odd(column, wanted, bytes, present(), dialect)
+}
+
+/// The same for a feature in any other shape.
+#[cold]
+fn fill_odd(
+    column: &mut Column,
+    wanted: &Wanted,
+    bytes: &[u8],
+    present: bool,
+    dialect: Dialect,
+) -> Result<(), Fault> {
+    let before = column.values.as_ref().map_or(0, Values::len);
     let counts = match dialect {
         Dialect::Protobuf => append_odd(column, wanted, bytes)?,
         Dialect::TensorFlow(parser) => {
@@ -468,7 +490,6 @@ fn append_usual(values: &mut Option<Values>, bytes: &[u8]) -> Result<bool, Fault
 }
 
 /// Append the values of a feature in any shape that protobuf reads. False if it has no kind.
-#[cold]
 fn append_odd(column: &mut Column, wanted: &Wanted, bytes: &[u8]) -> Result<bool, Fault> {
     let Some((kind, lists)) = example::feature(bytes)? else { return Ok(false) };
     if wanted.kind != Some(kind) {
@@ -484,7 +505,6 @@ fn append_odd(column: &mut Column, wanted: &Wanted, bytes: &[u8]) -> Result<bool
 }
 
 /// Append the values of a feature in any shape that TensorFlow reads. False if it has no kind.
-#[cold]
 fn append_tensorflow(
     column: &mut Column,
     wanted: &Wanted,
@@ -524,9 +544,13 @@ fn fill_list(
     wanted: &Wanted,
     bytes: &[u8],
     present: bool,
+    dialect: Dialect,
 ) -> Result<(), Fault> {
     if !present {
         return missing(column, wanted);
+    }
+    if dialect != Dialect::Protobuf {
+        return fill_list_tensorflow(column, wanted, bytes);
     }
     let mut cursor = Cursor::new(bytes);
     while !cursor.is_empty() {
@@ -549,11 +573,7 @@ fn fill_list_tensorflow(
     column: &mut Column,
     wanted: &Wanted,
     mut bytes: &[u8],
-    present: bool,
 ) -> Result<(), Fault> {
-    if !present {
-        return missing(column, wanted);
-    }
     while !bytes.is_empty() {
         let before = column.values.as_ref().map_or(0, Values::len);
         match split_field(bytes, 0x0a) {

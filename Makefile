@@ -1,0 +1,64 @@
+# Everything a person or CI runs. Each target works from a fresh clone: what it needs from Python
+# is installed into .venv, and what it needs from the machine is installed or named by .ci/needs.
+
+PYTHON ?= python3
+VENV := .venv
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PATH := $(VIRTUAL_ENV)/bin:$(PATH):$(HOME)/.cargo/bin
+unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types rust-tests python-tests fuzz stress bench docs clean
+
+help: ; @grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 10
+
+demo: $(VENV)/built ## write a small data set and walk through what penstock does with it
+	penstock demo
+
+test: lint types rust-tests python-tests ## everything that CI runs
+
+lint: $(VENV)/tools ## rustfmt, clippy and ruff
+	cargo fmt --check
+	cargo clippy --locked --quiet --all-targets --features python -- -D warnings
+	ruff check .
+	ruff format --check .
+	@! cargo deny --version >/dev/null 2>&1 || cargo deny --locked check
+
+types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled module against the module
+	pyright --pythonpath $(VENV)/bin/python
+	python -m mypy.stubtest penstock._core
+
+rust-tests: | $(VENV)/needs
+	cargo test --locked --quiet
+
+python-tests: $(VENV)/tools $(VENV)/built
+	python -m pytest
+
+fuzz: $(VENV)/tools $(VENV)/built ## each parser on mutated input, until it is stopped
+	python -m fuzz
+
+stress: $(VENV)/tools $(VENV)/built ## the long and exhaustive tests
+	python -m pytest -m stress
+
+bench: $(VENV)/tools $(VENV)/built ## penstock beside its rivals, as one table of ratios
+	benchmarks/setup && python -m benchmarks
+
+docs: $(VENV)/tools $(VENV)/built ## run every example of the README, the docs and the docstrings
+	python -m pytest tests/docs
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .venv-* target demo-data .pytest_cache .ruff_cache .hypothesis .mypy_cache python/penstock/_core*.so
+
+# -- what the targets stand on: stamps in .venv, made again when their inputs change -------------
+
+RUST := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
+
+$(VENV)/needs: .ci/needs
+	@PYTHON="$(PYTHON)" .ci/needs $(VENV) && touch $@
+
+$(VENV)/built: pyproject.toml $(RUST) | $(VENV)/needs
+	uv pip install --quiet --group build
+	maturin develop --uv --release --locked --quiet && touch $@
+
+$(VENV)/tools: pyproject.toml | $(VENV)/needs
+	uv pip install --quiet --group checks && touch $@

@@ -1,0 +1,261 @@
+"""The compiled module: kernels on bytes, called once a chunk or batch, that let go of the GIL.
+
+Numbers cross as Arrow arrays, bytes as `Buffer`. A kernel that meets a fault raises `KernelError`.
+"""
+
+from os import PathLike
+from typing import Protocol, TypeAlias, final
+
+__all__ = [
+    "ArrowArray",
+    "Buffer",
+    "ExamplePlan",
+    "Fault",
+    "File",
+    "Framed",
+    "Frames",
+    "Inflater",
+    "KernelError",
+    "ZlibDeflater",
+    "encode_examples",
+    "frame_records",
+    "frames_at",
+    "gzip_member",
+    "index_file",
+    "inflate_member",
+    "inflate_members",
+    "member_head",
+    "next_head",
+    "walk",
+]
+
+class _Arrow(Protocol):
+    """Any object that speaks the Arrow C data interface, such as a pyarrow array."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None, /) -> tuple[object, object]:
+        """The array as PyCapsules of its schema and its data."""
+
+@final
+class ArrowArray:
+    """Arrow data on its way to Python: `pyarrow.array(x)` or `pyarrow.record_batch(x)`."""
+
+    def __arrow_c_array__(
+        self, requested_schema: object | None = None
+    ) -> tuple[object, object]: ...
+    def __len__(self) -> int: ...
+
+@final
+class Buffer:
+    """Immutable bytes that Rust owns or keeps alive; slices share them."""
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Buffer: ...
+    def __len__(self) -> int: ...
+    def slice(self, start: int, length: int) -> Buffer:
+        """A part without copying; clamped to the end."""
+
+    def to_bytes(self) -> bytes: ...
+    def crc32c(self, before: int = 0) -> int:
+        """CRC-32C of these bytes behind others whose checksum is `before`."""
+
+    @staticmethod
+    def join(parts: list[Buffer]) -> Buffer:
+        """Several buffers one after another, copied into one."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """The bytes as an array of uint8, without copying."""
+
+@final
+class File:
+    """A local file, read by position."""
+
+    def __new__(cls, path: str | PathLike[str]) -> File: ...
+    @property
+    def size(self) -> int: ...
+    def read(self, start: int, length: int) -> Buffer:
+        """Bytes from `start`; fewer than `length` only at the end of the file."""
+
+    def gather(self, starts: _Arrow, lengths: _Arrow) -> Buffer:
+        """Ranges of the file (uint64 arrays), one after another in one buffer."""
+
+    def map(self) -> Buffer:
+        """The whole file, borrowed; a file that is cut meanwhile ends the process."""
+
+@final
+class Fault:
+    """What a kernel found wrong: plain facts. `byte` counts in the file, or in the plain stream."""
+
+    def __new__(
+        cls,
+        kind: str,
+        byte: int,
+        message: str,
+        expected: int | None = None,
+        found: int | None = None,
+    ) -> Fault: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def byte(self) -> int: ...
+    @property
+    def record(self) -> int | None: ...
+    @property
+    def field(self) -> str | None: ...
+    @property
+    def expected(self) -> int | None: ...
+    @property
+    def found(self) -> int | None: ...
+    @property
+    def message(self) -> str: ...
+
+class KernelError(ValueError):
+    """A kernel met a fault."""
+
+    args: tuple[Fault]
+
+@final
+class Frames:
+    """Where records lie in one buffer."""
+
+    @property
+    def base(self) -> int:
+        """The offset of the buffer in its file or stream."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of payload in all."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, range: slice, /) -> Frames: ...
+    def payload(self, record: int) -> bytes: ...
+    def starts(self) -> ArrowArray:
+        """Offset of each frame in its file, uint64."""
+
+    def lengths(self) -> ArrowArray:
+        """Bytes of each payload, uint64."""
+
+    def checksums(self) -> ArrowArray:
+        """The stored checksum of each record, uint32."""
+
+    def select(self, records: _Arrow) -> Frames:
+        """Some records by uint64 numbers, in that order."""
+
+    def verify(self, indexed: _Arrow | None = None) -> list[Fault]:
+        """Check payloads against their stored checksums and, if given, an index's (uint32)."""
+
+    def views(self) -> ArrowArray:
+        """The payloads as a binary_view array that borrows the buffer."""
+
+    def decode(self, plan: ExamplePlan) -> ArrowArray:
+        """The payloads decoded as Examples: a struct array, one field a column of the plan."""
+
+    def infer(self) -> dict[str, object]:
+        """What the payloads hold, if they are Examples: facts for a schema."""
+
+_Column: TypeAlias = tuple[str, bytes, bool, str | None, str, int, bool, bool, list[object] | None]
+
+@final
+class ExamplePlan:
+    """What to decode, made once for many batches.
+
+    A column is (name, key, in_lists, kind, layout, size, text, required, default): see
+    `penstock.schema.Wire`.
+    """
+
+    def __new__(cls, columns: list[_Column], dialect: str) -> ExamplePlan: ...
+
+@final
+class Framed:
+    """Frames one after another, with what an index keeps of each."""
+
+    @property
+    def data(self) -> Buffer: ...
+    @property
+    def lengths(self) -> ArrowArray:
+        """Bytes of each whole frame, uint64."""
+
+    @property
+    def checksums(self) -> ArrowArray:
+        """The masked checksum of each payload, uint32."""
+
+@final
+class Inflater:
+    """Inflates a gzip file of any number of members, or a zlib stream, in pieces."""
+
+    def __new__(
+        cls, container: str, point_bytes: int = 0, join_streams: bool = False
+    ) -> Inflater: ...
+    @staticmethod
+    def at_point(
+        container: str, compressed_bit: int, plain_start: int, window: bytes
+    ) -> Inflater:
+        """Go on from a seek point; the bytes from `compressed_bit // 8` on are to be pushed."""
+
+    def push(
+        self, data: Buffer, at_end: bool, out_bytes: int, prefix: Buffer | None = None
+    ) -> tuple[Buffer, int]:
+        """Up to `out_bytes` plain bytes behind a copy of `prefix`, and the input bytes taken."""
+
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def compressed_bytes(self) -> int: ...
+    @property
+    def plain_bytes(self) -> int: ...
+    @property
+    def num_members(self) -> int: ...
+    @property
+    def num_empty_members(self) -> int: ...
+    def take_members(self) -> list[tuple[int, int]]: ...
+    def take_points(self) -> list[tuple[int, int, bytes]]:
+        """Seek points found since the last call: (compressed_bit, plain_start, window)."""
+
+    def take_findings(self) -> list[Fault]: ...
+
+@final
+class ZlibDeflater:
+    """Writes one zlib stream, in pieces."""
+
+    def __new__(cls, level: int) -> ZlibDeflater: ...
+    def push(self, plain: Buffer) -> Buffer:
+        """Add plain bytes; the compressed bytes that are ready, often none."""
+
+    def finish(self) -> Buffer:
+        """End the stream; the last compressed bytes."""
+
+def walk(
+    name: str, buffer: Buffer, base: int, max_record: int
+) -> tuple[Frames, int, int, Fault | None]:
+    """Walk over frames: (frames, bytes consumed, bytes the next frame needs in all, fault)."""
+
+def frames_at(
+    name: str, buffer: Buffer, starts: _Arrow, lengths: _Arrow, places: _Arrow
+) -> Frames:
+    """The frames that an index says lie at these places (uint64: start in the buffer, whole
+    length, offset in the file). A fault of kind "stale" where no such frame stands there."""
+
+def next_head(name: str, buffer: Buffer, start: int) -> tuple[int, int] | None:
+    """The first right head of a frame from `start` on: (offset, bytes of the whole frame)."""
+
+def index_file(
+    name: str, file: File, max_record: int
+) -> tuple[ArrowArray, ArrowArray, Fault | None]:
+    """Index a local file by its heads: (starts and the last end, stored checksums, fault)."""
+
+def encode_examples(batch: _Arrow, kind: str) -> Framed:
+    """The records of a batch as framed messages of kind "example" or "sequence"."""
+
+def frame_records(records: _Arrow) -> Framed:
+    """Byte strings, each a record as it stands, as frames."""
+
+def inflate_member(data: Buffer, start: int, length: int, max_bytes: int) -> Buffer:
+    """The plain bytes of one whole gzip member."""
+
+def inflate_members(data: Buffer, members: list[tuple[int, int]], max_bytes: int) -> Buffer:
+    """The plain bytes of whole gzip members (start, length), one after the other."""
+
+def gzip_member(plain: Buffer, start: int, length: int, num_records: int, level: int) -> Buffer:
+    """A gzip member of a part of `plain`, with its size and number of records in its header."""
+
+def member_head(data: Buffer, at: int) -> tuple[int, int] | None:
+    """Bytes and records of the penstock member at `at`, or None if it is none."""

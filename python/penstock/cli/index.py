@@ -1,0 +1,62 @@
+"""`penstock index`."""
+
+from __future__ import annotations
+
+import click
+
+from penstock import describe
+from penstock.cli import output
+from penstock.cli.options import json_option, misuse, one_or_many, reading, source_argument
+
+
+@click.command(
+    "index",
+    epilog="""\b
+Examples:
+  penstock index 'train-*.tfrecord'
+  penstock index --folder ~/indexes 'train-*.tfrecord'
+  penstock index --text train.tfrecord
+""",
+)
+@source_argument
+@click.option("--folder", type=click.Path(), help="Keep the indexes there. [default: beside the data]")
+@click.option("--text", is_flag=True, help="Also write FILE.idx, the text index of DALI and tfrecord2idx.")
+@click.option(
+    "--from-text", is_flag=True, help="Check FILE.idx against the file, and fail where it does not fit."
+)
+@click.option("--force", is_flag=True, help="Make again what already fits.")
+@reading("threads")
+@json_option
+def command(
+    source: tuple[str, ...],
+    folder: str | None,
+    text: bool,
+    from_text: bool,
+    force: bool,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Make the indexes that are missing or do not fit, for random access.
+
+    `penstock.open` does the same when it needs an index; this does it beforehand. Parquet and
+    Arrow files say themselves where their records lie, and get none.
+    """
+    import penstock as ps
+
+    with output.progress("index") as progress, misuse():
+        paths = ps.index(
+            one_or_many(source),
+            folder=folder,
+            text=text,
+            from_text=from_text,
+            force=force,
+            threads=threads,
+            progress=progress,
+        )
+    if as_json:
+        output.emit({"paths": paths})
+        return
+    for path in paths:
+        click.echo(describe.escape(path))
+    if not paths:
+        click.echo("these files say themselves where their records lie", err=True)

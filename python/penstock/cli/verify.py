@@ -1,0 +1,103 @@
+"""`penstock verify`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.text import Text
+
+from penstock import describe
+from penstock.cli import output
+from penstock.cli.options import json_option, misuse, one_or_many, reading, source_argument
+
+if TYPE_CHECKING:
+    import penstock as ps
+
+_MOST_FINDINGS = 50
+
+
+@click.command(
+    "verify",
+    epilog="""\b
+Examples:
+  penstock verify train.tfrecord
+  penstock verify --no-payloads 'train-*.tfrecord'
+  penstock verify --json train.tfrecord.gz > report.json
+""",
+)
+@source_argument
+@click.option("--no-payloads", is_flag=True, help="Do not parse records to see that they are Examples.")
+@reading("format", "index", "threads")
+@json_option
+def command(
+    source: tuple[str, ...],
+    no_payloads: bool,
+    format: str | None,
+    index: str,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Check every byte that has a checksum, and name everything that is wrong.
+
+    Reading goes on after damage, so the list is whole. What TensorFlow reads over in silence is
+    named, too. Exit status 1 where anything is wrong.
+    """
+    import penstock as ps
+
+    with output.progress("verify") as progress, misuse():
+        report = ps.verify(
+            one_or_many(source),
+            format=format,
+            payloads=not no_payloads,
+            index=index,
+            threads=threads,
+            progress=progress,
+        )
+    if as_json:
+        output.emit(report.to_dict())
+    else:
+        show_report(report, "right")
+        if not report.ok:
+            files = {f.file for f in report.findings if f.severity == "error"}
+            name = describe.escape(min(files)) if len(files) == 1 else "FILE..."
+            click.echo(f"\ntry: penstock repair {name} --into repaired.tfrecord")
+    if not report.ok:
+        raise click.exceptions.Exit(1)
+
+
+def show_report(report: ps.Report, done: str) -> None:
+    """A report for people: the verdict, then the findings."""
+    errors = [finding for finding in report.findings if finding.severity == "error"]
+    notes = len(report.findings) - len(errors)
+    line = Text()
+    verdict = "well" if not errors else "1 fault" if len(errors) == 1 else f"{len(errors)} faults"
+    line.append(verdict, style="bold green" if not errors else "bold red")
+    records = describe.count(report.num_records)
+    line.append(f": {records} records {done}, {describe.size(report.num_bytes)} read")
+    lost = report.num_lost
+    if errors:
+        number = "an unknown number of" if lost is None else describe.count(lost)
+        line.append(f", {number} {'record' if lost == 1 else 'records'} lost")
+    if notes:
+        line.append(f", {notes} notes" if notes > 1 else ", 1 note")
+    parts: list[Any] = [line]
+    for finding in report.findings[:_MOST_FINDINGS]:
+        parts += ["", *_finding(finding)]
+    if len(report.findings) > _MOST_FINDINGS:
+        left = len(report.findings) - _MOST_FINDINGS
+        parts += ["", output.dim(f"and {describe.count(left)} more: --json lists all")]
+    output.show(*parts)
+
+
+def _finding(finding: ps.Finding) -> list[Any]:
+    head = Text()
+    head.append(describe.escape(finding.file), style="bold")
+    record = "" if finding.record is None else f" record {describe.count(finding.record)},"
+    head.append(f":{record} bytes {finding.start_byte} to {finding.end_byte}")
+    style = "red" if finding.severity == "error" else "yellow"
+    body = Text("  ").append(finding.kind, style=style)
+    body.append(f": {describe.escape(finding.message)}")
+    if finding.restored:
+        body.append(" (its payload is proved right)")
+    return [head, body]

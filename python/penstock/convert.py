@@ -1,0 +1,396 @@
+"""`convert`: the same records in another format, compression or cut; resumable, and provable.
+
+A conversion is a list of parts, each a range of the source's records that becomes one file. A part
+is written under a name of its own; when all are whole they get their final names together. What is
+finished is noted in a journal (`convert_journal`), so a killed job goes on where it stood, and ends
+with the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import formats
+from penstock.convert_journal import FinishedPart, Journal, refuse_existing
+from penstock.dataset import Dataset
+from penstock.dataset import open as open_dataset
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.format import Format, Summary
+from penstock.proof import Wire, prove_equal
+from penstock.ranges import batches_between, shuffled_between
+from penstock.storage import LocalStorage
+from penstock.write import (
+    _check_cuts,  # pyright: ignore[reportPrivateUsage]
+    _format_and_options,  # pyright: ignore[reportPrivateUsage]
+    _Names,  # pyright: ignore[reportPrivateUsage]
+    write,
+)
+
+Progress = Callable[[int, int, int], None]
+"""Called now and then with the records done, the bytes of the source done, and those in all."""
+
+
+def convert(
+    source: Any,
+    target: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    rename: Mapping[str, str] | None = None,
+    shuffle: int | None = None,
+    prove: bool = False,
+    format: str | None = None,
+    compression: str | None = None,
+    num_shards: int | None = None,
+    shard_records: int | None = None,
+    shard_bytes: int | None = None,
+    index: bool | str = True,
+    overwrite: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    **format_options: Any,
+) -> Summary:
+    """Write the records of a dataset in another format, compression or number of shards.
+
+    TFRecord holds int64, float32 and bytes, and lists of these; what becomes of other types stands
+    with its writer. A value that would not survive is a SchemaError. Arrow types that TFRecord has
+    no name for (int32, timestamps, strings) come back as what they were stored as. From TFRecord
+    to TFRecord payloads are copied without being parsed, unless columns or names change.
+
+    A conversion that was killed goes on when it is called again the same way, and ends with the
+    same bytes. Until all is done, nothing lies under a final name.
+
+    Args:
+        source: as for `open`, or a Dataset, for one opened with options of its own.
+        target: a file; a name for numbered shards, or with `{shard}` in it, as for `write`; or a
+            folder (one that exists, or a name that ends in "/"), for one file a shard of the
+            source under the same names with a new suffix.
+        columns: those wanted, in that order; None for all.
+        rename: new names of columns, {old: new}.
+        shuffle: a seed; the records are written in an order of its own, over all shards. The order
+            takes 8 bytes of memory a record, and records are read at random: fast where that is
+            (TFRecord, Arrow), many passes over large Parquet files.
+        prove: read the result again and compare every value with the source, before it gets its
+            name.
+        format: the format to write; None goes by the target's name. A folder needs it.
+        compression, num_shards, shard_records, shard_bytes, index, overwrite: as for `write`.
+            With shard_bytes a killed job starts again.
+        threads: how many to use; None for all cores.
+        progress: called with the records done, the bytes of the source done, and those in all.
+        format_options: of the written format; an unknown one is an error.
+
+    Returns:
+        A Summary of what was written.
+
+    Raises:
+        FileExistsError: a target exists and `overwrite` is False.
+        SchemaError: a column or value that the format cannot hold; of columns before anything is
+            written.
+        FormatError: the source is damaged, or (with `prove`) a value written is not the one read.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+        >>> ps.convert("numbers.tfrecord", "numbers.parquet", overwrite=True).num_records
+        3
+    """
+    to = os.fspath(target)
+    _check_cuts(num_shards, shard_records, shard_bytes)
+    is_folder = to.endswith(("/", os.sep)) or os.path.isdir(to)
+    if is_folder and format is None:
+        raise ValueError(f"{to} is a folder; format= says what to write there")
+    named = f"x.{format}" if is_folder else to
+    kind, options = _format_and_options(named, format, compression, format_options)
+    dataset = _opened(source, kind, columns, rename, options)
+    reading = _Reading(dataset, columns, rename, shuffle, kind, threads)
+    writing = _Writing(kind, getattr(options, "compression", None), format_options, index, threads)
+    total_bytes = sum(os.path.getsize(path) for path in dataset.paths)
+    tell = _Progress(progress, len(dataset), total_bytes)
+    if shard_bytes is not None:
+        if is_folder:
+            raise ValueError("a folder gets one file a shard; shard_bytes needs a file name")
+        if prove:
+            raise ValueError("prove=True needs shards that are cut by records, not by bytes")
+        batches = tell.watch(reading.batches(0, len(dataset)))
+        stream = pa.RecordBatchReader.from_batches(reading.schema, batches)
+        cuts = {"shard_records": shard_records, "shard_bytes": shard_bytes, "overwrite": overwrite}
+        return writing.file(stream, to, **cuts)
+    parts = _plan(dataset, kind, to, is_folder, num_shards, shard_records, compression)
+    return _run(parts, to, reading, writing, tell, prove=prove, overwrite=overwrite)
+
+
+# -- what to do -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One file to write: records [first, last) of the order in which they are read."""
+
+    number: int
+    first: int
+    last: int
+    final: str
+
+
+def _plan(
+    dataset: Dataset,
+    kind: Format,
+    target: str,
+    is_folder: bool,
+    num_shards: int | None,
+    shard_records: int | None,
+    compression: str | None,
+) -> list[_Part]:
+    total = len(dataset)
+    if is_folder:
+        if num_shards is not None or shard_records is not None:
+            raise ValueError("a folder gets one file a shard; num_shards needs a file name")
+        os.makedirs(target, exist_ok=True)
+        edges = [int(first) for first in dataset.firsts]
+        finals = [_in_folder(path, target, kind, compression) for path in dataset.paths]
+    else:
+        edges = _edges(total, num_shards, shard_records)
+        is_sharded = num_shards is not None or shard_records is not None
+        names = _Names(target, kind.info.extensions, is_sharded, len(edges) - 1)
+        finals = [names.final(number, len(edges) - 1) for number in range(len(edges) - 1)]
+    if len(set(finals)) < len(finals):
+        raise ValueError(f"{len(finals)} shards would be {len(set(finals))} files in {target}")
+    for path in dataset.paths:
+        for final in finals:
+            if os.path.exists(final) and os.path.samefile(path, final):
+                raise ValueError(f"{path} is read, and cannot be written at the same time")
+    return [_Part(n, edges[n], edges[n + 1], final) for n, final in enumerate(finals)]
+
+
+def _edges(total: int, num_shards: int | None, shard_records: int | None) -> list[int]:
+    """Where shards begin and end, as `write` cuts them."""
+    if num_shards is not None:
+        base, longer = divmod(total, num_shards)
+        return [n * base + min(n, longer) for n in range(num_shards + 1)]
+    if shard_records is not None:
+        return [*range(0, max(total, 1), shard_records), total]
+    return [0, total]
+
+
+def _in_folder(path: str, folder: str, kind: Format, compression: str | None) -> str:
+    """The name of a source's shard with the suffix of another format."""
+    name = os.path.basename(path).removesuffix(".gz")
+    suffix = kind.info.extensions[0] + (".gz" if compression == "gzip" and _is_framed(kind) else "")
+    known = [ext for fmt in formats.FORMATS for ext in fmt.info.extensions]
+    for ending in sorted(known, key=len, reverse=True):
+        if name.endswith(ending):
+            return os.path.join(folder, name[: -len(ending)] + suffix)
+        if f"{ending}-" in name:  # train.tfrecord-00000-of-00010
+            return os.path.join(folder, name.replace(f"{ending}-", "-", 1) + suffix)
+    return os.path.join(folder, name + suffix)
+
+
+def _is_framed(kind: Format) -> bool:
+    return hasattr(kind, "survey")
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def _opened(
+    source: Any, kind: Format, columns: Any, rename: Any, options: Any
+) -> Dataset:
+    """The source; as raw records where they need not be parsed."""
+    if isinstance(source, Dataset):
+        return source
+    as_they_are = columns is None and not rename and getattr(options, "payload", "") in (None, "raw")
+    if as_they_are:
+        try:
+            return open_dataset(source, raw=True)
+        except UnsupportedError:
+            pass  # it has columns, and no raw records
+    return open_dataset(source)
+
+
+class _Reading:
+    """The records of the source as they are to be written."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        columns: Sequence[str] | None,
+        rename: Mapping[str, str] | None,
+        shuffle: int | None,
+        kind: Format,
+        threads: int | None,
+    ) -> None:
+        self.dataset = dataset
+        self._columns = list(dataset.schema.names if columns is None else columns)
+        self._threads = threads
+        self._order = None
+        self.shuffle = shuffle
+        if shuffle is not None:
+            self._order = np.random.default_rng(shuffle).permutation(len(dataset))
+        missing = [name for name in self._columns if name not in dataset.schema.names]
+        missing += [name for name in rename or {} if name not in self._columns]
+        if missing:
+            known = ", ".join(self._columns if columns is None else dataset.schema.names)
+            raise SchemaError(f"no such column; there are: {known}", field=missing[0])
+        fields = [dataset.schema.field(name) for name in self._columns]
+        names = [(rename or {}).get(name, name) for name in self._columns]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise SchemaError("two columns would have this name", field=twice)
+        self.schema = pa.schema(
+            [
+                _storable(field, kind).with_name(name)
+                for field, name in zip(fields, names, strict=True)
+            ],
+            metadata=None if _is_framed(kind) else _kept_metadata(dataset.schema.metadata),
+        )
+
+    def batches(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        """Records [first, last) in the order in which they are written."""
+        dataset, columns, threads = self.dataset, self._columns, self._threads
+        if self._order is None:
+            read = batches_between(dataset, first, last, columns, threads)
+        else:
+            size = sum(os.path.getsize(path) for path in dataset.paths)
+            read = shuffled_between(dataset, self._order[first:last], columns, threads, size)
+        for batch in read:
+            arrays = [
+                array if array.type == field.type else array.cast(field.type)
+                for array, field in zip(batch.columns, self.schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _storable(field: pa.Field, kind: Format) -> pa.Field:
+    """Views into the bytes read are written as what they show."""
+    types = {pa.binary_view(): pa.binary(), pa.string_view(): pa.string()}
+    if not _is_framed(kind) and field.type in types:
+        field = field.with_type(types[field.type])
+    return field.remove_metadata()
+
+
+def _kept_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[bytes, bytes] | None:
+    """What a schema says of itself, but for penstock's notes on how it was inferred."""
+    kept = {k: v for k, v in (metadata or {}).items() if not k.startswith(b"penstock.")}
+    return kept or None
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """How files are written."""
+
+    kind: Format
+    compression: str | None
+    format_options: dict[str, Any]
+    index: bool | str
+    threads: int | None
+
+    def file(self, data: Any, path: str, **more: Any) -> Summary:
+        """Write records to one file or to several."""
+        return write(
+            data,
+            path,
+            format=self.kind.info.name,
+            compression=self.compression,
+            index=self.index,
+            threads=self.threads,
+            **more,
+            **{k: v for k, v in self.format_options.items() if k != "compression"},
+        )
+
+
+class _Progress:
+    """Tells how far a job is, in records and bytes of the source."""
+
+    def __init__(self, told: Progress | None, num_records: int, total_bytes: int) -> None:
+        self._told = told
+        self._num_records = max(1, num_records)
+        self._total_bytes = total_bytes
+        self._done = 0
+
+    def add(self, num_records: int) -> None:
+        """So many more records are done."""
+        self._done += num_records
+        if self._told is not None:
+            done_bytes = self._total_bytes * min(self._done, self._num_records) // self._num_records
+            self._told(self._done, done_bytes, self._total_bytes)
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as they are taken."""
+        for batch in batches:
+            yield batch
+            self.add(batch.num_rows)
+
+
+def _run(
+    parts: list[_Part],
+    target: str,
+    reading: _Reading,
+    writing: _Writing,
+    tell: _Progress,
+    *,
+    prove: bool,
+    overwrite: bool,
+) -> Summary:
+    finals = [part.final for part in parts]
+    folder = None if isinstance(writing.index, bool) else writing.index
+    job = _job(parts, reading, writing)
+    journal = Journal(target, job, folder, LocalStorage())
+    journal.load(finals)
+    if not overwrite and not journal.is_publishing:
+        refuse_existing(finals)
+    for part in parts:
+        if part.number in journal.parts:
+            tell.add(part.last - part.first)
+            continue
+        batches = tell.watch(reading.batches(part.first, part.last))
+        stream = pa.RecordBatchReader.from_batches(reading.schema, batches)
+        path = journal.part_path(part.number)
+        made = writing.file(stream, path, overwrite=True)
+        journal.finish(FinishedPart(part.number, made.num_records, made.num_bytes))
+    if prove:
+        for part in parts:
+            path = journal.part_path(part.number)
+            _prove(part, path if os.path.exists(path) else part.final, reading, writing)
+    done = [journal.parts[part.number] for part in parts]
+    journal.publish(finals, overwrite=overwrite)
+    num_records = sum(part.num_records for part in done)
+    return Summary(tuple(finals), num_records, sum(part.num_bytes for part in done))
+
+
+def _job(parts: list[_Part], reading: _Reading, writing: _Writing) -> dict[str, Any]:
+    """All that decides what is written. Another job must not use what this one has finished."""
+    from importlib.metadata import version
+
+    sources: list[Any] = []
+    for path in reading.dataset.paths:
+        state = os.stat(path)
+        sources.append([os.path.abspath(path), state.st_size, state.st_mtime_ns])
+    return {
+        "version": version("penstock"),
+        "sources": sources,
+        "read": [str(reading.schema), reading.shuffle, repr(reading.dataset.options.damage)],
+        "written": [writing.kind.info.name, writing.compression, repr(writing.format_options)],
+        "index": writing.index,
+        "parts": [[part.number, part.first, part.last, part.final] for part in parts],
+    }
+
+
+def _prove(part: _Part, path: str, reading: _Reading, writing: _Writing) -> None:
+    """Compare a finished part with the records that it was made of."""
+    wanted = reading.batches(part.first, part.last)
+    how: dict[str, Any] = {"format": writing.kind.info.name, "index": "never"}
+    if _is_framed(writing.kind):
+        given = writing.format_options
+        wire = Wire(reading.schema, given.get("payload"), given.get("float64", "exact"))
+        wanted = (wire.convert(batch) for batch in wanted)
+        how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
+    found = open_dataset(path, **how)
+    prove_equal(wanted, found.scan(), part.final, part.first)

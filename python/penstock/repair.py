@@ -1,0 +1,306 @@
+"""`repair`: everything of damaged files that is proved right, in new files of the same kind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import sidecar
+from penstock.errors import PenstockError
+from penstock.format import Chunk, Format, Options, Reader, options_from
+from penstock.formats.tfrecord_writer import TFRecordWriter
+from penstock.limits import Limits, limits_from
+from penstock.paths import expand
+from penstock.pipeline import default_threads, in_order
+from penstock.report import Finding, Report
+from penstock.storage import LocalStorage, Sink, Source, Storage
+from penstock.survey import Survey
+from penstock.survey_parts import OVERHEAD_BYTES, Bad, Found, Good, frames_of
+from penstock.verify import Progress, first_error, format_of, found_in, tally_of
+
+
+def repair(
+    source: Any,
+    *,
+    into: str | os.PathLike[str] | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+    salvage: bool = False,
+    format: str | None = None,
+    index: bool | str = True,
+    limits: Limits | dict[str, int] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+    **format_options: Any,
+) -> Report:
+    """Write every record that is proved right to new files, and report what is lost.
+
+    Frames are copied as they stand, in order; a GZIP file becomes one of GZIP members, with random
+    access. A record of which only the head is damaged is restored. A sidecar that fits the damaged
+    file helps: it knows where records were, and what checksums they had.
+
+    Args:
+        source: as for `open`.
+        into: a file for one shard, or a folder for files of the same names.
+        in_place: replace damaged files, each when its new one is whole; others are not touched. A
+            file of which nothing can be saved stays as it is.
+        overwrite: replace files that exist in `into`.
+        salvage: also write records that may be the contents of larger, broken ones. Without it
+            nothing is written that was not a record.
+        format: a format's name, instead of telling it by the bytes.
+        index: write an index with each file; a folder puts them there.
+        limits, threads, progress, storage, format_options: as for `verify`.
+
+    Returns:
+        A Report of the damage, whose `num_records` were written to `paths`.
+
+    Raises:
+        FileExistsError: a target exists and `overwrite` is False.
+        FileNotFoundError: no such file, or a shard of a numbered set is missing.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+        >>> ps.repair("numbers.tfrecord", into="whole.tfrecord", overwrite=True).num_records
+        3
+    """
+    if (into is None) == (not in_place):
+        raise ValueError("repair takes either into= or in_place=True")
+    place = storage or LocalStorage()
+    paths = expand(source, place)
+    targets = list(paths) if into is None else _targets(paths, os.fspath(into))
+    options = Options(limits=limits_from(limits), format_options=dict(format_options))
+    work = _Work(place, options, format, index, salvage, overwrite, in_place, threads, progress)
+    work.total_bytes = sum(os.path.getsize(path) for path in paths) * (2 if in_place else 1)
+    for path, target in zip(paths, targets, strict=True):
+        work.one(path, target)
+    return Report(work.num_records, tuple(work.findings), work.num_bytes, tuple(work.paths))
+
+
+def _targets(paths: list[str], into: str) -> list[str]:
+    is_folder = len(paths) > 1 or into.endswith(("/", os.sep)) or os.path.isdir(into)
+    if not is_folder:
+        targets = [into]
+    else:
+        os.makedirs(into, exist_ok=True)
+        targets = [os.path.join(into, os.path.basename(path)) for path in paths]
+    if len(set(targets)) < len(targets):
+        raise ValueError(f"two of the files have the same name, and would be one in {into}")
+    for path, target in zip(paths, targets, strict=True):
+        if os.path.exists(target) and os.path.samefile(path, target):
+            raise ValueError(f"{path} would be written over itself; use in_place=True for that")
+    return targets
+
+
+@dataclass
+class _Work:
+    """One call of `repair`, and what it has done so far."""
+
+    storage: Storage
+    options: Options
+    format: str | None
+    index: bool | str
+    salvage: bool
+    overwrite: bool
+    in_place: bool
+    threads: int | None
+    progress: Progress | None
+    total_bytes: int = 0
+    done_bytes: int = 0
+    num_bytes: int = 0
+    num_records: int = 0
+    findings: list[Finding] = field(default_factory=list[Finding])
+    paths: list[str] = field(default_factory=list[str])
+
+    def one(self, path: str, target: str) -> None:
+        """Repair one file."""
+        source = self.storage.source(path)
+        self.num_bytes += source.size
+        try:
+            try:
+                saving = _saving(source, format_of(source, self.format), self)
+            except PenstockError as error:
+                self.findings.append(found_in(error, path, 0, source.size))
+                return
+            if self.in_place:
+                num_records, findings = saving.look()
+                lost_all = not num_records
+                if first_error(findings) is None or lost_all:
+                    self.findings.extend(findings)
+                    self.num_records += num_records
+                    self._step(source.size)
+                    return
+            self._write(saving, target)
+        finally:
+            source.close()
+
+    def _write(self, saving: _Saving, target: str) -> None:
+        sink = self.storage.sink(target, overwrite=self.overwrite or self.in_place)
+        try:
+            num_records, findings = saving.save(sink)
+            sink.commit()
+        except BaseException:
+            sink.abort()
+            raise
+        self.num_records += num_records
+        self.findings.extend(findings)
+        self.paths.append(target)
+        made = saving.index()
+        if made is not None and self.index is not False:
+            folder = None if self.index is True else str(self.index)
+            sidecar.save(made, target, self.storage, folder)
+        elif self.in_place:
+            sidecar.discard(target)
+
+    def _step(self, num_bytes: int) -> None:
+        self.done_bytes += num_bytes
+        self.tell(0)
+
+    def tell(self, num_records: int, num_bytes: int = 0) -> None:
+        """Report progress: records of the file that is being worked on, and bytes just done."""
+        self.done_bytes += num_bytes
+        if self.progress is not None:
+            done = min(self.done_bytes, self.total_bytes)
+            self.progress(self.num_records + num_records, done, self.total_bytes)
+
+
+def _saving(source: Source, kind: Format, work: _Work) -> _Saving:
+    examine = getattr(kind, "survey", None)
+    if examine is None:
+        return _Chunks(source, kind, work)
+
+    def survey() -> Survey:
+        return examine(source, work.options, payloads=False, salvage=work.salvage)
+
+    return _Framed(kind, survey, work)
+
+
+class _Saving:
+    """How the records of one file are saved."""
+
+    def look(self) -> tuple[int, list[Finding]]:
+        """How many records are right, and what is wrong."""
+        raise NotImplementedError
+
+    def save(self, sink: Sink) -> tuple[int, list[Finding]]:
+        """The same, and write these records."""
+        raise NotImplementedError
+
+    def index(self) -> Any:
+        """The index of what was written, or None where the format keeps none."""
+        raise NotImplementedError
+
+
+class _Framed(_Saving):
+    """A framed file: its frames are copied."""
+
+    def __init__(self, kind: Format, survey: Callable[[], Survey], work: _Work) -> None:
+        self._kind = kind
+        self._survey = survey
+        self._work = work
+        self._writer: TFRecordWriter | None = None
+
+    def look(self) -> tuple[int, list[Finding]]:
+        return self._each(lambda found: None)
+
+    def save(self, sink: Sink) -> tuple[int, list[Finding]]:
+        survey = self._survey()
+        given = {"compression": survey.compression or None, "payload": "raw"}
+        options = options_from(self._kind.write_options, given, self._kind.info.name)
+        threads = self._work.threads or default_threads()
+        schema = pa.schema([("record", pa.binary())])
+        writer: Any = self._kind.create(sink, schema, options, threads)
+        self._writer = writer
+        done = self._each(partial(_copy, writer))
+        writer.close()
+        return done
+
+    def _each(self, then: Callable[[Found], None]) -> tuple[int, list[Finding]]:
+        survey = self._survey()
+        num_records, findings = 0, list[Finding]()
+        tasks = [survey.tasks]
+        for found in in_order(tasks, survey.run, lambda f: f.num_bytes, self._work.threads):
+            then(found)
+            tally = tally_of(found)
+            num_records += tally.num_records
+            findings.extend(tally.findings)
+            self._work.tell(num_records, tally.num_bytes)
+        return num_records, findings
+
+    def index(self) -> Any:
+        return None if self._writer is None else self._writer.index()
+
+
+def _copy(writer: TFRecordWriter, found: Found) -> None:
+    """Append what is right to the new file."""
+    for part in found.parts:
+        if isinstance(part, Good):
+            lengths = pa.array(part.frames.lengths()).to_numpy() + np.uint64(OVERHEAD_BYTES)
+            checksums = pa.array(part.frames.checksums()).to_numpy()
+            writer.write_frames(part.data, lengths, checksums)
+        elif isinstance(part, Bad) and part.payload is not None:
+            framed = frames_of(part.payload)
+            lengths, checksums = pa.array(framed.lengths), pa.array(framed.checksums)
+            writer.write_frames(framed.data, lengths.to_numpy(), checksums.to_numpy())
+
+
+class _Chunks(_Saving):
+    """A file of chunks: those that decode are written again."""
+
+    def __init__(self, source: Source, kind: Format, work: _Work) -> None:
+        self._source = source
+        self._kind = kind
+        self._work = work
+        self._reader: Reader = kind.open(source, work.options)
+
+    def look(self) -> tuple[int, list[Finding]]:
+        return self._each(lambda batch: None)
+
+    def save(self, sink: Sink) -> tuple[int, list[Finding]]:
+        options = self._kind.write_options()
+        threads = self._work.threads or default_threads()
+        writer = self._kind.create(sink, self._reader.schema, options, threads)
+        done = self._each(writer.write)
+        writer.close()
+        return done
+
+    def index(self) -> Any:
+        return None
+
+    def _each(self, then: Callable[[pa.RecordBatch], None]) -> tuple[int, list[Finding]]:
+        path, size = self._source.path, self._source.size
+        findings: list[Finding] = []
+        num_records = 0
+
+        def decode(chunk: Chunk) -> Iterable[pa.RecordBatch | Finding]:
+            try:
+                return [self._reader.decode(chunk, None, None)]
+            except PenstockError as error:
+                return [found_in(error, path, chunk.start_byte, chunk.end_byte, chunk)]
+
+        def chunks() -> Iterator[Chunk]:
+            try:
+                yield from self._reader.chunks()
+            except PenstockError as error:
+                findings.append(found_in(error, path, 0, size))
+
+        for result in in_order([chunks], decode, _held_bytes, self._work.threads):
+            if isinstance(result, Finding):
+                findings.append(result)
+                continue
+            then(result)
+            num_records += result.num_rows
+            self._work.tell(num_records)
+        self._work.tell(num_records, size)
+        return num_records, findings
+
+
+def _held_bytes(result: Any) -> int:
+    return 0 if isinstance(result, Finding) else int(result.get_total_buffer_size())

@@ -1,0 +1,87 @@
+"""A format in a page: records of one size behind b"FIXD" and that size as uint32, little endian."""
+
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import FormatError, TruncatedError
+from penstock.format import Chunk, FormatInfo, NoOptions, Options, Projection, Selection
+from penstock.storage import Sink, Source
+
+HEAD = struct.Struct("<4sI")
+CHUNK_RECORDS = 4096
+
+
+class FixedSizeReader:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        if source.size < HEAD.size:
+            raise TruncatedError("the header is cut", file=source.path, byte=source.size)
+        magic, self._size = HEAD.unpack(source.read(0, HEAD.size).to_bytes())
+        if magic != b"FIXD" or not self._size:
+            raise FormatError("no header of this format", file=source.path, byte=0)
+        self.num_records, rest = divmod(source.size - HEAD.size, self._size)
+        if rest:
+            place = {"record": self.num_records, "byte": source.size - rest}
+            raise TruncatedError("the last record is cut", file=source.path, **place)
+        self.schema = pa.schema([pa.field("record", pa.binary(self._size), nullable=False)])
+
+    def chunks(self) -> Iterator[Chunk]:
+        for number in range(-(-self.num_records // CHUNK_RECORDS)):
+            yield self._chunk(number)
+
+    def _chunk(self, number: int) -> Chunk:
+        first = number * CHUNK_RECORDS
+        last = min(first + CHUNK_RECORDS, self.num_records)
+        start, end = (HEAD.size + edge * self._size for edge in (first, last))
+        return Chunk(number, first, last - first, start, end)
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        data = pa.array(self.source.read(chunk.start_byte, chunk.end_byte - chunk.start_byte))
+        type_ = self.schema.field("record").type
+        array = pa.Array.from_buffers(type_, chunk.num_records, [None, data.buffers()[1]])
+        batch = pa.record_batch([array], schema=self.schema)
+        batch = batch if columns is None else batch.select(columns)
+        return batch if records is None else batch.take(pa.array(records))
+
+    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
+        chunks = records // CHUNK_RECORDS
+        for run in np.split(records, np.flatnonzero(np.diff(chunks)) + 1):
+            if len(run):
+                chunk = self._chunk(int(run[0]) // CHUNK_RECORDS)
+                yield chunk, run - chunk.first_record
+
+    def close(self) -> None:
+        self.source.close()
+
+
+class FixedSizeWriter:
+    def __init__(self, sink: Sink, schema: pa.Schema) -> None:
+        self._sink = sink
+        size = schema.field("record").type.byte_width
+        sink.write(HEAD.pack(b"FIXD", size))
+        self.num_bytes = HEAD.size
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        data = b"".join(batch.column("record").to_pylist())
+        self._sink.write(data)
+        self.num_bytes += len(data)
+
+    def close(self) -> None:
+        pass
+
+
+class FixedSizeFormat:
+    info = FormatInfo("fixedsize", (".fixd",))
+    read_options = write_options = NoOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        return head[:4] == b"FIXD"
+
+    def open(self, source: Source, options: Options) -> FixedSizeReader:
+        return FixedSizeReader(source)
+
+    def create(self, sink: Sink, schema: pa.Schema, options: object, threads: int) -> FixedSizeWriter:
+        return FixedSizeWriter(sink, schema)

@@ -1,0 +1,430 @@
+"""Schemas in TensorFlow's terms: what may be asked for, what comes of it, what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import penstock.features as f
+import pyarrow as pa
+import pytest
+import tf_examples as tfe
+from penstock import _core
+from penstock.errors import LimitError, SchemaError, UnsupportedError
+from penstock.feature_plans import describe, plan_fields
+from penstock.schema import DecodePlan
+from protobuf_example import Example
+
+
+def example(**values: list[Any]) -> bytes:
+    """A serialized Example; an empty list is a feature without a kind."""
+    message = Example()
+    for key, given in values.items():
+        feature = message.features.feature[key]
+        if given and isinstance(given[0], bytes):
+            feature.bytes_list.value.extend(given)
+        elif given and isinstance(given[0], float):
+            feature.float_list.value.extend(given)
+        elif given:
+            feature.int64_list.value.extend(given)
+    return message.SerializeToString(deterministic=True)
+
+
+def column(payloads: list[bytes], feature: Any, dialect: str = "protobuf") -> Any:
+    return tfe.decode(payloads, {"x": feature}, dialect).column("x").to_pylist()
+
+
+# What may be asked for
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        ("int64", pa.int64()),
+        (int, pa.int64()),
+        (np.int64, pa.int64()),
+        (np.dtype("<i8"), pa.int64()),
+        ("float32", pa.float32()),
+        (float, pa.float32()),
+        (np.float32, pa.float32()),
+        ("string", pa.binary()),
+        ("bytes", pa.binary()),
+        (bytes, pa.binary()),
+        (np.bytes_, pa.binary()),
+        (np.dtype("S3"), pa.binary()),
+        (np.dtype(object), pa.binary()),
+        (pa.large_binary(), pa.binary()),
+        (str, pa.string()),
+        (pa.string(), pa.string()),
+    ],
+)
+def test_a_dtype_is_given_in_any_of_the_usual_ways(dtype: Any, expected: pa.DataType) -> None:
+    assert f.VarLen(dtype).dtype == expected
+
+
+@pytest.mark.parametrize("dtype", ["int32", np.uint8, pa.float64(), bool, "float16", None, 7])
+def test_a_dtype_that_no_example_holds_is_refused(dtype: Any) -> None:
+    with pytest.raises(TypeError, match="int64, float32 and bytes"):
+        f.VarLen(dtype)
+
+
+@pytest.mark.parametrize("shape", [[None], [None, 2], [-1]])
+def test_a_shape_that_is_not_fixed_is_refused(shape: Any) -> None:
+    with pytest.raises(ValueError, match="not fixed"):
+        f.FixedLen(shape, "int64")
+
+
+def test_a_default_has_as_many_values_as_its_shape() -> None:
+    assert f.FixedLen([2, 2], "int64", [[1, 2], [3, 4]]).default == (1, 2, 3, 4)
+    assert f.FixedLen([2], "float32", np.array([1, 2])).default == (1.0, 2.0)
+    assert f.FixedLen([], "string", "é").default == ("é".encode(),)
+    assert f.FixedLen([2], "bytes", [b"a\0", b""]).default == (b"a\0", b"")
+    for default in (1.0, [1.0], [1.0, 2.0, 3.0]):
+        with pytest.raises(ValueError, match="the default has"):
+            f.FixedLen([2], "float32", default)
+    with pytest.raises(ValueError, match="the default has 2"):
+        f.FixedLenSequence([2], "int64", True, [9, 8])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "default"), [("int64", 1.5), ("int64", True), ("int64", b"1"), ("bytes", 1)]
+)
+def test_a_default_of_another_type_is_refused(dtype: str, default: Any) -> None:
+    with pytest.raises(TypeError):
+        f.FixedLen([], dtype, default)
+
+
+def test_features_are_values() -> None:
+    ragged = f.Ragged("int64", "v", [f.RowLengths("n"), f.UniformRowLength(2)])
+    assert ragged == f.Ragged(pa.int64(), "v", (f.RowLengths("n"), f.UniformRowLength(2)))
+    assert pickle.loads(pickle.dumps(ragged)) == ragged
+    assert len({ragged, f.FixedLen([], int), f.FixedLen((), "int64")}) == 2
+
+
+def test_schemas_that_tensorflow_refuses_are_refused_in_its_dialect_only() -> None:
+    refused: list[dict[str, Any]] = [
+        {"x": f.FixedLenSequence([], "int64")},
+        {"x": f.FixedLenSequence([], "int64", True), "y": f.Sequence(f.VarLen("int64"))},
+        {"x": f.VarLen("int64"), "y": f.Ragged("int64", "x")},
+        {"x": f.FixedLen([], "int64"), "y": f.Sparse("i", "x", "int64", 9)},
+        {"x": f.Sparse("i", "v", "int64", 9), "y": f.Sequence(f.VarLen("int64"))},
+    ]
+    for schema in refused:
+        assert len(plan_fields(schema)) == len(schema)
+        with pytest.raises(ValueError, match="TensorFlow"):
+            plan_fields(schema, "tensorflow")
+    with pytest.raises(ValueError, match="feature list"):
+        f.Sequence(f.FixedLen([], "int64"))  # type: ignore[arg-type]
+
+
+# Columns
+
+
+def test_each_feature_has_its_arrow_type() -> None:
+    lists = pa.list_(pa.int64())
+    expected: list[tuple[Any, pa.DataType, bool]] = [
+        (f.FixedLen([], "int64"), pa.int64(), False),
+        (f.FixedLen([], str, ""), pa.string(), False),
+        (f.FixedLen([2, 3], "float32"), pa.fixed_shape_tensor(pa.float32(), [2, 3]), False),
+        (f.VarLen("int64"), lists, True),
+        (f.FixedLenSequence([], "int64"), lists, False),
+        (f.FixedLenSequence([], "int64", True), lists, True),
+        (
+            f.FixedLenSequence([2, 3], "int64", True),
+            pa.list_(pa.list_(pa.list_(pa.int64(), 3), 2)),
+            True,
+        ),
+        (f.Ragged("int64"), lists, True),
+        (f.Ragged("int64", "v", [f.RowLengths("n")]), pa.list_(lists), True),
+        (f.Sequence(f.VarLen("int64")), pa.list_(lists), True),
+        (f.Sequence(f.FixedLenSequence([], "int64")), lists, False),
+        (
+            f.Sparse("i", "v", "int64", 9),
+            pa.struct([("indices", lists), ("values", lists)]),
+            True,
+        ),
+    ]
+    for feature, kind, nullable in expected:
+        field = plan_fields({"x": feature})[0].field
+        assert (field.type, field.nullable) == (kind, nullable), feature
+
+
+def test_fixed_shapes_keep_their_order_and_defaults_stand_in() -> None:
+    payloads = [example(x=[1, 2, 3, 4]), example(), example(x=[])]
+    batch = tfe.decode(payloads, {"x": f.FixedLen([2, 2], "int64", [9, 8, 7, 6])}, "protobuf")
+    tensors = batch.column("x").to_numpy_ndarray()
+    assert tensors.tolist() == [[[1, 2], [3, 4]], [[9, 8], [7, 6]], [[9, 8], [7, 6]]]
+
+
+def test_missing_lists_are_null_for_protobuf_and_empty_for_tensorflow() -> None:
+    payloads = [example(x=[1]), example(), example(x=[])]
+    for feature in (f.VarLen("int64"), f.Ragged("int64"), f.FixedLenSequence([], "int64", True)):
+        assert column(payloads, feature) == [[1], None, None]
+        assert column(payloads, feature, "tensorflow") == [[1], [], []]
+
+
+def test_text_is_checked_only_where_it_was_asked_for() -> None:
+    payloads = [example(x=[b"caf\xc3\xa9"]), example(x=[b"\xff"])]
+    assert column(payloads, f.FixedLen([], "string")) == ["café".encode(), b"\xff"]
+    assert column(payloads[:1], f.FixedLen([], str)) == ["café"]
+    with pytest.raises(_core.KernelError) as caught:
+        column(payloads, f.FixedLen([], str))
+    assert (caught.value.args[0].record, caught.value.args[0].field) == (1, "x")
+
+
+@pytest.mark.parametrize("dialect", ["protobuf", "tensorflow"])
+@pytest.mark.parametrize(
+    ("feature", "bad"),
+    [
+        (f.FixedLen([], "int64"), example()),
+        (f.FixedLen([], "int64"), example(x=[1, 2])),
+        (f.FixedLen([2], "int64"), example(x=[1])),
+        (f.FixedLen([], "int64"), example(x=[1.0])),
+        (f.FixedLen([], "int64", 5), example(x=[b"1"])),
+        (f.VarLen("float32"), example(x=[1])),
+        (f.FixedLenSequence([2], "int64", True), example(x=[1, 2, 3])),
+    ],
+)
+def test_a_misfit_names_record_and_field(feature: Any, bad: bytes, dialect: str) -> None:
+    value = [1.0] if feature.dtype == pa.float32() else [1]
+    good = example(x=value * 2 if getattr(feature, "shape", None) == (2,) else value)
+    if isinstance(feature, f.FixedLenSequence):
+        good = example(x=[1, 2])
+    with pytest.raises(_core.KernelError) as caught:
+        column([good, good, bad], feature, dialect)
+    fault = caught.value.args[0]
+    assert (fault.kind, fault.record, fault.field) == ("schema", 2, "x")
+
+
+def test_several_columns_may_share_a_key() -> None:
+    schema: dict[str, Any] = {
+        "x": f.VarLen("int64"),
+        "rows": f.Ragged("int64", "x", [f.UniformRowLength(2)]),
+        "a": f.Sparse("i", "x", "int64", 10),
+        "b": f.Sparse("i", "x", "int64", 10, already_sorted=True),
+    }
+    row = tfe.decode([example(x=[1, 2], i=[7, 3])], schema, "protobuf").to_pylist()[0]
+    assert row == {
+        "x": [1, 2],
+        "rows": [[1, 2]],
+        "a": {"indices": [3, 7], "values": [2, 1]},
+        "b": {"indices": [7, 3], "values": [1, 2]},
+    }
+
+
+# Ragged and sparse
+
+VALUES = [1, 2, 3, 4, 5, 6]
+PARTITIONS = [
+    (f.RowLengths("p"), [2, 0, 4], [4, 0, 1]),
+    (f.RowSplits("p"), [0, 2, 2, 6], [0, 4, 4, 5]),
+    (f.RowStarts("p"), [0, 2, 2], [0, 4, 4]),
+    (f.RowLimits("p"), [2, 2, 6], [4, 4, 5]),
+    (f.ValueRowIds("p"), [0, 0, 2, 2, 2, 2], [0, 0, 0, 0, 2]),
+]
+ROWS = [[[1, 2], [], [3, 4, 5, 6]], [[1, 2, 3, 4], [], [5]]]
+
+
+@pytest.mark.parametrize("dialect", ["protobuf", "tensorflow"])
+@pytest.mark.parametrize(("partition", "first", "second"), PARTITIONS)
+def test_partitions_make_rows(
+    partition: Any, first: list[int], second: list[int], dialect: str
+) -> None:
+    payloads = [example(v=VALUES, p=first), example(v=VALUES[:5], p=second)]
+    assert column(payloads, f.Ragged("int64", "v", [partition]), dialect) == ROWS
+
+
+def test_partitions_nest_outermost_first() -> None:
+    feature = f.Ragged("int64", "v", [f.RowLengths("p"), f.UniformRowLength(2)])
+    payloads = [example(v=VALUES, p=[2, 0, 1]), example(), example(v=[7, 8], p=[1])]
+    rows = [[[[1, 2], [3, 4]], [], [[5, 6]]], None, [[[7, 8]]]]
+    assert column(payloads, feature) == rows
+    assert column(payloads, feature, "tensorflow") == [rows[0], [], rows[2]]
+
+
+HUGE = 1 << 62
+MISFITS = [
+    (f.RowLengths("p"), [2, 2]),
+    (f.RowLengths("p"), [6, 1]),
+    (f.RowLengths("p"), [-1, 7]),
+    (f.RowLengths("p"), [HUGE, HUGE, HUGE]),
+    (f.RowSplits("p"), [1, 6]),
+    (f.RowSplits("p"), [0, 4, 2, 6]),
+    (f.RowSplits("p"), [0, 4]),
+    (f.RowStarts("p"), [1, 3]),
+    (f.RowStarts("p"), [0, HUGE, -HUGE]),
+    (f.RowLimits("p"), [4, 2, 6]),
+    (f.RowLimits("p"), [-HUGE, HUGE]),
+    (f.RowLimits("p"), []),
+]
+
+
+@pytest.mark.parametrize(("partition", "numbers"), MISFITS)
+def test_rows_that_misfit_are_refused_or_cut_short(partition: Any, numbers: list[int]) -> None:
+    good = next(first for kind, first, _ in PARTITIONS if type(kind) is type(partition))
+    payloads = [example(v=VALUES, p=good), example(v=VALUES, p=numbers)]
+    with pytest.raises(SchemaError, match="do not fit") as caught:
+        column(payloads, f.Ragged("int64", "v", [partition]))
+    assert (caught.value.record, caught.value.field) == (1, "x")
+    lenient = column(payloads, f.Ragged("int64", "v", [partition]), "tensorflow")
+    assert lenient[0] == ROWS[0]
+    kept = [value for row in lenient[1] for value in row]
+    assert kept == [value for value in VALUES if value in kept]
+
+
+@pytest.mark.parametrize("numbers", [[0], [0, 0, 1, 0, 1, 1], [-1, 0, 0, 0, 0, 0]])
+def test_row_ids_that_misfit_are_refused_in_both_dialects(numbers: list[int]) -> None:
+    for dialect in ("protobuf", "tensorflow"):
+        with pytest.raises(SchemaError, match="row ids"):
+            feature = f.Ragged("int64", "v", [f.ValueRowIds("p")])
+            column([example(v=VALUES, p=numbers)], feature, dialect)
+
+
+def test_row_ids_cannot_ask_for_any_number_of_rows() -> None:
+    feature = f.Ragged("int64", "v", [f.ValueRowIds("p")])
+    for most in (1 << 40, (1 << 63) - 1):
+        with pytest.raises(LimitError):
+            column([example(v=[1], p=[most])], feature, "tensorflow")
+
+
+def test_sparse_indices_are_sorted_and_checked() -> None:
+    feature = f.Sparse(["i", "j"], "v", "float32", [30, 5])
+    good = example(i=[20, 0, 20], j=[1, 3, 0], v=[0.5, 1.5, 2.5])
+    assert column([good, example()], feature) == [
+        {"indices": [[0, 3], [20, 0], [20, 1]], "values": [1.5, 2.5, 0.5]},
+        None,
+    ]
+    outside = example(i=[30], j=[0], v=[0.5])
+    with pytest.raises(SchemaError, match="outside the size") as caught:
+        column([good, outside], feature)
+    assert (caught.value.record, caught.value.field, caught.value.found) == (1, "x", 30)
+    assert column([outside], feature, "tensorflow") == [{"indices": [[30, 0]], "values": [0.5]}]
+    for dialect in ("protobuf", "tensorflow"):
+        with pytest.raises(SchemaError, match="as many indices"):
+            column([example(i=[1], j=[1, 2], v=[0.5])], feature, dialect)
+
+
+# SequenceExamples
+
+
+def sequence(context: bytes, **lists: list[bytes]) -> bytes:
+    """A SequenceExample from an Example and Examples whose feature "x" is a frame."""
+
+    def field(number: int, content: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    entries = b""
+    for key, frames in lists.items():
+        parts = [
+            field(1, Example.FromString(p).features.feature["x"].SerializeToString())
+            for p in frames
+        ]
+        entries += field(1, field(1, key.encode()) + field(2, b"".join(parts)))
+    return context + field(2, entries)
+
+
+@pytest.mark.parametrize("dialect", ["protobuf", "tensorflow"])
+def test_a_sequence_example_has_context_and_lists(dialect: str) -> None:
+    payload = sequence(
+        example(id=[7], x=[1]),
+        x=[example(x=[1]), example(x=[2])],
+        r=[example(x=[1, 2]), example(x=[]), example(x=[3, 4])],
+        n=[example(x=[2]), example(x=[]), example(x=[1, 1])],
+        s=[example(x=[1, 2])],
+    )
+    rows = f.Ragged("int64", "r", [f.RowLengths("n")])
+    schema: dict[str, Any] = {
+        "id": f.FixedLen([], "int64"),
+        "context/x": f.FixedLen([], "int64"),
+        "feature_lists/x": f.Sequence(f.FixedLenSequence([], "int64")),
+        "r": f.Sequence(f.Ragged("int64")),
+        "rows": f.Sequence(rows),
+        "s": f.Sequence(f.FixedLenSequence([2], "int64")),
+        "absent": f.Sequence(f.VarLen("int64")),
+    }
+    missing = None if dialect == "protobuf" else []
+    assert tfe.decode([payload], schema, dialect).to_pylist() == [
+        {
+            "id": 7,
+            "context/x": 1,
+            "feature_lists/x": [1, 2],
+            "r": [[1, 2], [], [3, 4]],
+            "rows": [[[1, 2]], [], [[3], [4]]],
+            "s": [[1, 2]],
+            "absent": missing,
+        }
+    ]
+
+
+def test_partitions_of_frames_name_the_record() -> None:
+    good = sequence(b"", v=[example(x=[1])], n=[example(x=[1])])
+    bad = sequence(b"", v=[example(x=[1]), example(x=[1])], n=[example(x=[1]), example(x=[2])])
+    other = sequence(b"", v=[example(x=[1])], n=[])
+    feature = f.Sequence(f.Ragged("int64", "v", [f.RowLengths("n")]))
+    for payload, message in [(bad, "do not fit"), (other, "other frames")]:
+        with pytest.raises(SchemaError, match=message) as caught:
+            column([good, good, payload], feature)
+        assert caught.value.record == 2
+
+
+# Descriptions
+
+
+def test_features_print_as_tensorflow_spells_them() -> None:
+    schema: dict[str, Any] = {
+        "id": f.FixedLen([], "int64"),
+        "box": f.FixedLen([2, 2], "float32", [0, 0, 1, 1]),
+        "name": f.FixedLen([], str, "?"),
+        "var": f.VarLen("int64"),
+        "seq": f.FixedLenSequence([3], "float32", True, 9),
+        "rag": f.Ragged("int64", "v", [f.RowLengths("n"), f.UniformRowLength(2)], "int64", True),
+        "sp": f.Sparse(["i", "j"], "w", "float32", [10, 5], already_sorted=True),
+    }
+    assert describe(DecodePlan(plan_fields(schema), "protobuf").schema).splitlines() == [
+        "{",
+        "    'id': tf.io.FixedLenFeature([], tf.int64),",
+        "    'box': tf.io.FixedLenFeature([2, 2], tf.float32, default_value=[0.0, 0.0, 1.0, 1.0]),",
+        "    'name': tf.io.FixedLenFeature([], tf.string, default_value=b'?'),",
+        "    'var': tf.io.VarLenFeature(tf.int64),",
+        "    'seq': tf.io.FixedLenSequenceFeature([3], tf.float32, allow_missing=True, "
+        "default_value=9.0),",
+        "    'rag': tf.io.RaggedFeature(tf.int64, value_key='v', partitions=["
+        "tf.io.RaggedFeature.RowLengths('n'), tf.io.RaggedFeature.UniformRowLength(2)], "
+        "row_splits_dtype=tf.int64, validate=True),",
+        "    'sp': tf.io.SparseFeature(index_key=['i', 'j'], value_key='w', dtype=tf.float32, "
+        "size=[10, 5], already_sorted=True),",
+        "}",
+    ]
+
+
+def test_a_schema_without_features_is_described_by_its_types() -> None:
+    tensor = pa.fixed_shape_tensor(pa.float32(), [2, 2])
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64(), nullable=False),
+            ("maybe", pa.int64()),
+            pa.field("box", tensor, nullable=False),
+            ("flat", pa.list_(pa.float32(), 3)),
+            ("tags", pa.list_(pa.string())),
+            ("nothing", pa.null()),
+            ("context/x", pa.list_(pa.binary())),
+            ("feature_lists/x", pa.list_(pa.list_(pa.int64()))),
+        ]
+    )
+    assert describe(schema).splitlines() == [
+        "context_features = {",
+        "    'id': tf.io.FixedLenFeature([], tf.int64),",
+        "    'maybe': tf.io.VarLenFeature(tf.int64),",
+        "    'box': tf.io.FixedLenFeature([2, 2], tf.float32),",
+        "    'flat': tf.io.VarLenFeature(tf.float32),",
+        "    'tags': tf.io.VarLenFeature(tf.string),",
+        "    # 'nothing': no value was seen",
+        "    'x': tf.io.VarLenFeature(tf.string),",
+        "}",
+        "sequence_features = {",
+        "    'x': tf.io.VarLenFeature(tf.int64),",
+        "}",
+    ]
+    with pytest.raises(UnsupportedError, match="no TensorFlow feature"):
+        describe(pa.schema([("x", pa.float64())]))

@@ -1,0 +1,111 @@
+"""The index verb: sidecars that fit are kept, others are made; DALI's text form."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock import _core, sidecar, textindex
+from penstock.storage import LocalStorage
+
+
+def frames(payloads: list[bytes]) -> bytes:
+    return _core.frame_records(pa.array(payloads, pa.binary())).data.to_bytes()
+
+
+def loaded(path: str) -> sidecar.Index:
+    return sidecar.load(path, LocalStorage())
+
+
+@pytest.mark.parametrize("kind", [None, "gzip", "zlib"])
+def test_a_built_index_is_the_one_that_the_writer_makes(tmp_path: Path, kind: str | None) -> None:
+    path = str(tmp_path / "a.tfrecord")
+    options = {"member_bytes": 50_000} if kind == "gzip" else {}
+    ps.write({"x": np.arange(30000), "y": np.ones(30000)}, path, compression=kind, **options)
+    written = loaded(path + ".penstock")
+    assert ps.index(path, force=True) == [path + ".penstock"]
+    built = loaded(path + ".penstock")
+    assert built.num_records == written.num_records == 30000
+    assert (built.starts == written.starts).all()
+    assert (built.checksums == written.checksums).all()
+    assert (built.points, built.layout) == (written.points, written.layout)
+    assert (len(built.points) > 1) == (kind is not None)
+
+
+def test_what_fits_is_left_alone(tmp_path: Path) -> None:
+    ps.write({"x": np.arange(100)}, str(tmp_path / "a.tfrecord"), num_shards=3, index=False)
+    source = str(tmp_path / "a-*.tfrecord")
+    made = ps.index(source)
+    assert [os.path.basename(p) for p in made] == [
+        f"a-0000{n}-of-00003.tfrecord.penstock" for n in range(3)
+    ]
+    before = [os.stat(p).st_ino for p in made]
+    assert ps.index(source) == made
+    assert [os.stat(p).st_ino for p in made] == before
+    assert ps.index(source, force=True) == made
+    assert [os.stat(p).st_ino for p in made] != before
+
+
+def test_a_folder_keeps_them_elsewhere(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.tfrecord")
+    ps.write({"x": np.arange(10)}, path, index=False)
+    (made,) = ps.index(path, folder=tmp_path / "kept")
+    assert os.path.dirname(made) == str(tmp_path / "kept")
+    assert not os.path.exists(path + ".penstock")
+    assert len(ps.open(path, index=str(tmp_path / "kept"))) == 10
+
+
+def test_damage_is_an_error_and_parquet_needs_none(tmp_path: Path) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(frames([b"x" * 50])[:-3])
+    with pytest.raises(ps.TruncatedError):
+        ps.index(str(tmp_path / "a.tfrecord"))
+    assert not (tmp_path / "a.tfrecord.penstock").exists()
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
+    assert ps.index(str(tmp_path / "a.parquet")) == []
+
+
+def test_the_text_form_is_that_of_tfrecord2idx(tmp_path: Path) -> None:
+    payloads = [b"", b"hello", bytes(300)]
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames(payloads))
+    ps.index(str(path), text="dali")
+    assert (tmp_path / "a.tfrecord.idx").read_text() == "0 16\n16 21\n37 316\n"
+    starts, sizes = textindex.read(str(path) + ".idx", LocalStorage())
+    assert starts.tolist() == [0, 16, 37] and sizes.tolist() == [16, 21, 316]
+    os.unlink(str(path) + ".penstock")
+    assert ps.index(str(path), from_text=True) == [str(path) + ".penstock"]
+    (tmp_path / "z.tfrecord").write_bytes(gzip.compress(frames(payloads)))
+    with pytest.raises(ps.UnsupportedError):
+        ps.index(str(tmp_path / "z.tfrecord"), text=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["0 16\n16 22\n37 316\n", "0 16\n16 21\n", "0 16 16\n", "zero 16\n", "", "-1 16\n"]
+)
+def test_a_text_index_of_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames([b"", b"hello", bytes(300)]))
+    (tmp_path / "other.idx").write_text(text)
+    with pytest.raises(ps.StaleIndexError):
+        ps.index(str(path), from_text=tmp_path / "other.idx")
+
+
+def test_members_that_lie_about_their_records_are_read_in_one_pass(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.tfrecord")
+    rng = random.Random(1)
+    ps.write([rng.randbytes(100) for _ in range(2000)], path, compression="gzip", member_bytes=9000)
+    data = bytearray(Path(path).read_bytes())
+    data[20] ^= 1  # the count of records in the first member's head
+    Path(path).write_bytes(data)
+    assert ps.index(path, force=True)
+    assert loaded(path + ".penstock").num_records == 2000
+    assert len(ps.open(path)) == 2000
+    assert ps.verify(path).num_records == 2000
