@@ -37,10 +37,8 @@ def load_index(source: Source, options: Options) -> Index | None:
         path = sidecar.path_for(source.path, folder)
         try:
             index = sidecar.load(path, storage)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except StaleIndexError:
-            continue
+        except (OSError, StaleIndexError):
+            continue  # not there, not readable, or none: an index can be made again
         if sidecar.fits(index, source, FRAMING):
             return index
     return None
