@@ -17,9 +17,9 @@ demo: $(VENV)/built ## write a small data set and walk through what penstock doe
 
 test: lint types rust-tests python-tests ## everything that CI runs
 
-lint: $(VENV)/tools ## rustfmt, clippy and ruff
+lint: $(VENV)/tools $(VENV)/built ## rustfmt, clippy and ruff
 	cargo fmt --check
-	cargo clippy --locked --quiet --all-targets --features python -- -D warnings
+	cargo clippy --release --locked --quiet --all-targets --features python -- -D warnings
 	ruff check .
 	ruff format --check .
 	@! cargo deny --version >/dev/null 2>&1 || cargo deny --locked check
@@ -28,8 +28,9 @@ types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled modu
 	pyright --pythonpath $(VENV)/bin/python
 	python -m mypy.stubtest penstock._core
 
-rust-tests: | $(VENV)/needs
-	cargo test --locked --quiet
+# In release, because the crates underneath are built so already, with overflow checks on.
+rust-tests: $(VENV)/built
+	cargo test --release --lib --locked --quiet
 
 python-tests: $(VENV)/tools $(VENV)/built
 	python -m pytest

@@ -106,7 +106,7 @@ def convert(
         raise ValueError(f"{to} is a folder; format= says what to write there")
     named = f"x.{format}" if is_folder else to
     kind, options = _format_and_options(named, format, compression, format_options)
-    dataset = _opened(source, kind, columns, rename, options)
+    dataset = _opened(source, columns, rename, options)
     reading = _Reading(dataset, columns, rename, shuffle, kind, threads)
     writing = _Writing(kind, getattr(options, "compression", None), format_options, index, threads)
     total_bytes = sum(os.path.getsize(path) for path in dataset.paths)
@@ -198,7 +198,7 @@ def _is_framed(kind: Format) -> bool:
 
 
 def _opened(
-    source: Any, kind: Format, columns: Any, rename: Any, options: Any
+    source: Any, columns: Any, rename: Any, options: Any
 ) -> Dataset:
     """The source; as raw records where they need not be parsed."""
     if isinstance(source, Dataset):
@@ -389,7 +389,7 @@ def _prove(part: _Part, path: str, reading: _Reading, writing: _Writing) -> None
     how: dict[str, Any] = {"format": writing.kind.info.name, "index": "never"}
     if _is_framed(writing.kind):
         given = writing.format_options
-        wire = Wire(reading.schema, given.get("payload"), given.get("float64", "exact"))
+        wire = Wire(reading.schema, given.get("payload"), given.get("float64", "round"))
         wanted = (wire.convert(batch) for batch in wanted)
         how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
     found = open_dataset(path, **how)

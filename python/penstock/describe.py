@@ -1,7 +1,7 @@
-"""Values as text that a person can read, on a terminal that must not be at their mercy.
+r"""Values as text that a person can read, on a terminal that must not be at their mercy.
 
 What a file holds is shown, never obeyed: control characters, marks that turn the writing direction
-and anything else that does not print come out as escapes such as `\\x1b` and `\\u202e`.
+and anything else that does not print come out as escapes such as `\x1b` and `\u202e`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def size(num_bytes: float) -> str:
         >>> describe.size(999), describe.size(12_345), describe.size(5_100_000_000)
         ('999 B', '12.3 kB', '5.10 GB')
     """
-    scaled = float(num_bytes)
+    scaled, unit = float(num_bytes), _UNITS[0]
     for unit in _UNITS:
         if abs(scaled) < 999.5 or unit == _UNITS[-1]:
             break
@@ -88,7 +88,7 @@ def bars(counts: Sequence[int], width: int = 32) -> str:
 
 
 def escape(text: str) -> str:
-    """The same text, with every character that does not print written as an escape.
+    r"""The same text, with every character that does not print written as an escape.
 
     Example:
         >>> from penstock import describe
@@ -105,13 +105,13 @@ def _escaped(character: str) -> str:
 
 
 def text(data: bytes | memoryview) -> str | None:
-    """The start of some bytes as text (up to 4096 bytes, not escaped), or None if they are none.
+    r"""The start of some bytes as text (up to 4096 bytes, not escaped), or None if they are none.
 
     Text is UTF-8 without a zero character, and with few control characters.
 
     Example:
         >>> from penstock import describe
-        >>> describe.text("grün".encode()), describe.text(b"\\x89PNG")
+        >>> describe.text("grün".encode()), describe.text(b"\x89PNG")
         ('grün', None)
     """
     head = bytes(data[:_TEXT_BYTES])
@@ -122,7 +122,7 @@ def text(data: bytes | memoryview) -> str | None:
         return None
     if decoded.isprintable():
         return decoded
-    controls = sum(c < " " and c not in "\t\n\r" or c == "\x7f" for c in decoded)
+    controls = sum((c < " " and c not in "\t\n\r") or c == "\x7f" for c in decoded)
     return None if "\0" in decoded or 8 * controls > len(decoded) else decoded
 
 

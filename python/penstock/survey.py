@@ -152,6 +152,7 @@ class Survey:
                 return
             except _core.KernelError as error:
                 fault = error.args[0]
+            assert fault.record is not None, "a payload that is no Example has a number"
             record = None if task.first_record is None else task.first_record + done + fault.record
             start = pa.array(rest.starts())[fault.record].as_py()
             end = start + pa.array(rest.lengths())[fault.record].as_py() + OVERHEAD_BYTES
