@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 VENV := .venv
+RUNS ?= 1000000
+SEED ?= 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(VIRTUAL_ENV)/bin:$(PATH):$(HOME)/.cargo/bin
 unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
@@ -35,8 +37,9 @@ rust-tests: $(VENV)/built
 python-tests: $(VENV)/tools $(VENV)/built
 	python -m pytest
 
-fuzz: $(VENV)/tools $(VENV)/built ## each parser on mutated input, until it is stopped
-	python -m fuzz
+fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RUNS=, SEED= choose
+	for target in $$(python -c 'from fuzz.targets import TARGETS; print(*TARGETS)'); do \
+	    python -m fuzz $$target --runs $(RUNS) --seed $(SEED) || exit 1; done
 
 stress: $(VENV)/tools $(VENV)/built ## the long and exhaustive tests
 	python -m pytest -m stress

@@ -92,8 +92,8 @@ def escape(text: str) -> str:
 
     Example:
         >>> from penstock import describe
-        >>> describe.escape("a\\x1b[31mb")
-        'a\\\\x1b[31mb'
+        >>> describe.escape("a\x1b[31mb")
+        'a\\x1b[31mb'
     """
     if text.isprintable():
         return text
