@@ -142,7 +142,7 @@ class FramedReader:
             if fault is None and need:
                 left = window.slice(consumed, len(window))
                 if len(window) < want:
-                    fault = _truncated(self._framing, left, at, need)
+                    fault = _truncated(left, at, need)
                 elif not len(frames):
                     want = max(need, CHUNK_BYTES)
             if fault is not None:
@@ -401,7 +401,7 @@ class FramedReader:
         return _core.Buffer.join(parts), pa.array(np.cumsum(lengths) - lengths)
 
 
-def _truncated(framing: str, left: _core.Buffer, at: int, need: int) -> Any:
+def _truncated(left: _core.Buffer, at: int, need: int) -> Any:
     """The fault of a stream that ends inside a frame."""
     short = len(left) < 12
     message = (
