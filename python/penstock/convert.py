@@ -391,7 +391,7 @@ def _prove(part: _Part, path: str, reading: _Reading, writing: _Writing) -> None
     how: dict[str, Any] = {"format": writing.kind.info.name, "index": "never"}
     if _is_framed(writing.kind):
         given = writing.format_options
-        wire = Wire(reading.schema, given.get("payload"), given.get("float64", "exact"))
+        wire = Wire(reading.schema, given.get("payload"), given.get("float64", "round"))
         wanted = (wire.convert(batch) for batch in wanted)
         how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
     found = open_dataset(path, **how)

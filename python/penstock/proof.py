@@ -22,7 +22,7 @@ class Wire:
     the schema by which the same values are read back."""
 
     def __init__(self, schema: pa.Schema, payload: Any, float64: str) -> None:
-        self._plan = plan_payload(schema, payload, round_float64=float64 == "round")
+        self._plan = plan_payload(schema, payload, exact_float64=float64 == "exact")
         self.is_raw = self._plan.kind == "raw"
         empty = self.convert(pa.RecordBatch.from_pylist([], schema=schema))
         self.schema = pa.schema([self._field(field) for field in empty.schema])
