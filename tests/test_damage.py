@@ -438,3 +438,33 @@ def test_reading_around_damage_counts_what_is_delivered() -> None:
     assert len(records_of(dataset)) == len(PAYLOADS) - 1
     assert len(dataset) == len(PAYLOADS) - 1
     assert dataset[record]["record"] == PAYLOADS[record + 1]
+
+
+@pytest.mark.parametrize("compression", ["plain", "gzip", "members"])
+@pytest.mark.parametrize("broken", ["head", "head and checksum"])
+def test_large_records_of_records_are_passed_over(compression: str, broken: str) -> None:
+    """100,000 right heads inside the payload of a record whose own head is broken: each is a
+    place where records might go on, and none is. Reading goes back and forth in the file."""
+    inner = frames.frame(b"0123456789") * 100_000
+    crc = _core.Buffer.from_bytes(inner).crc32c()
+    crc = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    large = frames.head(len(inner)) + inner + crc.to_bytes(4, "little")
+    data = frames.frame(b"before") + large + frames.frame(b"after") + large + frames.frame(b"last")
+    bad = flipped(data, 8 * 22)
+    if broken != "head":
+        bad = flipped(bad, 8 * (22 + len(large) - 1))
+    wrap = {
+        "plain": bytes,
+        "gzip": lambda data: frames.gzip_of(data, 1, 1),
+        "members": lambda data: frames.gzip_of(data, 5, 1),
+    }
+    got = read_bytes(wrap[compression](bad), damage="skip")
+    assert got.error is None
+    assert got.records == [b"before", b"after", inner, b"last"]
+    (region,) = got.damage
+    assert (region.start_byte, region.end_byte) == (22, 22 + len(large))
+    assert region.num_records == (1 if broken == "head" else None)
+    salvaged = read_bytes(wrap[compression](bad), damage="salvage")
+    marked = sum(salvaged.unproved)
+    assert marked == (0 if broken == "head" else 100_000)
+    assert len(salvaged.records) == 4 + marked

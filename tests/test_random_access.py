@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import random
 from pathlib import Path
 
@@ -117,19 +119,19 @@ def test_the_sidecar_is_beside_the_data_and_small(tmp_path: Path) -> None:
     assert ps.open(str(tmp_path), raw=True).paths == (str(path),), "it is no data"
 
 
-def test_a_folder_that_cannot_be_written_uses_the_cache(
+def test_where_no_sidecar_can_be_written_the_cache_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may write everywhere, so no folder refuses")
-    folder = tmp_path / "readonly"
-    folder.mkdir()
-    path = folder / "a.tfrecord"
+    path = tmp_path / "a.tfrecord"
     path.write_bytes(PLAIN)
-    folder.chmod(0o500)
+    # A folder of the sidecar's name stops everybody, root included.
+    (tmp_path / "a.tfrecord.penstock").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert len(ps.open(str(path), raw=True)) == len(PAYLOADS)
-    assert list((tmp_path / "cache" / "penstock" / "index").iterdir())
+    for _ in range(2):
+        dataset = ps.open(str(path), raw=True)
+        assert len(dataset) == len(PAYLOADS)
+        assert dataset[7]["record"] == PAYLOADS[7]
+    assert len(list((tmp_path / "cache" / "penstock" / "index").iterdir())) == 1
 
 
 def test_a_missing_index_folder_is_made(tmp_path: Path) -> None:
@@ -166,3 +168,11 @@ def test_scanning_through_an_index_reads_the_same(files: dict[str, str], index_f
             assert records_of(dataset, threads=threads) == PAYLOADS
         again = read_all(path, index=index_folder)
         assert again.records == PAYLOADS
+
+
+def test_a_pickled_dataset_keeps_its_storage_and_can_be_copied_twice() -> None:
+    storage = MemoryStorage({PATH: PLAIN})
+    dataset = ps.open(PATH, storage=storage, raw=True, index="never")
+    for _ in range(2):
+        assert pickle.loads(pickle.dumps(dataset))[3] == dataset[3]
+        assert copy.copy(dataset)[3] == dataset[3]

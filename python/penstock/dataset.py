@@ -269,8 +269,8 @@ def _with_schema(options: Options, schema: pa.Schema) -> Options:
 
 
 def _reopen(call: dict[str, Any]) -> Dataset:
-    options = dict(call.pop("format_options"))
-    return open(call.pop("source"), **call, **options)
+    known = {word: value for word, value in call.items() if word not in ("source", "format_options")}
+    return open(call["source"], **known, **call["format_options"])
 
 
 def open(
@@ -344,6 +344,7 @@ def open(
         "index": index,
         "mmap": mmap,
         "limits": limits,
+        "storage": storage,
         "format_options": format_options,
     }
     place = storage or LocalStorage()

@@ -145,7 +145,10 @@ class ForwardStream:
             if begin <= at < min(end, begin + len(window)):
                 parts.append(window.slice(at - begin, end - at))
                 at += len(parts[-1])
-        if at < end:
+        if at < self._windows[-1][0]:
+            # Between two windows: bytes that were skipped on the way to the later one.
+            parts.append(self._read_again(at, end - at))
+        elif at < end:
             parts.append(self.read(at, end - at))
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
 

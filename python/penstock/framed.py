@@ -142,11 +142,11 @@ class FramedReader:
             if fault is None and need:
                 left = window.slice(consumed, len(window))
                 if len(window) < want:
-                    fault = _truncated(self._framing, left, at, need)
+                    fault = _truncated(left, at, need)
                 elif not len(frames):
                     want = max(need, CHUNK_BYTES)
             if fault is not None:
-                region = self._pass_over(fault, first, at)
+                region = self._pass_over(fault, first, at, unproved)
                 if region is None:
                     return
                 at = region.end_byte
@@ -155,12 +155,12 @@ class FramedReader:
                 want = CHUNK_BYTES
                 first += region.num_records or 0
 
-    def _pass_over(self, fault: Any, record: int, at: int) -> Region | None:
+    def _pass_over(self, fault: Any, record: int, at: int, unproved: bool) -> Region | None:
         """What to do about a broken frame: an error, an end, or a place to go on."""
         if self._options.damage in ("error", "stop"):
             self._stop_at(fault, record, at, None)
             return None
-        region = resynchronise(self._stream, self._framing, at, self._salvage)
+        region = resynchronise(self._stream, self._framing, at, self._salvage, unproved)
         reason = fault.message if region.note is None else f"{fault.message}; {region.note}"
         self._skip(at, region.end_byte, region.num_records, reason)
         return None if region.at_end else region
@@ -401,7 +401,7 @@ class FramedReader:
         return _core.Buffer.join(parts), pa.array(np.cumsum(lengths) - lengths)
 
 
-def _truncated(framing: str, left: _core.Buffer, at: int, need: int) -> Any:
+def _truncated(left: _core.Buffer, at: int, need: int) -> Any:
     """The fault of a stream that ends inside a frame."""
     short = len(left) < 12
     message = (

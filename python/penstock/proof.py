@@ -21,8 +21,8 @@ class Wire:
     """The values that a TFRecord writer makes of batches, after its documented conversions, and
     the schema by which the same values are read back."""
 
-    def __init__(self, schema: pa.Schema, payload: Any, float64: str) -> None:
-        self._plan = plan_payload(schema, payload, exact_float64=float64 == "exact")
+    def __init__(self, schema: pa.Schema, payload: Any, *, exact_float64: bool) -> None:
+        self._plan = plan_payload(schema, payload, exact_float64=exact_float64)
         self.is_raw = self._plan.kind == "raw"
         empty = self.convert(pa.RecordBatch.from_pylist([], schema=schema))
         self.schema = pa.schema([self._field(field) for field in empty.schema])

@@ -58,7 +58,11 @@ def repair(
             nothing is written that was not a record.
         format: a format's name, instead of telling it by the bytes.
         index: write an index with each file; a folder puts them there.
-        limits, threads, progress, storage, format_options: as for `verify`.
+        limits: as for `open`.
+        threads: how many threads read and compress; None for all cores.
+        progress: called with the records done, the bytes done, and the bytes in all.
+        storage: where the files are; None for this machine.
+        **format_options: of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
         A Report of the damage, whose `num_records` were written to `paths`.

@@ -43,8 +43,15 @@ class Region:
     note: str | None = None
 
 
-def resynchronise(stream: Stream, framing: str, broken: int, salvage: bool) -> Region:
-    """Find where to go on after the broken frame that starts at `broken`."""
+def resynchronise(
+    stream: Stream, framing: str, broken: int, salvage: bool, unproved: bool = False
+) -> Region:
+    """Find where to go on after the broken frame that starts at `broken`, which is itself the
+    border of a record unless it is `unproved`."""
+    if salvage and not unproved:
+        region = resynchronise(stream, framing, broken, False)
+        if region.num_records == 1:
+            return region  # one record: what is inside it is proved to be none
     bytes_left = _Readable(stream)
     own = bytes_left.read(broken, _HEAD_BYTES)
     claim = _core.next_head(framing, own, 0)

@@ -37,10 +37,8 @@ def load_index(source: Source, options: Options) -> Index | None:
         path = sidecar.path_for(source.path, folder)
         try:
             index = sidecar.load(path, storage)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except StaleIndexError:
-            continue
+        except (OSError, StaleIndexError):
+            continue  # not there, not readable, or none: an index can be made again
         if sidecar.fits(index, source, FRAMING):
             return index
     return None
@@ -56,7 +54,7 @@ def build_index(
     kept, since it says nothing about the file as it was meant to be.
     """
     if compression:
-        index, whole = _index_compressed(source, stream, compression, options)
+        index, whole = _index_compressed(source, compression, options)
     elif isinstance(source, LocalSource):
         index, whole = _index_plain(source, stream, options)
     else:
@@ -132,7 +130,7 @@ def _index_by_walking(source: Source, stream: Stream, options: Options) -> tuple
 
 
 def _index_compressed(
-    source: Source, stream: Stream, compression: str, options: Options
+    source: Source, compression: str, options: Options
 ) -> tuple[Index, bool]:
     """By its members where penstock wrote the file; else by one pass, that notes where inflating
     may start again."""
