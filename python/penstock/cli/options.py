@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,6 +47,7 @@ class _Extent(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  a
 
 
 NAMES = _Names()
+_OPTION_ERROR = re.compile(r"has no option|files are not compressed")
 
 _READING: dict[str, Callable[[Any], Any]] = {
     "format": click.option(
@@ -119,9 +121,10 @@ json_option = click.option(
 
 @contextmanager
 def misuse() -> Generator[None]:
-    """Take a ValueError or TypeError of the API for what it is here: a wrong option.
+    """Take the API's errors about its arguments for what they are here: wrong options.
 
-    Errors about the data keep their own kind.
+    Errors about the data keep their own kind, and a TypeError that is not about an option is a
+    fault of penstock's own.
     """
     import penstock as ps
 
@@ -130,6 +133,8 @@ def misuse() -> Generator[None]:
     except ps.PenstockError:
         raise
     except (ValueError, TypeError) as error:
+        if isinstance(error, TypeError) and not _OPTION_ERROR.search(str(error)):
+            raise
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from None
 
 
