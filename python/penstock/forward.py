@@ -111,6 +111,13 @@ class ForwardStream:
     def hop(self, framing: str, start: int, goal: int, limit: int) -> None:
         """Heads cannot be had without the payloads."""
 
+    def walk(
+        self, framing: str, start: int, length: int, limit: int
+    ) -> tuple[_core.Frames, int, int, _core.Fault | None, int]:
+        """Read a window and find the frames in it; see `inflated.Walked`."""
+        window = self.read(start, length)
+        return *_core.walk(framing, window, start, limit), len(window)
+
     def read(self, start: int, length: int) -> _core.Buffer:
         """Bytes [start, start + length) of the stream; shorter where it ends or is broken.
 

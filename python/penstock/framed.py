@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,7 +31,7 @@ from penstock.resync import Region, resynchronise
 from penstock.sidecar import Index, as_uint64
 from penstock.storage import Source
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 2 << 20
 """Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
 LARGE_BYTES = 16 << 10
 """From this mean size on, records are hopped over instead of read to find where they end."""
@@ -40,12 +41,24 @@ _DAMAGED_HEAD = "the head of the record is damaged"
 _FRAMING_BYTES = 16
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Payloads are to be compared with their stored checksums, and those with an index's
+    (uint32, by record), if given. A decoder that can does it in the call that decodes."""
+
+    indexed: pa.Array | None = None
+
+
 class Decoder(Protocol):
     """Turns payloads into a batch of its schema."""
 
     schema: pa.Schema
 
-    def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch: ...
+    def decode(
+        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+    ) -> pa.RecordBatch:
+        """The payloads as a batch; verified first, if a proof is asked for."""
+        ...
 
 
 class FramedReader:
@@ -137,14 +150,14 @@ class FramedReader:
                     first, number, at = first + count, number + 1, int(starts[-1])
                     continue
             try:
-                window = self._stream.read(at, want)
+                walked = self._stream.walk(self._framing, at, want, limit)
             except _core.KernelError as error:
                 fault = error.args[0]
                 self._stop_at(fault, first, at, None)
                 return
-            if not len(window):
+            frames, consumed, need, fault, num_bytes = walked
+            if not num_bytes:
                 return
-            frames, consumed, need, fault = _core.walk(self._framing, window, at, limit)
             if len(frames):
                 data = (frames, unproved)
                 yield Chunk(number, first, len(frames), at, at + consumed, data)
@@ -153,9 +166,8 @@ class FramedReader:
                 want = CHUNK_BYTES
                 large = consumed >= LARGE_BYTES * len(frames)
             if fault is None and need:
-                left = window.slice(consumed, len(window))
-                if len(window) < want:
-                    fault = _truncated(left, at, need)
+                if num_bytes < want:
+                    fault = _truncated(num_bytes - consumed, at, need)
                 elif not len(frames):
                     want = max(need, CHUNK_BYTES)
             if fault is not None:
@@ -196,10 +208,17 @@ class FramedReader:
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         numbers = None if records is None else np.asarray(records, dtype=np.int64)
         frames, unproved, checksums = self._frames(chunk, numbers)
-        frames, numbers = self._proved(chunk, frames, numbers, checksums)
         wanted = None if columns is None else [c for c in columns if c != UNPROVED]
+        indexed = None if checksums is None else pa.array(checksums)
+        proof = Proof(indexed) if self._options.checksums == "all" else None
         try:
-            batch = self._decoder.decode(frames, wanted)
+            try:
+                batch = self._decoder.decode(frames, wanted, proof)
+            except _core.KernelError as error:
+                if proof is None or error.args[0].kind not in ("data_checksum", "stale"):
+                    raise
+                frames, numbers = self._proved(chunk, frames, numbers, indexed)
+                batch = self._decoder.decode(frames, wanted)
         except _core.KernelError as error:
             raise self._located(error.args[0], chunk, numbers) from None
         except SchemaError as error:
@@ -316,14 +335,10 @@ class FramedReader:
         chunk: Chunk,
         frames: _core.Frames,
         numbers: np.ndarray | None,
-        checksums: np.ndarray | None,
+        indexed: pa.Array | None,
     ) -> tuple[_core.Frames, np.ndarray | None]:
         """The frames whose payloads are what was written; the others raise or are passed over."""
-        if self._options.checksums != "all":
-            return frames, numbers
-        faults = frames.verify(None if checksums is None else pa.array(checksums))
-        if not faults:
-            return frames, numbers
+        faults = frames.verify(indexed)
         # Who asks for records by number wants those or an error, not others in their places.
         passing = self._options.damage in ("skip", "salvage") and chunk.first_record >= 0
         for fault in faults:
@@ -419,12 +434,12 @@ class FramedReader:
         return _core.Buffer.join(parts), pa.array(np.cumsum(lengths) - lengths)
 
 
-def _truncated(left: _core.Buffer, at: int, need: int) -> Any:
-    """The fault of a stream that ends inside a frame."""
-    short = len(left) < 12
+def _truncated(left: int, at: int, need: int) -> Any:
+    """The fault of a stream that ends `left` bytes into a frame."""
+    short = left < 12
     message = (
-        f"{len(left)} bytes at the end are no whole record head"
+        f"{left} bytes at the end are no whole record head"
         if short
         else "the data ends inside a record"
     )
-    return _core.Fault("short_tail" if short else "truncated", at, message, need, len(left))
+    return _core.Fault("short_tail" if short else "truncated", at, message, need, left)

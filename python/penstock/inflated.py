@@ -41,6 +41,15 @@ class Stream(Protocol):
         cannot be had without the payloads."""
         ...
 
+    def walk(self, framing: str, start: int, length: int, limit: int) -> Walked:
+        """Read a window and find the frames in it."""
+        ...
+
+
+Walked = tuple[_core.Frames, int, int, _core.Fault | None, int]
+"""Frames, the bytes they take, the bytes that the next one needs in all, a fault, and the bytes
+that were read."""
+
 
 class PlainStream:
     """A file that is its own stream."""
@@ -59,6 +68,11 @@ class PlainStream:
             return None
         starts, _, _ = _core.index_file(framing, self._source.file, limit, start, goal)
         return pa.array(starts).to_numpy()
+
+    def walk(self, framing: str, start: int, length: int, limit: int) -> Walked:
+        if isinstance(self._source, LocalSource) and self._source.mapped is None:
+            return _core.read_frames(framing, self._source.file, start, length, limit)
+        return walk(self, framing, start, length, limit)
 
 
 class InflatedStream:
@@ -85,6 +99,9 @@ class InflatedStream:
 
     def hop(self, framing: str, start: int, goal: int, limit: int) -> np.ndarray | None:
         return None
+
+    def walk(self, framing: str, start: int, length: int, limit: int) -> Walked:
+        return walk(self, framing, start, length, limit)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         if self.points:
@@ -115,3 +132,9 @@ class InflatedStream:
         members = [(a, b - a) for a, b in pairwise(borders)]
         plain = _core.inflate_members(data, members, 1 << 62)
         return plain.slice(start - self.points[first].plain_start, length)
+
+
+def walk(stream: Stream, framing: str, start: int, length: int, limit: int) -> Walked:
+    """A window of any stream, walked over once it has been read."""
+    window = stream.read(start, length)
+    return *_core.walk(framing, window, start, limit), len(window)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import FormatError, SchemaError
 from penstock.format import Projection
+from penstock.framed import Proof
 
 _MAX_DEPTH = 32
 
@@ -37,7 +38,11 @@ class MessageDecoder:
         self._columns = {f.name: _column(f, (descriptor.full_name,)) for f in descriptor.fields}
         self.schema = pa.schema([pa.field(n, type_) for n, (type_, _) in self._columns.items()])
 
-    def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch:
+    def decode(
+        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+    ) -> pa.RecordBatch:
+        if proof is not None:
+            frames.prove(proof.indexed)
         names = self.schema.names if columns is None else list(columns)
         messages = [self._parse(frames, record) for record in range(len(frames))]
         if not names:

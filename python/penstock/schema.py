@@ -70,9 +70,12 @@ class DecodePlan:
         ]
         self._plan = _core.ExamplePlan(columns, dialect)
 
-    def decode(self, frames: _core.Frames) -> pa.RecordBatch:
-        """Decode payloads. Raises KernelError with a Fault that names record and field."""
-        decoded = pa.record_batch(frames.decode(self._plan))
+    def decode(
+        self, frames: _core.Frames, check: bool = False, indexed: pa.Array | None = None
+    ) -> pa.RecordBatch:
+        """Decode payloads, after verifying them if asked to. Raises KernelError with a Fault that
+        names record and field."""
+        decoded = pa.record_batch(frames.decode(self._plan, check, indexed))
         arrays = decoded.columns
         done: list[pa.Array] = []
         at = 0

@@ -182,7 +182,7 @@ def _parse(source: Source) -> Index:
         body = source.read(starts_at, source.size - starts_at)
         if body.crc32c() != body_crc:
             raise ValueError("checksum does not match")
-        raw = np.frombuffer(body.to_bytes(), np.uint8)
+        raw = pa.array(body).to_numpy()
     else:
         raw = np.memmap(source.path, np.uint8, "r", starts_at)
     starts = raw[: checksums_at - starts_at].view("<u8")

@@ -27,8 +27,8 @@ from penstock import _core, sidecar
 from penstock.errors import SchemaError
 from penstock.format import FormatInfo, Options, Projection, Reader, Writer, options_from
 from penstock.formats.tfrecord_index import build_index, load_index
-from penstock.formats.tfrecord_raw import FRAMING, RawDecoder, without_columns
-from penstock.framed import FramedReader
+from penstock.formats.tfrecord_raw import FRAMING, RawDecoder, given, without_columns
+from penstock.framed import FramedReader, Proof
 from penstock.inflated import InflatedStream, PlainStream, Stream
 from penstock.schema import (
     DecodePlan,
@@ -174,16 +174,18 @@ class ExampleDecoder:
         self._plans: dict[tuple[str, ...] | None, DecodePlan] = {None: DecodePlan(fields, dialect)}
         self.schema = self._plans[None].schema.with_metadata(metadata)
 
-    def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch:
+    def decode(
+        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+    ) -> pa.RecordBatch:
         wanted = None if columns is None else tuple(columns)
         if wanted == ():
-            return without_columns(len(frames))
+            return without_columns(frames, proof)
         plan = self._plans.get(wanted)
         if plan is None:
             assert wanted is not None
             plan = DecodePlan([self._fields[name] for name in wanted], self._dialect)
             self._plans[wanted] = plan
-        return plan.decode(frames)
+        return plan.decode(frames, *given(proof))
 
 
 def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecordOptions) -> Any:

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.format import Projection
+from penstock.framed import Proof
 
 FRAMING = "tfrecord"
 RAW_SCHEMA = pa.schema([pa.field("record", pa.binary_view(), nullable=False)])
@@ -17,16 +18,25 @@ class RawDecoder:
     def __init__(self, schema: pa.Schema = RAW_SCHEMA) -> None:
         self.schema = schema
 
-    def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch:
+    def decode(
+        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+    ) -> pa.RecordBatch:
         if columns is not None and "record" not in columns:
-            return without_columns(len(frames))
-        array = pa.array(frames.views())
+            return without_columns(frames, proof)
+        array = pa.array(frames.views(*given(proof)))
         if array.type != self.schema.field(0).type:
             array = array.cast(self.schema.field(0).type)
         return pa.RecordBatch.from_arrays([array], schema=self.schema)
 
 
-def without_columns(num_records: int) -> pa.RecordBatch:
+def given(proof: Proof | None) -> tuple[bool, pa.Array | None]:
+    """A proof as the kernels take it."""
+    return (False, None) if proof is None else (True, proof.indexed)
+
+
+def without_columns(frames: _core.Frames, proof: Proof | None) -> pa.RecordBatch:
     """So many records of which no column is wanted."""
-    empty = pa.array([{}] * num_records, pa.struct([]))
+    if proof is not None:
+        frames.prove(proof.indexed)
+    empty = pa.array([{}] * len(frames), pa.struct([]))
     return pa.RecordBatch.from_struct_array(empty)

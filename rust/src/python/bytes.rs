@@ -95,12 +95,17 @@ pub struct PyFile {
 }
 
 /// Room for `length` bytes, uninitialised, or an error instead of an abort.
-fn room(length: usize) -> PyResult<Vec<u8>> {
+pub fn room(length: usize) -> PyResult<Vec<u8>> {
     pool::take(length)
         .ok_or_else(|| PyMemoryError::new_err(format!("no memory for {length} bytes")))
 }
 
 impl PyFile {
+    /// How many of `length` bytes from `start` the file had when it was opened.
+    pub fn clamp(&self, start: u64, length: usize) -> usize {
+        length.min(usize::try_from(self.size.saturating_sub(start)).unwrap_or(usize::MAX))
+    }
+
     /// Append up to `length` bytes from `start`; fewer only at the end of the file.
     pub fn read_into(&self, bytes: &mut Vec<u8>, start: u64, length: usize) -> std::io::Result<()> {
         let before = bytes.len();
@@ -200,8 +205,7 @@ impl PyFile {
 
     /// Bytes from `start`; fewer than `length` only at the end of the file.
     fn read(&self, py: Python<'_>, start: u64, length: usize) -> PyResult<PyBuffer> {
-        let left = usize::try_from(self.size.saturating_sub(start)).unwrap_or(usize::MAX);
-        let length = length.min(left);
+        let length = self.clamp(start, length);
         let mut bytes = room(length)?;
         py.detach(|| self.read_into(&mut bytes, start, length))?;
         Ok(PyBuffer(pool::shelve(bytes)))

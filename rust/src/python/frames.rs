@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySlice};
 
 use super::arrow::{ArrowArray, import};
-use super::bytes::{PyBuffer, PyFile};
-use super::{PyFault, raise, run};
+use super::bytes::{PyBuffer, PyFile, room};
+use super::{PyFault, pool, raise, run};
 use crate::kernels::columns::{Layout, Values};
 use crate::kernels::decode_examples::{Dialect, Plan, Wanted, decode};
 use crate::kernels::infer_examples::infer;
@@ -29,6 +29,34 @@ fn u64s(object: &Bound<'_, PyAny>) -> PyResult<UInt64Array> {
     match array.as_primitive_opt::<UInt64Type>() {
         Some(numbers) => Ok(numbers.clone()),
         None => Err(PyTypeError::new_err("expected an array of uint64")),
+    }
+}
+
+fn u32s(object: &Bound<'_, PyAny>) -> PyResult<UInt32Array> {
+    let array = import(object)?;
+    match array.as_primitive_opt::<UInt32Type>() {
+        Some(numbers) => Ok(numbers.clone()),
+        None => Err(PyTypeError::new_err("expected an array of uint32")),
+    }
+}
+
+/// What a kernel is to verify before it goes to work.
+struct Checks {
+    check: bool,
+    indexed: Option<UInt32Array>,
+}
+
+impl Checks {
+    fn new(check: bool, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Ok(Self { check, indexed: indexed.map(u32s).transpose()? })
+    }
+
+    fn pass(&self, frames: &Frames) -> Result<(), Fault> {
+        if !self.check {
+            return Ok(());
+        }
+        let known = self.indexed.as_ref().map(|numbers| &numbers.values()[..]);
+        frames.verify(TfRecord, known).into_iter().next().map_or(Ok(()), Err)
     }
 }
 
@@ -107,27 +135,50 @@ impl PyFrames {
     /// (uint32). Returns the faults.
     #[pyo3(signature = (indexed = None))]
     fn verify(&self, py: Python<'_>, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<PyFault>> {
-        let indexed = match indexed {
-            None => None,
-            Some(object) => match import(object)?.as_primitive_opt::<UInt32Type>() {
-                Some(numbers) => Some(numbers.clone()),
-                None => return Err(PyTypeError::new_err("expected an array of uint32")),
-            },
-        };
+        let indexed = indexed.map(u32s).transpose()?;
         let known = indexed.as_ref().map(|numbers| &numbers.values()[..]);
         let faults = run(py, || Ok(self.0.verify(TfRecord, known)))?;
         Ok(faults.into_iter().map(PyFault::from).collect())
     }
 
-    /// The payloads as a binary_view array that borrows the buffer.
-    fn views(&self, py: Python<'_>) -> PyResult<ArrowArray> {
-        run(py, || self.0.views()).map(ArrowArray::new)
+    /// The same as an error: raises the first fault, if there is one.
+    #[pyo3(signature = (indexed = None))]
+    fn prove(&self, py: Python<'_>, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let checks = Checks::new(true, indexed)?;
+        run(py, || checks.pass(&self.0))
     }
 
-    /// The payloads decoded as Examples: a struct array with one field a column of the plan.
-    fn decode(&self, py: Python<'_>, plan: &PyPlan) -> PyResult<ArrowArray> {
+    /// The payloads as a binary_view array that borrows the buffer. With `check`, they are verified
+    /// first, all in one call: the first fault is raised.
+    #[pyo3(signature = (check = false, indexed = None))]
+    fn views(
+        &self,
+        py: Python<'_>,
+        check: bool,
+        indexed: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<ArrowArray> {
+        let checks = Checks::new(check, indexed)?;
+        let views = run(py, || {
+            checks.pass(&self.0)?;
+            self.0.views()
+        })?;
+        Ok(ArrowArray::new(views))
+    }
+
+    /// The payloads decoded as Examples: a struct array with one field a column of the plan. With
+    /// `check`, they are verified first, all in one call: the first fault is raised.
+    #[pyo3(signature = (plan, check = false, indexed = None))]
+    fn decode(
+        &self,
+        py: Python<'_>,
+        plan: &PyPlan,
+        check: bool,
+        indexed: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<ArrowArray> {
+        let checks = Checks::new(check, indexed)?;
         let frames = &self.0;
         let decoded = run(py, || {
+            checks.pass(frames)?;
             let arrays = decode(frames, &plan.plan)?;
             batch(&plan.names, arrays, frames.spans.len())
         })?;
@@ -268,6 +319,32 @@ pub fn walk(
     Ok((PyFrames(frames), found.consumed, found.need, fault))
 }
 
+/// Read a part of a local file and walk over its frames, in one call: what `walk` returns, and the
+/// number of bytes read.
+#[pyfunction]
+pub fn read_frames(
+    py: Python<'_>,
+    name: &str,
+    file: &PyFile,
+    start: u64,
+    length: usize,
+    max_record: u64,
+) -> PyResult<(PyFrames, usize, u64, Option<PyFault>, usize)> {
+    let framing = framing(name)?;
+    let length = file.clamp(start, length);
+    let mut bytes = room(length)?;
+    let mut read = || {
+        file.read_into(&mut bytes, start, length)?;
+        let found = walking::walk(framing, &bytes, max_record);
+        Ok::<_, std::io::Error>((pool::shelve(std::mem::take(&mut bytes)), found))
+    };
+    let (buffer, found) = run(py, || Ok(read()))??;
+    let num_bytes = buffer.len();
+    let frames = Frames { buffer, base: start, spans: found.spans, places: None };
+    let fault = found.fault.map(|fault| PyFault::from(fault.shifted(start)));
+    Ok((PyFrames(frames), found.consumed, found.need, fault, num_bytes))
+}
+
 /// The frames that an index says lie at these places (uint64 arrays): start in the buffer, whole
 /// length, offset in the file. A KernelError of kind "stale" where no such frame stands there.
 #[pyfunction]
@@ -315,7 +392,7 @@ pub fn index_file(
     let framing = framing(name)?;
     let mut hops = Hops { file, window: Vec::new(), at: 0, goal: start.saturating_add(goal) };
     let (mut starts, mut stored) = (vec![start], Vec::new());
-    let indexed = py.detach(|| hops.index(framing, max_record, &mut starts, &mut stored));
+    let indexed = run(py, || Ok(hops.index(framing, max_record, &mut starts, &mut stored)))?;
     let fault = indexed?.map(PyFault::from);
     Ok((ArrowArray::new(UInt64Array::from(starts)), ArrowArray::new(UInt32Array::from(stored)), fault))
 }

@@ -113,7 +113,7 @@ mod _core {
         arrow::ArrowArray,
         bytes::{PyBuffer, PyFile},
         encode::{PyFramed, encode_examples, frame_records},
-        frames::{PyFrames, PyPlan, frames_at, index_file, next_head, walk},
+        frames::{PyFrames, PyPlan, frames_at, index_file, next_head, read_frames, walk},
         compression::{
             PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,
         },

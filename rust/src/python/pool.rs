@@ -4,6 +4,7 @@
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 
 use arrow_buffer::Buffer;
 
@@ -12,16 +13,21 @@ const SMALLEST: usize = 128 << 10;
 /// What the shelf holds at most.
 const SHELF_BYTES: usize = 64 << 20;
 
-static SHELF: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+/// Each with the thread that filled it last, in whose cache it may still be.
+static SHELF: Mutex<Vec<(ThreadId, Vec<u8>)>> = Mutex::new(Vec::new());
 
 /// An empty vector with room for `length` bytes, or None where there is no memory for them.
 pub fn take(length: usize) -> Option<Vec<u8>> {
     // try_lock: after a fork the lock may belong to a thread that the child does not have.
     if length >= SMALLEST
         && let Ok(mut shelf) = SHELF.try_lock()
-        && let Some(place) = shelf.iter().position(|b| fits(b.capacity(), length))
     {
-        return Some(shelf.swap_remove(place));
+        let own = thread::current().id();
+        let mine = shelf.iter().rposition(|(id, b)| *id == own && fits(b.capacity(), length));
+        let any = || shelf.iter().position(|(_, b)| fits(b.capacity(), length));
+        if let Some(place) = mine.or_else(any) {
+            return Some(shelf.swap_remove(place).1);
+        }
     }
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).ok()?;
@@ -33,16 +39,16 @@ fn fits(capacity: usize, length: usize) -> bool {
     capacity >= length && capacity / 2 <= length
 }
 
-struct Shelved(Vec<u8>);
+struct Shelved(ThreadId, Vec<u8>);
 
 impl Drop for Shelved {
     fn drop(&mut self) {
-        let mut bytes = std::mem::take(&mut self.0);
+        let mut bytes = std::mem::take(&mut self.1);
         if let Ok(mut shelf) = SHELF.try_lock() {
-            let held: usize = shelf.iter().map(Vec::capacity).sum();
+            let held: usize = shelf.iter().map(|(_, held)| held.capacity()).sum();
             if held + bytes.capacity() <= SHELF_BYTES {
                 bytes.clear();
-                shelf.push(bytes);
+                shelf.push((self.0, bytes));
             }
         }
     }
@@ -53,8 +59,8 @@ pub fn shelve(bytes: Vec<u8>) -> Buffer {
     if bytes.capacity() < SMALLEST {
         return Buffer::from_vec(bytes);
     }
-    let owner = Arc::new(Shelved(bytes));
-    let (pointer, length) = (NonNull::from(owner.0.as_slice()).cast::<u8>(), owner.0.len());
+    let owner = Arc::new(Shelved(thread::current().id(), bytes));
+    let (pointer, length) = (NonNull::from(owner.1.as_slice()).cast::<u8>(), owner.1.len());
     // SAFETY: the vector is not touched until its owner is dropped, which keeps it in place.
     unsafe { Buffer::from_custom_allocation(pointer, length, owner) }
 }
