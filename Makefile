@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 VENV := .venv
+RUNS ?= 1000000
+SEED ?= 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(VIRTUAL_ENV)/bin:$(PATH):$(HOME)/.cargo/bin
 unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
@@ -17,9 +19,9 @@ demo: $(VENV)/built ## write a small data set and walk through what penstock doe
 
 test: lint types rust-tests python-tests ## everything that CI runs
 
-lint: $(VENV)/tools ## rustfmt, clippy and ruff
+lint: $(VENV)/tools $(VENV)/built ## rustfmt, clippy and ruff
 	cargo fmt --check
-	cargo clippy --locked --quiet --all-targets --features python -- -D warnings
+	cargo clippy --release --locked --quiet --all-targets --features python -- -D warnings
 	ruff check .
 	ruff format --check .
 	@! cargo deny --version >/dev/null 2>&1 || cargo deny --locked check
@@ -28,14 +30,16 @@ types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled modu
 	pyright --pythonpath $(VENV)/bin/python
 	python -m mypy.stubtest penstock._core
 
-rust-tests: | $(VENV)/needs
-	cargo test --locked --quiet
+# In release, because the crates underneath are built so already, with overflow checks on.
+rust-tests: $(VENV)/built
+	cargo test --release --lib --locked --quiet
 
 python-tests: $(VENV)/tools $(VENV)/built
 	python -m pytest
 
-fuzz: $(VENV)/tools $(VENV)/built ## each parser on mutated input, until it is stopped
-	python -m fuzz
+fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RUNS=, SEED= choose
+	for target in $$(python -c 'from fuzz.targets import TARGETS; print(*TARGETS)'); do \
+	    python -m fuzz $$target --runs $(RUNS) --seed $(SEED) || exit 1; done
 
 stress: $(VENV)/tools $(VENV)/built ## the long and exhaustive tests
 	python -m pytest -m stress

@@ -21,7 +21,8 @@ RIGHT = {2, 3, 4, 5, 6, 7}
 
 @dataclass(frozen=True)
 class Verdict:
-    """One goal of one row. `reached` is None where what it is measured against is missing."""
+    """One goal of one row. `reached` is None where what it is measured against is missing, or
+    where the clock was that of the CPU: goals speak of elapsed time."""
 
     wanted: str
     found: float | None
@@ -71,7 +72,7 @@ def judge(goal: Goal, row: Row, rows: list[Row]) -> Verdict:
         if other is None:
             return Verdict(wanted, None, None)
         ratio = speed(row) / speed(other)
-        return Verdict(wanted, ratio, ratio >= goal.at_least)
+        return Verdict(wanted, ratio, ratio >= goal.at_least if row.judged else None)
     unit = "s" if row.case.measure == "seconds" else "MB"
     wanted = f"<= {goal.at_most:g} {unit}" + (f" above {goal.above}" if goal.above else "")
     figure = median(row.figures())
@@ -80,7 +81,7 @@ def judge(goal: Goal, row: Row, rows: list[Row]) -> Verdict:
         if other is None:
             return Verdict(wanted, None, None)
         figure -= median(other.figures())
-    return Verdict(wanted, figure, figure <= goal.at_most)
+    return Verdict(wanted, figure, figure <= goal.at_most if row.judged else None)
 
 
 def figure(case: Case, value: float) -> str:
@@ -125,7 +126,7 @@ def cells(fact: dict[str, Any], case: Case) -> list[str]:
     rival, limit = fact["ratio_to_best_rival"], fact["ratio_to_limit"]
     rate = fact["bytes_per_second"]
     show_rival = rival is not None and fact["role"] != "limit"
-    words = {True: "yes", False: "NO", None: "not known"}
+    words = {True: "yes", False: "NO", None: "not judged"}
     return [
         case.name,
         f"{fact['engine']}: {fact['row']}",

@@ -45,6 +45,12 @@ class Row:
         """How goals and the table name the row."""
         return f"{self.engine}: {self.name}"
 
+    @property
+    def judged(self) -> bool:
+        """Whether the figures can be held against a goal. CPU time says nothing about how far
+        threads get side by side, nor about waiting for a disk."""
+        return self.clock == "wall" or self.case.measure == "megabytes"
+
     def figures(self) -> list[float]:
         """One figure a round, in the measure of the case."""
         if self.case.measure == "megabytes":

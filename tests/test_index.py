@@ -79,7 +79,8 @@ def test_the_text_form_is_that_of_tfrecord2idx(tmp_path: Path) -> None:
     ps.index(str(path), text="dali")
     assert (tmp_path / "a.tfrecord.idx").read_text() == "0 16\n16 21\n37 316\n"
     starts, sizes = textindex.read(str(path) + ".idx", LocalStorage())
-    assert starts.tolist() == [0, 16, 37] and sizes.tolist() == [16, 21, 316]
+    assert starts.tolist() == [0, 16, 37]
+    assert sizes.tolist() == [16, 21, 316]
     os.unlink(str(path) + ".penstock")
     assert ps.index(str(path), from_text=True) == [str(path) + ".penstock"]
     (tmp_path / "z.tfrecord").write_bytes(gzip.compress(frames(payloads)))

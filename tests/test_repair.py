@@ -51,7 +51,8 @@ def test_an_undamaged_file_is_copied_byte_for_byte(tmp_path: Path) -> None:
         path = written(tmp_path / f"a-{kind}.tfrecord", payloads_of(3000, 1), kind)
         copy = tmp_path / f"b-{kind}.tfrecord"
         report = ps.repair(str(path), into=str(copy))
-        assert report.ok and report.num_records == 3000
+        assert report.ok
+        assert report.num_records == 3000
         assert copy.read_bytes() == path.read_bytes()
 
 
@@ -80,7 +81,8 @@ def test_changed_bytes_cost_only_the_records_they_are_in(
     right = [p for n, p in enumerate(payloads) if n not in lost]
     assert records(tmp_path / "b.tfrecord") == right
     assert report.num_records == len(right)
-    assert not report.ok and report.num_lost == len(lost)
+    assert not report.ok
+    assert report.num_lost == len(lost)
     assert {f.record for f in report.findings if not f.restored} == lost
     assert ps.verify(str(tmp_path / "b.tfrecord")).ok
 
@@ -254,7 +256,8 @@ def test_nothing_is_left_where_nothing_can_be_saved(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(bytes(range(200)))
     report = ps.repair(str(path), in_place=True)
-    assert not report.ok and not report.paths
+    assert not report.ok
+    assert not report.paths
     assert path.read_bytes() == bytes(range(200))
 
 
@@ -277,7 +280,8 @@ def test_row_groups_that_decode_are_saved(tmp_path: Path) -> None:
     data[len(data) // 2] ^= 255
     path.write_bytes(data)
     report = ps.repair(str(path), into=str(tmp_path / "b.parquet"))
-    assert report.num_records == 3000 and report.num_lost == 1000
+    assert report.num_records == 3000
+    assert report.num_lost == 1000
     assert len(pq.read_table(tmp_path / "b.parquet")) == 3000
 
 

@@ -4,7 +4,7 @@ Numbers cross as Arrow arrays, bytes as `Buffer`. A kernel that meets a fault ra
 """
 
 from os import PathLike
-from typing import Protocol, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 __all__ = [
     "ArrowArray",
@@ -149,7 +149,7 @@ class Frames:
     def decode(self, plan: ExamplePlan) -> ArrowArray:
         """The payloads decoded as Examples: a struct array, one field a column of the plan."""
 
-    def infer(self) -> dict[str, object]:
+    def infer(self) -> dict[str, Any]:
         """What the payloads hold, if they are Examples: facts for a schema."""
 
 _Column: TypeAlias = tuple[str, bytes, bool, str | None, str, int, bool, bool, list[object] | None]

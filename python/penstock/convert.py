@@ -22,7 +22,6 @@ from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, Summary
-from penstock.proof import Wire, prove_equal
 from penstock.ranges import batches_between, shuffled_between
 from penstock.storage import LocalStorage
 from penstock.write import (
@@ -58,8 +57,9 @@ def convert(
     """Write the records of a dataset in another format, compression or number of shards.
 
     TFRecord holds int64, float32 and bytes, and lists of these; what becomes of other types stands
-    with its writer. A value that would not survive is a SchemaError. Arrow types that TFRecord has
-    no name for (int32, timestamps, strings) come back as what they were stored as. From TFRecord
+    with its writer: a float64 becomes the nearest float32, unless float64="exact" is asked for, and
+    what has no counterpart is a SchemaError. Arrow types that TFRecord has no name for (int32,
+    timestamps, strings) come back as what they were stored as. From TFRecord
     to TFRecord payloads are copied without being parsed, unless columns or names change.
 
     A conversion that was killed goes on when it is called again the same way, and ends with the
@@ -75,11 +75,16 @@ def convert(
         shuffle: a seed; the records are written in an order of its own, over all shards. The order
             takes 8 bytes of memory a record, and records are read at random: fast where that is
             (TFRecord, Arrow), many passes over large Parquet files.
-        prove: read the result again and compare every value with the source, before it gets its
-            name.
+        prove: read the result again and compare every value with the source, after the writer's
+            conversions, before it gets its name.
         format: the format to write; None goes by the target's name. A folder needs it.
-        compression, num_shards, shard_records, shard_bytes, index, overwrite: as for `write`.
-            With shard_bytes a killed job starts again.
+        compression: as the format knows it, as for `write`.
+        num_shards: so many shards, contiguous, whose sizes differ by one record at most.
+        shard_records: a shard ends with this record.
+        shard_bytes: a shard ends with the record that brings it to so many bytes. A killed job
+            then starts again.
+        index: write an index with each file, where its format has one; a folder puts them there.
+        overwrite: replace existing files.
         threads: how many to use; None for all cores.
         progress: called with the records done, the bytes of the source done, and those in all.
         format_options: of the written format; an unknown one is an error.
@@ -106,9 +111,9 @@ def convert(
         raise ValueError(f"{to} is a folder; format= says what to write there")
     named = f"x.{format}" if is_folder else to
     kind, options = _format_and_options(named, format, compression, format_options)
-    dataset = _opened(source, kind, columns, rename, options)
+    dataset = _opened(source, columns, rename, options)
     reading = _Reading(dataset, columns, rename, shuffle, kind, threads)
-    writing = _Writing(kind, getattr(options, "compression", None), format_options, index, threads)
+    writing = _Writing(kind, options, format_options, index, threads)
     total_bytes = sum(os.path.getsize(path) for path in dataset.paths)
     tell = _Progress(progress, len(dataset), total_bytes)
     if shard_bytes is not None:
@@ -197,9 +202,7 @@ def _is_framed(kind: Format) -> bool:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def _opened(
-    source: Any, kind: Format, columns: Any, rename: Any, options: Any
-) -> Dataset:
+def _opened(source: Any, columns: Any, rename: Any, options: Any) -> Dataset:
     """The source; as raw records where they need not be parsed."""
     if isinstance(source, Dataset):
         return source
@@ -287,7 +290,7 @@ class _Writing:
     """How files are written."""
 
     kind: Format
-    compression: str | None
+    options: Any
     format_options: dict[str, Any]
     index: bool | str
     threads: int | None
@@ -298,7 +301,7 @@ class _Writing:
             data,
             path,
             format=self.kind.info.name,
-            compression=self.compression,
+            compression=getattr(self.options, "compression", None),
             index=self.index,
             threads=self.threads,
             **more,
@@ -377,7 +380,7 @@ def _job(parts: list[_Part], reading: _Reading, writing: _Writing) -> dict[str, 
         "version": version("penstock"),
         "sources": sources,
         "read": [str(reading.schema), reading.shuffle, repr(reading.dataset.options.damage)],
-        "written": [writing.kind.info.name, writing.compression, repr(writing.format_options)],
+        "written": [writing.kind.info.name, repr(writing.options)],
         "index": writing.index,
         "parts": [[part.number, part.first, part.last, part.final] for part in parts],
     }
@@ -385,11 +388,14 @@ def _job(parts: list[_Part], reading: _Reading, writing: _Writing) -> dict[str, 
 
 def _prove(part: _Part, path: str, reading: _Reading, writing: _Writing) -> None:
     """Compare a finished part with the records that it was made of."""
+    # Only here: who does not ask for a proof need not wait for pyarrow.compute.
+    from penstock.proof import Wire, prove_equal
+
     wanted = reading.batches(part.first, part.last)
     how: dict[str, Any] = {"format": writing.kind.info.name, "index": "never"}
     if _is_framed(writing.kind):
-        given = writing.format_options
-        wire = Wire(reading.schema, given.get("payload"), given.get("float64", "exact"))
+        exact = getattr(writing.options, "float64", "exact") == "exact"
+        wire = Wire(reading.schema, getattr(writing.options, "payload", None), exact_float64=exact)
         wanted = (wire.convert(batch) for batch in wanted)
         how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
     found = open_dataset(path, **how)

@@ -1,4 +1,4 @@
-"""Values as text that a person can read, on a terminal that must not be at their mercy.
+r"""Values as text that a person can read, on a terminal that must not be at their mercy.
 
 What a file holds is shown, never obeyed: control characters, marks that turn the writing direction
 and anything else that does not print come out as escapes such as `\\x1b` and `\\u202e`.
@@ -7,6 +7,7 @@ and anything else that does not print come out as escapes such as `\\x1b` and `\
 from __future__ import annotations
 
 import codecs
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,10 +44,11 @@ def size(num_bytes: float) -> str:
         ('999 B', '12.3 kB', '5.10 GB')
     """
     scaled = float(num_bytes)
-    for unit in _UNITS:
-        if abs(scaled) < 999.5 or unit == _UNITS[-1]:
-            break
+    step = 0
+    while abs(scaled) >= 999.5 and step < len(_UNITS) - 1:
         scaled /= 1000
+        step += 1
+    unit = _UNITS[step]
     if unit == "B":
         return f"{scaled:.0f} B" if scaled == int(scaled) else f"{scaled:.1f} B"
     digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
@@ -88,7 +90,7 @@ def bars(counts: Sequence[int], width: int = 32) -> str:
 
 
 def escape(text: str) -> str:
-    """The same text, with every character that does not print written as an escape.
+    r"""The same text, with every character that does not print written as an escape.
 
     Example:
         >>> from penstock import describe
@@ -105,7 +107,7 @@ def _escaped(character: str) -> str:
 
 
 def text(data: bytes | memoryview) -> str | None:
-    """The start of some bytes as text (up to 4096 bytes, not escaped), or None if they are none.
+    r"""The start of some bytes as text (up to 4096 bytes, not escaped), or None if they are none.
 
     Text is UTF-8 without a zero character, and with few control characters.
 
@@ -122,8 +124,8 @@ def text(data: bytes | memoryview) -> str | None:
         return None
     if decoded.isprintable():
         return decoded
-    controls = sum(c < " " and c not in "\t\n\r" or c == "\x7f" for c in decoded)
-    return None if "\0" in decoded or 8 * controls > len(decoded) else decoded
+    controls = sum((c < " " and c not in "\t\n\r") or c == "\x7f" for c in decoded)
+    return None if "\0" in decoded or 3 * controls > len(decoded) else decoded
 
 
 # -- images ---------------------------------------------------------------------------------------
@@ -170,21 +172,30 @@ _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
     at = 2
-    # Every step moves on by at least two bytes; a file of tiny segments is left at some point.
+    # A file of very many tiny segments is left at some point.
     for _ in range(1000):
-        while data[at] == 0xFF and data[at + 1] == 0xFF:
-            at += 1  # fill bytes
-        if data[at] != 0xFF:
-            return None
-        marker = data[at + 1]
+        at = _next_marker(data, at)
+        marker = data[at]
         if marker in _SOF:
-            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            height, width = struct.unpack(">HH", data[at + 4 : at + 8])
             return ImageHeader("JPEG", width, height)
         if marker in (0xD9, 0xDA):
             return None  # pixels or the end, and no size seen
-        (length,) = struct.unpack(">H", data[at + 2 : at + 4])
-        at += 2 + max(length, 2)
+        if marker != 0x01 and not 0xD0 <= marker <= 0xD8:  # those have no length
+            (length,) = struct.unpack(">H", data[at + 1 : at + 3])
+            at += max(length, 2)
+        at += 1
     return None
+
+
+def _next_marker(data: bytes | memoryview, at: int) -> int:
+    """Where the code of the next marker is. Decoders pass over fill bytes, and over a little of
+    what should not be there; so does this. Raises IndexError where there is none."""
+    window = bytes(data[at : at + 4096])
+    marker = re.search(rb"\xff+([^\x00\xff])", window, re.DOTALL)
+    if marker is None:
+        raise IndexError("no marker")
+    return at + marker.start(1)
 
 
 def _webp(data: bytes | memoryview) -> ImageHeader | None:

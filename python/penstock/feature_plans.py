@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from penstock import features as f
+from penstock import feature_types as f
 from penstock import ragged
 from penstock.errors import UnsupportedError
-from penstock.schema import FieldPlan, Wire
+from penstock.schema import IN_LISTS_KEY, WIRE_KEY, FieldPlan, Wire
 
 FEATURE_KEY = b"penstock.feature"
 """Metadata of a field that was asked for as a feature: the feature, as TensorFlow spells it."""
-FEATURE_LIST_KEY = b"penstock.feature_list"
-"""Metadata of a field that is a feature list of a SequenceExample."""
 
 _FORMS: dict[Any, str] = {
     f.RowLengths: "lengths",
@@ -33,12 +31,16 @@ def kernel_dialect(schema: Mapping[str, f.Feature], dialect: str) -> str:
     TensorFlow has one parser for Examples and another for SequenceExamples; a schema with feature
     lists is for the latter.
     """
-    if dialect == "tensorflow" and any(isinstance(x, f.Sequence) for x in schema.values()):
+    if dialect == "tensorflow" and any(
+        isinstance(x, f.Sequence) for x in schema.values()
+    ):
         return "tensorflow_sequence"
     return dialect
 
 
-def plan_fields(schema: Mapping[str, f.Feature], dialect: str = "protobuf") -> list[FieldPlan]:
+def plan_fields(
+    schema: Mapping[str, f.Feature], dialect: str = "protobuf"
+) -> list[FieldPlan]:
     """How the columns of a schema are decoded, in its order.
 
     Args:
@@ -61,7 +63,7 @@ def plan_fields(schema: Mapping[str, f.Feature], dialect: str = "protobuf") -> l
     ]
 
 
-def _key(name: str, names: Mapping[str, Any] | Sequence[str]) -> str:
+def _key(name: str, names: Mapping[str, Any]) -> str:
     """The key on the wire: without the prefix that tells a context feature and a list apart."""
     place, slash, key = name.partition("/")
     other = {"context": "feature_lists", "feature_lists": "context"}.get(place)
@@ -77,15 +79,23 @@ def _check_as_tensorflow(schema: Mapping[str, f.Feature], dialect: str) -> None:
         feature = given.feature if isinstance(given, f.Sequence) else given
         if not in_lists and isinstance(feature, f.FixedLenSequence):
             if dialect == "tensorflow_sequence":
-                raise ValueError(f"{name}: a context has no FixedLenSequence in TensorFlow")
+                raise ValueError(
+                    f"{name}: a context has no FixedLenSequence in TensorFlow"
+                )
             if not feature.allow_missing:
-                raise ValueError(f"{name}: FixedLenSequence needs allow_missing in TensorFlow")
+                raise ValueError(
+                    f"{name}: FixedLenSequence needs allow_missing in TensorFlow"
+                )
         if isinstance(feature, f.Sparse) and dialect == "tensorflow_sequence":
             raise ValueError(f"{name}: a context has no Sparse in TensorFlow")
         group = _group(feature)
-        for wire in _wires(_key(name, schema), feature, in_lists=in_lists, strict=False):
+        for wire in _wires(
+            _key(name, schema), feature, in_lists=in_lists, strict=False
+        ):
             if keys.setdefault((in_lists, wire.key), group) != group:
-                raise ValueError(f"{name}: TensorFlow reads the key {wire.key!r} in one form only")
+                raise ValueError(
+                    f"{name}: TensorFlow reads the key {wire.key!r} in one form only"
+                )
 
 
 def _group(feature: f.Feature) -> str:
@@ -101,12 +111,18 @@ def _plan(name: str, key: str, given: f.Feature, *, strict: bool) -> FieldPlan:
     kind, finish = _finish(name, feature, in_lists=in_lists, strict=strict)
     metadata = {FEATURE_KEY: _spelled(feature).encode()}
     if in_lists:
-        metadata[FEATURE_LIST_KEY] = b"true"
+        metadata[IN_LISTS_KEY] = b"1"
+    if name != key:
+        metadata[WIRE_KEY] = key.encode()
     nullable = any(w.default is None and not w.required for w in wires)
-    return FieldPlan(pa.field(name, kind, nullable=nullable, metadata=metadata), wires, finish)
+    return FieldPlan(
+        pa.field(name, kind, nullable=nullable, metadata=metadata), wires, finish
+    )
 
 
-def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tuple[Wire, ...]:
+def _wires(
+    key: str, feature: f.Feature, *, in_lists: bool, strict: bool
+) -> tuple[Wire, ...]:
     """The columns that the kernel decodes for a feature; of lists, the values come first.
 
     What is missing is null by protobuf's rules (`strict`) and an empty list by TensorFlow's.
@@ -117,7 +133,9 @@ def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tup
     kind, text = f.KINDS[feature.dtype], feature.dtype == pa.string()
 
     def values(key: str, layout: str, size: int = 0) -> Wire:
-        return Wire(key, kind, layout, size, in_lists=in_lists, text=text, default=missing)
+        return Wire(
+            key, kind, layout, size, in_lists=in_lists, text=text, default=missing
+        )
 
     def numbers(key: str) -> Wire:
         layout = "frame_lists" if in_lists else "list"
@@ -167,7 +185,9 @@ def _finish(
         return pa.list_(element), lambda arrays: ragged.rows_of(arrays[0], shape)
     if isinstance(feature, f.Sparse):
         return _finish_sparse(name, feature, strict=strict)
-    depth = 1 + in_lists + (len(feature.partitions) if isinstance(feature, f.Ragged) else 0)
+    depth = (
+        1 + in_lists + (len(feature.partitions) if isinstance(feature, f.Ragged) else 0)
+    )
     kind = dtype
     for _ in range(depth):
         kind = pa.list_(kind)
@@ -179,9 +199,17 @@ def _finish(
     )
 
 
-def _finish_sparse(name: str, feature: f.Sparse, *, strict: bool) -> tuple[pa.DataType, _Finish]:
-    index = pa.int64() if len(feature.size) == 1 else pa.list_(pa.int64(), len(feature.size))
-    kind = pa.struct([("indices", pa.list_(index)), ("values", pa.list_(feature.dtype))])
+def _finish_sparse(
+    name: str, feature: f.Sparse, *, strict: bool
+) -> tuple[pa.DataType, _Finish]:
+    index = (
+        pa.int64()
+        if len(feature.size) == 1
+        else pa.list_(pa.int64(), len(feature.size))
+    )
+    kind = pa.struct(
+        [("indices", pa.list_(index)), ("values", pa.list_(feature.dtype))]
+    )
 
     def finish(arrays: Sequence[Any]) -> Any:
         return ragged.sparse(
@@ -196,7 +224,12 @@ def _finish_sparse(name: str, feature: f.Sparse, *, strict: bool) -> tuple[pa.Da
 
 
 def _join_rows(
-    name: str, partitions: Sequence[Any], arrays: Sequence[Any], *, in_lists: bool, validate: bool
+    name: str,
+    partitions: Sequence[Any],
+    arrays: Sequence[Any],
+    *,
+    in_lists: bool,
+    validate: bool,
 ) -> Any:
     keyed = iter(arrays[1:])
     given = [
@@ -227,6 +260,7 @@ def describe(schema: pa.Schema) -> str:
 
     Example:
         >>> import pyarrow as pa
+        >>> from penstock.features import describe
         >>> fields = [pa.field("id", pa.int64(), nullable=False), ("tags", pa.list_(pa.binary()))]
         >>> print(describe(pa.schema(fields)))
         {
@@ -235,30 +269,31 @@ def describe(schema: pa.Schema) -> str:
         }
     """
     lists = [field for field in schema if _is_feature_list(field)]
-    context = [field for field in schema if field not in lists]
+    context = [field for field in schema if not _is_feature_list(field)]
     if not lists:
-        return _dict(context, schema.names)
+        return _dict(context)
     parts = [("context_features", context), ("sequence_features", lists)]
-    return "\n".join(f"{name} = {_dict(part, schema.names)}" for name, part in parts)
+    return "\n".join(f"{name} = {_dict(part)}" for name, part in parts)
 
 
-def _dict(fields: Sequence[pa.Field], names: Sequence[str]) -> str:
-    lines = [f"    {line}" for field in fields for line in _lines(field, _key(field.name, names))]
+def _dict(fields: Sequence[pa.Field]) -> str:
+    lines = [f"    {_line(field)}" for field in fields]
     return "\n".join(["{", *lines, "}"]) if lines else "{}"
 
 
-def _lines(field: pa.Field, key: str) -> Iterator[str]:
+def _line(field: pa.Field) -> str:
+    metadata = field.metadata or {}
+    key = metadata.get(WIRE_KEY, field.name.encode()).decode()
     if field.type == pa.null():
-        yield f"# {key!r}: no value was seen"
-        return
-    given = (field.metadata or {}).get(FEATURE_KEY)
-    yield f"{key!r}: {given.decode() if given else _spelled(_feature_of(field))},"
+        return f"# {key!r}: no value was seen"
+    given = metadata.get(FEATURE_KEY)
+    return f"{key!r}: {given.decode() if given else _spelled(_feature_of(field))},"
 
 
 def _is_feature_list(field: pa.Field) -> bool:
     metadata = field.metadata or {}
-    if FEATURE_LIST_KEY in metadata or FEATURE_KEY in metadata:
-        return FEATURE_LIST_KEY in metadata
+    if IN_LISTS_KEY in metadata or FEATURE_KEY in metadata:
+        return IN_LISTS_KEY in metadata
     return pa.types.is_list(field.type) and pa.types.is_list(field.type.value_type)
 
 

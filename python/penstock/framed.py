@@ -14,8 +14,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock import _core, sidecar
-from penstock.errors import ChecksumError, PenstockError, RecordIndexError, StaleIndexError
+from penstock import _core
+from penstock.errors import (
+    ChecksumError,
+    PenstockError,
+    RecordIndexError,
+    SchemaError,
+    StaleIndexError,
+)
 from penstock.faults import error_from
 from penstock.format import Chunk, Options, Projection, Selection, SkippedRegion
 from penstock.inflated import Stream
@@ -136,7 +142,7 @@ class FramedReader:
             if fault is None and need:
                 left = window.slice(consumed, len(window))
                 if len(window) < want:
-                    fault = _truncated(self._framing, left, at, need)
+                    fault = _truncated(left, at, need)
                 elif not len(frames):
                     want = max(need, CHUNK_BYTES)
             if fault is not None:
@@ -183,6 +189,11 @@ class FramedReader:
             batch = self._decoder.decode(frames, wanted)
         except _core.KernelError as error:
             raise self._located(error.args[0], chunk, numbers) from None
+        except SchemaError as error:
+            # Of a field made of several columns: its record is a row of this batch.
+            if error.record is not None:
+                error.record = self._record_of(error.record, chunk, numbers)
+            raise error.at(file=self.source.path)
         return self._marked(batch, unproved, columns) if self._salvage else batch
 
     def _frames(
@@ -312,12 +323,15 @@ class FramedReader:
 
     def _located(self, fault: Any, chunk: Chunk, numbers: np.ndarray | None) -> PenstockError:
         """A fault of a chunk as an error that names the shard's record."""
-        record = fault.record
-        if record is not None:
-            record = int(record if numbers is None else numbers[record]) + chunk.first_record
-            if chunk.first_record < 0:
-                record = int(chunk.data[3][fault.record])
+        row = fault.record
+        record = None if row is None else self._record_of(row, chunk, numbers)
         return error_from(fault, file=self.source.path, record=record)
+
+    def _record_of(self, row: int, chunk: Chunk, numbers: np.ndarray | None) -> int:
+        """The shard's record behind a row of a decoded batch."""
+        if chunk.first_record < 0:
+            return int(chunk.data[3][row])
+        return int(row if numbers is None else numbers[row]) + chunk.first_record
 
     def _marked(self, batch: pa.RecordBatch, unproved: bool, columns: Projection) -> pa.RecordBatch:
         if columns is not None and UNPROVED not in columns:
@@ -387,7 +401,7 @@ class FramedReader:
         return _core.Buffer.join(parts), pa.array(np.cumsum(lengths) - lengths)
 
 
-def _truncated(framing: str, left: _core.Buffer, at: int, need: int) -> Any:
+def _truncated(left: _core.Buffer, at: int, need: int) -> Any:
     """The fault of a stream that ends inside a frame."""
     short = len(left) < 12
     message = (

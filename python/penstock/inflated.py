@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from itertools import pairwise
 from typing import Protocol
 
 from penstock import _core
@@ -93,6 +94,6 @@ class InflatedStream:
             ends.append(self._source.size)
         data = self._source.read(begin, ends[-1] - begin)
         borders = [0, *(end - begin for end in ends)]
-        members = [(a, b - a) for a, b in zip(borders, borders[1:], strict=False)]
+        members = [(a, b - a) for a, b in pairwise(borders)]
         plain = _core.inflate_members(data, members, 1 << 62)
         return plain.slice(start - self.points[first].plain_start, length)

@@ -88,7 +88,11 @@ def info(source: Any) -> Info:
 
 
 def _shard(
-    ds: datasets.Dataset, reader: Reader, shard: datasets.Shard, had_index: bool | None, total: Range
+    ds: datasets.Dataset,
+    reader: Reader,
+    shard: datasets.Shard,
+    had_index: bool | None,
+    total: Range,
 ) -> ShardInfo:
     facts = (shard.path, shard.format, shard.num_records, shard.num_bytes)
     if had_index is None:

@@ -59,8 +59,9 @@ class MessageDecoder:
             raise FormatError(f"no {name}: {error}", record=record) from None
 
 
-def _message_class(message: Any) -> Any:
-    if isinstance(message, type) and hasattr(message, "DESCRIPTOR"):
+def _message_class(given: Any) -> Any:
+    message: Any = given
+    if isinstance(given, type) and hasattr(message, "DESCRIPTOR"):
         return message
     if hasattr(message, "fields_by_name") and hasattr(message, "full_name"):
         from google.protobuf import message_factory

@@ -71,7 +71,8 @@ class Seen:
         found: list[ImageSizes] = []
         for kind in sorted(self.images):
             width, height = (side.spread() for side in self.images[kind])
-            assert width is not None and height is not None, "a kind is noted with its first image"
+            assert width is not None, "a kind is noted with its first image"
+            assert height is not None, "as above"
             found.append(ImageSizes(kind, width, height))
         return tuple(found)
 

@@ -58,7 +58,9 @@ def _expand_one(path: str, storage: Storage) -> list[str]:
 def _counted(path: str, match: re.Match[str]) -> list[str]:
     stem, count, rest = match["stem"], match["count"], match["rest"]
     if count == "*":
-        found = sorted(p for p in glob.glob(f"{glob.escape(stem)}-*-of-*{rest}") if _OF.search(p))
+        fellow = re.compile(rf"{re.escape(stem)}-\d{{5,}}-of-\d{{5,}}{re.escape(rest)}")
+        named = glob.glob(f"{glob.escape(stem)}-*-of-*{glob.escape(rest)}")
+        found = sorted(path for path in named if fellow.fullmatch(path))
         if not found:
             raise FileNotFoundError(f"{path}: no file matches")
         return _complete(found)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from penstock.errors import FormatError
 from penstock.formats.tfrecord_columns import LISTS_PREFIX, plan_payload
@@ -14,14 +14,15 @@ from penstock.scan import rebatch
 from penstock.schema import IN_LISTS_KEY, WIRE_KEY
 
 _BATCH_RECORDS = 4096
+_compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
 
 
 class Wire:
     """The values that a TFRecord writer makes of batches, after its documented conversions, and
     the schema by which the same values are read back."""
 
-    def __init__(self, schema: pa.Schema, payload: Any, float64: str) -> None:
-        self._plan = plan_payload(schema, payload, round_float64=float64 == "round")
+    def __init__(self, schema: pa.Schema, payload: Any, *, exact_float64: bool) -> None:
+        self._plan = plan_payload(schema, payload, exact_float64=exact_float64)
         self.is_raw = self._plan.kind == "raw"
         empty = self.convert(pa.RecordBatch.from_pylist([], schema=schema))
         self.schema = pa.schema([self._field(field) for field in empty.schema])
@@ -117,7 +118,7 @@ def same(a: pa.Array, b: pa.Array) -> bool:
             a.drop_null().view(bits[a.type.bit_width]).equals(b.drop_null().view(bits[a.type.bit_width]))
         )
     if _is_list(a.type) and _is_list(b.type):
-        lengths = pc.list_value_length(a).cast(pa.int64()), pc.list_value_length(b).cast(pa.int64())
+        lengths = [_compute.list_value_length(x).cast(pa.int64()) for x in (a, b)]
         return bool(lengths[0].equals(lengths[1])) and same(_values(a), _values(b))
     if types.is_map(a.type) and types.is_map(b.type):
         return bool(a.equals(b)) or a.to_pylist() == b.to_pylist()

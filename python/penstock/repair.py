@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +14,17 @@ import pyarrow as pa
 from penstock import sidecar
 from penstock.errors import PenstockError
 from penstock.format import Chunk, Format, Options, Reader, options_from
-from penstock.formats.tfrecord_writer import TFRecordWriter
 from penstock.limits import Limits, limits_from
 from penstock.paths import expand
 from penstock.pipeline import default_threads, in_order
 from penstock.report import Finding, Report
 from penstock.storage import LocalStorage, Sink, Source, Storage
 from penstock.survey import Survey
-from penstock.survey_parts import OVERHEAD_BYTES, Bad, Found, Good, frames_of
+from penstock.survey_parts import OVERHEAD_BYTES, Found, Good, frames_of
 from penstock.verify import Progress, first_error, format_of, found_in, tally_of
+
+if TYPE_CHECKING:
+    from penstock.formats.tfrecord_writer import TFRecordWriter
 
 
 def repair(
@@ -56,7 +58,11 @@ def repair(
             nothing is written that was not a record.
         format: a format's name, instead of telling it by the bytes.
         index: write an index with each file; a folder puts them there.
-        limits, threads, progress, storage, format_options: as for `verify`.
+        limits: as for `open`.
+        threads: how many threads read and compress; None for all cores.
+        progress: called with the records done, the bytes done, and the bytes in all.
+        storage: where the files are; None for this machine.
+        **format_options: of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
         A Report of the damage, whose `num_records` were written to `paths`.
@@ -245,7 +251,7 @@ def _copy(writer: TFRecordWriter, found: Found) -> None:
             lengths = pa.array(part.frames.lengths()).to_numpy() + np.uint64(OVERHEAD_BYTES)
             checksums = pa.array(part.frames.checksums()).to_numpy()
             writer.write_frames(part.data, lengths, checksums)
-        elif isinstance(part, Bad) and part.payload is not None:
+        elif part.payload is not None:
             framed = frames_of(part.payload)
             lengths, checksums = pa.array(framed.lengths), pa.array(framed.checksums)
             writer.write_frames(framed.data, lengths.to_numpy(), checksums.to_numpy())

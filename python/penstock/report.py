@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from penstock.errors import ChecksumError, LimitError, PenstockError, SchemaError, TruncatedError
+from penstock.errors import (
+    ChecksumError,
+    LimitError,
+    PenstockError,
+    SchemaError,
+    TruncatedError,
+)
 
 SILENT_IN_TENSORFLOW = (
     "short_tail", "empty_member", "cut_trailer", "second_stream", "trailing_bytes",

@@ -77,7 +77,7 @@ class Survey:
         for task in walk.tasks():
             if self._examples is None and isinstance(task, Frames):
                 facts = task.frames[:100].infer()
-                self._examples = facts["num_examples"] > 0 and not facts["num_broken"]
+                self._examples = bool(facts["num_examples"]) and not facts["num_broken"]
             yield task
 
     def _member_tasks(self, members: list[Member]) -> Iterator[Task]:
@@ -152,12 +152,13 @@ class Survey:
                 return
             except _core.KernelError as error:
                 fault = error.args[0]
-            record = None if task.first_record is None else task.first_record + done + fault.record
-            start = pa.array(rest.starts())[fault.record].as_py()
-            end = start + pa.array(rest.lengths())[fault.record].as_py() + OVERHEAD_BYTES
+            bad = int(fault.record or 0)
+            record = None if task.first_record is None else task.first_record + done + bad
+            start = int(pa.array(rest.starts()).to_numpy()[bad])
+            end = start + int(pa.array(rest.lengths()).to_numpy()[bad]) + OVERHEAD_BYTES
             message = f"the payload is no Example, though the first records are: {fault.message}"
             yield Bad(self._scope.finding("message", record, start, end, message, 0))
-            done += fault.record + 1
+            done += bad + 1
 
     # -- members --------------------------------------------------------------------------------
 

@@ -178,13 +178,16 @@ def _exponent(low: Any, high: Any) -> int:
 
 
 def _place(number: float, exponent: int) -> int:
-    return math.floor(math.ldexp(number, -exponent))
+    place = math.floor(math.ldexp(number, -exponent))
+    return -1 if number < 0 and place == 0 else place  # too small for float64 once divided
 
 
 def _places(numbers: np.ndarray, exponent: int) -> np.ndarray:
     if numbers.dtype == np.int64:
         return numbers >> min(exponent, 63)
-    return np.floor(np.ldexp(numbers, -exponent)).astype(np.int64)
+    places = np.floor(np.ldexp(numbers, -exponent)).astype(np.int64)
+    places[(numbers < 0) & (places == 0)] = -1
+    return places
 
 
 def _coarser(first: int, counts: np.ndarray, steps: int) -> tuple[int, np.ndarray]:

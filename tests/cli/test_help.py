@@ -24,7 +24,11 @@ def command_named(name: str) -> click.Command:
 
 
 def options_of(command: click.Command) -> set[str]:
-    given = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    given = {
+        flag
+        for parameter in command.params
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+    }
     return {flag for flag in given if flag.startswith("-")} | {"--help", "-h"}
 
 

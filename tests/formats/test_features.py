@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import penstock as ps
 import penstock.features as f
 import pyarrow as pa
 import pytest
 import tf_examples as tfe
 from penstock import _core
 from penstock.errors import LimitError, SchemaError, UnsupportedError
-from penstock.feature_plans import describe, plan_fields
 from penstock.schema import DecodePlan
 from protobuf_example import Example
 
@@ -59,11 +60,15 @@ def column(payloads: list[bytes], feature: Any, dialect: str = "protobuf") -> An
         (pa.string(), pa.string()),
     ],
 )
-def test_a_dtype_is_given_in_any_of_the_usual_ways(dtype: Any, expected: pa.DataType) -> None:
+def test_a_dtype_is_given_in_any_of_the_usual_ways(
+    dtype: Any, expected: pa.DataType
+) -> None:
     assert f.VarLen(dtype).dtype == expected
 
 
-@pytest.mark.parametrize("dtype", ["int32", np.uint8, pa.float64(), bool, "float16", None, 7])
+@pytest.mark.parametrize(
+    "dtype", ["int32", np.uint8, pa.float64(), bool, "float16", None, 7]
+)
 def test_a_dtype_that_no_example_holds_is_refused(dtype: Any) -> None:
     with pytest.raises(TypeError, match="int64, float32 and bytes"):
         f.VarLen(dtype)
@@ -88,7 +93,8 @@ def test_a_default_has_as_many_values_as_its_shape() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "default"), [("int64", 1.5), ("int64", True), ("int64", b"1"), ("bytes", 1)]
+    ("dtype", "default"),
+    [("int64", 1.5), ("int64", True), ("int64", b"1"), ("bytes", 1)],
 )
 def test_a_default_of_another_type_is_refused(dtype: str, default: Any) -> None:
     with pytest.raises(TypeError):
@@ -97,7 +103,9 @@ def test_a_default_of_another_type_is_refused(dtype: str, default: Any) -> None:
 
 def test_features_are_values() -> None:
     ragged = f.Ragged("int64", "v", [f.RowLengths("n"), f.UniformRowLength(2)])
-    assert ragged == f.Ragged(pa.int64(), "v", (f.RowLengths("n"), f.UniformRowLength(2)))
+    assert ragged == f.Ragged(
+        pa.int64(), "v", (f.RowLengths("n"), f.UniformRowLength(2))
+    )
     assert pickle.loads(pickle.dumps(ragged)) == ragged
     assert len({ragged, f.FixedLen([], int), f.FixedLen((), "int64")}) == 2
 
@@ -105,16 +113,19 @@ def test_features_are_values() -> None:
 def test_schemas_that_tensorflow_refuses_are_refused_in_its_dialect_only() -> None:
     refused: list[dict[str, Any]] = [
         {"x": f.FixedLenSequence([], "int64")},
-        {"x": f.FixedLenSequence([], "int64", True), "y": f.Sequence(f.VarLen("int64"))},
+        {
+            "x": f.FixedLenSequence([], "int64", True),
+            "y": f.Sequence(f.VarLen("int64")),
+        },
         {"x": f.VarLen("int64"), "y": f.Ragged("int64", "x")},
         {"x": f.FixedLen([], "int64"), "y": f.Sparse("i", "x", "int64", 9)},
         {"x": f.Sparse("i", "v", "int64", 9), "y": f.Sequence(f.VarLen("int64"))},
     ]
     for schema in refused:
-        assert len(plan_fields(schema)) == len(schema)
+        assert len(f.plan_fields(schema)) == len(schema)
         with pytest.raises(ValueError, match="TensorFlow"):
-            plan_fields(schema, "tensorflow")
-    with pytest.raises(ValueError, match="feature list"):
+            f.plan_fields(schema, "tensorflow")
+    with pytest.raises(TypeError, match="feature list"):
         f.Sequence(f.FixedLen([], "int64"))  # type: ignore[arg-type]
 
 
@@ -126,7 +137,11 @@ def test_each_feature_has_its_arrow_type() -> None:
     expected: list[tuple[Any, pa.DataType, bool]] = [
         (f.FixedLen([], "int64"), pa.int64(), False),
         (f.FixedLen([], str, ""), pa.string(), False),
-        (f.FixedLen([2, 3], "float32"), pa.fixed_shape_tensor(pa.float32(), [2, 3]), False),
+        (
+            f.FixedLen([2, 3], "float32"),
+            pa.fixed_shape_tensor(pa.float32(), [2, 3]),
+            False,
+        ),
         (f.VarLen("int64"), lists, True),
         (f.FixedLenSequence([], "int64"), lists, False),
         (f.FixedLenSequence([], "int64", True), lists, True),
@@ -146,20 +161,26 @@ def test_each_feature_has_its_arrow_type() -> None:
         ),
     ]
     for feature, kind, nullable in expected:
-        field = plan_fields({"x": feature})[0].field
+        field = f.plan_fields({"x": feature})[0].field
         assert (field.type, field.nullable) == (kind, nullable), feature
 
 
 def test_fixed_shapes_keep_their_order_and_defaults_stand_in() -> None:
     payloads = [example(x=[1, 2, 3, 4]), example(), example(x=[])]
-    batch = tfe.decode(payloads, {"x": f.FixedLen([2, 2], "int64", [9, 8, 7, 6])}, "protobuf")
+    batch = tfe.decode(
+        payloads, {"x": f.FixedLen([2, 2], "int64", [9, 8, 7, 6])}, "protobuf"
+    )
     tensors = batch.column("x").to_numpy_ndarray()
     assert tensors.tolist() == [[[1, 2], [3, 4]], [[9, 8], [7, 6]], [[9, 8], [7, 6]]]
 
 
 def test_missing_lists_are_null_for_protobuf_and_empty_for_tensorflow() -> None:
     payloads = [example(x=[1]), example(), example(x=[])]
-    for feature in (f.VarLen("int64"), f.Ragged("int64"), f.FixedLenSequence([], "int64", True)):
+    for feature in (
+        f.VarLen("int64"),
+        f.Ragged("int64"),
+        f.FixedLenSequence([], "int64", True),
+    ):
         assert column(payloads, feature) == [[1], None, None]
         assert column(payloads, feature, "tensorflow") == [[1], [], []]
 
@@ -186,7 +207,9 @@ def test_text_is_checked_only_where_it_was_asked_for() -> None:
         (f.FixedLenSequence([2], "int64", True), example(x=[1, 2, 3])),
     ],
 )
-def test_a_misfit_names_record_and_field(feature: Any, bad: bytes, dialect: str) -> None:
+def test_a_misfit_names_record_and_field(
+    feature: Any, bad: bytes, dialect: str
+) -> None:
     value = [1.0] if feature.dtype == pa.float32() else [1]
     good = example(x=value * 2 if getattr(feature, "shape", None) == (2,) else value)
     if isinstance(feature, f.FixedLenSequence):
@@ -261,7 +284,9 @@ MISFITS = [
 
 
 @pytest.mark.parametrize(("partition", "numbers"), MISFITS)
-def test_rows_that_misfit_are_refused_or_cut_short(partition: Any, numbers: list[int]) -> None:
+def test_rows_that_misfit_are_refused_or_cut_short(
+    partition: Any, numbers: list[int]
+) -> None:
     good = next(first for kind, first, _ in PARTITIONS if type(kind) is type(partition))
     payloads = [example(v=VALUES, p=good), example(v=VALUES, p=numbers)]
     with pytest.raises(SchemaError, match="do not fit") as caught:
@@ -299,7 +324,9 @@ def test_sparse_indices_are_sorted_and_checked() -> None:
     with pytest.raises(SchemaError, match="outside the size") as caught:
         column([good, outside], feature)
     assert (caught.value.record, caught.value.field, caught.value.found) == (1, "x", 30)
-    assert column([outside], feature, "tensorflow") == [{"indices": [[30, 0]], "values": [0.5]}]
+    assert column([outside], feature, "tensorflow") == [
+        {"indices": [[30, 0]], "values": [0.5]}
+    ]
     for dialect in ("protobuf", "tensorflow"):
         with pytest.raises(SchemaError, match="as many indices"):
             column([example(i=[1], j=[1, 2], v=[0.5])], feature, dialect)
@@ -359,13 +386,49 @@ def test_a_sequence_example_has_context_and_lists(dialect: str) -> None:
 
 def test_partitions_of_frames_name_the_record() -> None:
     good = sequence(b"", v=[example(x=[1])], n=[example(x=[1])])
-    bad = sequence(b"", v=[example(x=[1]), example(x=[1])], n=[example(x=[1]), example(x=[2])])
+    bad = sequence(
+        b"", v=[example(x=[1]), example(x=[1])], n=[example(x=[1]), example(x=[2])]
+    )
     other = sequence(b"", v=[example(x=[1])], n=[])
     feature = f.Sequence(f.Ragged("int64", "v", [f.RowLengths("n")]))
     for payload, message in [(bad, "do not fit"), (other, "other frames")]:
         with pytest.raises(SchemaError, match=message) as caught:
             column([good, good, payload], feature)
         assert caught.value.record == 2
+
+
+# Whole files
+
+
+def test_files_open_by_features_in_both_dialects(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(tfe.framed([example(id=[n], x=[n] * n) for n in range(5)]))
+    schema: dict[str, Any] = {"id": f.FixedLen([], "int64"), "x": f.VarLen("int64")}
+    for dialect, missing in (("protobuf", None), ("tensorflow", [])):
+        ds = ps.open(path, schema=schema, dialect=dialect)
+        assert ds.schema.field("id").type == pa.int64()
+        assert [row["x"] for batch in ds.scan() for row in batch.to_pylist()][:3] == [
+            missing,
+            [1],
+            [2, 2],
+        ]
+        assert ds[3] == {"id": 3, "x": [3, 3, 3]}
+        assert f.describe(ds.schema).splitlines()[1:3] == [
+            "    'id': tf.io.FixedLenFeature([], tf.int64),",
+            "    'x': tf.io.VarLenFeature(tf.int64),",
+        ]
+
+
+def test_a_misfit_of_several_columns_names_file_and_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    good, bad = example(v=[1, 2], p=[2]), example(v=[1, 2], p=[3])
+    path.write_bytes(tfe.framed([good, good, good, bad, good]))
+    ds = ps.open(path, schema={"x": f.Ragged("int64", "v", [f.RowLengths("p")])})
+    for read in (lambda: list(ds.scan()), lambda: ds.take([4, 3]), lambda: ds[2:5]):
+        with pytest.raises(SchemaError, match="do not fit") as caught:
+            read()
+        error = caught.value
+        assert (error.file, error.record, error.field) == (str(path), 3, "x")
 
 
 # Descriptions
@@ -378,22 +441,32 @@ def test_features_print_as_tensorflow_spells_them() -> None:
         "name": f.FixedLen([], str, "?"),
         "var": f.VarLen("int64"),
         "seq": f.FixedLenSequence([3], "float32", True, 9),
-        "rag": f.Ragged("int64", "v", [f.RowLengths("n"), f.UniformRowLength(2)], "int64", True),
+        "rag": f.Ragged(
+            "int64", "v", [f.RowLengths("n"), f.UniformRowLength(2)], "int64", True
+        ),
         "sp": f.Sparse(["i", "j"], "w", "float32", [10, 5], already_sorted=True),
     }
-    assert describe(DecodePlan(plan_fields(schema), "protobuf").schema).splitlines() == [
+    assert f.describe(
+        DecodePlan(f.plan_fields(schema), "protobuf").schema
+    ).splitlines() == [
         "{",
         "    'id': tf.io.FixedLenFeature([], tf.int64),",
         "    'box': tf.io.FixedLenFeature([2, 2], tf.float32, default_value=[0.0, 0.0, 1.0, 1.0]),",
         "    'name': tf.io.FixedLenFeature([], tf.string, default_value=b'?'),",
         "    'var': tf.io.VarLenFeature(tf.int64),",
-        "    'seq': tf.io.FixedLenSequenceFeature([3], tf.float32, allow_missing=True, "
-        "default_value=9.0),",
-        "    'rag': tf.io.RaggedFeature(tf.int64, value_key='v', partitions=["
-        "tf.io.RaggedFeature.RowLengths('n'), tf.io.RaggedFeature.UniformRowLength(2)], "
-        "row_splits_dtype=tf.int64, validate=True),",
-        "    'sp': tf.io.SparseFeature(index_key=['i', 'j'], value_key='w', dtype=tf.float32, "
-        "size=[10, 5], already_sorted=True),",
+        (
+            "    'seq': tf.io.FixedLenSequenceFeature([3], tf.float32, allow_missing=True, "
+            "default_value=9.0),"
+        ),
+        (
+            "    'rag': tf.io.RaggedFeature(tf.int64, value_key='v', partitions=["
+            "tf.io.RaggedFeature.RowLengths('n'), tf.io.RaggedFeature.UniformRowLength(2)], "
+            "row_splits_dtype=tf.int64, validate=True),"
+        ),
+        (
+            "    'sp': tf.io.SparseFeature(index_key=['i', 'j'], value_key='w', dtype=tf.float32, "
+            "size=[10, 5], already_sorted=True),"
+        ),
         "}",
     ]
 
@@ -408,11 +481,20 @@ def test_a_schema_without_features_is_described_by_its_types() -> None:
             ("flat", pa.list_(pa.float32(), 3)),
             ("tags", pa.list_(pa.string())),
             ("nothing", pa.null()),
-            ("context/x", pa.list_(pa.binary())),
-            ("feature_lists/x", pa.list_(pa.list_(pa.int64()))),
+            pa.field(
+                "context/x", pa.list_(pa.binary()), metadata={"penstock.key": "x"}
+            ),
+            pa.field(
+                "feature_lists/x",
+                pa.list_(pa.list_(pa.int64())),
+                metadata={"penstock.key": "x", "penstock.feature_list": "1"},
+            ),
+            pa.field(
+                "f", pa.list_(pa.int64()), metadata={"penstock.feature_list": "1"}
+            ),
         ]
     )
-    assert describe(schema).splitlines() == [
+    assert f.describe(schema).splitlines() == [
         "context_features = {",
         "    'id': tf.io.FixedLenFeature([], tf.int64),",
         "    'maybe': tf.io.VarLenFeature(tf.int64),",
@@ -424,7 +506,8 @@ def test_a_schema_without_features_is_described_by_its_types() -> None:
         "}",
         "sequence_features = {",
         "    'x': tf.io.VarLenFeature(tf.int64),",
+        "    'f': tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True),",
         "}",
     ]
     with pytest.raises(UnsupportedError, match="no TensorFlow feature"):
-        describe(pa.schema([("x", pa.float64())]))
+        f.describe(pa.schema([("x", pa.float64())]))

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
 
 from penstock import describe
 from penstock.cli import output
-from penstock.cli.options import json_option, misuse, opened, reading, source_argument
+from penstock.cli.options import (
+    NAMES,
+    json_option,
+    misuse,
+    one_or_many,
+    opened,
+    reading,
+    source_argument,
+)
+
+_READING_DEFAULTS = {
+    "format": None,
+    "raw": False,
+    "checksums": "all",
+    "damage": "error",
+    "index": "auto",
+    "dialect": "protobuf",
+    "infer": None,
+}
 
 
 @click.command(
@@ -17,46 +36,96 @@ from penstock.cli.options import json_option, misuse, opened, reading, source_ar
 Examples:
   penstock convert train.tfrecord train.parquet
   penstock convert 'train-*.tfrecord' train.tfrecord.gz --num-shards 16
-  penstock convert train.parquet train.tfrecord --columns image,label
-  penstock convert --json train.arrow train.tfrecord --overwrite
+  penstock convert train.parquet train.tfrecord --columns image,label --prove
+  penstock convert 'train-*.tfrecord' parquet/ --to parquet --option level=9
+  penstock convert --json train.arrow train.tfrecord --shuffle 7 --overwrite
 """,
 )
 @source_argument
 @click.argument("target", type=click.Path())
 @click.option("--to", help="Format to write. [default: told by the name of TARGET]")
+@click.option("--rename", type=NAMES, metavar="OLD=NEW,…", help="New names of fields.")
+@click.option(
+    "--shuffle", type=int, metavar="SEED", help="Write the records in an order of its own."
+)
+@click.option("--prove", is_flag=True, help="Read the result again and compare every value.")
 @click.option("--compression", help="As the format knows it, such as gzip or zstd.")
-@click.option("--num-shards", type=click.IntRange(min=1), help="Write so many files of equal length.")
-@click.option("--shard-records", type=click.IntRange(min=1), help="End each file after so many records.")
-@click.option("--shard-bytes", type=click.IntRange(min=1), help="End each file at about so many bytes.")
+@click.option(
+    "--num-shards", type=click.IntRange(min=1), help="Write so many files of equal length."
+)
+@click.option(
+    "--shard-records", type=click.IntRange(min=1), help="End each file after so many records."
+)
+@click.option(
+    "--shard-bytes", type=click.IntRange(min=1), help="End each file at about so many bytes."
+)
+@click.option(
+    "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the written format."
+)
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @reading("format", "columns", "raw", "checksums", "damage", "index", "threads", "dialect", "infer")
 @json_option
 def command(
-    source: tuple[str, ...], target: str, to: str | None, as_json: bool, **options: Any
+    source: tuple[str, ...],
+    target: str,
+    to: str | None,
+    rename: list[str] | None,
+    more: tuple[str, ...],
+    columns: list[str] | None,
+    threads: int | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Write the records of SOURCE to TARGET in another format, compression or number of files.
 
-    A file appears under its name when it is whole. With several files x.tfrecord becomes
-    x-00000-of-00010.tfrecord and so on; a name with {shard} is taken as it is written.
+    Files appear under their names when all are whole; a conversion that was killed goes on when it
+    is called again. With several files x.tfrecord becomes x-00000-of-00010.tfrecord and so on; a
+    name with {shard} is taken as it is written, and a folder gets one file for each of SOURCE.
     """
     import penstock as ps
 
-    writing = ("compression", "num_shards", "shard_records", "shard_bytes", "overwrite")
-    given = {word: options.pop(word) for word in writing}
-    threads = options["threads"]
-    ds = opened(source, **options)
+    reads = {word: options.pop(word) for word in _READING_DEFAULTS}
+    pairs = {**options, "columns": columns, "rename": _pairs(rename or [], "--rename")}
+    given: dict[str, Any] = {**pairs, **_values(_pairs(more, "--option"))}
+    # Where nothing asks for more, payloads may pass from TFRecord to TFRecord without being parsed.
+    ds = None if reads == _READING_DEFAULTS else opened(source, **reads)
     with output.progress("convert") as progress, misuse():
-        made = ps.convert(ds, target, format=to, threads=threads, progress=progress, **given)
+        made = ps.convert(
+            one_or_many(source) if ds is None else ds,
+            target,
+            format=to,
+            threads=threads,
+            progress=progress,
+            **given,
+        )
     if as_json:
-        document = {
-            "paths": made.paths,
-            "num_records": made.num_records,
-            "num_bytes": made.num_bytes,
-            "damage": output.damage_of(ds),
-        }
-        output.emit(document)
+        damage = [] if ds is None else output.damage_of(ds)
+        facts = {"num_records": made.num_records, "num_bytes": made.num_bytes, "damage": damage}
+        output.emit({"paths": made.paths, **facts})
         return
     records, size = describe.count(made.num_records), describe.size(made.num_bytes)
     where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
     click.echo(f"{records} records, {size}: {describe.escape(where)}")
-    output.note_damage(ds)
+    if ds is not None:
+        output.note_damage(ds)
+
+
+def _pairs(words: Any, option: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not (name and sign and value):
+            raise click.UsageError(f"{option}: {word!r} is not NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _values(pairs: dict[str, str]) -> dict[str, Any]:
+    """The values of options: numbers, true and false as JSON has them, anything else as text."""
+    values: dict[str, Any] = {}
+    for name, text in pairs.items():
+        try:
+            values[name] = json.loads(text)
+        except ValueError:
+            values[name] = text
+    return values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,7 +74,7 @@ def _claim(folder: str) -> None:
 
 
 @contextmanager
-def _inside(folder: str) -> Iterator[None]:
+def _inside(folder: str) -> Generator[None]:
     """Work in a folder for a while, so that the code shown needs no paths."""
     before = os.getcwd()
     os.chdir(folder)

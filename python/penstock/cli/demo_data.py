@@ -8,11 +8,24 @@ import zlib
 import numpy as np
 import pyarrow as pa
 
-_WORDS = (
-    "a river under snow|an old mill|two herons|the last train|a field of barley|a copper kettle|"
-    "children at a well|a stone bridge|the harbour at dawn|an empty theatre|a grey horse|"
-    "a lantern in fog|three boats|a winter orchard|the night market|a paper kite"
-).split("|")
+_WORDS = [
+    "a river under snow",
+    "an old mill",
+    "two herons",
+    "the last train",
+    "a field of barley",
+    "a copper kettle",
+    "children at a well",
+    "a stone bridge",
+    "the harbour at dawn",
+    "an empty theatre",
+    "a grey horse",
+    "a lantern in fog",
+    "three boats",
+    "a winter orchard",
+    "the night market",
+    "a paper kite",
+]
 VECTOR_LENGTH = 16
 NUM_LABELS = 10
 
@@ -46,7 +59,7 @@ def pictures(num_records: int) -> pa.Table:
 
 
 def _waves(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
-    """A picture that compresses as pictures do: smooth, with some noise. uint8[height, width, 3]"""
+    """A picture that compresses as pictures do: smooth, with some noise. uint8[height, width, 3]."""
     y, x = np.mgrid[0:height, 0:width][:, :, :, None]
     slopes = rng.normal(0, 0.15, (2, 3))
     noise = rng.normal(0, 4, (height, width, 3))

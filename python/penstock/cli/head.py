@@ -71,7 +71,10 @@ def _records(ds: ps.Dataset, number: int, start: int) -> pa.RecordBatch | None:
 
 
 def _row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
-    return {name: _plain(column[row]) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    return {
+        name: _plain(column[row])
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
 
 
 def _plain(scalar: pa.Scalar) -> Any:
@@ -95,7 +98,9 @@ def _show(batch: pa.RecordBatch, start: int) -> None:
         column.no_wrap = True
     shown.columns[0].style = "dim"
     for row in range(batch.num_rows):
-        cells = [_cell(column[row], width) for column, width in zip(batch.columns, widths, strict=True)]
+        cells = [
+            _cell(column[row], width) for column, width in zip(batch.columns, widths, strict=True)
+        ]
         shown.add_row(str(start + row), *cells)
     output.show(shown)
 

@@ -19,10 +19,16 @@ Examples:
 """,
 )
 @source_argument
-@click.option("--folder", type=click.Path(), help="Keep the indexes there. [default: beside the data]")
-@click.option("--text", is_flag=True, help="Also write FILE.idx, the text index of DALI and tfrecord2idx.")
 @click.option(
-    "--from-text", is_flag=True, help="Check FILE.idx against the file, and fail where it does not fit."
+    "--folder", type=click.Path(), help="Keep the indexes there. [default: beside the data]"
+)
+@click.option(
+    "--text", is_flag=True, help="Also write FILE.idx, the text index of DALI and tfrecord2idx."
+)
+@click.option(
+    "--from-text",
+    is_flag=True,
+    help="Check FILE.idx against the file, and fail where it does not fit.",
 )
 @click.option("--force", is_flag=True, help="Make again what already fits.")
 @reading("threads")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class _Names(click.ParamType):
+class _Names(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  generic from click 8.2
     """Names set apart by commas."""
 
     name = "name,name,…"
@@ -28,7 +28,7 @@ class _Names(click.ParamType):
         return names
 
 
-class _Extent(click.ParamType):
+class _Extent(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  as above
     """A number of records, or all of them."""
 
     name = "n|all"
@@ -47,10 +47,16 @@ class _Extent(click.ParamType):
 
 NAMES = _Names()
 
-_READING: dict[str, Callable[[Function], Function]] = {
-    "format": click.option("--format", help="Take the files for this format. [default: told by the bytes]"),
-    "columns": click.option("--columns", type=NAMES, metavar="NAME,NAME,…", help="Only these fields, in this order."),
-    "raw": click.option("--raw", is_flag=True, help="Payloads as they are, in one column 'record'."),
+_READING: dict[str, Callable[[Any], Any]] = {
+    "format": click.option(
+        "--format", help="Take the files for this format. [default: told by the bytes]"
+    ),
+    "columns": click.option(
+        "--columns", type=NAMES, metavar="NAME,NAME,…", help="Only these fields, in this order."
+    ),
+    "raw": click.option(
+        "--raw", is_flag=True, help="Payloads as they are, in one column 'record'."
+    ),
     "checksums": click.option(
         "--checksums",
         type=click.Choice(["all", "headers", "none"]),
@@ -112,7 +118,7 @@ json_option = click.option(
 
 
 @contextmanager
-def misuse() -> Iterator[None]:
+def misuse() -> Generator[None]:
     """Take a ValueError or TypeError of the API for what it is here: a wrong option.
 
     Errors about the data keep their own kind.

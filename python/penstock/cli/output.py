@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -34,7 +34,9 @@ def console() -> Console:
     if sys.stdout.isatty():
         return Console(highlight=False, markup=False)
     width = int(os.environ.get("COLUMNS") or 0) or PIPED_WIDTH
-    return Console(highlight=False, markup=False, width=width, file=cast("IO[str]", _Trimmed(sys.stdout)))
+    return Console(
+        highlight=False, markup=False, width=width, file=cast("IO[str]", _Trimmed(sys.stdout))
+    )
 
 
 class _Trimmed:
@@ -115,6 +117,7 @@ def name(text: str) -> Text:
 
 
 def dim(text: str) -> Text:
+    """Text of less weight than the rest."""
     return Text(text, style="dim")
 
 
@@ -146,7 +149,7 @@ def damage_of(ds: ps.Dataset) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Progress | None]:
+def progress(title: str) -> Generator[Progress | None]:
     """A line of progress on the terminal while work is done; None where nobody would see it."""
     if not _is_watched():
         yield None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import json
 import os
 import sys
@@ -65,16 +66,16 @@ class Program(click.Group):
         _never_fail_to_print()
         options["standalone_mode"] = False
         try:
-            status = super().main(given, *more, **options)
+            status: Any = super().main(given, *more, **options)
             sys.stdout.flush()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  what is not told goes on
             status = _status_of(error, "--json" in given)
         sys.exit(status if isinstance(status, int) else 0)
 
 
 def _never_fail_to_print() -> None:
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             # On a terminal without UTF-8 a character is escaped rather than an error.
             stream.reconfigure(errors="backslashreplace")
 

@@ -24,8 +24,13 @@ Examples:
 )
 @source_argument
 @click.option("--into", type=click.Path(), help="A file for one file, a folder for several.")
-@click.option("--in-place", is_flag=True, help="Replace damaged files, each when its repair is whole.")
+@click.option(
+    "--in-place", is_flag=True, help="Replace damaged files, each when its repair is whole."
+)
 @click.option("--overwrite", is_flag=True, help="Replace files that exist under --into.")
+@click.option(
+    "--salvage", is_flag=True, help="Also keep what may be the contents of larger, broken records."
+)
 @reading("format", "threads")
 @json_option
 def command(
@@ -33,13 +38,14 @@ def command(
     into: str | None,
     in_place: bool,
     overwrite: bool,
+    salvage: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Copy everything that is whole out of damaged files.
 
     Payloads are copied as they are, never parsed. A record whose head alone is damaged is
-    restored where its payload is proved right. Exit status 0 when the repaired files are written,
+    restored where its payload is proved right. Exit status 0 when there was something to keep,
     whatever had to be left out: the report names it.
     """
     import penstock as ps
@@ -49,12 +55,19 @@ def command(
     target: dict[str, Any] = {"in_place": True} if in_place else {"into": into}
     with output.progress("repair") as progress, misuse():
         report = ps.repair(
-            one_or_many(source), **target, overwrite=overwrite, progress=progress, **options
+            one_or_many(source),
+            **target,
+            overwrite=overwrite,
+            salvage=salvage,
+            progress=progress,
+            **options,
         )
     if as_json:
         output.emit(report.to_dict())
-        return
-    show_report(report, "kept")
-    click.echo("")
-    for path in report.paths:
-        click.echo("wrote " + describe.escape(path))
+    else:
+        show_report(report, "kept")
+        click.echo("")
+        for path in report.paths:
+            click.echo("wrote " + describe.escape(path))
+    if not report.ok and not report.num_records:
+        raise click.exceptions.Exit(1)

@@ -31,8 +31,15 @@ Examples:
 """,
 )
 @source_argument
-@click.option("--all", "look_at_all", is_flag=True, help="Look at every record of every file, not only at the first ones.")
-@click.option("--tensorflow", is_flag=True, help="Print a feature description for tf.io.parse_example.")
+@click.option(
+    "--all",
+    "look_at_all",
+    is_flag=True,
+    help="Look at every record of every file, not only at the first ones.",
+)
+@click.option(
+    "--tensorflow", is_flag=True, help="Print a feature description for tf.io.parse_example."
+)
 @reading("format", "columns", "raw", "dialect", "infer")
 @json_option
 def command(
@@ -175,7 +182,9 @@ def _show(found: _Found) -> None:
         note = "" if field.nullable else "never null"
         shown.add_row(describe.escape(field.name), describe.escape(type_), output.dim(note))
     parts: list[Any] = [shown, ""]
-    said = "stored in the file" if found.inferred_from is None else "told from " + found.inferred_from
+    said = (
+        "stored in the file" if found.inferred_from is None else "told from " + found.inferred_from
+    )
     if found.num_files > 1:
         said += f"; {_compared(found)}"
     parts.append(output.dim(describe.escape(said)))
@@ -193,7 +202,9 @@ def _compared(found: _Found) -> str:
         whose = f"all {found.num_files} files have the same fields"
     else:
         whose = f"{found.num_compared} of {found.num_files} files compared: the same fields"
-    return whose if not differing else whose.split(" have")[0].split(":")[0] + f", {differing} differ"
+    return (
+        whose if not differing else whose.split(" have")[0].split(":")[0] + f", {differing} differ"
+    )
 
 
 def _listed(names: list[str], most: int = 8) -> str:

@@ -29,9 +29,7 @@ Examples:
 @source_argument
 @reading("format", "columns", "raw", "checksums", "damage", "index", "threads", "dialect", "infer")
 @json_option
-def command(
-    source: tuple[str, ...], threads: int | None, as_json: bool, **options: Any
-) -> None:
+def command(source: tuple[str, ...], threads: int | None, as_json: bool, **options: Any) -> None:
     """What is in each field: nulls, lengths, ranges, distinct values, images, a histogram.
 
     Reads every record once, in bounded memory. All figures are exact; distinct values are counted

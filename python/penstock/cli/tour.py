@@ -53,7 +53,9 @@ class Tour:
     def machine(self) -> dict[str, Any]:
         """Where the figures come from."""
         return {
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "cores": len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count(),
             "processor": platform.machine(),
             "system": platform.system(),
             "python": platform.python_version(),
@@ -151,7 +153,9 @@ class Tour:
         paths, taken = fastest(index, TIMES)
         num_bytes = sum(os.path.getsize(path) for path in paths)
         each = num_bytes / self._num_records
-        tell.printed(f"{len(paths)} sidecars, {describe.size(num_bytes)}, {each:.1f} bytes a record")
+        tell.printed(
+            f"{len(paths)} sidecars, {describe.size(num_bytes)}, {each:.1f} bytes a record"
+        )
         self._measured("index", taken, self._num_records)
 
         ds = ps.open("train-*.tfrecord")
@@ -208,19 +212,21 @@ class Tour:
         tell.chapter("In one line, elsewhere")
 
         def in_polars(ds: ps.Dataset) -> Any:
-            import polars
+            import polars as pl
 
-            return polars.DataFrame(ds).group_by("label").len().sort("label").head(3)
+            return pl.DataFrame(ds).group_by("label").len().sort("label").head(3)
 
-        def in_duckdb(ds: ps.Dataset) -> Any:
+        def in_duckdb(ds: ps.Dataset) -> Any:  # noqa: ARG001  duckdb finds it by its name
             import duckdb
 
-            return duckdb.sql("select label, count(*) from ds group by label order by label limit 3")
+            return duckdb.sql(
+                "select label, count(*) from ds group by label order by label limit 3"
+            )
 
         def in_pandas(ds: ps.Dataset) -> Any:
-            import pandas
+            import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
 
-            return pandas.DataFrame.from_arrow(ds)["label"].value_counts().sort_index().head(3)
+            return pd.DataFrame.from_arrow(ds)["label"].value_counts().sort_index().head(3)
 
         tell.say("A Dataset is an Arrow stream, which other libraries read without copying.")
         ds = ps.open("train-*.tfrecord", columns=["label"])
@@ -265,8 +271,6 @@ class Tour:
         tell.printed(f"{describe.count(num_records)} records, {len(regions)} region passed over")
         whole = len(ps.open(good))
         self._checked("all other records are delivered", num_records == whole - 1)
-        if not hasattr(ps, "repair"):
-            return
         tell.say("Or copied into a file that is whole:")
         tell.command("penstock repair damaged.tfrecord --into repaired.tfrecord --overwrite")
         tell.command("penstock verify repaired.tfrecord")
@@ -306,11 +310,11 @@ class Tour:
         tell.code(index)
         _, taken = fastest(index, 1)
         self._measured("index of one gzip member", taken, made.num_records)
-        self._take_and_compare(ps.open("others.tfrecord.gz"), quarter, "take at random from one member")
+        self._take_and_compare(
+            ps.open("others.tfrecord.gz"), quarter, "take at random from one member"
+        )
 
     def _convert(self) -> None:
-        if not hasattr(ps, "convert"):
-            return
         tell = self._teller
         tell.chapter("Convert")
         tell.say("To Parquet, and back:")
@@ -342,7 +346,9 @@ class Tour:
     def _end(self) -> None:
         tell = self._teller
         tell.chapter("What was measured")
-        shown = output.table("", "time", "records/s", "bytes/s", right=("time", "records/s", "bytes/s"))
+        shown = output.table(
+            "", "time", "records/s", "bytes/s", right=("time", "records/s", "bytes/s")
+        )
         for figure in self.figures:
             shown.add_row(
                 figure.what,
@@ -352,7 +358,11 @@ class Tour:
             )
         tell.printed(shown)
         failed = [what for what, holds in self.checks.items() if not holds]
-        verdict = f"All {len(self.checks)} comparisons held." if not failed else f"Did not hold: {'; '.join(failed)}."
+        verdict = (
+            f"All {len(self.checks)} comparisons held."
+            if not failed
+            else f"Did not hold: {'; '.join(failed)}."
+        )
         tell.say(
             f"""{verdict} The files are in {os.getcwd()}, to play with. `penstock --help` lists the
             commands, `help(penstock.open)` the ways to read."""

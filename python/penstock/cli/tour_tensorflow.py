@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -26,9 +28,8 @@ class Outcome:
 
 def compare(tell: Narrator, paths: Sequence[str], num_records: int) -> Outcome:
     """Read the same files with both."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-    import tensorflow as tf
+    with _quiet():
+        tf: Any = importlib.import_module("tensorflow")
 
     tell.say(
         f"TensorFlow {tf.__version__}, imported into this very process, reads the same files. "
@@ -36,7 +37,9 @@ def compare(tell: Narrator, paths: Sequence[str], num_records: int) -> Outcome:
     )
     outcome = Outcome()
     theirs = (bytes(record.numpy()) for record in tf.data.TFRecordDataset(paths[0]))
-    ours = (row for batch in ps.open(paths[0], raw=True).scan() for row in batch["record"].to_pylist())
+    ours = (
+        row for batch in ps.open(paths[0], raw=True).scan() for row in batch["record"].to_pylist()
+    )
     outcome.checks["TensorFlow reads the first shard equal"] = _all_equal(theirs, ours)
 
     def tensorflow_scan() -> int:
@@ -51,10 +54,12 @@ def compare(tell: Narrator, paths: Sequence[str], num_records: int) -> Outcome:
             "vector": tf.io.FixedLenFeature([VECTOR_LENGTH], "float32"),
             "tokens": tf.io.VarLenFeature("int64"),
         }
+
+        def parse(batch: Any) -> Any:
+            return tf.io.parse_example(batch, features)
+
         records = tf.data.TFRecordDataset(paths).batch(1024)
-        parsed = records.map(
-            lambda batch: tf.io.parse_example(batch, features), num_parallel_calls=tf.data.AUTOTUNE
-        )
+        parsed = records.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
         return sum(int(batch["id"].shape[0]) for batch in parsed.prefetch(tf.data.AUTOTUNE))
 
     def penstock_scan() -> int:
@@ -76,6 +81,21 @@ def compare(tell: Narrator, paths: Sequence[str], num_records: int) -> Outcome:
     names = list(runs)
     outcome.pairs = {"reading": (names[0], names[1]), "parsing": (names[2], names[3])}
     return outcome
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep what TensorFlow's C++ prints when it is imported out of the tour."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
 
 
 def _all_equal(theirs: Iterable[bytes], ours: Iterable[bytes]) -> bool:

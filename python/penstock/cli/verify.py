@@ -27,7 +27,9 @@ Examples:
 """,
 )
 @source_argument
-@click.option("--no-payloads", is_flag=True, help="Do not parse records to see that they are Examples.")
+@click.option(
+    "--no-payloads", is_flag=True, help="Do not parse records to see that they are Examples."
+)
 @reading("format", "index", "threads")
 @json_option
 def command(

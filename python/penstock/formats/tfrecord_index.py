@@ -54,7 +54,7 @@ def build_index(
     kept, since it says nothing about the file as it was meant to be.
     """
     if compression:
-        index, whole = _index_compressed(source, stream, compression, options)
+        index, whole = _index_compressed(source, compression, options)
     elif isinstance(source, LocalSource):
         index, whole = _index_plain(source, stream, options)
     else:
@@ -130,7 +130,7 @@ def _index_by_walking(source: Source, stream: Stream, options: Options) -> tuple
 
 
 def _index_compressed(
-    source: Source, stream: Stream, compression: str, options: Options
+    source: Source, compression: str, options: Options
 ) -> tuple[Index, bool]:
     """By its members where penstock wrote the file; else by one pass, that notes where inflating
     may start again."""

@@ -197,7 +197,7 @@ impl PyFile {
         });
         match opened {
             Ok((file, size)) => Ok(Self { file, size }),
-            Err(error) => Err(os_error(py, &error, &path)),
+            Err(error) => Err(os_error(&error, &path)),
         }
     }
 
@@ -241,16 +241,16 @@ impl PyFile {
     /// The whole file, borrowed. A file that is cut while it is mapped ends the process at the
     /// next touch (SIGBUS), which is why this is never the default.
     fn map(&self) -> PyResult<PyBuffer> {
-        Mapping::new(&self.file, self.size as usize).map(PyBuffer).map_err(PyErr::from)
+        Mapping::map(&self.file, self.size as usize).map(PyBuffer).map_err(PyErr::from)
     }
 }
 
 #[cold]
-fn os_error(py: Python<'_>, error: &std::io::Error, path: &std::path::Path) -> PyErr {
+fn os_error(error: &std::io::Error, path: &std::path::Path) -> PyErr {
     let Some(code) = error.raw_os_error() else {
         let code = if error.kind() == std::io::ErrorKind::IsADirectory { libc::EISDIR } else { libc::EIO };
         let text = std::io::Error::from_raw_os_error(code);
-        return os_error(py, &text, path);
+        return os_error(&text, path);
     };
     // SAFETY: strerror's text is a valid C string until the next call on this thread.
     let text = unsafe { std::ffi::CStr::from_ptr(libc::strerror(code)) };
@@ -268,7 +268,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    fn new(file: &fs::File, length: usize) -> std::io::Result<Buffer> {
+    fn map(file: &fs::File, length: usize) -> std::io::Result<Buffer> {
         use std::os::fd::AsRawFd;
         if length == 0 {
             return Ok(Buffer::from_vec(Vec::<u8>::new()));

@@ -19,7 +19,7 @@ pub fn read(data: &[u8]) -> Option<(u64, usize)> {
 #[inline]
 pub fn len(value: u64) -> usize {
     // Each byte carries seven bits; zero still takes one byte.
-    ((64 - (value | 1).leading_zeros() as usize) + 6) / 7
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
 /// Append `value`.

@@ -1,0 +1,39 @@
+"""What a source means: numbered sets and the files that lie beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+from penstock.paths import expand
+from penstock.storage import LocalStorage
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    ps.write({"id": range(10)}, "people.tfrecord", num_shards=2)
+    return tmp_path
+
+
+def names(source: str) -> list[str]:
+    return expand(source, LocalStorage())
+
+
+@pytest.mark.parametrize("source", ["people@2.tfrecord", "people@*.tfrecord", "people-*.tfrecord"])
+def test_a_set_is_its_shards_without_their_sidecars(folder: Path, source: str) -> None:
+    assert names(source) == ["people-00000-of-00002.tfrecord", "people-00001-of-00002.tfrecord"]
+
+
+def test_a_count_taken_from_the_files_needs_the_whole_name(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        names("people@*")
+
+
+@pytest.mark.parametrize("source", ["people@2.tfrecord", "people@*.tfrecord", "people-*.tfrecord"])
+def test_a_set_that_lacks_a_shard_is_an_error(folder: Path, source: str) -> None:
+    (folder / "people-00001-of-00002.tfrecord").unlink()
+    with pytest.raises(FileNotFoundError, match="00001|shard 1 of 2"):
+        names(source)
