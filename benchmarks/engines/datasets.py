@@ -28,10 +28,10 @@ def take(form: str) -> Callable[[Data], Job]:
         datasets.disable_progress_bars()
         path = data.copy("datasets.arrow")
         if not path.exists():
-            with pa.OSFile(str(path), "wb") as file:
-                with pa.ipc.new_stream(file, arrow_rows.schema(data)) as writer:
-                    for batch in arrow_rows.batches(data):
-                        writer.write_batch(batch)
+            with (pa.OSFile(str(path), "wb") as file,
+                  pa.ipc.new_stream(file, arrow_rows.schema(data)) as writer):
+                for batch in arrow_rows.batches(data):
+                    writer.write_batch(batch)
         dataset = datasets.Dataset.from_file(str(path))
         if form == "arrow":
             dataset = dataset.with_format("arrow")

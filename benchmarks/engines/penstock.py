@@ -21,7 +21,6 @@ def raw(threads: int, *, mmap: bool = False, indexed: bool = False,
     """Every record as bytes, in Arrow batches of one binary column."""
     def make(data: Data) -> Job:
         import penstock as ps
-
         from benchmarks import checks
 
         source = sources(paths(data))
@@ -46,7 +45,6 @@ def columns(threads: int, *, checksums: str = "all", given: bool = False, mmap: 
     must, else it is inferred within the time. batch_records None leaves it to penstock."""
     def make(data: Data) -> Job:
         import penstock as ps
-
         from benchmarks import checks
 
         source = sources(paths(data))
@@ -93,7 +91,6 @@ def sources(paths: Any) -> Any:
 def gzip_members(data: Data) -> Path:
     """The small rows as penstock itself compresses them."""
     import penstock as ps
-
     from benchmarks.engines import arrow_rows
 
     path = data.copy("penstock.tfrecord.gz")
@@ -106,7 +103,6 @@ def write(folder_name: str, threads: int) -> Callable[[Data], Job]:
     """A table in memory to one file, with its index, as by default."""
     def make(data: Data) -> Job:
         import penstock as ps
-
         from benchmarks.engines import arrow_rows, written
 
         table = arrow_rows.table(data)
@@ -129,7 +125,6 @@ def take(mmap: bool) -> Callable[[Data], Job]:
     """Batches of 256 to columns, checksums verified, from a data set that is open and indexed."""
     def make(data: Data) -> Job:
         import penstock as ps
-
         from benchmarks import checks
 
         dataset = ps.open(str(data.plain), mmap=mmap)

@@ -108,6 +108,9 @@ class ForwardStream:
         """Bytes of the stream, once its end was reached."""
         return self._inflation.plain_bytes if self._inflation.inflater.finished else None
 
+    def hop(self, framing: str, start: int, goal: int, limit: int) -> None:
+        """Heads cannot be had without the payloads."""
+
     def read(self, start: int, length: int) -> _core.Buffer:
         """Bytes [start, start + length) of the stream; shorter where it ends or is broken.
 

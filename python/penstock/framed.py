@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock import _core, sidecar
 from penstock.errors import (
+    ChangedError,
     ChecksumError,
     PenstockError,
     RecordIndexError,
@@ -31,6 +32,8 @@ from penstock.storage import Source
 
 CHUNK_BYTES = 1 << 20
 """Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
+LARGE_BYTES = 16 << 10
+"""From this mean size on, records are hopped over instead of read to find where they end."""
 UNPROVED = "unproved"
 """The column that marks salvaged records."""
 _DAMAGED_HEAD = "the head of the record is damaged"
@@ -108,10 +111,11 @@ class FramedReader:
         ends = index.starts
         points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
         while first < index.num_records:
-            goal = int(ends[first]) + CHUNK_BYTES
+            # Searched for as uint64: a Python int would make numpy convert all of the index.
+            goal = ends[first] + np.uint64(CHUNK_BYTES)
             if len(points):
                 later = np.searchsorted(points, goal, "left")
-                goal = int(points[later]) if later < len(points) else index.plain_bytes
+                goal = points[later] if later < len(points) else np.uint64(index.plain_bytes)
             # The first record at or after a point: one before it would cost the stretch before.
             last = int(np.searchsorted(ends, goal, "left"))
             last = min(max(last, first + 1), index.num_records)
@@ -121,8 +125,17 @@ class FramedReader:
     def _walked_chunks(self) -> Iterator[Chunk]:
         at = first = number = 0
         want = CHUNK_BYTES
-        unproved = False
+        limit = self._options.limits.record_bytes
+        unproved = large = False
         while True:
+            if large and not unproved:
+                # Heads are enough to cut chunks: their bytes are then read side by side.
+                starts = self._stream.hop(self._framing, at, CHUNK_BYTES, limit)
+                count = 0 if starts is None else len(starts) - 1
+                if starts is not None and count:
+                    yield Chunk(number, first, count, at, int(starts[-1]))
+                    first, number, at = first + count, number + 1, int(starts[-1])
+                    continue
             try:
                 window = self._stream.read(at, want)
             except _core.KernelError as error:
@@ -131,7 +144,6 @@ class FramedReader:
                 return
             if not len(window):
                 return
-            limit = self._options.limits.record_bytes
             frames, consumed, need, fault = _core.walk(self._framing, window, at, limit)
             if len(frames):
                 data = (frames, unproved)
@@ -139,6 +151,7 @@ class FramedReader:
                 first, number = first + len(frames), number + 1
                 at += consumed
                 want = CHUNK_BYTES
+                large = consumed >= LARGE_BYTES * len(frames)
             if fault is None and need:
                 left = window.slice(consumed, len(window))
                 if len(window) < want:
@@ -207,9 +220,11 @@ class FramedReader:
             checksums = rest[0] if rest else None
         else:
             first, last = chunk.first_record, chunk.first_record + chunk.num_records
-            checksums = self.index.checksums[first:last]
             length = chunk.end_byte - chunk.start_byte
-            self._check_places(self.index.starts[first : last + 1], length)
+            index = self._index
+            if index is not None:
+                checksums = index.checksums[first:last]
+                self._check_places(index.starts[first : last + 1], length)
             try:
                 window = self._stream.read(chunk.start_byte, length)
             except _core.KernelError as error:
@@ -218,6 +233,9 @@ class FramedReader:
             frames, consumed, _, _ = _core.walk(self._framing, window, chunk.start_byte, limit)
             if len(frames) != chunk.num_records or consumed != length:
                 # The walk broke on the way: the index knows where the other records are.
+                if index is None:
+                    message = "the file is not what it was when its chunks were found"
+                    raise ChangedError(message, file=self.source.path, record=first)
                 asked = np.arange(chunk.num_records) if numbers is None else numbers
                 if numbers is None and self._options.damage in ("skip", "salvage"):
                     asked = self._undamaged(window, chunk)

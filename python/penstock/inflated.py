@@ -12,10 +12,13 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import Protocol
 
+import numpy as np
+import pyarrow as pa
+
 from penstock import _core
 from penstock.forward import ForwardStream, Inflation
 from penstock.sidecar import Index, SeekPoint
-from penstock.storage import Source
+from penstock.storage import LocalSource, Source
 
 POINT_BYTES = 1 << 20
 """Plain bytes between seek points: what one random access inflates at most, besides the record."""
@@ -32,6 +35,12 @@ class Stream(Protocol):
         """Bytes of the stream, or None while nobody has come to its end."""
         ...
 
+    def hop(self, framing: str, start: int, goal: int, limit: int) -> np.ndarray | None:
+        """Where frames start from the one at `start` on, by their heads alone, until `goal` bytes
+        are together or something is wrong, and the end of the last: uint64. None where heads
+        cannot be had without the payloads."""
+        ...
+
 
 class PlainStream:
     """A file that is its own stream."""
@@ -44,6 +53,12 @@ class PlainStream:
 
     def size(self) -> int | None:
         return self._source.size
+
+    def hop(self, framing: str, start: int, goal: int, limit: int) -> np.ndarray | None:
+        if not isinstance(self._source, LocalSource):
+            return None
+        starts, _, _ = _core.index_file(framing, self._source.file, limit, start, goal)
+        return pa.array(starts).to_numpy()
 
 
 class InflatedStream:
@@ -67,6 +82,9 @@ class InflatedStream:
 
     def size(self) -> int | None:
         return self._size
+
+    def hop(self, framing: str, start: int, goal: int, limit: int) -> np.ndarray | None:
+        return None
 
     def read(self, start: int, length: int) -> _core.Buffer:
         if self.points:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from penstock import _core
+from penstock.errors import ChangedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -198,9 +199,12 @@ class LocalSource:
         self.mapped: _core.Buffer | None = self.file.map() if mmap and self.size else None
 
     def read(self, start: int, length: int) -> _core.Buffer:
-        if self.mapped is not None:
-            return self.mapped.slice(start, length)
-        return self.file.read(start, length)
+        if self.mapped is None:
+            return self.file.read(start, length)
+        part = self.mapped.slice(start, length)
+        if not _core.File.populate(part):
+            raise ChangedError("the file was cut while it was mapped", file=self.path)
+        return part
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
         return self.file.gather(starts, lengths)

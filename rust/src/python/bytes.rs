@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::arrow::{ArrowArray, import};
-use super::run;
+use super::{pool, run};
 use crate::wire::crc32c::extend;
 
 /// Immutable bytes that Rust owns or keeps alive; slices share them.
@@ -68,7 +68,7 @@ impl PyBuffer {
         let mut bytes = room(parts.iter().map(|part| part.len()).sum())?;
         run(py, || {
             parts.iter().for_each(|part| bytes.extend_from_slice(part));
-            Ok(Self(Buffer::from_vec(bytes)))
+            Ok(Self(pool::shelve(bytes)))
         })
     }
 
@@ -96,11 +96,8 @@ pub struct PyFile {
 
 /// Room for `length` bytes, uninitialised, or an error instead of an abort.
 fn room(length: usize) -> PyResult<Vec<u8>> {
-    let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(length)
-        .map_err(|_| PyMemoryError::new_err(format!("no memory for {length} bytes")))?;
-    Ok(bytes)
+    pool::take(length)
+        .ok_or_else(|| PyMemoryError::new_err(format!("no memory for {length} bytes")))
 }
 
 impl PyFile {
@@ -207,7 +204,7 @@ impl PyFile {
         let length = length.min(left);
         let mut bytes = room(length)?;
         py.detach(|| self.read_into(&mut bytes, start, length))?;
-        Ok(PyBuffer(Buffer::from_vec(bytes)))
+        Ok(PyBuffer(pool::shelve(bytes)))
     }
 
     /// Ranges of the file (uint64 arrays of starts and lengths), one after another in one buffer.
@@ -235,7 +232,15 @@ impl PyFile {
         };
         let mut bytes = room(total)?;
         py.detach(|| self.gather_into(&mut bytes, &ranges, total))?;
-        Ok(PyBuffer(Buffer::from_vec(bytes)))
+        Ok(PyBuffer(pool::shelve(bytes)))
+    }
+
+    /// Bring a part of the mapped file into memory at once, instead of page by page as it is
+    /// touched. False where the file no longer reaches that far.
+    #[staticmethod]
+    fn populate(py: Python<'_>, mapped: &PyBuffer) -> bool {
+        let buffer = &mapped.0;
+        py.detach(|| populate(buffer.as_ptr() as usize, buffer.len()))
     }
 
     /// The whole file, borrowed. A file that is cut while it is mapped ends the process at the
@@ -243,6 +248,25 @@ impl PyFile {
     fn map(&self) -> PyResult<PyBuffer> {
         Mapping::map(&self.file, self.size as usize).map(PyBuffer).map_err(PyErr::from)
     }
+}
+
+/// See `PyFile::populate`. Where the system has no such call, there is nothing to say.
+fn populate(address: usize, length: usize) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        const PAGE: usize = 4096;
+        let start = address & !(PAGE - 1);
+        // SAFETY: the advice reads pages of a mapping in and changes nothing.
+        let failed = unsafe {
+            libc::madvise(start as *mut _, address + length - start, libc::MADV_POPULATE_READ)
+        };
+        if failed != 0 {
+            let code = std::io::Error::last_os_error().raw_os_error();
+            return !matches!(code, Some(libc::EFAULT) | Some(libc::EHWPOISON));
+        }
+    }
+    let _ = (address, length);
+    true
 }
 
 #[cold]

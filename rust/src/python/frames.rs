@@ -300,17 +300,21 @@ pub fn next_head(
 }
 
 /// Index a local file by its heads alone: (starts of all frames and the end of the last, stored
-/// checksums, fault or None). Small records are read in windows, large ones hopped over.
+/// checksums, fault or None). Small records are read in windows, large ones hopped over. Begins
+/// at the frame at `start`, and ends with the frame that brings `goal` bytes together, if given.
 #[pyfunction]
+#[pyo3(signature = (name, file, max_record, start = 0, goal = u64::MAX))]
 pub fn index_file(
     py: Python<'_>,
     name: &str,
     file: &PyFile,
     max_record: u64,
+    start: u64,
+    goal: u64,
 ) -> PyResult<(ArrowArray, ArrowArray, Option<PyFault>)> {
     let framing = framing(name)?;
-    let mut hops = Hops { file, window: Vec::new(), at: 0 };
-    let (mut starts, mut stored) = (vec![0u64], Vec::new());
+    let mut hops = Hops { file, window: Vec::new(), at: 0, goal: start.saturating_add(goal) };
+    let (mut starts, mut stored) = (vec![start], Vec::new());
     let indexed = py.detach(|| hops.index(framing, max_record, &mut starts, &mut stored));
     let fault = indexed?.map(PyFault::from);
     Ok((ArrowArray::new(UInt64Array::from(starts)), ArrowArray::new(UInt32Array::from(stored)), fault))
@@ -321,6 +325,7 @@ struct Hops<'a> {
     file: &'a PyFile,
     window: Vec<u8>,
     at: u64,
+    goal: u64,
 }
 
 /// Frames from this size on are hopped over instead of read.
@@ -352,10 +357,10 @@ impl Hops<'_> {
         starts: &mut Vec<u64>,
         stored: &mut Vec<u32>,
     ) -> std::io::Result<Option<Fault>> {
-        let mut at = 0u64;
-        let mut ahead = WINDOW_BYTES;
+        let mut at = starts.last().copied().unwrap_or_default();
         let ends = TfRecord::HEAD + TfRecord::TAIL;
-        while at < self.file.size {
+        let mut ahead = if self.goal == u64::MAX { WINDOW_BYTES } else { ends };
+        while at < self.file.size.min(self.goal) {
             let head = self.bytes(at, TfRecord::HEAD, ahead)?;
             let short = head.len() < TfRecord::HEAD;
             let total = match framing.next(head) {

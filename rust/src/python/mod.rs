@@ -4,6 +4,7 @@ mod arrow;
 mod bytes;
 mod encode;
 mod frames;
+mod pool;
 mod compression;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
