@@ -63,7 +63,19 @@ def move(rng: random.Random, data: bytearray) -> None:
     data[to : to + length] = data[at : at + length]
 
 
-CHANGES: tuple[Change, ...] = (flip, flip, put, put, overwrite, overwrite, insert, delete, cut, repeat, move)
+CHANGES: tuple[Change, ...] = (
+    flip,
+    flip,
+    put,
+    put,
+    overwrite,
+    overwrite,
+    insert,
+    delete,
+    cut,
+    repeat,
+    move,
+)
 
 
 def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
 from reading import SHARED, shared_path
 
 # Deadlines measure the machine's other users; the seed is printed where a test fails.

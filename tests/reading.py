@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memory_storage import MemoryStorage
-
 import penstock as ps
+from memory_storage import MemoryStorage
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("PENSTOCK_SHARED", ROOT.parent / "shared"))
@@ -69,7 +68,9 @@ def records_of(dataset: ps.Dataset, **options: Any) -> list[bytes]:
     return [p for batch in dataset.scan(**options) for p in batch.column("record").to_pylist()]
 
 
-def run_python(code: str, *arguments: str, megabytes: int | None = None, seconds: float = 60) -> str:
+def run_python(
+    code: str, *arguments: str, megabytes: int | None = None, seconds: float = 60
+) -> str:
     """Run code in a fresh interpreter, its memory bounded, and return what it printed.
 
     `megabytes` bounds the address space on top of what importing costs, so that a file which makes

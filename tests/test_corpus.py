@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from reading import SHARED, run_python
 
 import penstock as ps
+from reading import SHARED, run_python
 
 CORPUS = SHARED / "corpus"
 COUNT = re.compile(r"(\d+) records?, payload (\d+)\.\.(\d+) B")
-FEATURE = re.compile(r"^(?P<key>.*) (?P<kind>int64|float|bytes)\[(?P<low>\d+)(?:\.\.(?P<high>\d+))?\]$")
+FEATURE = re.compile(
+    r"^(?P<key>.*) (?P<kind>int64|float|bytes)\[(?P<low>\d+)(?:\.\.(?P<high>\d+))?\]$"
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,9 @@ def files() -> list[Stated]:
     manifest = CORPUS / "MANIFEST.md"
     if not manifest.exists():
         return []
-    rows = [line for line in manifest.read_text().splitlines() if re.match(r"\| (tfrecord|tfds)/", line)]
+    rows = [
+        line for line in manifest.read_text().splitlines() if re.match(r"\| (tfrecord|tfds)/", line)
+    ]
     return [row for line in rows if (row := stated(line)) is not None]
 
 
@@ -147,7 +151,11 @@ def test_plain_and_gzip_twins_hold_the_same_records(index_folder: str) -> None:
     folder = CORPUS / "tfrecord" / "nucleus"
     for plain in sorted(folder.glob("test_*.tfrecord")):
         pair = [
-            [r for b in ps.open(str(p), raw=True, index=index_folder).scan() for r in b[0].to_pylist()]
+            [
+                r
+                for b in ps.open(str(p), raw=True, index=index_folder).scan()
+                for r in b[0].to_pylist()
+            ]
             for p in (plain, Path(f"{plain}.gz"))
         ]
         assert pair[0] == pair[1]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-import frames
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import frames
+import penstock as ps
 from memory_storage import MemoryStorage
+from penstock import _core
 from reading import Delivered, read_all, read_bytes, records_of
 from strategies import payloads
-
-import penstock as ps
-from penstock import _core
 
 SIZE = 1 << 16
 SEED = 20
@@ -404,7 +404,9 @@ def test_any_flip_of_any_file_costs_one_record(some: list[bytes], data: st.DataO
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads_pass_over_the_same_damage(threads: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_threads_pass_over_the_same_damage(
+    threads: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     rng = random.Random(SEED)
     some = [rng.randbytes(20_000) for _ in range(200)]
     starts = frames.starts_of(some)
@@ -434,7 +436,9 @@ def test_taking_a_damaged_record_names_it_and_others_can_be_had(indexes: str) ->
 def test_reading_around_damage_counts_what_is_delivered() -> None:
     record = 7
     bad = flipped(DATA, 8 * STARTS[record])
-    dataset = ps.open(PATH, storage=MemoryStorage({PATH: bad}), raw=True, index="never", damage="skip")
+    dataset = ps.open(
+        PATH, storage=MemoryStorage({PATH: bad}), raw=True, index="never", damage="skip"
+    )
     assert len(records_of(dataset)) == len(PAYLOADS) - 1
     assert len(dataset) == len(PAYLOADS) - 1
     assert dataset[record]["record"] == PAYLOADS[record + 1]

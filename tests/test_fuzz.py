@@ -10,9 +10,9 @@ import subprocess
 import sys
 
 import pytest
-from reading import ROOT
 
 from fuzz.targets import TARGETS
+from reading import ROOT
 
 SEED = os.environ.get("PENSTOCK_SEED", "1")
 RUNS = 100_000

@@ -6,7 +6,17 @@ import json
 
 from reading import run_python
 
-FORBIDDEN = ("tensorflow", "google.protobuf", "torch", "jax", "pandas", "click", "rich", "polars", "duckdb")
+FORBIDDEN = (
+    "tensorflow",
+    "google.protobuf",
+    "torch",
+    "jax",
+    "pandas",
+    "click",
+    "rich",
+    "polars",
+    "duckdb",
+)
 
 IMPORT = """
 import json, sys, time

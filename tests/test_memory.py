@@ -6,8 +6,9 @@ import gzip
 import os
 from pathlib import Path
 
-import frames
 import pytest
+
+import frames
 from reading import run_python
 
 MIB = 1 << 20
@@ -41,12 +42,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     piece = b"".join(examples)
     copies = FILE_MIB * MIB // len(piece)
     with open(folder / "a.tfrecord", "wb") as file:
-        for _ in range(copies):
-            file.write(piece)
+        file.writelines(piece for _ in range(copies))
     member = gzip.compress(piece * 8, 1, mtime=0)
     with open(folder / "members.tfrecord.gz", "wb") as file:
-        for _ in range(copies // 8):
-            file.write(member)
+        file.writelines(member for _ in range(copies // 8))
     with gzip.open(folder / "one.tfrecord.gz", "wb", 1) as file:
         for _ in range(copies // 4):
             file.write(piece)

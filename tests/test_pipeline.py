@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import frames
 import pytest
-from memory_storage import MemoryStorage
-from reading import ROOT, records_of
 
+import frames
 import penstock as ps
+from memory_storage import MemoryStorage
 from penstock.pipeline import in_order
+from reading import ROOT, records_of
 
 THREADS = (1, 2, 5)
 
@@ -60,8 +60,7 @@ def test_an_error_comes_where_its_result_would_have(threads: int) -> None:
 
     found: list[int] = []
     with pytest.raises(ValueError, match="here"):
-        for result in in_order([partial(numbers, s, 10) for s in range(4)], run, abs, threads):
-            found.append(result)
+        found.extend(in_order([partial(numbers, s, 10) for s in range(4)], run, abs, threads))
     tasks = [*numbers(0, 10), *numbers(1, 5)]
     assert found == [r for task in tasks for r in (task, -task)] + [1005]
     assert not threads_of_ours()
@@ -75,8 +74,7 @@ def test_an_error_of_a_stream_comes_after_its_tasks(threads: int) -> None:
 
     found: list[int] = []
     with pytest.raises(OSError, match="gone"):
-        for result in in_order([broken, partial(numbers, 1, 5)], lambda t: [t], abs, threads):
-            found.append(result)
+        found.extend(in_order([broken, partial(numbers, 1, 5)], lambda t: [t], abs, threads))
     assert found == [1, 2, 3]
     assert not threads_of_ours()
 
@@ -96,7 +94,7 @@ def test_a_consumer_that_stops_leaves_no_threads(threads: int) -> None:
     assert len(started) < 200, "work goes on only a little ahead"
 
 
-@pytest.mark.parametrize("threads", (2, 5))
+@pytest.mark.parametrize("threads", [2, 5])
 def test_what_waits_stays_within_the_budget(threads: int) -> None:
     """A slow consumer: finished results may hold the budget and one result a thread beyond it."""
     waiting = 0
@@ -177,8 +175,13 @@ try:
         for batch in dataset.scan(threads=3):
             pass
 except KeyboardInterrupt:
-    import threading
-    left = [t.name for t in threading.enumerate() if t.name.startswith("penstock-")]
+    import threading, time
+    # Where the signal came while threads were ending, they need a moment more.
+    for _ in range(200):
+        left = [t.name for t in threading.enumerate() if t.name.startswith("penstock-")]
+        if not left:
+            break
+        time.sleep(0.01)
     print("interrupted", left, flush=True)
 """
 

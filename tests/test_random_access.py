@@ -8,16 +8,16 @@ import pickle
 import random
 from pathlib import Path
 
-import frames
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import frames
+import penstock as ps
 from memory_storage import MemoryStorage
 from reading import read_all, records_of
 from strategies import payloads
-
-import penstock as ps
 
 PATH = "m.tfrecord"
 WRAPS = {
@@ -74,9 +74,7 @@ def test_any_record_in_any_order(
 @per_compression
 def test_without_an_index_the_same_records_are_had(compression: str, files: dict[str, str]) -> None:
     dataset = ps.open(files[compression], raw=True, index="never")
-    assert dataset.take([1999, 0, 77]).column(0).to_pylist() == [
-        PAYLOADS[n] for n in (1999, 0, 77)
-    ]
+    assert dataset.take([1999, 0, 77]).column(0).to_pylist() == [PAYLOADS[n] for n in (1999, 0, 77)]
     folder = os.path.dirname(files[compression])
     assert not [name for name in os.listdir(folder) if name.endswith(".penstock")]
 

@@ -10,14 +10,14 @@ import random
 import struct
 from pathlib import Path
 
-import frames
 import pytest
-from memory_storage import MemoryStorage
-from reading import records_of
 
+import frames
 import penstock as ps
+from memory_storage import MemoryStorage
 from penstock import sidecar
 from penstock._core import Buffer
+from reading import records_of
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "12"))
 HEADER = struct.Struct("<8sHBBIQQQQQI")
@@ -222,7 +222,9 @@ def forge(
 ) -> bytes:
     """A sidecar with right checksums of its own that says what the forger likes."""
     fields = list(HEADER.unpack_from(good))
-    body = struct.pack(f"<{len(numbers)}Q", *numbers) + struct.pack(f"<{len(checksums)}I", *checksums)
+    body = struct.pack(f"<{len(numbers)}Q", *numbers) + struct.pack(
+        f"<{len(checksums)}I", *checksums
+    )
     fields[4] = Buffer.from_bytes(body).crc32c()
     fields[5] = len(checksums)
     if sizes is not None:

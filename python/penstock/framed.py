@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock import _core
+from penstock import _core, sidecar
 from penstock.errors import (
     ChangedError,
     ChecksumError,

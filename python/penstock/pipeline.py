@@ -56,6 +56,7 @@ def in_order(
         return
     work = _Work(streams, run, size, threads, budget_bytes)
     try:
+        work.start()
         yield from work.results()
     finally:
         work.stop()
@@ -112,6 +113,8 @@ class _Work(Generic[Task, Result]):
             threading.Thread(target=self._serve, name=f"penstock-{n}", daemon=True)
             for n in range(threads)
         ]
+
+    def start(self) -> None:
         for thread in self._pool:
             thread.start()
 
@@ -120,7 +123,8 @@ class _Work(Generic[Task, Result]):
             self._stopped = True
             self._free.notify_all()
         for thread in self._pool:
-            thread.join()
+            if thread.ident is not None:  # Ctrl-C may come before all have been started
+                thread.join()
 
     # -- the consumer's side --------------------------------------------------------------------
 

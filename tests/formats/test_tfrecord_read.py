@@ -10,14 +10,14 @@ import struct
 import zlib
 from pathlib import Path
 
-import frames
 import pytest
 from hypothesis import given
-from memory_storage import MemoryStorage
-from reading import SHARED, read_all, read_bytes, records_of, run_python
 
+import frames
 import penstock as ps
+from memory_storage import MemoryStorage
 from penstock import _core, formats
+from reading import SHARED, read_all, read_bytes, records_of, run_python
 from strategies import payloads
 
 GOLDEN = SHARED / "specs" / "golden" / "tfrecord"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
-import frames
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
+import frames
 import penstock as ps
 
 
@@ -54,7 +54,7 @@ def test_polars_reads_it(dataset: ps.Dataset) -> None:
 
 
 def test_duckdb_asks_it_a_question(dataset: ps.Dataset) -> None:
-    stream = pa.RecordBatchReader.from_stream(dataset)
+    stream = pa.RecordBatchReader.from_stream(dataset)  # noqa: F841  duckdb finds it by its name
     assert duckdb.sql("select avg(label) from stream").fetchall() == [(99.5,)]
 
 
