@@ -96,7 +96,7 @@ def test_a_consumer_that_stops_leaves_no_threads(threads: int) -> None:
     assert len(started) < 200, "work goes on only a little ahead"
 
 
-@pytest.mark.parametrize("threads", (2, 5))
+@pytest.mark.parametrize("threads", [2, 5])
 def test_what_waits_stays_within_the_budget(threads: int) -> None:
     """A slow consumer: finished results may hold the budget and one result a thread beyond it."""
     waiting = 0
