@@ -234,7 +234,7 @@ class FramedReader:
             frames, consumed, _, _ = _core.walk(self._framing, window, chunk.start_byte, limit)
             if len(frames) != chunk.num_records or consumed != length:
                 # The walk broke on the way: the index knows where the other records are.
-                if index is None:
+                if index is None or checksums is None:
                     message = "the file is not what it was when its chunks were found"
                     raise ChangedError(message, file=self.source.path, record=first)
                 asked = np.arange(chunk.num_records) if numbers is None else numbers
