@@ -12,7 +12,7 @@ unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types rust-tests python-tests fuzz stress bench docs clean
 
-help: ; @grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 10
+help: ; @grep -hE '^[a-z]+:.* ## [a-z]' $(MAKEFILE_LIST) | sed -E 's/:.* ## /\t/' | expand -t 10
 
 demo: $(VENV)/built ## write a small data set and walk through what penstock does with it
 	penstock demo

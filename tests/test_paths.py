@@ -35,5 +35,5 @@ def test_a_count_taken_from_the_files_needs_the_whole_name(folder: Path) -> None
 @pytest.mark.parametrize("source", ["people@2.tfrecord", "people@*.tfrecord", "people-*.tfrecord"])
 def test_a_set_that_lacks_a_shard_is_an_error(folder: Path, source: str) -> None:
     (folder / "people-00001-of-00002.tfrecord").unlink()
-    with pytest.raises(FileNotFoundError, match="00001|shard 1 of 2"):
+    with pytest.raises(FileNotFoundError, match=r"00001|shard 1 of 2"):
         names(source)

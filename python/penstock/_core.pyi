@@ -81,6 +81,10 @@ class File:
     def map(self) -> Buffer:
         """The whole file, borrowed; a file that is cut meanwhile ends the process."""
 
+    @staticmethod
+    def populate(mapped: Buffer) -> bool:
+        """Bring a part of a mapped file into memory; False where the file is shorter by now."""
+
 @final
 class Fault:
     """What a kernel found wrong: plain facts. `byte` counts in the file, or in the plain stream."""
@@ -238,9 +242,11 @@ def next_head(name: str, buffer: Buffer, start: int) -> tuple[int, int] | None:
     """The first right head of a frame from `start` on: (offset, bytes of the whole frame)."""
 
 def index_file(
-    name: str, file: File, max_record: int
+    name: str, file: File, max_record: int, start: int = 0, goal: int = ...
 ) -> tuple[ArrowArray, ArrowArray, Fault | None]:
-    """Index a local file by its heads: (starts and the last end, stored checksums, fault)."""
+    """Index a local file by its heads: (starts and the last end, stored checksums, fault).
+
+    Begins at the frame at `start`, ends with the one that brings `goal` bytes together."""
 
 def encode_examples(batch: _Arrow, kind: str) -> Framed:
     """The records of a batch as framed messages of kind "example" or "sequence"."""

@@ -28,7 +28,7 @@ from penstock.faults import error_from
 from penstock.format import Chunk, Options, Projection, Selection, SkippedRegion
 from penstock.inflated import Stream
 from penstock.resync import Region, resynchronise
-from penstock.sidecar import Index, as_uint64
+from penstock.sidecar import Index, as_uint64, fits
 from penstock.storage import Source
 
 CHUNK_BYTES = 2 << 20
@@ -225,7 +225,8 @@ class FramedReader:
             # Of a field made of several columns: its record is a row of this batch.
             if error.record is not None:
                 error.record = self._record_of(error.record, chunk, numbers)
-            raise error.at(file=self.source.path)
+            error.at(file=self.source.path)
+            raise
         return self._marked(batch, unproved, columns) if self._salvage else batch
 
     def _frames(
@@ -252,7 +253,7 @@ class FramedReader:
             frames, consumed, _, _ = _core.walk(self._framing, window, chunk.start_byte, limit)
             if len(frames) != chunk.num_records or consumed != length:
                 # The walk broke on the way: the index knows where the other records are.
-                if index is None:
+                if index is None or checksums is None:
                     message = "the file is not what it was when its chunks were found"
                     raise ChangedError(message, file=self.source.path, record=first)
                 asked = np.arange(chunk.num_records) if numbers is None else numbers
@@ -411,7 +412,7 @@ class FramedReader:
         except _core.KernelError as error:
             fault = error.args[0]
             record = None if fault.record is None else int(records[fault.record])
-            fitting = fault.kind == "stale" and sidecar.fits(self.index, self.source, self._framing)
+            fitting = fault.kind == "stale" and fits(self.index, self.source, self._framing)
             if fitting and record is not None:
                 raise self._damaged_head(record) from None
             raise error_from(fault, file=self.source.path, record=record) from None
