@@ -23,28 +23,65 @@ ROOT = Path(__file__).parent.parent
 def arguments() -> argparse.Namespace:
     """What the command was asked to do."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="penstock beside its rivals and the limits.")
-    parser.add_argument("--case", action="append", metavar="NAME",
-                        help="cases whose name begins so (may be repeated); all when not given")
-    parser.add_argument("--engine", action="append", metavar="NAME", choices=ENGINES,
-                        help="these engines only (may be repeated)")
+        prog="python -m benchmarks", description="penstock beside its rivals and the limits."
+    )
+    parser.add_argument(
+        "--case",
+        action="append",
+        metavar="NAME",
+        help="cases whose name begins so (may be repeated); all when not given",
+    )
+    parser.add_argument(
+        "--engine",
+        action="append",
+        metavar="NAME",
+        choices=ENGINES,
+        help="these engines only (may be repeated)",
+    )
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each case (5)")
     parser.add_argument("--quick", action="store_true", help="two rounds: a look, not a result")
-    parser.add_argument("--quiet", type=float, default=0.0, metavar="SECONDS",
-                        help="before each run wait up to so long for other processes to leave the "
-                             "cores alone, and repeat disturbed runs")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall",
-                        help="cpu: figures by CPU time, for a machine that is never quiet; rows of "
-                             "several threads then show their cost, not their speed")
-    parser.add_argument("--scale", type=float, default=1.0,
-                        help="share of the records, to fit a smaller machine (1.0)")
-    parser.add_argument("--data", type=Path, metavar="FOLDER",
-                        help="where the data is made and kept; by default in memory for the run")
-    parser.add_argument("--disk", type=Path, metavar="FOLDER", default=ROOT / "benchmarks" / "data",
-                        help="where the case that writes to a disk writes")
+    parser.add_argument(
+        "--quiet",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="before each run wait up to so long for other processes to leave the "
+        "cores alone, and repeat disturbed runs",
+    )
+    parser.add_argument(
+        "--clock",
+        choices=("wall", "cpu"),
+        default="wall",
+        help="cpu: figures by CPU time, for a machine that is never quiet; rows of "
+        "several threads then show their cost, not their speed",
+    )
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="share of the records, to fit a smaller machine (1.0)",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="where the data is made and kept; by default in memory for the run",
+    )
+    parser.add_argument(
+        "--disk",
+        type=Path,
+        metavar="FOLDER",
+        default=ROOT / "benchmarks" / "data",
+        help="where the case that writes to a disk writes",
+    )
     parser.add_argument("--python", type=Path, metavar="PATH", help="interpreter with penstock")
-    parser.add_argument("--rivals", type=Path, metavar="FOLDER", default=ROOT / ".venv-rivals",
-                        help="the environments that benchmarks/setup made")
+    parser.add_argument(
+        "--rivals",
+        type=Path,
+        metavar="FOLDER",
+        default=ROOT / ".venv-rivals",
+        help="the environments that benchmarks/setup made",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there too")
     parser.add_argument("--list", action="store_true", help="name the cases and their rows, end")
     return parser.parse_args()
@@ -55,8 +92,10 @@ def penstock_python(given: Path | None) -> Path:
     candidates = [given] if given else [Path(sys.executable), ROOT / ".venv" / "bin" / "python"]
     test = ["-c", "import penstock"]
     for python in candidates:
-        if python.exists() and not subprocess.run(
-                [python, *test], check=False, capture_output=True).returncode:
+        if (
+            python.exists()
+            and not subprocess.run([python, *test], check=False, capture_output=True).returncode
+        ):
             return python
     print("penstock cannot be imported; its rows will be missing (see --python)", file=sys.stderr)
     return candidates[0]
@@ -94,15 +133,19 @@ def tmpfs_folder(folder: Path) -> Path:
     return target
 
 
-def run_case(case: Case, args: argparse.Namespace, pythons: dict[str, Path], folder: Path,
-             environment: dict[str, str]) -> tuple[list[Row], list[dict[str, Any]]]:
+def run_case(
+    case: Case,
+    args: argparse.Namespace,
+    pythons: dict[str, Path],
+    folder: Path,
+    environment: dict[str, str],
+) -> tuple[list[Row], list[dict[str, Any]]]:
     """Measures one case and works out its lines."""
     data = None
     if case.size:
         data = benchmark_data.ensure(folder, case.size, args.scale, pythons["others"])
     rows = rows_of(case, chosen_engines(args.engine), args.clock)
-    measure(case, rows, pythons, data, 2 if args.quick else args.rounds, environment,
-            args.quiet)
+    measure(case, rows, pythons, data, 2 if args.quick else args.rounds, environment, args.quiet)
     if data and case.size == "large":
         data.remove_copies()
     return rows, [report.facts(r, rows, data) for r in rows if r.rounds]
@@ -118,8 +161,10 @@ def main() -> None:
             for row in rows_of(case, chosen_engines(args.engine)):
                 print(f"    {row.label}")
         return
-    pythons = {"penstock": penstock_python(args.python),
-               **{v: args.rivals / v / "bin" / "python" for v in ("tensorflow", "others")}}
+    pythons = {
+        "penstock": penstock_python(args.python),
+        **{v: args.rivals / v / "bin" / "python" for v in ("tensorflow", "others")},
+    }
     folder = data_folder(args, cases)
     tmpfs = tmpfs_folder(folder)
     args.disk.mkdir(parents=True, exist_ok=True)
@@ -141,16 +186,26 @@ def main() -> None:
     print_results(before, cases, facts, lines, problems, args)
 
 
-def print_results(before: dict[str, Any], cases: list[Case], facts: list[dict[str, Any]],
-                  lines: list[list[str]], problems: list[str], args: argparse.Namespace) -> None:
+def print_results(
+    before: dict[str, Any],
+    cases: list[Case],
+    facts: list[dict[str, Any]],
+    lines: list[list[str]],
+    problems: list[str],
+    args: argparse.Namespace,
+) -> None:
     """The machine, the table, the legend, and what went wrong."""
     load = os.getloadavg()[0]
     busy = max((f["others_cores"] for f in facts), default=0.0)
-    print(f"{before['cpu']}, {before['cores']} cores, {before['system']}; "
-          f"load average {before['load_average'][0]} before, {load:.2f} after; "
-          f"other processes used up to {busy:.2f} cores (median of a row)")
-    print(f"{2 if args.quick else args.rounds} rounds, rows in turn; scale {args.scale:g}; "
-          f"{'CPU time, NOT speed' if args.clock == 'cpu' else 'wall time'}\n")
+    print(
+        f"{before['cpu']}, {before['cores']} cores, {before['system']}; "
+        f"load average {before['load_average'][0]} before, {load:.2f} after; "
+        f"other processes used up to {busy:.2f} cores (median of a row)"
+    )
+    print(
+        f"{2 if args.quick else args.rounds} rounds, rows in turn; scale {args.scale:g}; "
+        f"{'CPU time, NOT speed' if args.clock == 'cpu' else 'wall time'}\n"
+    )
     print(report.table(lines))
     print()
     for case in cases:
@@ -160,9 +215,18 @@ def print_results(before: dict[str, Any], cases: list[Case], facts: list[dict[st
     for problem in problems:
         print(f"not measured: {problem}")
     if args.json:
-        args.json.write_text(json.dumps(
-            {"machine": before, "rounds": 2 if args.quick else args.rounds, "scale": args.scale,
-             "rows": facts, "not_measured": problems}, indent=1))
+        args.json.write_text(
+            json.dumps(
+                {
+                    "machine": before,
+                    "rounds": 2 if args.quick else args.rounds,
+                    "scale": args.scale,
+                    "rows": facts,
+                    "not_measured": problems,
+                },
+                indent=1,
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -86,8 +86,10 @@ def texts_sum(numbers: dict[str, np.ndarray], texts: Iterable[bytes]) -> int:
 def take_batches(data: Data) -> list[np.ndarray]:
     """The record numbers that the `take` cases ask for: batches without repeats, in no order."""
     rng = np.random.default_rng(7)
-    return [rng.choice(data.num_records, min(TAKE_RECORDS, data.num_records), replace=False)
-            for _ in range(TAKE_BATCHES[data.size])]
+    return [
+        rng.choice(data.num_records, min(TAKE_RECORDS, data.num_records), replace=False)
+        for _ in range(TAKE_BATCHES[data.size])
+    ]
 
 
 def expected(kind: str, data: Data, count: int) -> tuple[int, int]:
@@ -103,6 +105,5 @@ def expected(kind: str, data: Data, count: int) -> tuple[int, int]:
         of = "payload_crcs" if kind.endswith("payloads") else "row_sums"
         sums = np.load(data.folder / f"{of}.npy", mmap_mode="r")
         return len(numbers), int(sums[numbers].sum(dtype=np.uint64))
-    totals = {"payloads": data.payload_sum, "columns": data.column_sum,
-              "bytes": data.payload_bytes}
+    totals = {"payloads": data.payload_sum, "columns": data.column_sum, "bytes": data.payload_bytes}
     return data.num_records, totals[kind]

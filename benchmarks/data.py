@@ -40,8 +40,9 @@ class Data:
     @property
     def shards(self) -> list[Path]:
         """The same records in several uncompressed files."""
-        return [self.folder / f"shard-{i:05d}-of-{NUM_SHARDS:05d}.tfrecord"
-                for i in range(NUM_SHARDS)]
+        return [
+            self.folder / f"shard-{i:05d}-of-{NUM_SHARDS:05d}.tfrecord" for i in range(NUM_SHARDS)
+        ]
 
     @property
     def gzip(self) -> Path:
@@ -51,8 +52,9 @@ class Data:
     @property
     def gzip_shards(self) -> list[Path]:
         """The same in several files."""
-        return [self.folder / f"gzip-{i:05d}-of-{NUM_SHARDS:05d}.tfrecord.gz"
-                for i in range(NUM_SHARDS)]
+        return [
+            self.folder / f"gzip-{i:05d}-of-{NUM_SHARDS:05d}.tfrecord.gz" for i in range(NUM_SHARDS)
+        ]
 
     def copy(self, name: str) -> Path:
         """A path for the same records in an engine's own format, made by that engine."""
@@ -89,7 +91,9 @@ def ensure(folder: Path, size: str, scale: float, python: Path) -> Data:
     (folder / size).mkdir(parents=True)
     subprocess.run(
         [python, "-m", "benchmarks.generate", size, str(num_records), str(folder / size)],
-        check=True, cwd=Path(__file__).parent.parent)
+        check=True,
+        cwd=Path(__file__).parent.parent,
+    )
     return load(folder, size)
 
 

@@ -106,17 +106,21 @@ def small_payloads(rows: SmallRows) -> Iterator[bytes]:
     floats = rows.embedding.astype("<f4").tobytes()
     width = 4 * EMBEDDING_VALUES
     for i, (number, label, text) in enumerate(
-            zip(rows.id.tolist(), rows.label.tolist(), rows.text, strict=True)):
-        embedding = feature(b"embedding", FLOATS, floats[i * width:(i + 1) * width])
-        yield nested(b"\x0a", embedding + feature(b"id", INTS, varint(number))
-                     + labels[label] + texts[text])
+        zip(rows.id.tolist(), rows.label.tolist(), rows.text, strict=True)
+    ):
+        embedding = feature(b"embedding", FLOATS, floats[i * width : (i + 1) * width])
+        yield nested(
+            b"\x0a", embedding + feature(b"id", INTS, varint(number)) + labels[label] + texts[text]
+        )
 
 
 def large_payloads(rows: LargeRows) -> Iterator[bytes]:
     """The same for the large rows."""
     for image, label in zip(rows.image, rows.label.tolist(), strict=True):
-        yield nested(b"\x0a", feature(b"image", BYTES, image.tobytes())
-                     + feature(b"label", INTS, varint(label)))
+        yield nested(
+            b"\x0a",
+            feature(b"image", BYTES, image.tobytes()) + feature(b"label", INTS, varint(label)),
+        )
 
 
 def frame(payload: bytes) -> bytes:
@@ -128,8 +132,12 @@ def frame(payload: bytes) -> bytes:
         return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
     length = struct.pack("<Q", len(payload))
-    return b"%b%b%b%b" % (length, struct.pack("<I", masked(length)), payload,
-                          struct.pack("<I", masked(payload)))
+    return b"%b%b%b%b" % (
+        length,
+        struct.pack("<I", masked(length)),
+        payload,
+        struct.pack("<I", masked(payload)),
+    )
 
 
 class Files:
@@ -164,7 +172,8 @@ class Files:
                     (self.folder / f"shard-{name}").write_bytes(data)
                     deflate = zlib.compressobj(6, zlib.DEFLATED, 31)
                     (self.folder / f"gzip-{name}.gz").write_bytes(
-                        deflate.compress(data) + deflate.flush())
+                        deflate.compress(data) + deflate.flush()
+                    )
 
 
 def generate(size: str, num_records: int, folder: Path) -> None:
@@ -192,13 +201,17 @@ def generate(size: str, num_records: int, folder: Path) -> None:
     np.save(folder / "offsets.npy", offsets)
     np.save(folder / "payload_crcs.npy", crcs)
     np.save(folder / "row_sums.npy", row_sums)
-    (folder / "facts.json").write_text(json.dumps({
-        "num_records": num_records,
-        "plain_bytes": plain_bytes,
-        "payload_bytes": plain_bytes - 16 * num_records,
-        "payload_sum": int(crcs.sum(dtype=np.uint64)),
-        "column_sum": int(row_sums.sum(dtype=np.uint64)),
-    }))
+    (folder / "facts.json").write_text(
+        json.dumps(
+            {
+                "num_records": num_records,
+                "plain_bytes": plain_bytes,
+                "payload_bytes": plain_bytes - 16 * num_records,
+                "payload_sum": int(crcs.sum(dtype=np.uint64)),
+                "column_sum": int(row_sums.sum(dtype=np.uint64)),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -14,8 +14,18 @@ from benchmarks.cases.case import BEST_RIVAL
 from benchmarks.data import Data
 from benchmarks.rounds import Row
 
-HEADINGS = ("work", "engine", "median", "range", "GB/s", "cores used", "ratio to best rival",
-            "ratio to limit", "goal", "reached")
+HEADINGS = (
+    "work",
+    "engine",
+    "median",
+    "range",
+    "GB/s",
+    "cores used",
+    "ratio to best rival",
+    "ratio to limit",
+    "goal",
+    "reached",
+)
 RIGHT = {2, 3, 4, 5, 6, 7}
 
 
@@ -39,8 +49,12 @@ def machine() -> dict[str, Any]:
                 break
     except OSError:
         pass
-    return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform(terse=True),
-            "load_average": [round(x, 2) for x in os.getloadavg()]}
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "system": platform.platform(terse=True),
+        "load_average": [round(x, 2) for x in os.getloadavg()],
+    }
 
 
 def speed(row: Row) -> float:
@@ -107,8 +121,13 @@ def facts(row: Row, rows: list[Row], data: Data | None) -> dict[str, Any]:
     limit = named(rows, limits.get(row.label, limits.get("", "")))
     goals = [judge(g, row, rows) for g in row.case.goals if g.row == row.label]
     return {
-        "work": row.case.name, "engine": row.engine, "row": row.name, "role": row.role,
-        "measure": row.case.measure, "median": median(values), "rounds": values,
+        "work": row.case.name,
+        "engine": row.engine,
+        "row": row.name,
+        "role": row.role,
+        "measure": row.case.measure,
+        "median": median(values),
+        "rounds": values,
         "bytes_per_second": bytes_per_second,
         "cores": median(r["cores"] for r in row.rounds),
         "others_cores": median(r["others_cores"] for r in row.rounds),
@@ -137,9 +156,10 @@ def cells(fact: dict[str, Any], case: Case) -> list[str]:
         ratio(rival) if show_rival else "",
         ratio(limit) if limit is not None else "",
         "; ".join(g["wanted"] for g in fact["goals"]),
-        "; ".join(words[g["reached"]]
-                  + (f" ({g['found']:.3g})" if g["found"] is not None else "")
-                  for g in fact["goals"]),
+        "; ".join(
+            words[g["reached"]] + (f" ({g['found']:.3g})" if g["found"] is not None else "")
+            for g in fact["goals"]
+        ),
     ]
 
 
@@ -148,8 +168,10 @@ def table(lines: list[list[str]]) -> str:
     widths = [max(len(row[i]) for row in [list(HEADINGS), *lines]) for i in range(len(HEADINGS))]
 
     def line(row: list[str]) -> str:
-        padded = [c.rjust(w) if i in RIGHT else c.ljust(w)
-                  for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        padded = [
+            c.rjust(w) if i in RIGHT else c.ljust(w)
+            for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ]
         return "| " + " | ".join(padded) + " |"
 
     rule = ["-" * (w - 1) + ":" if i in RIGHT else "-" * w for i, w in enumerate(widths)]

@@ -65,15 +65,21 @@ class Row:
 class Worker:
     """The process that runs one row."""
 
-    def __init__(self, row: Row, python: Path, data: Data | None,
-                 environment: dict[str, str]) -> None:
+    def __init__(
+        self, row: Row, python: Path, data: Data | None, environment: dict[str, str]
+    ) -> None:
         self.row = row
         self.log = tempfile.TemporaryFile("w+")
         where = (str(data.folder.parent), data.size) if data else ("", "")
         self.process = subprocess.Popen(
             [python, "-m", "benchmarks.worker", row.engine, row.case.name, row.name, *where],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
-            cwd=Path(__file__).parent.parent, env={**os.environ, **environment})
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            cwd=Path(__file__).parent.parent,
+            env={**os.environ, **environment},
+        )
 
     def ask(self, word: str) -> dict[str, Any]:
         """Sends one word and gives the answer; an "error" where none came."""
@@ -116,8 +122,10 @@ def rows_of(case: Case, engines: list[str], clock: str = "wall") -> list[Row]:
     rows = []
     for engine in engines:
         module = importlib.import_module(f"benchmarks.engines.{engine}")
-        rows += [Row(case, engine, module.ROLE, name, clock=clock)
-                 for name in module.JOBS.get(case.name, {})]
+        rows += [
+            Row(case, engine, module.ROLE, name, clock=clock)
+            for name in module.JOBS.get(case.name, {})
+        ]
     return rows
 
 
@@ -147,8 +155,15 @@ def run_once(worker: Worker, quiet: float) -> dict[str, Any]:
     return kept
 
 
-def measure(case: Case, rows: list[Row], pythons: dict[str, Path], data: Data | None,
-            num_rounds: int, environment: dict[str, str], quiet: float = 0.0) -> None:
+def measure(
+    case: Case,
+    rows: list[Row],
+    pythons: dict[str, Path],
+    data: Data | None,
+    num_rounds: int,
+    environment: dict[str, str],
+    quiet: float = 0.0,
+) -> None:
     """Fills in `rounds`, or `problem` for a row that could not run or read something wrong."""
 
     def start(row: Row) -> Worker | None:

@@ -53,8 +53,13 @@ def timed(job: Job) -> dict[str, Any]:
     others = busy_seconds() - busy - own
     job.after()
     seconds = wall if outcome.measured is None else outcome.measured
-    return {"seconds": seconds, "cores": own / wall, "others_cores": max(0.0, others / wall),
-            "num_records": outcome.num_records, "megabytes": peak_megabytes()}
+    return {
+        "seconds": seconds,
+        "cores": own / wall,
+        "others_cores": max(0.0, others / wall),
+        "num_records": outcome.num_records,
+        "megabytes": peak_megabytes(),
+    }
 
 
 def checked(job: Job, data: benchmark_data.Data | None) -> dict[str, Any]:

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import penstock as ps
-from penstock import _core, sidecar
+from penstock import _core
+from penstock.framing import sidecar
 from penstock.storage import SIDECAR_SUFFIX
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 import penstock as ps
 from fuzz import seeds
-from penstock import _core, sidecar
+from penstock import _core
+from penstock.framing import sidecar
 from penstock.schema import DecodePlan, looks_like_examples, plan_fields
 
 ALLOWED = (_core.KernelError, ps.PenstockError)

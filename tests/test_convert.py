@@ -37,11 +37,9 @@ def table_of(count: int, seed: int = 0) -> pa.Table:
 
 
 def same_bits(a: pa.Table, b: pa.Table) -> bool:
-    from penstock.proof import same
+    from penstock.verbs.proof import same
 
-    return all(
-        same(a[name].combine_chunks(), b[name].combine_chunks()) for name in a.column_names
-    )
+    return all(same(a[name].combine_chunks(), b[name].combine_chunks()) for name in a.column_names)
 
 
 def whole(path: object, **options: object) -> pa.Table:
@@ -90,7 +88,9 @@ def test_shards_are_cut_as_write_cuts_them(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
     for cuts in ({"num_shards": 4}, {"shard_records": 300}, {"shard_bytes": 20000}):
         ps.write(table, str(tmp_path / "w.tfrecord"), overwrite=True, **cuts)
-        ps.convert(str(tmp_path / "a.parquet"), str(tmp_path / "c.tfrecord"), overwrite=True, **cuts)
+        ps.convert(
+            str(tmp_path / "a.parquet"), str(tmp_path / "c.tfrecord"), overwrite=True, **cuts
+        )
         wrote = sorted(tmp_path.glob("w-*.tfrecord"))
         made = sorted(tmp_path.glob("c-*.tfrecord"))
         assert len(wrote) == len(made) > 1
@@ -103,7 +103,9 @@ def test_shards_are_cut_as_write_cuts_them(tmp_path: Path) -> None:
 
 def test_a_pattern_and_a_folder_name_the_files(tmp_path: Path) -> None:
     ps.write(table_of(90), str(tmp_path / "x.tfrecord"), num_shards=3)
-    made = ps.convert(str(tmp_path / "x-*.tfrecord"), str(tmp_path / "p{shard}.arrow"), num_shards=2)
+    made = ps.convert(
+        str(tmp_path / "x-*.tfrecord"), str(tmp_path / "p{shard}.arrow"), num_shards=2
+    )
     assert [os.path.basename(p) for p in made.paths] == ["p0.arrow", "p1.arrow"]
     made = ps.convert(str(tmp_path / "x-*.tfrecord"), str(tmp_path / "out") + "/", format="parquet")
     names = [f"x-0000{n}-of-00003.parquet" for n in range(3)]
@@ -158,7 +160,9 @@ def test_narrow_types_come_back_as_what_they_were_stored_as(tmp_path: Path) -> N
     pq.write_table(pa.table({"d": [0.1]}), tmp_path / "c.parquet")
     with pytest.raises(ps.SchemaError, match="round"):
         ps.convert(str(tmp_path / "c.parquet"), str(tmp_path / "d.tfrecord"), float64="exact")
-    ps.convert(str(tmp_path / "c.parquet"), str(tmp_path / "d.tfrecord"), float64="round", prove=True)
+    ps.convert(
+        str(tmp_path / "c.parquet"), str(tmp_path / "d.tfrecord"), float64="round", prove=True
+    )
 
 
 @pytest.mark.parametrize("kind", ["tfrecord", "tfrecord.gz", "parquet", "arrow"])
@@ -170,13 +174,15 @@ def test_a_shuffle_is_a_permutation_of_its_own_seed(tmp_path: Path, kind: str) -
         ps.convert(source, target, shuffle=seed, prove=True, num_shards=2)
     ids = {}
     for name in "bcd":
-        ids[name] = whole([str(p) for p in sorted(tmp_path.glob(f"{name}-*.tfrecord"))])["id"].to_pylist()
+        ids[name] = whole([str(p) for p in sorted(tmp_path.glob(f"{name}-*.tfrecord"))])[
+            "id"
+        ].to_pylist()
         assert sorted(ids[name]) == list(range(2000)) != ids[name]
     assert ids["b"] == ids["c"] != ids["d"]
 
 
 def test_a_proof_names_the_record_and_field_that_differ() -> None:
-    from penstock.proof import prove_equal
+    from penstock.verbs.proof import prove_equal
 
     a = pa.record_batch({"x": pa.array([1.0, float("nan")]), "y": [[1], []]})
     prove_equal(iter([a]), iter([a]), "f", 0)
@@ -211,7 +217,9 @@ def test_a_killed_conversion_goes_on_and_ends_with_the_same_bytes(tmp_path: Path
     (tmp_path / "cut").mkdir()
     target = str(tmp_path / "cut" / "x.tfrecord")
     for calls in (3, 2, 2):
-        done = subprocess.run([sys.executable, "-c", CHILD, source, target, str(calls)], check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, source, target, str(calls)], check=False
+        )
         assert done.returncode == -signal.SIGKILL
         left = os.listdir(tmp_path / "cut")
         assert left

@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock import _core, sidecar, textindex
+from penstock import _core
+from penstock.framing import sidecar
 from penstock.storage import LocalStorage
+from penstock.verbs import textindex
 
 
 def frames(payloads: list[bytes]) -> bytes:

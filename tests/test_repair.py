@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock import _core, sidecar
+from penstock import _core
+from penstock.framing import sidecar
 from penstock.storage import LocalStorage
-from penstock.write import write
+from penstock.verbs.write import write
 
 KINDS = [None, "gzip", "zlib"]
 
@@ -133,7 +134,9 @@ def test_one_burst_without_an_index(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_broken_member_takes_no_other_with_it(tmp_path: Path, seed: int) -> None:
     payloads = payloads_of(600, seed)
-    path = written(tmp_path / "a.tfrecord", payloads, "gzip", member_bytes=8192, index=seed % 2 == 0)
+    path = written(
+        tmp_path / "a.tfrecord", payloads, "gzip", member_bytes=8192, index=seed % 2 == 0
+    )
     data = bytearray(path.read_bytes())
     index = ps.open(str(path), raw=True, index="never").reader(0).index
     members = [p.compressed_bit // 8 for p in index.points] + [len(data)]

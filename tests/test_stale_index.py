@@ -15,8 +15,8 @@ import pytest
 import frames
 import penstock as ps
 from memory_storage import MemoryStorage
-from penstock import sidecar
 from penstock._core import Buffer
+from penstock.framing import sidecar
 from reading import records_of
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "12"))

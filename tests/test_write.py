@@ -15,8 +15,8 @@ import pyarrow.parquet
 import pytest
 
 from penstock import SchemaError
-from penstock.incoming import batches_of
-from penstock.write import write
+from penstock.verbs.incoming import batches_of
+from penstock.verbs.write import write
 
 TABLE = pa.table({"id": list(range(10)), "name": [f"n{i}" for i in range(10)]})
 

@@ -13,7 +13,7 @@ CASES = (
     Case(
         name="take-small",
         says="256 records at random, checksums verified by penstock; penstock, datasets, lance, "
-             "h5py and parquet give columns, array_record gives undecoded bytes",
+        "h5py and parquet give columns, array_record gives undecoded bytes",
         size="small",
         limits={"": MAP_CRC, "penstock: pread": PREAD_CRC, ARRAY_SEEK: PREAD_CRC},
         goals=(

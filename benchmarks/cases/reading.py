@@ -48,7 +48,7 @@ CASES = (
     Case(
         name="gzip-read",
         says="GZIP as TensorFlow writes it, to columns (penstock) or undecoded (the others); "
-             "GB/s of uncompressed bytes",
+        "GB/s of uncompressed bytes",
         size="small",
         limits={
             "": "limit: isal stream, 1 file, 1 thread",
@@ -56,8 +56,11 @@ CASES = (
             "penstock: 4 files, 2 threads, undecoded": "limit: libdeflate, 4 files, 2 threads",
         },
         goals=(
-            Goal("penstock: 1 file, 1 thread", at_least=0.8,
-                 of="limit: isal stream, 1 file, 1 thread"),
+            Goal(
+                "penstock: 1 file, 1 thread",
+                at_least=0.8,
+                of="limit: isal stream, 1 file, 1 thread",
+            ),
             Goal("penstock: 1 file, 2 threads", at_least=3),
             Goal("penstock: 4 files, 2 threads", at_least=5),
         ),
@@ -66,8 +69,10 @@ CASES = (
         name="gzip-penstock",
         says="GZIP as penstock writes it (many members), to columns",
         size="small",
-        limits={"": "limit: libdeflate, 4 files, 2 threads",
-                "penstock: 1 thread": "limit: libdeflate, 1 file, 1 thread"},
+        limits={
+            "": "limit: libdeflate, 4 files, 2 threads",
+            "penstock: 1 thread": "limit: libdeflate, 1 file, 1 thread",
+        },
         goals=(Goal("penstock: 2 threads", at_least=1.7, of="penstock: 1 thread"),),
     ),
     Case(

@@ -25,8 +25,7 @@ def take(data: Data) -> Job:
             for payload in (generate.small_payloads if small else generate.large_payloads)(rows):
                 writer.write(payload)
         writer.close()
-    reader = ArrayRecordReader(
-        str(path), "readahead_buffer_size:0,max_parallelism:0")
+    reader = ArrayRecordReader(str(path), "readahead_buffer_size:0,max_parallelism:0")
     batches = [b.tolist() for b in checks.take_batches(data)]
 
     def record(number: int) -> bytes:
@@ -45,5 +44,7 @@ def take(data: Data) -> Job:
     return Job(work)
 
 
-JOBS = {"take-small": {"seek then read, group_size:1, uncompressed": take},
-        "take-large": {"seek then read, group_size:1, uncompressed": take}}
+JOBS = {
+    "take-small": {"seek then read, group_size:1, uncompressed": take},
+    "take-large": {"seek then read, group_size:1, uncompressed": take},
+}

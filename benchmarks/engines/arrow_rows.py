@@ -15,8 +15,14 @@ def schema(data: Data) -> Any:
 
     if data.size == "large":
         return pa.schema([("image", pa.binary()), ("label", pa.int64())])
-    return pa.schema([("id", pa.int64()), ("label", pa.int64()),
-                      ("embedding", pa.list_(pa.float32())), ("text", pa.binary())])
+    return pa.schema(
+        [
+            ("id", pa.int64()),
+            ("label", pa.int64()),
+            ("embedding", pa.list_(pa.float32())),
+            ("text", pa.binary()),
+        ]
+    )
 
 
 def batches(data: Data) -> Iterator[Any]:
@@ -27,8 +33,11 @@ def batches(data: Data) -> Iterator[Any]:
     if data.size == "large":
         for rows in generate.large_rows(data.num_records):
             ends = np.arange(len(rows.label) + 1, dtype=np.int32) * generate.IMAGE_BYTES
-            image = pa.Array.from_buffers(pa.binary(), len(rows.label), [
-                None, pa.py_buffer(ends), pa.py_buffer(rows.image.reshape(-1))])
+            image = pa.Array.from_buffers(
+                pa.binary(),
+                len(rows.label),
+                [None, pa.py_buffer(ends), pa.py_buffer(rows.image.reshape(-1))],
+            )
             yield pa.record_batch([image, pa.array(rows.label)], schema=schema(data))
         return
     for rows in generate.small_rows(data.num_records):
@@ -36,7 +45,8 @@ def batches(data: Data) -> Iterator[Any]:
         embedding = pa.ListArray.from_arrays(pa.array(ends), pa.array(rows.embedding.reshape(-1)))
         yield pa.record_batch(
             [pa.array(rows.id), pa.array(rows.label), embedding, pa.array(rows.text, pa.binary())],
-            schema=schema(data))
+            schema=schema(data),
+        )
 
 
 def table(data: Data) -> Any:

@@ -18,6 +18,7 @@ VENV = "others"
 
 def take(form: str) -> Callable[[Data], Job]:
     """Batches as Arrow tables or as Python lists."""
+
     def make(data: Data) -> Job:
         import datasets
         import pyarrow as pa
@@ -28,8 +29,10 @@ def take(form: str) -> Callable[[Data], Job]:
         datasets.disable_progress_bars()
         path = data.copy("datasets.arrow")
         if not path.exists():
-            with (pa.OSFile(str(path), "wb") as file,
-                  pa.ipc.new_stream(file, arrow_rows.schema(data)) as writer):
+            with (
+                pa.OSFile(str(path), "wb") as file,
+                pa.ipc.new_stream(file, arrow_rows.schema(data)) as writer,
+            ):
                 for batch in arrow_rows.batches(data):
                     writer.write_batch(batch)
         dataset = datasets.Dataset.from_file(str(path))
@@ -46,8 +49,8 @@ def take(form: str) -> Callable[[Data], Job]:
                 count += rows.num_rows if form == "arrow" else len(rows["label"])
                 if check:
                     total += checks.arrow_sum(
-                        rows if form == "arrow" else
-                        pa.table(rows, schema=arrow_rows.schema(data)))
+                        rows if form == "arrow" else pa.table(rows, schema=arrow_rows.schema(data))
+                    )
             return Outcome(count, "take columns", total & checks.WRAP)
 
         return Job(work)

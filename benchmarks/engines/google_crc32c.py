@@ -31,13 +31,14 @@ def scan(data: Data) -> Job:
             at, end = 0, len(file)
             while at < end:
                 length, stored = unpack(file, at)
-                crc = crc32c(file[at:at + 8])
+                crc = crc32c(file[at : at + 8])
                 if ((crc >> 15 | crc << 17) + DELTA) & 0xFFFFFFFF != stored:
                     raise ValueError("length checksum")
-                payload = file[at + 12:at + 12 + length]
+                payload = file[at + 12 : at + 12 + length]
                 crc = crc32c(payload)
                 if ((crc >> 15 | crc << 17) + DELTA) & 0xFFFFFFFF != unpack_crc(
-                        file, at + 12 + length)[0]:
+                    file, at + 12 + length
+                )[0]:
                     raise ValueError("data checksum")
                 yield payload
                 at += 16 + length

@@ -26,8 +26,8 @@ def fill(path: Any, data: Data) -> None:
         if data.size == "large":
             image = file.create_dataset("image", (n, generate.IMAGE_BYTES), "u1")
             for rows in generate.large_rows(n):
-                image[at:at + len(rows.label)] = rows.image
-                label[at:at + len(rows.label)] = rows.label
+                image[at : at + len(rows.label)] = rows.image
+                label[at : at + len(rows.label)] = rows.label
                 at += len(rows.label)
             return
         number = file.create_dataset("id", (n,), "i8")
@@ -85,5 +85,7 @@ def take(data: Data) -> Job:
     return Job(work)
 
 
-JOBS = {"take-small": {"contiguous, sorted lists": take},
-        "take-large": {"contiguous, row by row": take}}
+JOBS = {
+    "take-small": {"contiguous, sorted lists": take},
+    "take-large": {"contiguous, row by row": take},
+}

@@ -10,8 +10,7 @@ from benchmarks.job import Job, Outcome
 
 def job(modules: str) -> Job:
     """Imports the comma-separated modules once a round."""
-    code = (f"import time; t = time.perf_counter(); import {modules}; "
-            "print(time.perf_counter() - t)")
+    code = f"import time; t = time.perf_counter(); import {modules}; print(time.perf_counter() - t)"
 
     def work(check: bool) -> Outcome:
         done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -51,6 +51,7 @@ def map_and_crc(data: Data) -> Job:
 
 def in_pieces(use: Callable[[memoryview], Any]) -> Callable[[Data], Job]:
     """read() into one small buffer again and again, and something done with each piece."""
+
     def make(data: Data) -> Job:
         piece = memoryview(bytearray(PIECE_BYTES))
 
@@ -81,8 +82,8 @@ def memory_copy(data: Data) -> Job:
 
     def work(check: bool) -> Outcome:
         for start in range(0, len(source), len(target)):
-            piece = source[start:start + len(target)]
-            target[:len(piece)] = piece
+            piece = source[start : start + len(target)]
+            target[: len(piece)] = piece
         return Outcome(data.num_records)
 
     return Job(work)
@@ -90,6 +91,7 @@ def memory_copy(data: Data) -> Job:
 
 def stream(module: str, function: str) -> Callable[[Data], Job]:
     """A file object that inflates the single-member file, read in pieces."""
+
     def make(data: Data) -> Job:
         import importlib
 
@@ -111,6 +113,7 @@ def stream(module: str, function: str) -> Callable[[Data], Job]:
 
 def libdeflate(shards: bool, threads: int) -> Callable[[Data], Job]:
     """libdeflate over whole files held in memory, its output's size known: no stream is faster."""
+
     def make(data: Data) -> Job:
         import deflate
 
@@ -133,6 +136,7 @@ def libdeflate(shards: bool, threads: int) -> Callable[[Data], Job]:
 
 def bare_write(folder_name: str, sync: bool = False) -> Callable[[Data], Job]:
     """The finished file written in one call, to a new file."""
+
     def make(data: Data) -> Job:
         source = data.plain.read_bytes()
         folder = Path(os.environ[folder_name])
@@ -171,7 +175,7 @@ def slice_and_crc(data: Data) -> Job:
     def work(check: bool) -> Outcome:
         total = count = 0
         for batch in batches:
-            payloads = [buffer[offsets[i] + 12:offsets[i + 1] - 4] for i in batch]
+            payloads = [buffer[offsets[i] + 12 : offsets[i + 1] - 4] for i in batch]
             for payload in payloads:
                 crc32c(payload)
             count += len(payloads)
@@ -200,7 +204,7 @@ def pread_and_crc(data: Data) -> Job:
         for batch in batches:
             for i in batch:
                 start = offsets[i] + 12
-                payload = buffer[:offsets[i + 1] - 4 - start]
+                payload = buffer[: offsets[i + 1] - 4 - start]
                 os.preadv(number, [payload], start)
                 crc32c(payload)
                 if check:
@@ -258,7 +262,9 @@ JOBS = {
     },
     "take-small": TAKE,
     "take-large": TAKE,
-    "index-build-small": {"read() in 1 MB pieces": in_pieces(len),
-                          "pread of every header": header_preads},
+    "index-build-small": {
+        "read() in 1 MB pieces": in_pieces(len),
+        "pread of every header": header_preads,
+    },
     "index-build-large": {"pread of every header": header_preads},
 }

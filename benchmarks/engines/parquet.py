@@ -20,7 +20,8 @@ def take(data: Data) -> Job:
     path = data.copy("rows.parquet")
     if not path.exists():
         with pyarrow.parquet.ParquetWriter(
-                path, arrow_rows.schema(data), compression="zstd") as writer:
+            path, arrow_rows.schema(data), compression="zstd"
+        ) as writer:
             writer.write_table(arrow_rows.table(data))
     dataset = pyarrow.dataset.dataset(path)
     batches = checks.take_batches(data)[:1]

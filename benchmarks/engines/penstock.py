@@ -16,9 +16,15 @@ VENV = "penstock"
 SIDECAR = ".penstock"
 
 
-def raw(threads: int, *, mmap: bool = False, indexed: bool = False,
-        paths: Callable[[Data], Any] = lambda d: d.plain) -> Callable[[Data], Job]:
+def raw(
+    threads: int,
+    *,
+    mmap: bool = False,
+    indexed: bool = False,
+    paths: Callable[[Data], Any] = lambda d: d.plain,
+) -> Callable[[Data], Job]:
     """Every record as bytes, in Arrow batches of one binary column."""
+
     def make(data: Data) -> Job:
         import penstock as ps
         from benchmarks import checks
@@ -38,11 +44,19 @@ def raw(threads: int, *, mmap: bool = False, indexed: bool = False,
     return make
 
 
-def columns(threads: int, *, checksums: str = "all", given: bool = False, mmap: bool = False,
-            indexed: bool = False, batch_records: int | None = 1024,
-            paths: Callable[[Data], Any] = lambda d: d.plain) -> Callable[[Data], Job]:
+def columns(
+    threads: int,
+    *,
+    checksums: str = "all",
+    given: bool = False,
+    mmap: bool = False,
+    indexed: bool = False,
+    batch_records: int | None = 1024,
+    paths: Callable[[Data], Any] = lambda d: d.plain,
+) -> Callable[[Data], Job]:
     """Examples to columns, in batches of 1,024; `given` states the schema as TensorFlow's users
     must, else it is inferred within the time. batch_records None leaves it to penstock."""
+
     def make(data: Data) -> Job:
         import penstock as ps
         from benchmarks import checks
@@ -101,6 +115,7 @@ def gzip_members(data: Data) -> Path:
 
 def write(folder_name: str, threads: int) -> Callable[[Data], Job]:
     """A table in memory to one file, with its index, as by default."""
+
     def make(data: Data) -> Job:
         import penstock as ps
         from benchmarks.engines import arrow_rows, written
@@ -123,6 +138,7 @@ def write(folder_name: str, threads: int) -> Callable[[Data], Job]:
 
 def take(mmap: bool) -> Callable[[Data], Job]:
     """Batches of 256 to columns, checksums verified, from a data set that is open and indexed."""
+
     def make(data: Data) -> Job:
         import penstock as ps
         from benchmarks import checks
@@ -164,6 +180,7 @@ def index(data: Data) -> Job:
 
 def import_time(modules: str) -> Callable[[None], Job]:
     """An import in a new interpreter."""
+
     def make(data: None) -> Job:
         from benchmarks.engines import imports
 

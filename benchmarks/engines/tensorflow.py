@@ -37,8 +37,13 @@ def record_iterator(data: Data) -> Job:
     return Job(work)
 
 
-def epoch(make: Callable[[], Any], num_records: int, size: Callable[[Any], int],
-          kind: str, checksum: Callable[[Any], int]) -> Job:
+def epoch(
+    make: Callable[[], Any],
+    num_records: int,
+    size: Callable[[Any], int],
+    kind: str,
+    checksum: Callable[[Any], int],
+) -> Job:
     """One pass over a tf.data dataset that stops at the last element."""
     held: list[Iterator[Any]] = []
 
@@ -56,9 +61,15 @@ def epoch(make: Callable[[], Any], num_records: int, size: Callable[[Any], int],
     return Job(work, after=held.clear)
 
 
-def raw(paths: Callable[[Data], list[Path]], compression: str = "", *, interleave: bool = True,
-        autotune: bool = True) -> Callable[[Data], Job]:
+def raw(
+    paths: Callable[[Data], list[Path]],
+    compression: str = "",
+    *,
+    interleave: bool = True,
+    autotune: bool = True,
+) -> Callable[[Data], Job]:
     """Undecoded records in batches: each file batched where it is read, or one stream."""
+
     def make_job(data: Data) -> Job:
         import tensorflow as tf
 
@@ -71,15 +82,23 @@ def raw(paths: Callable[[Data], list[Path]], compression: str = "", *, interleav
             if interleave:
                 dataset = tf.data.Dataset.from_tensor_slices(names).interleave(
                     lambda n: tf.data.TFRecordDataset(n, compression).batch(batch_records),
-                    cycle_length=2, num_parallel_calls=2, deterministic=True)
+                    cycle_length=2,
+                    num_parallel_calls=2,
+                    deterministic=True,
+                )
             else:
                 dataset = tf.data.TFRecordDataset(names, compression).batch(batch_records)
             options = tf.data.Options()
             options.autotune.enabled = autotune
             return dataset.with_options(options).prefetch(2)
 
-        return epoch(make, data.num_records, lambda b: b.shape[0], "payloads",
-                     lambda b: checks.payload_sum(b.numpy().tolist()))
+        return epoch(
+            make,
+            data.num_records,
+            lambda b: b.shape[0],
+            "payloads",
+            lambda b: checks.payload_sum(b.numpy().tolist()),
+        )
 
     return make_job
 
@@ -90,12 +109,18 @@ def records_one_by_one(data: Data) -> Job:
 
     from benchmarks import checks
 
-    return epoch(lambda: tf.data.TFRecordDataset(str(data.plain)), data.num_records,
-                 lambda record: 1, "payloads", lambda r: checks.payload_sum([r.numpy()]))
+    return epoch(
+        lambda: tf.data.TFRecordDataset(str(data.plain)),
+        data.num_records,
+        lambda record: 1,
+        "payloads",
+        lambda r: checks.payload_sum([r.numpy()]),
+    )
 
 
 def parsed(interleave: bool) -> Callable[[Data], Job]:
     """`parse_example` on batches of 1,024, to dense tensors."""
+
     def make_job(data: Data) -> Job:
         import tensorflow as tf
 
@@ -114,11 +139,22 @@ def parsed(interleave: bool) -> Callable[[Data], Job]:
 
         def make() -> Any:
             if interleave:
-                return tf.data.Dataset.from_tensor_slices(names).interleave(
-                    lambda n: tf.data.TFRecordDataset(n).batch(1024).map(parse),
-                    cycle_length=2, num_parallel_calls=2, deterministic=True).prefetch(2)
-            return tf.data.TFRecordDataset(names).batch(1024).map(
-                parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+                return (
+                    tf.data.Dataset.from_tensor_slices(names)
+                    .interleave(
+                        lambda n: tf.data.TFRecordDataset(n).batch(1024).map(parse),
+                        cycle_length=2,
+                        num_parallel_calls=2,
+                        deterministic=True,
+                    )
+                    .prefetch(2)
+                )
+            return (
+                tf.data.TFRecordDataset(names)
+                .batch(1024)
+                .map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+                .prefetch(2)
+            )
 
         def checksum(batch: Any) -> int:
             numbers = {n: batch[n].numpy() for n in ("id", "label", "embedding")}
@@ -131,6 +167,7 @@ def parsed(interleave: bool) -> Callable[[Data], Job]:
 
 def write(folder_name: str) -> Callable[[Data], Job]:
     """Python objects to Examples to a file, in the faster of the two usual styles."""
+
     def make_job(data: Data) -> Job:
         import tensorflow as tf
 
@@ -143,8 +180,13 @@ def write(folder_name: str) -> Callable[[Data], Job]:
         def work(check: bool) -> Outcome:
             with tf.io.TFRecordWriter(str(path)) as writer:
                 for chunk in rows:
-                    columns = zip(chunk.id.tolist(), chunk.label.tolist(),
-                                  chunk.embedding.tolist(), chunk.text, strict=True)
+                    columns = zip(
+                        chunk.id.tolist(),
+                        chunk.label.tolist(),
+                        chunk.embedding.tolist(),
+                        chunk.text,
+                        strict=True,
+                    )
                     for number, label, embedding, text in columns:
                         example = tf.train.Example()
                         feature = example.features.feature
@@ -171,14 +213,16 @@ JOBS = {
     "scan-small": {
         "tf_record_iterator": record_iterator,
         "tf.data, interleave(file -> batch)": raw(lambda d: d.shards),
-        "tf.data, one stream, autotune off":
-            raw(lambda d: d.shards, interleave=False, autotune=False),
+        "tf.data, one stream, autotune off": raw(
+            lambda d: d.shards, interleave=False, autotune=False
+        ),
     },
     "scan-large": {
         "tf_record_iterator": record_iterator,
         "tf.data, record by record": records_one_by_one,
-        "tf.data, one stream, autotune off":
-            raw(lambda d: [d.plain], interleave=False, autotune=False),
+        "tf.data, one stream, autotune off": raw(
+            lambda d: [d.plain], interleave=False, autotune=False
+        ),
     },
     "parse-small": {
         "tf.data, interleave(file -> batch -> parse)": parsed(True),

@@ -23,8 +23,12 @@ def parse(data: Data) -> Job:
     from benchmarks import checks
 
     schema = schema_pb2.Schema()
-    kinds = {"id": schema_pb2.INT, "label": schema_pb2.INT, "embedding": schema_pb2.FLOAT,
-             "text": schema_pb2.BYTES}
+    kinds = {
+        "id": schema_pb2.INT,
+        "label": schema_pb2.INT,
+        "embedding": schema_pb2.FLOAT,
+        "text": schema_pb2.BYTES,
+    }
     for name, kind in kinds.items():
         schema.feature.add(name=name, type=kind)
     decoder = ExamplesToRecordBatchDecoder(schema.SerializeToString())
@@ -34,8 +38,8 @@ def parse(data: Data) -> Job:
     def work(check: bool) -> Outcome:
         count = total = 0
         for first in range(0, data.num_records, BATCH_RECORDS):
-            ends = offsets[first:first + BATCH_RECORDS + 1]
-            payloads = [file[a + 12:b - 4] for a, b in pairwise(ends)]
+            ends = offsets[first : first + BATCH_RECORDS + 1]
+            payloads = [file[a + 12 : b - 4] for a, b in pairwise(ends)]
             batch = decoder.DecodeBatch(payloads)
             count += batch.num_rows
             if check:

@@ -1,9 +1,18 @@
-"""penstock opens the training data people already have, as it lies."""
+"""penstock opens the training data people already have, as it lies.
+
+    >>> import penstock as ps
+    >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+    >>> ps.open("numbers.tfrecord")[2]
+    {'id': 3}
+
+What opening and reading need is imported at once; the other verbs when they are first named.
+"""
 
 from __future__ import annotations
 
-from penstock import describe, features
-from penstock.convert import convert
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from penstock.dataset import Dataset, Shard, open
 from penstock.errors import (
     ChangedError,
@@ -20,16 +29,20 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.format import SkippedRegion, Summary
-from penstock.index import index
-from penstock.info import Info, ShardInfo, info
 from penstock.limits import Limits
-from penstock.observe import ImageSizes
-from penstock.repair import repair
-from penstock.report import Finding, Report
-from penstock.stats import FieldStats, Stats, stats
-from penstock.tally import Histogram, Spread
-from penstock.verify import verify
-from penstock.write import write
+
+if TYPE_CHECKING:
+    from penstock import describe, features
+    from penstock.report import Finding, Report
+    from penstock.verbs.convert import convert
+    from penstock.verbs.index import index
+    from penstock.verbs.info import Info, ShardInfo, info
+    from penstock.verbs.observe import ImageSizes
+    from penstock.verbs.repair import repair
+    from penstock.verbs.stats import FieldStats, Stats, stats
+    from penstock.verbs.tally import Histogram, Spread
+    from penstock.verbs.verify import verify
+    from penstock.verbs.write import write
 
 __all__ = [
     "ChangedError",
@@ -69,3 +82,38 @@ __all__ = [
     "verify",
     "write",
 ]
+
+_LATER = {
+    "FieldStats": "verbs.stats",
+    "Finding": "report",
+    "Histogram": "verbs.tally",
+    "ImageSizes": "verbs.observe",
+    "Info": "verbs.info",
+    "Report": "report",
+    "ShardInfo": "verbs.info",
+    "Spread": "verbs.tally",
+    "Stats": "verbs.stats",
+    "convert": "verbs.convert",
+    "describe": "describe",
+    "features": "features",
+    "index": "verbs.index",
+    "info": "verbs.info",
+    "repair": "verbs.repair",
+    "stats": "verbs.stats",
+    "verify": "verbs.verify",
+    "write": "verbs.write",
+}
+
+
+def __getattr__(name: str) -> Any:
+    where = _LATER.get(name)
+    if where is None:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    module = import_module(f"penstock.{where}")
+    value = module if where == name else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -190,9 +190,7 @@ class Inflater:
         cls, container: str, point_bytes: int = 0, join_streams: bool = False
     ) -> Inflater: ...
     @staticmethod
-    def at_point(
-        container: str, compressed_bit: int, plain_start: int, window: bytes
-    ) -> Inflater:
+    def at_point(container: str, compressed_bit: int, plain_start: int, window: bytes) -> Inflater:
         """Go on from a seek point; the bytes from `compressed_bit // 8` on are to be pushed."""
 
     def push(
@@ -232,9 +230,7 @@ def walk(
 ) -> tuple[Frames, int, int, Fault | None]:
     """Walk over frames: (frames, bytes consumed, bytes the next frame needs in all, fault)."""
 
-def frames_at(
-    name: str, buffer: Buffer, starts: _Arrow, lengths: _Arrow, places: _Arrow
-) -> Frames:
+def frames_at(name: str, buffer: Buffer, starts: _Arrow, lengths: _Arrow, places: _Arrow) -> Frames:
     """The frames that an index says lie at these places (uint64: start in the buffer, whole
     length, offset in the file). A fault of kind "stale" where no such frame stands there."""
 

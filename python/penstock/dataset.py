@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import operator
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,10 +14,10 @@ import pyarrow as pa
 from penstock import formats
 from penstock.errors import SchemaError
 from penstock.format import Format, Options, Reader, SkippedRegion
+from penstock.framing.sidecar import discard
 from penstock.limits import Limits, limits_from
 from penstock.paths import expand
 from penstock.scan import scan
-from penstock.sidecar import discard
 from penstock.storage import LocalStorage, Storage
 from penstock.take import take
 
@@ -82,7 +81,9 @@ class Dataset:
         missing = [c for c in self._columns or () if c not in first.schema.names]
         if missing:
             known = ", ".join(first.schema.names)
-            raise SchemaError(f"no such column; there are: {known}", field=missing[0], file=paths[0])
+            raise SchemaError(
+                f"no such column; there are: {known}", field=missing[0], file=paths[0]
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self._call,)
@@ -117,10 +118,14 @@ class Dataset:
 
         Reads no payloads; costs what counting costs.
         """
+        import hashlib
+
         facts = hashlib.blake2b(digest_size=16)
         for shard in self.shards:
             name = shard.path.replace("\\", "/").rsplit("/", 1)[-1]
-            facts.update(f"{name}\0{shard.num_bytes}\0{shard.num_records}\0".encode("utf-8", "replace"))
+            facts.update(
+                f"{name}\0{shard.num_bytes}\0{shard.num_records}\0".encode("utf-8", "replace")
+            )
         return facts.hexdigest()
 
     @property
@@ -269,7 +274,9 @@ def _with_schema(options: Options, schema: pa.Schema) -> Options:
 
 
 def _reopen(call: dict[str, Any]) -> Dataset:
-    known = {word: value for word, value in call.items() if word not in ("source", "format_options")}
+    known = {
+        word: value for word, value in call.items() if word not in ("source", "format_options")
+    }
     return open(call["source"], **known, **call["format_options"])
 
 

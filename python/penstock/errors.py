@@ -89,9 +89,7 @@ class PenstockError(Exception):
         return _rebuild, (type(self), self.message, {n: getattr(self, n) for n in _FIELDS})
 
 
-def _rebuild(
-    kind: type[PenstockError], message: str, facts: dict[str, Any]
-) -> PenstockError:
+def _rebuild(kind: type[PenstockError], message: str, facts: dict[str, Any]) -> PenstockError:
     return kind(message, **facts)
 
 

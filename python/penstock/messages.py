@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import FormatError, SchemaError
 from penstock.format import Projection
-from penstock.framed import Proof
+from penstock.framing.framed import Proof
 
 _MAX_DEPTH = 32
 
@@ -116,8 +116,9 @@ def _column(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, _Value]:
     if _repeated(field):
         return pa.list_(type_), lambda message: [convert(v) for v in getattr(message, name)]
     if field.has_presence:
-        return type_, lambda message: (
-            convert(getattr(message, name)) if message.HasField(name) else None
+        return (
+            type_,
+            lambda message: convert(getattr(message, name)) if message.HasField(name) else None,
         )
     return type_, lambda message: convert(getattr(message, name))
 

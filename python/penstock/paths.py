@@ -48,7 +48,9 @@ def _expand_one(path: str, storage: Storage) -> list[str]:
     if counted is not None:
         return _counted(path, counted)
     if any(sign in path for sign in "*?["):
-        found = sorted(p for p in glob.glob(path) if os.path.isfile(p) and not is_own(os.path.basename(p)))
+        found = sorted(
+            p for p in glob.glob(path) if os.path.isfile(p) and not is_own(os.path.basename(p))
+        )
         if not found:
             raise FileNotFoundError(f"{path}: no file matches")
         return _complete(found)
@@ -79,7 +81,9 @@ def _complete(paths: list[str]) -> list[str]:
     for path in paths:
         match = _OF.search(os.path.basename(path))
         if match is not None:
-            name = path[: path.rindex(match[0])] + "@" + path[path.rindex(match[0]) + len(match[0]) :]
+            name = (
+                path[: path.rindex(match[0])] + "@" + path[path.rindex(match[0]) + len(match[0]) :]
+            )
             sets.setdefault(f"{name}:{match[2]}", (int(match[2]), set()))[1].add(int(match[1]))
     for name, (total, present) in sets.items():
         missing = sorted(set(range(total)) - present) if total <= 10_000_000 else []

@@ -119,9 +119,7 @@ def _plan_field(field: pa.Field) -> FieldPlan:
     else:
         layout = {0: "scalar", 1: "list"}.get(depth)
     if layout is None:
-        raise SchemaError(
-            f"no Example can hold {type_}: it nests too deeply", field=field.name
-        )
+        raise SchemaError(f"no Example can hold {type_}: it nests too deeply", field=field.name)
     text = pa.types.is_string(inner) or pa.types.is_large_string(inner)
     wire = Wire(key, kind, layout, size or 0, in_lists, text, not field.nullable)
     return FieldPlan(field, (wire,), _finisher(field))

@@ -74,5 +74,7 @@ def _from_shard(
         raise
     if parts:
         return join(parts)
-    schema = dataset.schema if columns is None else pa.schema([dataset.schema.field(c) for c in columns])
+    schema = (
+        dataset.schema if columns is None else pa.schema([dataset.schema.field(c) for c in columns])
+    )
     return pa.RecordBatch.from_pylist([], schema=schema)

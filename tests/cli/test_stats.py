@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.observe import FieldObserver
-from penstock.tally import BINS, DISTINCT_LIMIT, Range
+from penstock.verbs.observe import FieldObserver
+from penstock.verbs.tally import BINS, DISTINCT_LIMIT, Range
 
 
 def stats_of(tmp_path: Path, **columns: object) -> ps.Stats:

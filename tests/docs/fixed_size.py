@@ -83,5 +83,7 @@ class FixedSizeFormat:
     def open(self, source: Source, options: Options) -> FixedSizeReader:
         return FixedSizeReader(source)
 
-    def create(self, sink: Sink, schema: pa.Schema, options: object, threads: int) -> FixedSizeWriter:
+    def create(
+        self, sink: Sink, schema: pa.Schema, options: object, threads: int
+    ) -> FixedSizeWriter:
         return FixedSizeWriter(sink, schema)

@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # A block is passed over only with its reason: <!-- not run: needs a bucket -->
-BLOCK = re.compile(r"(?P<skip><!-- not run: .+? -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"(?P<skip><!-- not run: .+? -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:

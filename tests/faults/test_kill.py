@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.storage import TEMPORARY_SUFFIX
-from penstock.write import write
+from penstock.verbs.write import write
 
 KILLS = 200
 VICTIM = str(Path(__file__).with_name("write_forever.py"))

@@ -13,7 +13,7 @@ import pytest
 from storage_double import CrashingCalls, FailingCalls
 
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage
-from penstock.write import write
+from penstock.verbs.write import write
 
 TABLE = pa.table({"id": range(500), "text": [f"record {n}" * 20 for n in range(500)]})
 OPTIONS: dict[str, dict[str, object]] = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from penstock.format import Format, Options, Reader
 from penstock.storage import LocalStorage
 

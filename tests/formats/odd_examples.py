@@ -29,18 +29,14 @@ class OddExamples:
         mutate: share of the Examples in which bytes are changed, lost or added afterwards.
     """
 
-    def __init__(
-        self, seed: int, *, negative: bool = True, mutate: float = 0.5
-    ) -> None:
+    def __init__(self, seed: int, *, negative: bool = True, mutate: float = 0.5) -> None:
         self.rng = random.Random(seed)
         self.negative = negative
         self.mutate = mutate
 
     def example(self) -> bytes:
         rng = self.rng
-        payload = b"".join(
-            self.field(1, self.map()) for _ in range(1 if rng.random() < 0.9 else 2)
-        )
+        payload = b"".join(self.field(1, self.map()) for _ in range(1 if rng.random() < 0.9 else 2))
         return self.mutated(self.with_unknown(payload, 0.05))
 
     def sequence_example(self) -> bytes:
@@ -81,25 +77,17 @@ class OddExamples:
         return extra + content if rng.random() < 0.5 else content + extra
 
     def map(self, *, lists: bool = False) -> bytes:
-        entries = b"".join(
-            self.field(1, self.entry(lists)) for _ in range(self.few() + 1)
-        )
+        entries = b"".join(self.field(1, self.entry(lists)) for _ in range(self.few() + 1))
         return self.with_unknown(entries, 0.01)
 
     def entry(self, lists: bool) -> bytes:
         rng = self.rng
         number = rng.randrange(3)
         value = self.frames(number) if lists else self.feature(number)
-        key = (
-            b"bca"[number : number + 1]
-            if rng.random() < 0.97
-            else rng.choice([b"", b"\xff"])
-        )
+        key = b"bca"[number : number + 1] if rng.random() < 0.97 else rng.choice([b"", b"\xff"])
         parts = [self.field(1, key), self.field(2, value)]
         if rng.random() < 0.02:
-            parts = rng.choice(
-                [parts[::-1], parts[:1], parts[1:], parts[:1] * 2, parts * 2]
-            )
+            parts = rng.choice([parts[::-1], parts[:1], parts[1:], parts[:1] * 2, parts * 2])
         return self.with_unknown(b"".join(parts), 0.01)
 
     def frames(self, kind: int) -> bytes:
@@ -119,28 +107,18 @@ class OddExamples:
             count = rng.choice([0, 1, 1, 2, 2, 2, 3, 4])
             packed = rng.random() < 0.7
             if kind == 0:
-                texts = [
-                    rng.choice([b"", b"x", b"yz", b"\xff\x00"]) for _ in range(count)
-                ]
+                texts = [rng.choice([b"", b"x", b"yz", b"\xff\x00"]) for _ in range(count)]
                 parts += [self.field(1, text) for text in texts]
             elif kind == 1:
-                words = [
-                    struct.pack("<f", rng.choice([0.0, 1.5, 2.0])) for _ in range(count)
-                ]
+                words = [struct.pack("<f", rng.choice([0.0, 1.5, 2.0])) for _ in range(count)]
                 tail = b"\x00" * rng.randrange(4) if rng.random() < 0.03 else b""
                 whole = self.field(1, b"".join(words) + tail)
-                parts += (
-                    [whole] if packed else [self.tag(1, 5) + word for word in words]
-                )
+                parts += [whole] if packed else [self.tag(1, 5) + word for word in words]
             else:
                 low = -3 if self.negative else 0
                 numbers = [varint(rng.randrange(low, 300), rng) for _ in range(count)]
                 whole = self.field(1, b"".join(numbers))
-                parts += (
-                    [whole]
-                    if packed
-                    else [self.tag(1, 0) + number for number in numbers]
-                )
+                parts += [whole] if packed else [self.tag(1, 0) + number for number in numbers]
         return self.field(kind + 1, self.with_unknown(b"".join(parts), 0.01))
 
     def mutated(self, payload: bytes) -> bytes:
@@ -154,15 +132,11 @@ class OddExamples:
                 case 0 if at < len(data):
                     data[at] ^= 1 << rng.randrange(8)
                 case 1 if at < len(data):
-                    data[at] = rng.choice(
-                        [0, 1, 2, 8, 0x0A, 0x0D, 0x12, 0x1A, 0x7F, 0x80, 0xFF]
-                    )
+                    data[at] = rng.choice([0, 1, 2, 8, 0x0A, 0x0D, 0x12, 0x1A, 0x7F, 0x80, 0xFF])
                 case 2:
                     del data[at : at + rng.choice([1, 1, 2, 5])]
                 case 3:
-                    data[at:at] = bytes(
-                        [rng.choice([0, 1, 2, 8, 0x0A, 0x0D, 0x12, 0x1A, 0x80])]
-                    )
+                    data[at:at] = bytes([rng.choice([0, 1, 2, 8, 0x0A, 0x0D, 0x12, 0x1A, 0x80])])
                 case _:
                     data = data[:at] if rng.random() < 0.3 else data
         return bytes(data)

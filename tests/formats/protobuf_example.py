@@ -42,9 +42,7 @@ def _build() -> Any:
     field(example, "features", 1, kinds.TYPE_MESSAGE, type_name="Features")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(
-        pool.FindMessageTypeByName("penstock_test.Example")
-    )
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("penstock_test.Example"))
 
 
 Example = _build()

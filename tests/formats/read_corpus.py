@@ -14,8 +14,9 @@ import sys
 import time
 from typing import Any
 
-import penstock as ps
 import pyarrow as pa
+
+import penstock as ps
 from penstock.format import Format, Options
 from penstock.formats.arrow import ArrowFormat
 from penstock.formats.parquet import ParquetFormat

@@ -6,8 +6,9 @@ import os
 import warnings
 from typing import Any
 
-import penstock.features as f
 import tf_examples as tfe
+
+import penstock.features as f
 from penstock.features import describe, plan_fields
 from penstock.schema import DecodePlan
 
@@ -24,7 +25,7 @@ def specs_of(schema: dict[str, Any], dialect: str) -> tuple[Any, Any]:
     names: dict[str, Any] = {"tf": tf}
     if not text.startswith("context_features"):
         return eval(text, names), None
-    exec(text, names)  # noqa: S102 (our own description, to prove that it is valid Python)
+    exec(text, names)
     return names["context_features"], names["sequence_features"]
 
 
@@ -40,13 +41,9 @@ class Parser:
         def parse(payloads: Any) -> Any:
             if not sequence:
                 return tf.io.parse_example(payloads, context)
-            return tf.io.parse_sequence_example(
-                payloads, context or None, lists or None
-            )
+            return tf.io.parse_sequence_example(payloads, context or None, lists or None)
 
-        self._parse = tf.function(
-            parse, input_signature=[tf.TensorSpec([None], tf.string)]
-        )
+        self._parse = tf.function(parse, input_signature=[tf.TensorSpec([None], tf.string)])
 
     def __call__(self, payload: bytes) -> dict[str, Any] | str:
         """Tensors by column, or "refused"."""

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import penstock as ps
 import pyarrow as pa
 import pytest
 from columnar_cases import Broken, numbers, of_every_kind, opened, scan, take, write
 from columnar_corpus import CORPUS, cases, check_bounds, check_case, outcomes
+
+import penstock as ps
 from penstock.format import SkippedRegion
 from penstock.formats.arrow import ArrowFormat
 

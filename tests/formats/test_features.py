@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import penstock as ps
-import penstock.features as f
 import pyarrow as pa
 import pytest
 import tf_examples as tfe
+from protobuf_example import Example
+
+import penstock as ps
+import penstock.features as f
 from penstock import _core
 from penstock.errors import LimitError, SchemaError, UnsupportedError
 from penstock.schema import DecodePlan
-from protobuf_example import Example
 
 
 def example(**values: list[Any]) -> bytes:
@@ -60,15 +61,11 @@ def column(payloads: list[bytes], feature: Any, dialect: str = "protobuf") -> An
         (pa.string(), pa.string()),
     ],
 )
-def test_a_dtype_is_given_in_any_of_the_usual_ways(
-    dtype: Any, expected: pa.DataType
-) -> None:
+def test_a_dtype_is_given_in_any_of_the_usual_ways(dtype: Any, expected: pa.DataType) -> None:
     assert f.VarLen(dtype).dtype == expected
 
 
-@pytest.mark.parametrize(
-    "dtype", ["int32", np.uint8, pa.float64(), bool, "float16", None, 7]
-)
+@pytest.mark.parametrize("dtype", ["int32", np.uint8, pa.float64(), bool, "float16", None, 7])
 def test_a_dtype_that_no_example_holds_is_refused(dtype: Any) -> None:
     with pytest.raises(TypeError, match="int64, float32 and bytes"):
         f.VarLen(dtype)
@@ -103,9 +100,7 @@ def test_a_default_of_another_type_is_refused(dtype: str, default: Any) -> None:
 
 def test_features_are_values() -> None:
     ragged = f.Ragged("int64", "v", [f.RowLengths("n"), f.UniformRowLength(2)])
-    assert ragged == f.Ragged(
-        pa.int64(), "v", (f.RowLengths("n"), f.UniformRowLength(2))
-    )
+    assert ragged == f.Ragged(pa.int64(), "v", (f.RowLengths("n"), f.UniformRowLength(2)))
     assert pickle.loads(pickle.dumps(ragged)) == ragged
     assert len({ragged, f.FixedLen([], int), f.FixedLen((), "int64")}) == 2
 
@@ -167,9 +162,7 @@ def test_each_feature_has_its_arrow_type() -> None:
 
 def test_fixed_shapes_keep_their_order_and_defaults_stand_in() -> None:
     payloads = [example(x=[1, 2, 3, 4]), example(), example(x=[])]
-    batch = tfe.decode(
-        payloads, {"x": f.FixedLen([2, 2], "int64", [9, 8, 7, 6])}, "protobuf"
-    )
+    batch = tfe.decode(payloads, {"x": f.FixedLen([2, 2], "int64", [9, 8, 7, 6])}, "protobuf")
     tensors = batch.column("x").to_numpy_ndarray()
     assert tensors.tolist() == [[[1, 2], [3, 4]], [[9, 8], [7, 6]], [[9, 8], [7, 6]]]
 
@@ -207,9 +200,7 @@ def test_text_is_checked_only_where_it_was_asked_for() -> None:
         (f.FixedLenSequence([2], "int64", True), example(x=[1, 2, 3])),
     ],
 )
-def test_a_misfit_names_record_and_field(
-    feature: Any, bad: bytes, dialect: str
-) -> None:
+def test_a_misfit_names_record_and_field(feature: Any, bad: bytes, dialect: str) -> None:
     value = [1.0] if feature.dtype == pa.float32() else [1]
     good = example(x=value * 2 if getattr(feature, "shape", None) == (2,) else value)
     if isinstance(feature, f.FixedLenSequence):
@@ -284,9 +275,7 @@ MISFITS = [
 
 
 @pytest.mark.parametrize(("partition", "numbers"), MISFITS)
-def test_rows_that_misfit_are_refused_or_cut_short(
-    partition: Any, numbers: list[int]
-) -> None:
+def test_rows_that_misfit_are_refused_or_cut_short(partition: Any, numbers: list[int]) -> None:
     good = next(first for kind, first, _ in PARTITIONS if type(kind) is type(partition))
     payloads = [example(v=VALUES, p=good), example(v=VALUES, p=numbers)]
     with pytest.raises(SchemaError, match="do not fit") as caught:
@@ -324,9 +313,7 @@ def test_sparse_indices_are_sorted_and_checked() -> None:
     with pytest.raises(SchemaError, match="outside the size") as caught:
         column([good, outside], feature)
     assert (caught.value.record, caught.value.field, caught.value.found) == (1, "x", 30)
-    assert column([outside], feature, "tensorflow") == [
-        {"indices": [[30, 0]], "values": [0.5]}
-    ]
+    assert column([outside], feature, "tensorflow") == [{"indices": [[30, 0]], "values": [0.5]}]
     for dialect in ("protobuf", "tensorflow"):
         with pytest.raises(SchemaError, match="as many indices"):
             column([example(i=[1], j=[1, 2], v=[0.5])], feature, dialect)
@@ -386,9 +373,7 @@ def test_a_sequence_example_has_context_and_lists(dialect: str) -> None:
 
 def test_partitions_of_frames_name_the_record() -> None:
     good = sequence(b"", v=[example(x=[1])], n=[example(x=[1])])
-    bad = sequence(
-        b"", v=[example(x=[1]), example(x=[1])], n=[example(x=[1]), example(x=[2])]
-    )
+    bad = sequence(b"", v=[example(x=[1]), example(x=[1])], n=[example(x=[1]), example(x=[2])])
     other = sequence(b"", v=[example(x=[1])], n=[])
     feature = f.Sequence(f.Ragged("int64", "v", [f.RowLengths("n")]))
     for payload, message in [(bad, "do not fit"), (other, "other frames")]:
@@ -441,14 +426,10 @@ def test_features_print_as_tensorflow_spells_them() -> None:
         "name": f.FixedLen([], str, "?"),
         "var": f.VarLen("int64"),
         "seq": f.FixedLenSequence([3], "float32", True, 9),
-        "rag": f.Ragged(
-            "int64", "v", [f.RowLengths("n"), f.UniformRowLength(2)], "int64", True
-        ),
+        "rag": f.Ragged("int64", "v", [f.RowLengths("n"), f.UniformRowLength(2)], "int64", True),
         "sp": f.Sparse(["i", "j"], "w", "float32", [10, 5], already_sorted=True),
     }
-    assert f.describe(
-        DecodePlan(f.plan_fields(schema), "protobuf").schema
-    ).splitlines() == [
+    assert f.describe(DecodePlan(f.plan_fields(schema), "protobuf").schema).splitlines() == [
         "{",
         "    'id': tf.io.FixedLenFeature([], tf.int64),",
         "    'box': tf.io.FixedLenFeature([2, 2], tf.float32, default_value=[0.0, 0.0, 1.0, 1.0]),",
@@ -481,17 +462,13 @@ def test_a_schema_without_features_is_described_by_its_types() -> None:
             ("flat", pa.list_(pa.float32(), 3)),
             ("tags", pa.list_(pa.string())),
             ("nothing", pa.null()),
-            pa.field(
-                "context/x", pa.list_(pa.binary()), metadata={"penstock.key": "x"}
-            ),
+            pa.field("context/x", pa.list_(pa.binary()), metadata={"penstock.key": "x"}),
             pa.field(
                 "feature_lists/x",
                 pa.list_(pa.list_(pa.int64())),
                 metadata={"penstock.key": "x", "penstock.feature_list": "1"},
             ),
-            pa.field(
-                "f", pa.list_(pa.int64()), metadata={"penstock.feature_list": "1"}
-            ),
+            pa.field("f", pa.list_(pa.int64()), metadata={"penstock.feature_list": "1"}),
         ]
     )
     assert f.describe(schema).splitlines() == [

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import penstock as ps
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from columnar_cases import Broken, numbers, of_every_kind, opened, scan, take, write
 from columnar_corpus import cases, check_bounds, check_case, outcomes
+
+import penstock as ps
 from penstock.formats import parquet
 from penstock.formats.parquet import ParquetFormat
 

@@ -9,13 +9,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-import penstock.features as f
 import pyarrow as pa
 import pytest
 import tf_examples as tfe
 from google.protobuf.message import DecodeError
 from odd_examples import OddExamples
 from protobuf_example import Example
+
+import penstock.features as f
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tf_example"
 STRESS = int(os.environ.get("PENSTOCK_STRESS", "1"))
@@ -24,9 +25,7 @@ TENSORFLOW_RUNS = 3_000 * STRESS
 
 
 def cases(*names: str) -> list[Any]:
-    found = [
-        (n, c) for n in names for c in json.loads((GOLDEN / f"{n}.json").read_text())
-    ]
+    found = [(n, c) for n in names for c in json.loads((GOLDEN / f"{n}.json").read_text())]
     return [pytest.param(case, id=f"{name}: {case['name']}") for name, case in found]
 
 
@@ -71,18 +70,12 @@ def test_tensorflow_dialect_answers_as_parse_sequence_example(
 
 def sequence_tensors(case: dict[str, Any], payloads: list[bytes]) -> tuple[Any, Any]:
     schema = tfe.schema_of(case)
-    plan = tfe.DecodePlan(
-        tfe.plan_fields(schema, "tensorflow_sequence"), "tensorflow_sequence"
-    )
+    plan = tfe.DecodePlan(tfe.plan_fields(schema, "tensorflow_sequence"), "tensorflow_sequence")
     batch = plan.decode(tfe.frames(payloads))
     dense = [
-        k
-        for k, x in schema.items()
-        if isinstance(getattr(x, "feature", 0), f.FixedLenSequence)
+        k for k, x in schema.items() if isinstance(getattr(x, "feature", 0), f.FixedLenSequence)
     ]
-    lengths = {
-        key: [len(row) for row in batch.column(key).to_pylist()] for key in dense
-    }
+    lengths = {key: [len(row) for row in batch.column(key).to_pylist()] for key in dense}
     return tfe.tensors(batch, schema), lengths
 
 
@@ -112,9 +105,7 @@ def test_protobuf_dialect_answers_as_example_from_string(case: dict[str, Any]) -
     unset = [key for key, v in expected.items() if v is None]
     schema |= {key: f.VarLen("int64") for key in unset}
     row = tfe.decode(payloads, schema, "protobuf").to_pylist()[0]
-    assert tfe.plain(row) == {
-        k: v if v is None else tfe.value(v[1]) for k, v in expected.items()
-    }
+    assert tfe.plain(row) == {k: v if v is None else tfe.value(v[1]) for k, v in expected.items()}
 
 
 # Found by comparing with protobuf: bytes that do not count in the end are read all the same
@@ -123,16 +114,10 @@ def test_protobuf_dialect_answers_as_example_from_string(case: dict[str, Any]) -
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(
-            "0a0b0a090a01611a0012017f", id="value of an entry with an unknown field"
-        ),
-        pytest.param(
-            "0a0d0a0b0a0161120161120312017f", id="first of two values in an entry"
-        ),
+        pytest.param("0a0b0a090a01611a0012017f", id="value of an entry with an unknown field"),
+        pytest.param("0a0d0a0b0a0161120161120312017f", id="first of two values in an entry"),
         pytest.param("0a0a0a080a01ff0a0161 1200", id="first of two keys in an entry"),
-        pytest.param(
-            "0a0e0a0c0a01611207 1a030a0180 0a00", id="kind that another replaces"
-        ),
+        pytest.param("0a0e0a0c0a01611207 1a030a0180 0a00", id="kind that another replaces"),
         pytest.param(
             "0a130a0a0a016112051a030a01800a050a01611200",
             id="entry that another replaces",
@@ -154,9 +139,7 @@ def test_floats_keep_their_bits_in_both_dialects() -> None:
     for values in (field(1, words), unpacked):
         payload = field(1, field(1, field(1, b"a") + field(2, field(2, values))))
         for dialect in ("protobuf", "tensorflow"):
-            found = tfe.decode([payload], {"a": f.VarLen("float32")}, dialect).column(
-                "a"
-            )
+            found = tfe.decode([payload], {"a": f.VarLen("float32")}, dialect).column("a")
             assert found.values.buffers()[1].to_pybytes()[: len(words)] == words
 
 
@@ -179,10 +162,7 @@ def test_protobuf_dialect_agrees_with_protobuf_on_odd_examples() -> None:
             refused.append(payload)
             continue
         row = {key: value.WhichOneof("kind") for key, value in features.items()}
-        found = {
-            k: list(getattr(features[k], w).value) if w else None
-            for k, w in row.items()
-        }
+        found = {k: list(getattr(features[k], w).value) if w else None for k, w in row.items()}
         accepted[tuple(sorted(row.items(), key=str))].append((payload, found))
     for kinds, rows in accepted.items():
         schema = {key: f.VarLen(types.get(kind, "bytes")) for key, kind in kinds}
@@ -252,9 +232,7 @@ def test_tensorflow_dialect_agrees_with_tensorflow_on_odd_examples(
         if spares_tensorflow(payload, schemas[at]):
             continue
         try:
-            found: Any = tfe.tensors(
-                plans[at].decode(tfe.frames([payload])), schemas[at]
-            )
+            found: Any = tfe.tensors(plans[at].decode(tfe.frames([payload])), schemas[at])
         except tfe.REFUSED:
             found = "refused"
         assert found == parsers[at](payload), (payload.hex(), schemas[at])
@@ -265,9 +243,5 @@ def test_tensorflow_dialect_agrees_with_tensorflow_on_odd_examples(
 def spares_tensorflow(payload: bytes, schema: dict[str, Any]) -> bool:
     """Whether TensorFlow is not to see this: it would reserve gigabytes for a long length, and it
     writes unpacked floats past the end of a dense tensor."""
-    dense = any(
-        isinstance(x, f.FixedLen) and x.dtype == pa.float32() for x in schema.values()
-    )
-    return bool(re.search(rb"[\x80-\xff]{4}", payload)) or (
-        dense and b"\x0d" in payload
-    )
+    dense = any(isinstance(x, f.FixedLen) and x.dtype == pa.float32() for x in schema.values())
+    return bool(re.search(rb"[\x80-\xff]{4}", payload)) or (dense and b"\x0d" in payload)

@@ -16,7 +16,7 @@ import pytest
 from penstock import SchemaError, _core
 from penstock.formats.tfrecord_writer import TFRecordWriteOptions
 from penstock.storage import LocalStorage
-from penstock.write import write
+from penstock.verbs.write import write
 
 
 def frames_of(data: bytes) -> list[bytes]:
@@ -353,7 +353,7 @@ def test_shards_without_records(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compression", [None, "gzip", "zlib"])
 def test_the_index_says_where_records_lie(tmp_path: Path, compression: str | None) -> None:
-    from penstock import sidecar
+    from penstock.framing import sidecar
 
     table = many(20_000)
     plain = written(tmp_path, table)

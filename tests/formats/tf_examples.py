@@ -8,8 +8,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import penstock.features as f
 import pyarrow as pa
+
+import penstock.features as f
 from penstock import _core
 from penstock.errors import SchemaError
 from penstock.features import kernel_dialect, plan_fields
@@ -41,9 +42,7 @@ def frames(payloads: Sequence[bytes]) -> Any:
     return found
 
 
-def decode(
-    payloads: Sequence[bytes], schema: dict[str, Any], dialect: str
-) -> pa.RecordBatch:
+def decode(payloads: Sequence[bytes], schema: dict[str, Any], dialect: str) -> pa.RecordBatch:
     """Payloads decoded by a schema of features."""
     plan = DecodePlan(plan_fields(schema, dialect), kernel_dialect(schema, dialect))
     batch = plan.decode(frames(payloads))
@@ -82,9 +81,7 @@ def feature(spec: dict[str, Any], name: str = "") -> Any:
         case "VarLenFeature":
             return f.VarLen(dtype)
         case "FixedLenSequenceFeature":
-            return f.FixedLenSequence(
-                shape, dtype, spec.get("allow_missing", False), default
-            )
+            return f.FixedLenSequence(shape, dtype, spec.get("allow_missing", False), default)
         case "RaggedFeature":
             partitions = [eval(p, vars(f)) for p in spec.get("partitions", [])]
             validate = True if "validate" in name else None
@@ -99,14 +96,9 @@ def feature(spec: dict[str, Any], name: str = "") -> Any:
 def schema_of(case: dict[str, Any]) -> dict[str, Any]:
     """The schema of a golden case."""
     if "sequence" not in case:
-        return {
-            key: feature(spec, case["name"])
-            for key, spec in (case["spec"] or {}).items()
-        }
+        return {key: feature(spec, case["name"]) for key, spec in (case["spec"] or {}).items()}
     context = {key: feature(spec) for key, spec in case["context"].items()}
-    return context | {
-        key: f.Sequence(feature(spec)) for key, spec in case["sequence"].items()
-    }
+    return context | {key: f.Sequence(feature(spec)) for key, spec in case["sequence"].items()}
 
 
 # Decoded columns as TensorFlow's tensors
@@ -119,9 +111,7 @@ def tensors(batch: pa.RecordBatch, schema: dict[str, Any]) -> dict[str, Any]:
 
 def _tensor(column: Any, given: Any) -> dict[str, Any]:
     inner = given.feature if isinstance(given, f.Sequence) else given
-    dtype = {"float": "float32", "binary": "string"}.get(
-        str(inner.dtype), str(inner.dtype)
-    )
+    dtype = {"float": "float32", "binary": "string"}.get(str(inner.dtype), str(inner.dtype))
     rows = plain(column.to_pylist())
     assert column.null_count == 0
     match given:
@@ -133,9 +123,7 @@ def _tensor(column: Any, given: Any) -> dict[str, Any]:
         case f.Ragged() | f.Sequence(f.Ragged()):
             return {"ragged": rows, "dtype": dtype}
         case f.VarLen():
-            entries = [
-                ([r, i], v) for r, row in enumerate(rows) for i, v in enumerate(row)
-            ]
+            entries = [([r, i], v) for r, row in enumerate(rows) for i, v in enumerate(row)]
             size = [len(rows), max(map(len, rows), default=0)]
         case f.Sparse():
             entries = [
@@ -162,16 +150,12 @@ def _nested(flat: list[Any], shape: Sequence[int]) -> Any:
     if len(shape) <= 1:
         return flat
     step = len(flat) // shape[0]
-    return [
-        _nested(flat[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0])
-    ]
+    return [_nested(flat[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0])]
 
 
 def _padded(rows: list[Any], given: Any) -> dict[str, Any]:
     fill = (
-        given.default[0]
-        if given.default
-        else {"int64": 0, "float": 0.0}.get(str(given.dtype), b"")
+        given.default[0] if given.default else {"int64": 0, "float": 0.0}.get(str(given.dtype), b"")
     )
     for size in reversed(given.shape):
         fill = [fill] * size

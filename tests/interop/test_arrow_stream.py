@@ -54,7 +54,7 @@ def test_polars_reads_it(dataset: ps.Dataset) -> None:
 
 
 def test_duckdb_asks_it_a_question(dataset: ps.Dataset) -> None:
-    stream = pa.RecordBatchReader.from_stream(dataset)  # noqa: F841  duckdb finds it by its name
+    stream = pa.RecordBatchReader.from_stream(dataset)
     assert duckdb.sql("select avg(label) from stream").fetchall() == [(99.5,)]
 
 

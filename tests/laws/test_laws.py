@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 import penstock as ps
 from penstock.format import Format
 from penstock.formats import FORMATS
-from penstock.write import write
+from penstock.verbs.write import write
 from strategies import batches
 
 THREADS = (1, 2, 5)

@@ -27,6 +27,7 @@ from penstock.format import (
     Projection,
     Selection,
     SkippedRegion,
+    Writer,
     options_from,
 )
 from penstock.formats.arrow_messages import (
@@ -40,7 +41,6 @@ from penstock.formats.arrow_messages import (
     read_message,
     walk_stream,
 )
-from penstock.formats.arrow_write import ArrowOptions, ArrowWriter
 from penstock.formats.batches import (
     check_columns,
     check_options,
@@ -66,7 +66,13 @@ class ArrowFormat:
     """Arrow IPC as a penstock format."""
 
     info = FormatInfo("arrow", (".arrow", ".feather", ".arrows", ".ipc"))
-    write_options = ArrowOptions
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.arrow_write import ArrowOptions
+
+        return ArrowOptions
+
     read_options = NoOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
@@ -84,10 +90,9 @@ class ArrowFormat:
         options_from(NoOptions, options.format_options, "arrow")
         return ArrowReader(source, options)
 
-    def create(
-        self, sink: Sink, schema: pa.Schema, options: ArrowOptions, threads: int
-    ) -> ArrowWriter:
-        """Start a file or stream. More than one of `threads` compress columns at once."""
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        from penstock.formats.arrow_write import ArrowWriter
+
         return ArrowWriter(sink, schema, options, threads)
 
 

@@ -35,6 +35,7 @@ from penstock.format import (
     Options,
     Projection,
     Selection,
+    Writer,
     options_from,
 )
 from penstock.formats.batches import (
@@ -50,7 +51,6 @@ from penstock.formats.batches import (
 )
 from penstock.formats.borrowed import Bytes, translated
 from penstock.formats.parquet_footer import check_nesting
-from penstock.formats.parquet_write import ParquetOptions, ParquetWriter
 from penstock.storage import Sink, Source
 
 CHUNK_BYTES = 16 << 20
@@ -67,7 +67,13 @@ class ParquetFormat:
     """Parquet as a penstock format."""
 
     info = FormatInfo("parquet", (".parquet", ".parq", ".pq"), has_checksums=True)
-    write_options = ParquetOptions
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.parquet_write import ParquetOptions
+
+        return ParquetOptions
+
     read_options = NoOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
@@ -85,10 +91,9 @@ class ParquetFormat:
         options_from(NoOptions, options.format_options, "parquet")
         return ParquetReader(source, options)
 
-    def create(
-        self, sink: Sink, schema: pa.Schema, options: ParquetOptions, threads: int
-    ) -> ParquetWriter:
-        """Start a file. pyarrow encodes with one thread, whatever `threads` says."""
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        from penstock.formats.parquet_write import ParquetWriter
+
         return ParquetWriter(sink, schema, options)
 
 

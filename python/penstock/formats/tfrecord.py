@@ -18,18 +18,20 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock import _core, sidecar
+from penstock import _core
 from penstock.errors import SchemaError
 from penstock.format import FormatInfo, Options, Projection, Reader, Writer, options_from
 from penstock.formats.tfrecord_index import build_index, load_index
 from penstock.formats.tfrecord_raw import FRAMING, RawDecoder, given, without_columns
-from penstock.framed import FramedReader, Proof
-from penstock.inflated import InflatedStream, PlainStream, Stream
+from penstock.framing import sidecar
+from penstock.framing.framed import FramedReader, Proof
+from penstock.framing.inflated import InflatedStream, PlainStream, Stream
+from penstock.framing.sidecar import Index
 from penstock.schema import (
     DecodePlan,
     FieldPlan,
@@ -38,9 +40,10 @@ from penstock.schema import (
     merge_facts,
     plan_fields,
 )
-from penstock.sidecar import Index
 from penstock.storage import Sink, Source
-from penstock.survey import Survey
+
+if TYPE_CHECKING:
+    from penstock.framing.survey import Survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,7 @@ class TFRecordFormat:
         return TFRecordWriteOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        return compression_of(head) is not None and (
-            _frame_head(head) or _inflates_to_frames(head)
-        )
+        return compression_of(head) is not None and (_frame_head(head) or _inflates_to_frames(head))
 
     def open(self, source: Source, options: Options) -> Reader:
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
@@ -100,6 +101,8 @@ class TFRecordFormat:
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
     ) -> Survey:
         """A reading of the file that goes on after damage and tells all of it."""
+        from penstock.framing.survey import Survey
+
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
         compression = _compression(source, mine)
         known = load_index(source, options)
@@ -148,7 +151,7 @@ def _inflates_to_frames(head: bytes) -> bool:
 
 
 def compression_of(head: bytes) -> str | None:
-    """"" | "gzip" | "zlib", told by the bytes; None where no TFRecord starts like this.
+    """The compression, "", "gzip" or "zlib", told by the bytes; None where no TFRecord starts like this.
 
     Structure first: a first frame whose length happens to spell a magic number (35,615 bytes spell
     gzip's) still has a right length checksum, and no compressed file does.
@@ -198,7 +201,7 @@ def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecord
             return RawDecoder(schema)
         return ExampleDecoder(plan_fields(schema), options.dialect, schema.metadata)
     if isinstance(schema, dict):
-        from penstock import feature_plans
+        from penstock.features import plans as feature_plans
 
         plans = feature_plans.plan_fields(schema, options.dialect)
         return ExampleDecoder(plans, feature_plans.kernel_dialect(schema, options.dialect))
@@ -218,9 +221,7 @@ def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecord
 
 def _is_bytes(type_: pa.DataType) -> bool:
     types = pa.types
-    return bool(
-        types.is_binary(type_) or types.is_large_binary(type_) or type_ == pa.binary_view()
-    )
+    return bool(types.is_binary(type_) or types.is_large_binary(type_) or type_ == pa.binary_view())
 
 
 SAMPLE_BYTES = 4 << 20

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock import _core, gzip_members, sidecar
+from penstock import _core
 from penstock.errors import StaleIndexError
 from penstock.faults import error_from
 from penstock.format import Options
 from penstock.formats.tfrecord_raw import FRAMING, RawDecoder
-from penstock.forward import ForwardStream
-from penstock.framed import FramedReader
-from penstock.gzip_members import Member
-from penstock.inflated import POINT_BYTES, Stream
+from penstock.framing import gzip_members, sidecar
+from penstock.framing.forward import ForwardStream
+from penstock.framing.framed import FramedReader
+from penstock.framing.gzip_members import Member
+from penstock.framing.inflated import POINT_BYTES, Stream
+from penstock.framing.sidecar import Index, SeekPoint
 from penstock.pipeline import in_order
-from penstock.sidecar import Index, SeekPoint
 from penstock.storage import LocalSource, LocalStorage, Source
 
 OVERHEAD_BYTES = 16
@@ -109,7 +110,11 @@ def _index_by_walking(source: Source, stream: Stream, options: Options) -> tuple
     """An index made of the records that a scan delivers."""
     regions: list[Any] = []
     walking = Options(
-        damage=options.damage, limits=options.limits, index="never", raw=True, skipped=regions.append
+        damage=options.damage,
+        limits=options.limits,
+        index="never",
+        raw=True,
+        skipped=regions.append,
     )
     reader = FramedReader(source, stream, FRAMING, walking, RawDecoder(), lambda: index, None)
     starts: list[np.ndarray] = []
@@ -129,9 +134,7 @@ def _index_by_walking(source: Source, stream: Stream, options: Options) -> tuple
     return (replace(index, gap_ends=end) if regions else index), not regions
 
 
-def _index_compressed(
-    source: Source, compression: str, options: Options
-) -> tuple[Index, bool]:
+def _index_compressed(source: Source, compression: str, options: Options) -> tuple[Index, bool]:
     """By its members where penstock wrote the file; else by one pass, that notes where inflating
     may start again."""
     if compression == "gzip":

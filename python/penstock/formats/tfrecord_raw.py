@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.format import Projection
-from penstock.framed import Proof
+from penstock.framing.framed import Proof
 
 FRAMING = "tfrecord"
 RAW_SCHEMA = pa.schema([pa.field("record", pa.binary_view(), nullable=False)])

@@ -20,10 +20,10 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import SchemaError
 from penstock.formats.tfrecord_columns import Payload, PayloadPlan, plan_payload
-from penstock.inflated import POINT_BYTES
+from penstock.framing.inflated import POINT_BYTES
+from penstock.framing.sidecar import Index, SeekPoint
 from penstock.limits import KIB
 from penstock.pipeline import default_threads
-from penstock.sidecar import Index, SeekPoint
 from penstock.storage import Sink
 
 SLICE_BYTES = 1 << 20

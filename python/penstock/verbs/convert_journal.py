@@ -13,7 +13,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock import sidecar
+from penstock.framing import sidecar
 from penstock.storage import TEMPORARY_SUFFIX, Storage
 
 PREFIX = ".penstock-"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import describe
-from penstock.tally import DISTINCT_BYTES, Distinct, Histogram, Range, Spread
+from penstock.verbs.tally import DISTINCT_BYTES, Distinct, Histogram, Range, Spread
 
 _IMAGE_SAMPLE = 16
 """If none of so many values of a batch is an image, the others are not looked at for images."""

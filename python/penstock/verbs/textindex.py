@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.errors import StaleIndexError, UnsupportedError
-from penstock.sidecar import Index
+from penstock.framing.sidecar import Index
 from penstock.storage import Storage
 
 SUFFIX = ".idx"
@@ -33,7 +33,8 @@ def write(index: Index, path: str, storage: Storage) -> None:
     """
     if index.compression:
         raise UnsupportedError(
-            f"a text index gives offsets in the file, and this one is {index.compression}", file=path
+            f"a text index gives offsets in the file, and this one is {index.compression}",
+            file=path,
         )
     sizes = index.ends - index.starts[: index.num_records]
     sink = storage.sink(path, overwrite=True)

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock import _core, gzip_members
-from penstock.forward import ForwardStream
-from penstock.gzip_members import Member
-from penstock.inflated import PlainStream
-from penstock.limits import Limits
-from penstock.sidecar import Index
-from penstock.storage import Source
-from penstock.survey_parts import (
+from penstock import _core
+from penstock.framing import gzip_members
+from penstock.framing.forward import ForwardStream
+from penstock.framing.gzip_members import Member
+from penstock.framing.inflated import PlainStream
+from penstock.framing.sidecar import Index
+from penstock.framing.survey_parts import (
     HEAD_BYTES,
     OVERHEAD_BYTES,
     Bad,
@@ -35,7 +34,9 @@ from penstock.survey_parts import (
     Task,
     masked,
 )
-from penstock.survey_walk import Walk
+from penstock.framing.survey_walk import Walk
+from penstock.limits import Limits
+from penstock.storage import Source
 
 _ENTRIES = _core.ExamplePlan([], "protobuf")
 _NO_POINTS = 1 << 62  # no seek points, but the starts of members
@@ -63,7 +64,9 @@ class Survey:
     def tasks(self) -> Iterator[Task]:
         """What there is to do, in the order of the file; finding it means walking the heads."""
         if not self.compression:
-            yield from self._watched(Walk(self._scope, PlainStream(self._scope.source), self._index))
+            yield from self._watched(
+                Walk(self._scope, PlainStream(self._scope.source), self._index)
+            )
             return
         if self.compression == "gzip":
             members = gzip_members.hop_to_end(self._scope.source)
@@ -136,7 +139,9 @@ class Survey:
             known = int(index.checksums[record]) if int(index.starts[record]) == start else None
         if known is not None and known == masked(payload.crc32c()):
             message = "the stored checksum is damaged; the payload has the one that the index knows"
-            found = self._scope.finding("data_checksum", record, start, end, message, 0, restored=True)
+            found = self._scope.finding(
+                "data_checksum", record, start, end, message, 0, restored=True
+            )
             return Bad(found, payload)
         message = f"{fault.message}: stored {fault.expected:#010x}, found {fault.found:#010x}"
         return Bad(self._scope.finding("data_checksum", record, start, end, message, 1))

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock import sidecar
 from penstock.errors import PenstockError
 from penstock.format import Chunk, Format, Options, Reader, options_from
+from penstock.framing import sidecar
+from penstock.framing.survey import Survey
+from penstock.framing.survey_parts import OVERHEAD_BYTES, Found, Good, frames_of
 from penstock.limits import Limits, limits_from
 from penstock.paths import expand
 from penstock.pipeline import default_threads, in_order
 from penstock.report import Finding, Report
 from penstock.storage import LocalStorage, Sink, Source, Storage
-from penstock.survey import Survey
-from penstock.survey_parts import OVERHEAD_BYTES, Found, Good, frames_of
-from penstock.verify import Progress, first_error, format_of, found_in, tally_of
+from penstock.verbs.verify import Progress, first_error, format_of, found_in, tally_of
 
 if TYPE_CHECKING:
     from penstock.formats.tfrecord_writer import TFRecordWriter

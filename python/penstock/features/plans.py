@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock import feature_types as f
-from penstock import ragged
 from penstock.errors import UnsupportedError
+from penstock.features import ragged
+from penstock.features import types as f
 from penstock.schema import IN_LISTS_KEY, WIRE_KEY, FieldPlan, Wire
 
 FEATURE_KEY = b"penstock.feature"
@@ -31,16 +31,12 @@ def kernel_dialect(schema: Mapping[str, f.Feature], dialect: str) -> str:
     TensorFlow has one parser for Examples and another for SequenceExamples; a schema with feature
     lists is for the latter.
     """
-    if dialect == "tensorflow" and any(
-        isinstance(x, f.Sequence) for x in schema.values()
-    ):
+    if dialect == "tensorflow" and any(isinstance(x, f.Sequence) for x in schema.values()):
         return "tensorflow_sequence"
     return dialect
 
 
-def plan_fields(
-    schema: Mapping[str, f.Feature], dialect: str = "protobuf"
-) -> list[FieldPlan]:
+def plan_fields(schema: Mapping[str, f.Feature], dialect: str = "protobuf") -> list[FieldPlan]:
     """How the columns of a schema are decoded, in its order.
 
     Args:
@@ -79,23 +75,15 @@ def _check_as_tensorflow(schema: Mapping[str, f.Feature], dialect: str) -> None:
         feature = given.feature if isinstance(given, f.Sequence) else given
         if not in_lists and isinstance(feature, f.FixedLenSequence):
             if dialect == "tensorflow_sequence":
-                raise ValueError(
-                    f"{name}: a context has no FixedLenSequence in TensorFlow"
-                )
+                raise ValueError(f"{name}: a context has no FixedLenSequence in TensorFlow")
             if not feature.allow_missing:
-                raise ValueError(
-                    f"{name}: FixedLenSequence needs allow_missing in TensorFlow"
-                )
+                raise ValueError(f"{name}: FixedLenSequence needs allow_missing in TensorFlow")
         if isinstance(feature, f.Sparse) and dialect == "tensorflow_sequence":
             raise ValueError(f"{name}: a context has no Sparse in TensorFlow")
         group = _group(feature)
-        for wire in _wires(
-            _key(name, schema), feature, in_lists=in_lists, strict=False
-        ):
+        for wire in _wires(_key(name, schema), feature, in_lists=in_lists, strict=False):
             if keys.setdefault((in_lists, wire.key), group) != group:
-                raise ValueError(
-                    f"{name}: TensorFlow reads the key {wire.key!r} in one form only"
-                )
+                raise ValueError(f"{name}: TensorFlow reads the key {wire.key!r} in one form only")
 
 
 def _group(feature: f.Feature) -> str:
@@ -115,14 +103,10 @@ def _plan(name: str, key: str, given: f.Feature, *, strict: bool) -> FieldPlan:
     if name != key:
         metadata[WIRE_KEY] = key.encode()
     nullable = any(w.default is None and not w.required for w in wires)
-    return FieldPlan(
-        pa.field(name, kind, nullable=nullable, metadata=metadata), wires, finish
-    )
+    return FieldPlan(pa.field(name, kind, nullable=nullable, metadata=metadata), wires, finish)
 
 
-def _wires(
-    key: str, feature: f.Feature, *, in_lists: bool, strict: bool
-) -> tuple[Wire, ...]:
+def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tuple[Wire, ...]:
     """The columns that the kernel decodes for a feature; of lists, the values come first.
 
     What is missing is null by protobuf's rules (`strict`) and an empty list by TensorFlow's.
@@ -133,9 +117,7 @@ def _wires(
     kind, text = f.KINDS[feature.dtype], feature.dtype == pa.string()
 
     def values(key: str, layout: str, size: int = 0) -> Wire:
-        return Wire(
-            key, kind, layout, size, in_lists=in_lists, text=text, default=missing
-        )
+        return Wire(key, kind, layout, size, in_lists=in_lists, text=text, default=missing)
 
     def numbers(key: str) -> Wire:
         layout = "frame_lists" if in_lists else "list"
@@ -185,9 +167,7 @@ def _finish(
         return pa.list_(element), lambda arrays: ragged.rows_of(arrays[0], shape)
     if isinstance(feature, f.Sparse):
         return _finish_sparse(name, feature, strict=strict)
-    depth = (
-        1 + in_lists + (len(feature.partitions) if isinstance(feature, f.Ragged) else 0)
-    )
+    depth = 1 + in_lists + (len(feature.partitions) if isinstance(feature, f.Ragged) else 0)
     kind = dtype
     for _ in range(depth):
         kind = pa.list_(kind)
@@ -199,17 +179,9 @@ def _finish(
     )
 
 
-def _finish_sparse(
-    name: str, feature: f.Sparse, *, strict: bool
-) -> tuple[pa.DataType, _Finish]:
-    index = (
-        pa.int64()
-        if len(feature.size) == 1
-        else pa.list_(pa.int64(), len(feature.size))
-    )
-    kind = pa.struct(
-        [("indices", pa.list_(index)), ("values", pa.list_(feature.dtype))]
-    )
+def _finish_sparse(name: str, feature: f.Sparse, *, strict: bool) -> tuple[pa.DataType, _Finish]:
+    index = pa.int64() if len(feature.size) == 1 else pa.list_(pa.int64(), len(feature.size))
+    kind = pa.struct([("indices", pa.list_(index)), ("values", pa.list_(feature.dtype))])
 
     def finish(arrays: Sequence[Any]) -> Any:
         return ragged.sparse(

@@ -33,8 +33,8 @@ T is int64, float32, binary, or string if that was asked for: the wire knows no 
 
 from __future__ import annotations
 
-from penstock.feature_plans import describe, kernel_dialect, plan_fields
-from penstock.feature_types import (
+from penstock.features.plans import describe, kernel_dialect, plan_fields
+from penstock.features.types import (
     Feature,
     FixedLen,
     FixedLenSequence,

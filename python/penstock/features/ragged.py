@@ -28,9 +28,7 @@ def split(array: pa.Array) -> tuple[Offsets, pa.Array]:
     return offsets - first, array.values.slice(first, last - first)
 
 
-def join(
-    offsets: Offsets, values: pa.Array, nulls_of: pa.Array | None = None
-) -> pa.Array:
+def join(offsets: Offsets, values: pa.Array, nulls_of: pa.Array | None = None) -> pa.Array:
     """A list array; null wherever `nulls_of` is."""
     mask = None
     if nulls_of is not None and nulls_of.null_count:
@@ -104,9 +102,7 @@ def partitioned_frames(
         if not isinstance(numbers, int):
             offsets, numbers = split(numbers)
             if (differ := np.diff(offsets) != np.diff(outer)).any():
-                message = (
-                    f"its {form.replace('_', ' ')} have other frames than its values"
-                )
+                message = f"its {form.replace('_', ' ')} have other frames than its values"
                 raise SchemaError(message, field=name, record=int(differ.argmax()))
         inside.append((form, numbers))
 
@@ -153,9 +149,7 @@ def _limits(items: Offsets, rows: Offsets, limits: Offsets) -> _Rows:
     low, high = items[record], items[record + 1]
     # Clipped before they are added to, since they may be any numbers; limits that go back stay.
     ends = np.maximum.accumulate(low + np.clip(limits, 0, high - low))
-    starts = np.maximum(
-        np.concatenate([np.zeros(1, np.int64), ends[:-1]])[: len(ends)], low
-    )
+    starts = np.maximum(np.concatenate([np.zeros(1, np.int64), ends[:-1]])[: len(ends)], low)
     bad = np.zeros(len(items) - 1, np.bool_)
     bad[record[ends - low != limits]] = True
     reached = items[:-1].copy()
@@ -187,9 +181,7 @@ def _starts(items: Offsets, rows: Offsets, given: Offsets) -> _Rows:
     low, high = items[record], items[record + 1]
     starts = np.maximum.accumulate(low + np.clip(given, 0, high - low))
     following = np.concatenate([starts[1:], np.zeros(1, np.int64)])[: len(starts)]
-    last = np.concatenate([record[1:] != record[:-1], np.ones(1, np.bool_)])[
-        : len(starts)
-    ]
+    last = np.concatenate([record[1:] != record[:-1], np.ones(1, np.bool_)])[: len(starts)]
     ends = np.where(last, high, following)
     bad = np.zeros(len(items) - 1, np.bool_)
     bad[record[starts - low != given]] = True

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock import _core
 from penstock.errors import InternalError
-from penstock.sidecar import SeekPoint
+from penstock.framing.sidecar import SeekPoint
 from penstock.storage import Source
 
 INPUT_BYTES = 1 << 20

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.inflated import Stream
+from penstock.framing.inflated import Stream
 
 _WINDOW_BYTES = 4 << 20
 _FIRST_BYTES = 1 << 16
@@ -168,7 +168,9 @@ class _Search:
             if fault is None and need > _HEAD_BYTES:
                 chain.append(np.array([at], dtype=np.uint64))
                 at += need
-            elif ends and (fault is not None or len(self._stream.read(at, _HEAD_BYTES)) < _HEAD_BYTES):
+            elif ends and (
+                fault is not None or len(self._stream.read(at, _HEAD_BYTES)) < _HEAD_BYTES
+            ):
                 self._forget(chain, start)
                 return False
             if at in self._dead:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock import _core, sidecar
+from penstock import _core
 from penstock.errors import (
     ChangedError,
     ChecksumError,
@@ -26,9 +26,9 @@ from penstock.errors import (
 )
 from penstock.faults import error_from
 from penstock.format import Chunk, Options, Projection, Selection, SkippedRegion
-from penstock.inflated import Stream
-from penstock.resync import Region, resynchronise
-from penstock.sidecar import Index, as_uint64, fits
+from penstock.framing.inflated import Stream
+from penstock.framing.resync import Region, resynchronise
+from penstock.framing.sidecar import Index, as_uint64, fits
 from penstock.storage import Source
 
 CHUNK_BYTES = 2 << 20

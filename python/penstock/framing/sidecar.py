@@ -26,7 +26,6 @@ the checksum it says. What disagrees is rebuilt.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 import zlib
@@ -91,6 +90,8 @@ def path_for(data_path: str, folder: str | None) -> str:
     """Where the sidecar of a file is kept: beside it, or in `folder` under a name of its own."""
     if folder is None:
         return data_path + SIDECAR_SUFFIX
+    import hashlib  # costs 3 ms at import, and is rarely needed
+
     full = os.path.abspath(data_path)
     digest = hashlib.blake2b(full.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     return os.path.join(folder, f"{os.path.basename(full)}.{digest}{SIDECAR_SUFFIX}")
@@ -166,7 +167,9 @@ def load(path: str, storage: Storage) -> Index:
 def _parse(source: Source) -> Index:
     header = source.read(0, _HEADER.size + 4).to_bytes()
     fields = _HEADER.unpack_from(header)
-    (magic, version, compression, layout, body_crc, num_records, data_bytes, plain_bytes) = fields[:8]
+    (magic, version, compression, layout, body_crc, num_records, data_bytes, plain_bytes) = fields[
+        :8
+    ]
     num_points, points_bytes = fields[8:10]
     (header_crc,) = struct.unpack_from("<I", header, _HEADER.size)
     if magic != MAGIC or version != VERSION:
@@ -262,5 +265,3 @@ def _agrees(index: Index, source: Source, framing: str, record: int) -> bool:
 def as_uint64(numbers: Any) -> pa.Array:
     """Numbers as the kernels take them."""
     return pa.array(np.ascontiguousarray(numbers, dtype=np.uint64))
-
-

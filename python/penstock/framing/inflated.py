@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.forward import ForwardStream, Inflation
-from penstock.sidecar import Index, SeekPoint
+from penstock.framing.forward import ForwardStream, Inflation
+from penstock.framing.sidecar import Index, SeekPoint
 from penstock.storage import LocalSource, Source
 
 POINT_BYTES = 1 << 20

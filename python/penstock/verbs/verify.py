@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from penstock import formats, sidecar
+from penstock import formats
 from penstock.errors import PenstockError, StaleIndexError
 from penstock.format import Chunk, Format, Options, Reader
+from penstock.framing import sidecar
+from penstock.framing.survey import Survey
+from penstock.framing.survey_parts import Bad, Found, Good
 from penstock.limits import Limits, limits_from
 from penstock.paths import expand
 from penstock.pipeline import in_order
 from penstock.report import Finding, Report, kind_of
 from penstock.storage import LocalStorage, Source, Storage
-from penstock.survey import Survey
-from penstock.survey_parts import Bad, Found, Good
 
 Progress = Callable[[int, int, int], None]
 """Called now and then with the records done, the bytes done, and the bytes in all."""
@@ -78,9 +79,7 @@ def verify(
     """
     place = storage or LocalStorage()
     paths = expand(source, place)
-    options = Options(
-        index=index, limits=limits_from(limits), format_options=dict(format_options)
-    )
+    options = Options(index=index, limits=limits_from(limits), format_options=dict(format_options))
     examine = partial(_tasks, storage=place, format=format, options=options, payloads=payloads)
     streams = [partial(examine, path) for path in paths]
     total = sum(os.path.getsize(path) for path in paths)

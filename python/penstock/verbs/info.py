@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import dataset as datasets
-from penstock import sidecar
 from penstock.format import Reader
-from penstock.tally import Range, Spread
+from penstock.framing import sidecar
+from penstock.verbs.tally import Range, Spread
 
 IndexState = Literal["found", "made", "none", "not needed"]
 """Whether a shard's index was there, has just been made and kept, is not kept, or is part of the

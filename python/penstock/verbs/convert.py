@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import formats
-from penstock.convert_journal import FinishedPart, Journal, refuse_existing
 from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, Summary
-from penstock.ranges import batches_between, shuffled_between
 from penstock.storage import LocalStorage
-from penstock.write import (
+from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
+from penstock.verbs.ranges import batches_between, shuffled_between
+from penstock.verbs.write import (
     _check_cuts,  # pyright: ignore[reportPrivateUsage]
     _format_and_options,  # pyright: ignore[reportPrivateUsage]
     _Names,  # pyright: ignore[reportPrivateUsage]
@@ -206,7 +206,9 @@ def _opened(source: Any, columns: Any, rename: Any, options: Any) -> Dataset:
     """The source; as raw records where they need not be parsed."""
     if isinstance(source, Dataset):
         return source
-    as_they_are = columns is None and not rename and getattr(options, "payload", "") in (None, "raw")
+    as_they_are = (
+        columns is None and not rename and getattr(options, "payload", "") in (None, "raw")
+    )
     if as_they_are:
         try:
             return open_dataset(source, raw=True)
@@ -389,7 +391,7 @@ def _job(parts: list[_Part], reading: _Reading, writing: _Writing) -> dict[str, 
 def _prove(part: _Part, path: str, reading: _Reading, writing: _Writing) -> None:
     """Compare a finished part with the records that it was made of."""
     # Only here: who does not ask for a proof need not wait for pyarrow.compute.
-    from penstock.proof import Wire, prove_equal
+    from penstock.verbs.proof import Wire, prove_equal
 
     wanted = reading.batches(part.first, part.last)
     how: dict[str, Any] = {"format": writing.kind.info.name, "index": "never"}

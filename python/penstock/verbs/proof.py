@@ -32,7 +32,9 @@ class Wire:
         nested = pa.types.is_list(type_) and pa.types.is_list(type_.value_type)
         if self._plan.kind == "sequence" and (field.name.startswith(LISTS_PREFIX) or nested):
             key = field.name.removeprefix(LISTS_PREFIX)
-            return pa.field(field.name, type_, metadata={IN_LISTS_KEY: b"1", WIRE_KEY: key.encode()})
+            return pa.field(
+                field.name, type_, metadata={IN_LISTS_KEY: b"1", WIRE_KEY: key.encode()}
+            )
         return pa.field(field.name, type_)
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -115,7 +117,9 @@ def same(a: pa.Array, b: pa.Array) -> bool:
     if types.is_floating(a.type) and types.is_floating(b.type):
         bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
         return a.type == b.type and bool(
-            a.drop_null().view(bits[a.type.bit_width]).equals(b.drop_null().view(bits[a.type.bit_width]))
+            a.drop_null()
+            .view(bits[a.type.bit_width])
+            .equals(b.drop_null().view(bits[a.type.bit_width]))
         )
     if _is_list(a.type) and _is_list(b.type):
         lengths = [_compute.list_value_length(x).cast(pa.int64()) for x in (a, b)]

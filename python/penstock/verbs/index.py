@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock import formats, sidecar, textindex
+from penstock import formats
 from penstock.errors import StaleIndexError, UnsupportedError
 from penstock.format import Options
-from penstock.framed import FramedReader
+from penstock.framing import sidecar
+from penstock.framing.framed import FramedReader
+from penstock.framing.sidecar import Index
 from penstock.paths import expand
 from penstock.pipeline import in_order
-from penstock.sidecar import Index
 from penstock.storage import LocalStorage, Storage
+from penstock.verbs import textindex
 
 Progress = Callable[[int, int, int], None]
 """Called now and then with the records done, the bytes done, and the bytes in all."""

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from penstock import _core, gzip_members
-from penstock.forward import ForwardStream
-from penstock.inflated import Stream
-from penstock.report import Finding
-from penstock.resync import resynchronise
-from penstock.sidecar import Index, SeekPoint
-from penstock.survey_parts import (
+from penstock import _core
+from penstock.framing import gzip_members
+from penstock.framing.forward import ForwardStream
+from penstock.framing.inflated import Stream
+from penstock.framing.resync import resynchronise
+from penstock.framing.sidecar import Index, SeekPoint
+from penstock.framing.survey_parts import (
     HEAD_BYTES,
     OVERHEAD_BYTES,
     Bad,
@@ -35,6 +35,7 @@ from penstock.survey_parts import (
     Task,
     masked,
 )
+from penstock.report import Finding
 
 CHUNK_BYTES = 1 << 20
 _AGREEING = 256
@@ -196,7 +197,9 @@ class Walk:
         if record >= index.num_records or int(index.starts[record]) != self._at:
             return None
         end = int(index.starts[record + 1])
-        if not self._at + OVERHEAD_BYTES <= end <= index.plain_bytes or not self._agrees(record + 1):
+        if not self._at + OVERHEAD_BYTES <= end <= index.plain_bytes or not self._agrees(
+            record + 1
+        ):
             return None
         self._record = record
         payload = self._right_payload(end, int(index.checksums[record]))
@@ -264,9 +267,7 @@ class Walk:
         return part
 
     def _by_search(self, fault: Any) -> Part:
-        region = resynchronise(
-            self._stream, self._scope.framing, self._at, self._scope.salvage
-        )
+        region = resynchronise(self._stream, self._scope.framing, self._at, self._scope.salvage)
         if region.note is not None:
             payload = self._right_payload(region.end_byte)
             if payload is not None:
@@ -336,7 +337,9 @@ class Walk:
             return None, None
         inflater = self._forward.inflater
         begun = [start for start, _ in inflater.take_members()]
-        chain = gzip_members.find_chain(self._scope.source, max(begun[-1] + 1 if begun else byte, self._resumed_byte + 1))
+        chain = gzip_members.find_chain(
+            self._scope.source, max(begun[-1] + 1 if begun else byte, self._resumed_byte + 1)
+        )
         if not chain:
             return None, None
         return SeekPoint(8 * chain[0].start, inflater.plain_bytes), None

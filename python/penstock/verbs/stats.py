@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import dataset as datasets
-from penstock.observe import FieldObserver, ImageSizes, Observation
 from penstock.pipeline import in_order
-from penstock.tally import Histogram, Spread
+from penstock.verbs.observe import FieldObserver, ImageSizes, Observation
+from penstock.verbs.tally import Histogram, Spread
 
 Progress = Callable[[int, int, int], None]
 """Called now and then with the records done, the bytes done (an estimate) and the bytes in all."""

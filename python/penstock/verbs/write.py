@@ -18,12 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock import formats, sidecar
+from penstock import formats
 from penstock.errors import SchemaError
 from penstock.format import Format, Summary, Writer, options_from
-from penstock.incoming import Incoming, batches_of
+from penstock.framing import sidecar
 from penstock.pipeline import default_threads
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage, Sink, Storage
+from penstock.verbs.incoming import Incoming, batches_of
 
 Progress = Callable[[int, "int | None"], None]
 """Called now and then with the records written so far, and their total where it is known."""

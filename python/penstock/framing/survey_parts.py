@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock import _core
-from penstock.gzip_members import Member
+from penstock.framing.gzip_members import Member
 from penstock.limits import Limits
 from penstock.report import Finding
 from penstock.storage import Source

@@ -49,20 +49,14 @@ def value_type(dtype: Any) -> pa.DataType:
         (DataType(float), DataType(binary), DataType(string))
     """
     if isinstance(dtype, pa.DataType):
-        found = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}.get(
-            dtype, dtype
-        )
+        found = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}.get(dtype, dtype)
         if found in KINDS:
             return found
     elif isinstance(dtype, type) and dtype in _PYTHON_TYPES:
         return _PYTHON_TYPES[dtype]
     else:
         name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
-        if (
-            not isinstance(name, str)
-            and isinstance(dtype, type)
-            and issubclass(dtype, np.generic)
-        ):
+        if not isinstance(name, str) and isinstance(dtype, type) and issubclass(dtype, np.generic):
             name = np.dtype(dtype).name
         if isinstance(name, str) and name in _TYPES:
             return _TYPES[name]
@@ -77,19 +71,13 @@ def _shape(shape: int | Iterable[int | None]) -> tuple[int, ...]:
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     for size in sizes:
         if size is None or size < 0:
-            raise ValueError(
-                f"shape {list(sizes)} is not fixed; see VarLen and FixedLenSequence"
-            )
+            raise ValueError(f"shape {list(sizes)} is not fixed; see VarLen and FixedLenSequence")
     return tuple(int(size) for size in sizes if size is not None)
 
 
 def _flatten(value: Any) -> list[Any]:
     if isinstance(value, (np.ndarray, np.generic, pa.Array, pa.Scalar)):
-        value = (
-            value.tolist()
-            if isinstance(value, (np.ndarray, np.generic))
-            else value.as_py()
-        )
+        value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value.as_py()
     if isinstance(value, (list, tuple)):
         return [leaf for part in value for leaf in _flatten(part)]
     return [value]
@@ -250,9 +238,7 @@ _PARTITIONS = (
     ValueRowIds,
     UniformRowLength,
 )
-Partition = (
-    RowLengths | RowSplits | RowStarts | RowLimits | ValueRowIds | UniformRowLength
-)
+Partition = RowLengths | RowSplits | RowStarts | RowLimits | ValueRowIds | UniformRowLength
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,11 +306,7 @@ class Sparse:
     already_sorted: bool = False
 
     def __post_init__(self) -> None:
-        keys = (
-            (self.index_key,)
-            if isinstance(self.index_key, str)
-            else tuple(self.index_key)
-        )
+        keys = (self.index_key,) if isinstance(self.index_key, str) else tuple(self.index_key)
         size = _shape(self.size)
         if len(keys) != len(size) or not keys:
             raise ValueError(f"{len(keys)} index keys for {len(size)} dimensions")
