@@ -125,7 +125,7 @@ class FramedReader:
         points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
         while first < index.num_records:
             # Searched for as uint64: a Python int would make numpy convert all of the index.
-            goal = ends[first] + np.uint64(CHUNK_BYTES)
+            goal = np.uint64(min(int(ends[first]) + CHUNK_BYTES, index.plain_bytes))
             if len(points):
                 later = np.searchsorted(points, goal, "left")
                 goal = points[later] if later < len(points) else np.uint64(index.plain_bytes)
