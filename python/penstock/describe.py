@@ -94,8 +94,8 @@ def escape(text: str) -> str:
 
     Example:
         >>> from penstock import describe
-        >>> describe.escape("a\\x1b[31mb")
-        'a\\\\x1b[31mb'
+        >>> describe.escape("a\x1b[31mb")
+        'a\\x1b[31mb'
     """
     if text.isprintable():
         return text
@@ -113,7 +113,7 @@ def text(data: bytes | memoryview) -> str | None:
 
     Example:
         >>> from penstock import describe
-        >>> describe.text("grün".encode()), describe.text(b"\\x89PNG")
+        >>> describe.text("grün".encode()), describe.text(b"\x89PNG")
         ('grün', None)
     """
     head = bytes(data[:_TEXT_BYTES])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+import penstock.features.types as f
 from penstock.errors import UnsupportedError
-from penstock.features import ragged
-from penstock.features import types as f
+from penstock.features.ragged import rows_of
 from penstock.schema import IN_LISTS_KEY, WIRE_KEY, FieldPlan, Wire
 
 FEATURE_KEY = b"penstock.feature"
@@ -164,7 +164,7 @@ def _finish(
         element = dtype
         for size in reversed(shape):
             element = pa.list_(element, size)
-        return pa.list_(element), lambda arrays: ragged.rows_of(arrays[0], shape)
+        return pa.list_(element), lambda arrays: rows_of(arrays[0], shape)
     if isinstance(feature, f.Sparse):
         return _finish_sparse(name, feature, strict=strict)
     depth = 1 + in_lists + (len(feature.partitions) if isinstance(feature, f.Ragged) else 0)
