@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import penstock.features.types as f
 from penstock.errors import UnsupportedError
-from penstock.features.ragged import rows_of
+from penstock.features.ragged import partitioned, partitioned_frames, rows_of, sparse
 from penstock.schema import IN_LISTS_KEY, WIRE_KEY, FieldPlan, Wire
 
 FEATURE_KEY = b"penstock.feature"
@@ -184,7 +184,7 @@ def _finish_sparse(name: str, feature: f.Sparse, *, strict: bool) -> tuple[pa.Da
     kind = pa.struct([("indices", pa.list_(index)), ("values", pa.list_(feature.dtype))])
 
     def finish(arrays: Sequence[Any]) -> Any:
-        return ragged.sparse(
+        return sparse(
             name,
             arrays[1:],
             arrays[0],
@@ -211,8 +211,8 @@ def _join_rows(
         for p in partitions
     ]
     if not in_lists:
-        return ragged.partitioned(name, arrays[0], given, validate=validate)
-    return ragged.partitioned_frames(name, arrays[0], given, validate=validate)
+        return partitioned(name, arrays[0], given, validate=validate)
+    return partitioned_frames(name, arrays[0], given, validate=validate)
 
 
 def describe(schema: pa.Schema) -> str:
