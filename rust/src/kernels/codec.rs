@@ -138,9 +138,9 @@ impl RawInflate {
         unsafe { out.set_len(before.wrapping_add(produced)) };
         let pause = match code {
             zlib::Z_STREAM_END => Pause::End,
-            zlib::Z_OK if self.at_border() => Pause::Border {
-                unused_bits: (self.stream.data_type & 63) as u32,
-            },
+            zlib::Z_OK if self.at_border() => {
+                Pause::Border { unused_bits: (self.stream.data_type & 63) as u32 }
+            }
             zlib::Z_OK | zlib::Z_BUF_ERROR => Pause::Full,
             zlib::Z_MEM_ERROR => Pause::Broken("no memory to inflate"),
             _ => Pause::Broken(self.message()),

@@ -107,7 +107,9 @@ impl Values {
             (mine @ Self::Bytes(..), Self::Bytes(offsets, data)) => {
                 for pair in offsets.windows(2) {
                     if let [start, end] = *pair {
-                        mine.push_bytes(data.get(start as usize..end as usize).unwrap_or_default())?;
+                        mine.push_bytes(
+                            data.get(start as usize..end as usize).unwrap_or_default(),
+                        )?;
                     }
                 }
             }
@@ -188,15 +190,7 @@ impl Column {
             Some(Values::Bytes(offsets, _)) => offsets.reserve(reserve),
             None => {}
         }
-        Self {
-            layout,
-            text,
-            values,
-            inner: vec![0],
-            outer: vec![0],
-            validity: None,
-            records: 0,
-        }
+        Self { layout, text, values, inner: vec![0], outer: vec![0], validity: None, records: 0 }
     }
 
     /// Close a record whose values have been appended since `before`.
@@ -264,7 +258,9 @@ impl Column {
         match (self.layout, &mut self.values) {
             (Layout::Scalar, Some(values)) => values.push_blanks(1),
             (Layout::Fixed(size), Some(values)) => values.push_blanks(size),
-            (Layout::List | Layout::Rows(_), _) => self.inner.push(self.inner.last().copied().unwrap_or(0)),
+            (Layout::List | Layout::Rows(_), _) => {
+                self.inner.push(self.inner.last().copied().unwrap_or(0))
+            }
             (Layout::FrameRows(_) | Layout::FrameLists, _) => {
                 self.outer.push(self.outer.last().copied().unwrap_or(0));
             }
@@ -299,7 +295,11 @@ impl Column {
                 let items = values.into_array(text)?;
                 let size = i32::try_from(size).map_err(|_| too_large(size))?;
                 let array = FixedSizeListArray::try_new_with_length(
-                    item(items.data_type()), size, items, nulls, self.records,
+                    item(items.data_type()),
+                    size,
+                    items,
+                    nulls,
+                    self.records,
                 );
                 Ok(Arc::new(array.map_err(arrow_fault)?))
             }

@@ -57,7 +57,8 @@ pub fn encode_examples(batch: &StructArray, payload: Payload) -> Result<Framed, 
         let entries = sections.of(column.section);
         for (entries, &length) in entries.iter_mut().zip(&lengths) {
             if length != ABSENT {
-                *entries = entries.saturating_add(field_len(column.head.entry_len(u64::from(length))));
+                *entries =
+                    entries.saturating_add(field_len(column.head.entry_len(u64::from(length))));
             }
         }
         measured.push(lengths);
@@ -95,9 +96,7 @@ pub fn frame_records(array: &dyn Array) -> Result<Framed, Fault> {
     let length = |record| bytes.get(record).map(|value| value.len() as u64);
     let mut frames = Frames::room(array.len(), length)?;
     for record in 0..array.len() {
-        frames
-            .next(|pen| pen.put(bytes.get(record)?))
-            .ok_or_else(|| disagree(record))?;
+        frames.next(|pen| pen.put(bytes.get(record)?)).ok_or_else(|| disagree(record))?;
     }
     Ok(frames.finish())
 }
@@ -105,7 +104,8 @@ pub fn frame_records(array: &dyn Array) -> Result<Framed, Fault> {
 /// The two passes differ, or the array's offsets point outside of its values.
 #[cold]
 fn disagree(record: usize) -> Fault {
-    Fault::new(FaultKind::Schema, 0, "the array's offsets point outside of its values").in_record(record)
+    Fault::new(FaultKind::Schema, 0, "the array's offsets point outside of its values")
+        .in_record(record)
 }
 
 #[cold]
@@ -335,13 +335,8 @@ pub struct Head {
 impl Head {
     /// The head of the column `key`. `one_run`: the list holds packed numbers, or one byte string.
     pub fn new(key: &str, tag: u8, section: Section, one_run: bool) -> Self {
-        let mut head = Self {
-            key: key.as_bytes().into(),
-            tag,
-            section,
-            short: [0; SHORT_HEAD],
-            short_max: 0,
-        };
+        let mut head =
+            Self { key: key.as_bytes().into(), tag, section, short: [0; SHORT_HEAD], short_max: 0 };
         let length = head.key.len();
         if one_run && section == Section::Context && length <= SHORT_HEAD.saturating_sub(16) {
             let start = [FIRST, 0, FIRST, length as u8];
@@ -384,7 +379,9 @@ impl Head {
             return false;
         }
         let end = pen.at.wrapping_add(SHORT_HEAD);
-        let Some(room) = pen.out.get_mut(pen.at..end).and_then(|r| r.first_chunk_mut::<SHORT_HEAD>()) else {
+        let Some(room) =
+            pen.out.get_mut(pen.at..end).and_then(|r| r.first_chunk_mut::<SHORT_HEAD>())
+        else {
             return false;
         };
         *room = self.short;
@@ -482,12 +479,7 @@ impl Frames {
             return Err(Fault::new(FaultKind::Limit, 0, format!("no memory for {total} bytes")));
         }
         data.resize(size, 0);
-        Ok(Self {
-            data,
-            at: 0,
-            lengths,
-            checksums: Vec::with_capacity(num_records),
-        })
+        Ok(Self { data, at: 0, lengths, checksums: Vec::with_capacity(num_records) })
     }
 
     /// The next frame, whose payload `write` puts there.
@@ -525,7 +517,9 @@ mod tests {
     use std::sync::Arc;
 
     use arrow_array::builder::{Int64Builder, ListBuilder};
-    use arrow_array::{ArrayRef, BinaryViewArray, Float32Array, Int64Array, StringArray, StructArray};
+    use arrow_array::{
+        ArrayRef, BinaryViewArray, Float32Array, Int64Array, StringArray, StructArray,
+    };
     use arrow_schema::{DataType, Field};
 
     use super::*;
@@ -540,16 +534,21 @@ mod tests {
 
     fn payloads(framed: &Framed) -> Vec<Vec<u8>> {
         let mut at = 0;
-        framed.lengths.iter().zip(&framed.checksums).map(|(&length, &checksum)| {
-            let frame = &framed.data[at..at + length as usize];
-            at += length as usize;
-            let payload = frame[TFRECORD_HEAD..frame.len() - TFRECORD_TAIL].to_vec();
-            let mut again = Vec::new();
-            crate::wire::frames::write_tfrecord(&mut again, &payload);
-            assert_eq!(frame, again);
-            assert_eq!(frame[frame.len() - TFRECORD_TAIL..], checksum.to_le_bytes());
-            payload
-        }).collect()
+        framed
+            .lengths
+            .iter()
+            .zip(&framed.checksums)
+            .map(|(&length, &checksum)| {
+                let frame = &framed.data[at..at + length as usize];
+                at += length as usize;
+                let payload = frame[TFRECORD_HEAD..frame.len() - TFRECORD_TAIL].to_vec();
+                let mut again = Vec::new();
+                crate::wire::frames::write_tfrecord(&mut again, &payload);
+                assert_eq!(frame, again);
+                assert_eq!(frame[frame.len() - TFRECORD_TAIL..], checksum.to_le_bytes());
+                payload
+            })
+            .collect()
     }
 
     fn ints(lists: &[Option<&[i64]>]) -> ArrayRef {
@@ -572,14 +571,18 @@ mod tests {
         let found = payloads(&encode_examples(&batch, Payload::Example).unwrap());
         let first = b"\x0a\x16\x0a\x14\x0a\x01a\x12\x0f\x1a\x0d\x0a\x0b\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01";
         assert_eq!(found[0], first);
-        assert_eq!(found[1], b"\x0a\x09\x0a\x07\x0a\x01a\x12\x02\x1a\x00", "an empty list is a list");
+        assert_eq!(
+            found[1], b"\x0a\x09\x0a\x07\x0a\x01a\x12\x02\x1a\x00",
+            "an empty list is a list"
+        );
         assert_eq!(found[2], b"\x0a\x00", "a null is an absent feature");
     }
 
     #[test]
     fn keys_are_sorted_by_their_bytes() {
         let one = || -> ArrayRef { Arc::new(Float32Array::from(vec![1.0])) };
-        let batch = batch(vec![("b", one()), ("a_list", one()), ("é", one()), ("a", one()), ("B", one())]);
+        let batch =
+            batch(vec![("b", one()), ("a_list", one()), ("é", one()), ("a", one()), ("B", one())]);
         let payload = &payloads(&encode_examples(&batch, Payload::Example).unwrap())[0];
         let places: Vec<_> = ["B", "a", "a_list", "b", "é"]
             .map(|key| {
@@ -642,7 +645,8 @@ mod tests {
         let batch = batch(vec![("f", Arc::new(lists)), ("c", Arc::new(Int64Array::from(vec![7])))]);
         let found = payloads(&encode_examples(&batch, Payload::Sequence).unwrap());
         let context = b"\x0a\x0c\x0a\x0a\x0a\x01c\x12\x05\x1a\x03\x0a\x01\x07";
-        let frames = b"\x0a\x06\x1a\x04\x0a\x02\x01\x02\x0a\x02\x1a\x00\x0a\x05\x1a\x03\x0a\x01\x03";
+        let frames =
+            b"\x0a\x06\x1a\x04\x0a\x02\x01\x02\x0a\x02\x1a\x00\x0a\x05\x1a\x03\x0a\x01\x03";
         let lists = [b"\x12\x1a\x0a\x18\x0a\x01f\x12\x13".as_slice(), frames].concat();
         assert_eq!(found[0], [context.as_slice(), &lists].concat());
         assert!(encode_examples(&batch, Payload::Example).is_err());
@@ -654,7 +658,8 @@ mod tests {
         let field = Arc::new(Field::new("item", DataType::Int64, true));
         let offsets = arrow_buffer::OffsetBuffer::from_lengths([2, 1]);
         let lists = arrow_array::ListArray::new(field, offsets, values, None);
-        let fault = encode_examples(&batch(vec![("x", Arc::new(lists))]), Payload::Example).unwrap_err();
+        let fault =
+            encode_examples(&batch(vec![("x", Arc::new(lists))]), Payload::Example).unwrap_err();
         assert_eq!((fault.record, fault.field.as_deref()), (Some(1), Some("x")));
 
         let one = || -> ArrayRef { Arc::new(Int64Array::from(vec![1])) };
@@ -668,7 +673,8 @@ mod tests {
         let array = BinaryViewArray::from(vec![b"hello".as_slice(), b"", long]);
         let framed = frame_records(&array).unwrap();
         assert_eq!(payloads(&framed), [b"hello".as_slice(), b"", long]);
-        let fault = frame_records(&BinaryViewArray::from(vec![Some(b"a".as_slice()), None])).unwrap_err();
+        let fault =
+            frame_records(&BinaryViewArray::from(vec![Some(b"a".as_slice()), None])).unwrap_err();
         assert_eq!(fault.record, Some(1));
     }
 }

@@ -216,7 +216,8 @@ fn null_inside() -> Fault {
 pub fn columns_of(batch: &StructArray, payload: Payload) -> Result<Vec<Column<'_>>, Fault> {
     let mut columns = Vec::with_capacity(batch.num_columns());
     for (field, array) in batch.fields().iter().zip(batch.columns()) {
-        let column = column(field.name(), array.as_ref(), payload).map_err(|f| f.in_field(field.name()))?;
+        let column =
+            column(field.name(), array.as_ref(), payload).map_err(|f| f.in_field(field.name()))?;
         columns.push(column);
     }
     columns.sort_by(|a, b| (a.section, a.key.as_bytes()).cmp(&(b.section, b.key.as_bytes())));
@@ -246,11 +247,15 @@ fn column<'a>(name: &str, array: &'a dyn Array, payload: Payload) -> Result<Colu
     let is_lists = stated == Some(Section::Lists) || (stated.is_none() && inner.is_some());
     let section = if is_lists { Section::Lists } else { Section::Context };
     let (frames, rows, middle) = match (section, outer, inner) {
-        (Section::Context, _, Some(_)) | (Section::Lists, None, _) => return Err(unsupported(array, payload)),
+        (Section::Context, _, Some(_)) | (Section::Lists, None, _) => {
+            return Err(unsupported(array, payload));
+        }
         (Section::Context, None, None) => (None, Rows::One, None),
         (Section::Context, Some((rows, _)), None) => (None, rows, None),
         (Section::Lists, Some((frames, _)), None) => (Some(frames), Rows::One, None),
-        (Section::Lists, Some((frames, middle)), Some((rows, _))) => (Some(frames), rows, Some(middle)),
+        (Section::Lists, Some((frames, middle)), Some((rows, _))) => {
+            (Some(frames), rows, Some(middle))
+        }
     };
     let one_run = match (&rows, &values) {
         (_, Values::Int(_) | Values::Float(_)) | (Rows::One, _) => true,

@@ -286,7 +286,8 @@ impl Inflater {
 
     fn begin_member(&mut self) -> Result<(), Fault> {
         if self.container == Container::Zlib && self.num_members > 0 {
-            let fault = Fault::new(FaultKind::SecondStream, self.member.start, "second zlib stream");
+            let fault =
+                Fault::new(FaultKind::SecondStream, self.member.start, "second zlib stream");
             if !self.join_streams {
                 return Err(fault);
             }

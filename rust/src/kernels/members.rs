@@ -82,7 +82,9 @@ pub fn inflate_members(
         total = total.saturating_add(u64::from(member.plain_bytes));
         if total > max_bytes {
             let message = format!("a member would bring the plain bytes to {total}");
-            return Err(Fault::new(FaultKind::Limit, start as u64, message).values(max_bytes, total));
+            return Err(
+                Fault::new(FaultKind::Limit, start as u64, message).values(max_bytes, total)
+            );
         }
     }
     let mut out = Vec::new();

@@ -1,12 +1,12 @@
 //! The work of one chunk or batch: plain functions over slices and Arrow arrays.
 
+pub mod codec;
 pub mod columns;
 pub mod decode_examples;
+pub mod deflate;
 pub mod encode_examples;
 pub mod example_columns;
 pub mod infer_examples;
-pub mod codec;
-pub mod deflate;
 pub mod inflate;
 pub mod members;
 pub mod walk;

@@ -270,7 +270,8 @@ mod tests {
     fn views_hold_short_and_long_payloads() {
         let bytes = file(&[b"", b"twelve bytes", b"thirteen byte"]);
         let found = walk(TfRecord, &bytes, 1 << 30);
-        let frames = Frames { buffer: Buffer::from_vec(bytes), spans: found.spans, ..Frames::default() };
+        let frames =
+            Frames { buffer: Buffer::from_vec(bytes), spans: found.spans, ..Frames::default() };
         let views = frames.views().unwrap();
         assert_eq!(views.value(0), b"");
         assert_eq!(views.value(1), b"twelve bytes");

@@ -1,8 +1,8 @@
 //! Bytes and local files. The only place of the crate that asks the operating system for data.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::mem::MaybeUninit;
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -115,7 +115,8 @@ impl PyFile {
             let spare = &mut bytes.spare_capacity_mut()[..length - done];
             // SAFETY: `read_at` only writes into the slice; the length grows by what was written.
             unsafe {
-                let target = std::slice::from_raw_parts_mut(spare.as_mut_ptr().cast::<u8>(), spare.len());
+                let target =
+                    std::slice::from_raw_parts_mut(spare.as_mut_ptr().cast::<u8>(), spare.len());
                 match self.file.read_at(target, start + done as u64) {
                     Ok(0) => break,
                     Ok(count) => bytes.set_len(before + done + count),
@@ -133,11 +134,18 @@ const PARALLEL_BYTES: usize = 2 << 20;
 const PARALLEL_RANGES: usize = 128;
 
 impl PyFile {
-    fn gather_into(&self, bytes: &mut Vec<u8>, ranges: &[(u64, u64)], total: usize) -> std::io::Result<()> {
+    fn gather_into(
+        &self,
+        bytes: &mut Vec<u8>,
+        ranges: &[(u64, u64)],
+        total: usize,
+    ) -> std::io::Result<()> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
         let small = total < PARALLEL_BYTES && ranges.len() < PARALLEL_RANGES;
         if small || threads == 1 || ranges.len() < threads {
-            return ranges.iter().try_for_each(|&(start, length)| self.exactly(bytes, start, length as usize));
+            return ranges
+                .iter()
+                .try_for_each(|&(start, length)| self.exactly(bytes, start, length as usize));
         }
         let share = ranges.len().div_ceil(threads);
         let (own, others) = ranges.split_at(share);
@@ -154,7 +162,8 @@ impl PyFile {
             let mut done = self.fill(mine, own);
             for reader in readers {
                 let other = reader.join();
-                done = done.and(other.unwrap_or_else(|_| Err(std::io::Error::other("a reader panicked"))));
+                done = done
+                    .and(other.unwrap_or_else(|_| Err(std::io::Error::other("a reader panicked"))));
             }
             done
         })?;
@@ -178,7 +187,9 @@ impl PyFile {
             let (mine, rest) = std::mem::take(&mut part).split_at_mut(length as usize);
             part = rest;
             // SAFETY: `read_exact_at` writes every byte or fails, and never reads the slice.
-            let target = unsafe { std::slice::from_raw_parts_mut(mine.as_mut_ptr().cast::<u8>(), mine.len()) };
+            let target = unsafe {
+                std::slice::from_raw_parts_mut(mine.as_mut_ptr().cast::<u8>(), mine.len())
+            };
             self.file.read_exact_at(target, start)?;
         }
         Ok(())
@@ -220,14 +231,17 @@ impl PyFile {
         lengths: &Bound<'_, PyAny>,
     ) -> PyResult<PyBuffer> {
         let (starts, lengths) = (import(starts)?, import(lengths)?);
-        let (Some(starts), Some(lengths)) = (
-            starts.as_primitive_opt::<UInt64Type>(),
-            lengths.as_primitive_opt::<UInt64Type>(),
-        ) else {
+        let (Some(starts), Some(lengths)) =
+            (starts.as_primitive_opt::<UInt64Type>(), lengths.as_primitive_opt::<UInt64Type>())
+        else {
             return Err(PyTypeError::new_err("expected arrays of uint64"));
         };
-        let ranges: Vec<(u64, u64)> = starts.values().iter().copied().zip(lengths.values().iter().copied()).collect();
-        if ranges.iter().any(|&(start, length)| start.checked_add(length).is_none_or(|end| end > self.size)) {
+        let ranges: Vec<(u64, u64)> =
+            starts.values().iter().copied().zip(lengths.values().iter().copied()).collect();
+        if ranges
+            .iter()
+            .any(|&(start, length)| start.checked_add(length).is_none_or(|end| end > self.size))
+        {
             return Err(PyValueError::new_err("a range reaches beyond the file"));
         }
         let total = ranges.iter().try_fold(0u64, |sum, range| sum.checked_add(range.1));
@@ -276,7 +290,8 @@ fn populate(address: usize, length: usize) -> bool {
 #[cold]
 fn os_error(error: &std::io::Error, path: &std::path::Path) -> PyErr {
     let Some(code) = error.raw_os_error() else {
-        let code = if error.kind() == std::io::ErrorKind::IsADirectory { libc::EISDIR } else { libc::EIO };
+        let code =
+            if error.kind() == std::io::ErrorKind::IsADirectory { libc::EISDIR } else { libc::EIO };
         let text = std::io::Error::from_raw_os_error(code);
         return os_error(&text, path);
     };

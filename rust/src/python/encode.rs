@@ -1,7 +1,7 @@
 //! Batches and byte strings to TFRecord frames.
 
-use arrow_array::UInt64Array;
 use arrow_array::UInt32Array;
+use arrow_array::UInt64Array;
 use arrow_array::cast::AsArray;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

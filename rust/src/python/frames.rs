@@ -211,9 +211,8 @@ impl PyFrames {
 }
 
 fn batch(names: &[String], arrays: Vec<ArrayRef>, records: usize) -> Result<RecordBatch, Fault> {
-    let field = |(name, array): (&String, &ArrayRef)| {
-        Field::new(name, array.data_type().clone(), true)
-    };
+    let field =
+        |(name, array): (&String, &ArrayRef)| Field::new(name, array.data_type().clone(), true);
     let fields: Vec<Field> = names.iter().zip(&arrays).map(field).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(records));
     RecordBatch::try_new_with_options(Schema::new(fields).into(), arrays, &options)
@@ -230,17 +229,8 @@ pub struct PyPlan {
 /// One column of a plan as Python gives it: column name, key, is a feature list, kind ("int64",
 /// "float", "bytes" or None), layout ("scalar", "list", "fixed", "rows", "frame_scalars",
 /// "frame_rows", "frame_lists"), size of "fixed" or of a row, is text, is required, default values or None.
-type Given<'py> = (
-    String,
-    Vec<u8>,
-    bool,
-    Option<String>,
-    String,
-    usize,
-    bool,
-    bool,
-    Option<Bound<'py, PyList>>,
-);
+type Given<'py> =
+    (String, Vec<u8>, bool, Option<String>, String, usize, bool, bool, Option<Bound<'py, PyList>>);
 
 fn wanted(given: Given<'_>) -> PyResult<(String, Wanted)> {
     let (name, key, in_lists, kind, layout, size, text, required, default) = given;
@@ -292,12 +282,8 @@ impl PyPlan {
             "tensorflow_sequence" => Dialect::TensorFlow(Parser::Sequence),
             other => return Err(PyValueError::new_err(format!("unknown dialect {other:?}"))),
         };
-        let (names, columns) = columns
-            .into_iter()
-            .map(wanted)
-            .collect::<PyResult<Vec<_>>>()?
-            .into_iter()
-            .unzip();
+        let (names, columns) =
+            columns.into_iter().map(wanted).collect::<PyResult<Vec<_>>>()?.into_iter().unzip();
         Ok(Self { plan: Plan::new(columns, dialect), names })
     }
 }
@@ -394,7 +380,11 @@ pub fn index_file(
     let (mut starts, mut stored) = (vec![start], Vec::new());
     let indexed = run(py, || Ok(hops.index(framing, max_record, &mut starts, &mut stored)))?;
     let fault = indexed?.map(PyFault::from);
-    Ok((ArrowArray::new(UInt64Array::from(starts)), ArrowArray::new(UInt32Array::from(stored)), fault))
+    Ok((
+        ArrowArray::new(UInt64Array::from(starts)),
+        ArrowArray::new(UInt32Array::from(stored)),
+        fault,
+    ))
 }
 
 /// Reads a little of a file at a time, wherever the next head is.

@@ -2,10 +2,10 @@
 
 mod arrow;
 mod bytes;
+mod compression;
 mod encode;
 mod frames;
 mod pool;
-mod compression;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -38,7 +38,13 @@ impl PyFault {
     /// A fault that a floor above the kernels found.
     #[new]
     #[pyo3(signature = (kind, byte, message, expected = None, found = None))]
-    fn new(kind: String, byte: u64, message: String, expected: Option<u64>, found: Option<u64>) -> Self {
+    fn new(
+        kind: String,
+        byte: u64,
+        message: String,
+        expected: Option<u64>,
+        found: Option<u64>,
+    ) -> Self {
         Self { kind, byte, record: None, field: None, expected, found, message }
     }
 
@@ -112,10 +118,10 @@ mod _core {
         KernelError, PyFault,
         arrow::ArrowArray,
         bytes::{PyBuffer, PyFile},
-        encode::{PyFramed, encode_examples, frame_records},
-        frames::{PyFrames, PyPlan, frames_at, index_file, next_head, read_frames, walk},
         compression::{
             PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,
         },
+        encode::{PyFramed, encode_examples, frame_records},
+        frames::{PyFrames, PyPlan, frames_at, index_file, next_head, read_frames, walk},
     };
 }

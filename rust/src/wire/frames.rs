@@ -74,18 +74,13 @@ impl Framing for TfRecord {
         if total > window.len() as u64 {
             return Step::Need(total);
         }
-        Step::Frame {
-            payload: TFRECORD_HEAD,
-            length: length as usize,
-            total: total as usize,
-        }
+        Step::Frame { payload: TFRECORD_HEAD, length: length as usize, total: total as usize }
     }
 
     #[inline(always)]
     fn check(self, frame: &[u8]) -> Result<(), Fault> {
-        let payload = frame
-            .get(TFRECORD_HEAD..frame.len().saturating_sub(TFRECORD_TAIL))
-            .unwrap_or_default();
+        let payload =
+            frame.get(TFRECORD_HEAD..frame.len().saturating_sub(TFRECORD_TAIL)).unwrap_or_default();
         let stored = self.stored(frame);
         let found = mask(crc32c(payload));
         if found == stored {
@@ -124,7 +119,10 @@ mod tests {
         write_tfrecord(&mut out, b"hello");
         assert_eq!(
             out,
-            [5, 0, 0, 0, 0, 0, 0, 0, 0xea, 0xb2, 0x04, 0x3e, b'h', b'e', b'l', b'l', b'o', 0xbb, 0x1f, 0x1c, 0x19]
+            [
+                5, 0, 0, 0, 0, 0, 0, 0, 0xea, 0xb2, 0x04, 0x3e, b'h', b'e', b'l', b'l', b'o', 0xbb,
+                0x1f, 0x1c, 0x19
+            ]
         );
         assert_eq!(TfRecord.next(&out), Step::Frame { payload: 12, length: 5, total: 21 });
         assert!(TfRecord.check(&out).is_ok());
@@ -137,7 +135,8 @@ mod tests {
         for bit in 0..frame.len() * 8 {
             let mut bad = frame.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            let whole = matches!(TfRecord.next(&bad), Step::Frame { total, .. } if total == bad.len());
+            let whole =
+                matches!(TfRecord.next(&bad), Step::Frame { total, .. } if total == bad.len());
             assert!(!whole || TfRecord.check(&bad).is_err(), "bit {bit}");
         }
     }

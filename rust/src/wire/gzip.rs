@@ -335,9 +335,12 @@ mod tests {
 
     #[test]
     fn zlib_headers_are_checked() {
-        for (bytes, good) in
-            [([0x78, 0x9c], true), ([0x78, 0x01], true), ([0x78, 0x9d], false), ([0x78, 0xbb], false)]
-        {
+        for (bytes, good) in [
+            ([0x78, 0x9c], true),
+            ([0x78, 0x01], true),
+            ([0x78, 0x9d], false),
+            ([0x78, 0xbb], false),
+        ] {
             let fed = HeaderReader::new(Container::Zlib).feed(&bytes);
             assert_eq!(fed.is_ok(), good, "{bytes:x?}");
         }

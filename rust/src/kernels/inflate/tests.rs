@@ -64,8 +64,10 @@ fn pieces_of_every_size_give_the_same_bytes() {
 #[test]
 fn from_every_seek_point_the_rest_is_the_same() {
     let plain = sample(700_000);
-    let members = [gzip(&plain[..300_000]), gzip(&plain[300_000..310_000]), gzip(&plain[310_000..])];
-    for (container, file) in [(Container::Gzip, members.concat()), (Container::Zlib, zlib(&plain))] {
+    let members =
+        [gzip(&plain[..300_000]), gzip(&plain[300_000..310_000]), gzip(&plain[310_000..])];
+    for (container, file) in [(Container::Gzip, members.concat()), (Container::Zlib, zlib(&plain))]
+    {
         for point_bytes in [1, 1000, 20_000] {
             let mut inflater = Inflater::new(container, point_bytes).unwrap();
             let (found, fault, points) = drain(&mut inflater, &file, 4096, 10_000);
