@@ -26,6 +26,7 @@ __all__ = [
     "inflate_members",
     "member_head",
     "next_head",
+    "read_frames",
     "walk",
 ]
 
@@ -147,11 +148,17 @@ class Frames:
     def verify(self, indexed: _Arrow | None = None) -> list[Fault]:
         """Check payloads against their stored checksums and, if given, an index's (uint32)."""
 
-    def views(self) -> ArrowArray:
-        """The payloads as a binary_view array that borrows the buffer."""
+    def prove(self, indexed: _Arrow | None = None) -> None:
+        """The same as an error: raises the first fault, if there is one."""
 
-    def decode(self, plan: ExamplePlan) -> ArrowArray:
-        """The payloads decoded as Examples: a struct array, one field a column of the plan."""
+    def views(self, check: bool = False, indexed: _Arrow | None = None) -> ArrowArray:
+        """The payloads as a binary_view array that borrows the buffer; with `check`, proved."""
+
+    def decode(
+        self, plan: ExamplePlan, check: bool = False, indexed: _Arrow | None = None
+    ) -> ArrowArray:
+        """The payloads decoded as Examples: a struct array, one field a column of the plan; with
+        `check`, proved first."""
 
     def infer(self) -> dict[str, Any]:
         """What the payloads hold, if they are Examples: facts for a schema."""
@@ -229,6 +236,11 @@ def walk(
     name: str, buffer: Buffer, base: int, max_record: int
 ) -> tuple[Frames, int, int, Fault | None]:
     """Walk over frames: (frames, bytes consumed, bytes the next frame needs in all, fault)."""
+
+def read_frames(
+    name: str, file: File, start: int, length: int, max_record: int
+) -> tuple[Frames, int, int, Fault | None, int]:
+    """Read a part of a local file and walk over it: what `walk` returns, and the bytes read."""
 
 def frames_at(name: str, buffer: Buffer, starts: _Arrow, lengths: _Arrow, places: _Arrow) -> Frames:
     """The frames that an index says lie at these places (uint64: start in the buffer, whole
