@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 
 use arrow_array::ArrayRef;
 
@@ -103,8 +104,17 @@ struct Walker<'a, 'p> {
     place: usize,
 }
 
+const BLOCK_RECORDS: usize = 64;
+
 /// Decode the payloads of all frames. Arrays come in the order of the plan's columns.
-pub fn decode(frames: &Frames, plan: &Plan) -> Result<Vec<ArrayRef>, Fault> {
+///
+/// `prove` is called for each block of records before they are read. A block is small enough for the
+/// nearest cache, and large enough that the checksums of several records overlap in the processor.
+pub fn decode(
+    frames: &Frames,
+    plan: &Plan,
+    prove: impl Fn(Range<usize>) -> Result<(), Fault>,
+) -> Result<Vec<ArrayRef>, Fault> {
     let records = frames.spans.len();
     let new = |w: &Wanted| Column::new(w.kind, w.layout, w.text, records);
     let mut columns: Vec<Column> = plan.wanted.iter().map(new).collect();
@@ -117,8 +127,11 @@ pub fn decode(frames: &Frames, plan: &Plan) -> Result<Vec<ArrayRef>, Fault> {
         place: 0,
     };
     for record in 0..records {
+        if record.is_multiple_of(BLOCK_RECORDS) {
+            prove(record..record.saturating_add(BLOCK_RECORDS).min(records))?;
+        }
         let payload = frames.payload(record).unwrap_or_default();
-        let start = || frames.spans.get(record).map_or(0, |s| s.0 as u64) + frames.base;
+        let start = || frames.place(record);
         walker
             .find(payload)
             .and_then(|()| walker.fill(&mut columns))

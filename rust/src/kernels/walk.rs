@@ -64,25 +64,34 @@ impl Frames {
         (0..self.spans.len()).map(stored).collect()
     }
 
-    /// Check every payload against its stored checksum, and the stored checksums against those of
-    /// an index, if given. Returns what is wrong, by record.
-    pub fn verify<F: Framing>(&self, framing: F, indexed: Option<&[u32]>) -> Vec<Fault> {
-        let mut faults = Vec::new();
-        for record in 0..self.spans.len() {
-            let frame = self.frame::<F>(record).unwrap_or_default();
-            if let Err(fault) = framing.check(frame) {
-                let head = self.place(record).saturating_sub(F::HEAD as u64);
-                faults.push(fault.shifted(head).in_record(record));
-            } else if let Some(&known) = indexed.and_then(|all| all.get(record))
-                && known != framing.stored(frame)
-            {
+    /// Check a payload against its stored checksum, and that against the one of an index, if given.
+    #[inline(always)]
+    pub fn prove<F: Framing>(
+        &self,
+        framing: F,
+        record: usize,
+        indexed: Option<&[u32]>,
+    ) -> Result<(), Fault> {
+        let frame = self.frame::<F>(record).unwrap_or_default();
+        if let Err(fault) = framing.check(frame) {
+            let head = self.place(record).saturating_sub(F::HEAD as u64);
+            return Err(fault.shifted(head).in_record(record));
+        }
+        match indexed.and_then(|all| all.get(record)) {
+            Some(&known) if known != framing.stored(frame) => {
                 let message = "the record is not the one that was indexed";
                 let fault = Fault::new(FaultKind::Stale, self.place(record), message);
                 let found = u64::from(framing.stored(frame));
-                faults.push(fault.values(u64::from(known), found).in_record(record));
+                Err(fault.values(u64::from(known), found).in_record(record))
             }
+            _ => Ok(()),
         }
-        faults
+    }
+
+    /// Check all payloads. Returns what is wrong, by record.
+    pub fn verify<F: Framing>(&self, framing: F, indexed: Option<&[u32]>) -> Vec<Fault> {
+        let prove = |record| self.prove(framing, record, indexed).err();
+        (0..self.spans.len()).filter_map(prove).collect()
     }
 
     /// The payloads as views into the buffer.
