@@ -1,5 +1,6 @@
 //! Finding records: from a window of bytes to the list of frames in it, and proving them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::BinaryViewArray;
@@ -86,6 +87,25 @@ impl Frames {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Check some records in turn, and stop at the first fault.
+    pub fn prove_all<F: Framing>(
+        &self,
+        framing: F,
+        records: Range<usize>,
+        indexed: Option<&[u32]>,
+    ) -> Result<(), Fault> {
+        let frames = || records.clone().map(|r| self.frame::<F>(r).unwrap_or_default());
+        let broken = framing.first_broken(frames());
+        let known = indexed.and_then(|all| all.get(records.clone()));
+        let differs = known.is_some_and(|known| {
+            !known.iter().copied().eq(frames().map(|frame| framing.stored(frame)))
+        });
+        if broken.is_none() && !differs {
+            return Ok(());
+        }
+        records.clone().try_for_each(|record| self.prove(framing, record, indexed))
     }
 
     /// Check all payloads. Returns what is wrong, by record.

@@ -53,9 +53,9 @@ impl Checks {
         Ok(Self { check, indexed: indexed.map(u32s).transpose()? })
     }
 
-    fn prove(&self, frames: &Frames, mut records: Range<usize>) -> Result<(), Fault> {
+    fn prove(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
         let known = self.indexed.as_ref().map(|numbers| &numbers.values()[..]);
-        records.try_for_each(|record| frames.prove(TfRecord, record, known))
+        frames.prove_all(TfRecord, records, known)
     }
 
     fn pass(&self, frames: &Frames) -> Result<(), Fault> {

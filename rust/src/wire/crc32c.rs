@@ -21,6 +21,37 @@ pub fn crc32c(data: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, data) as u32
 }
 
+/// The first of some byte strings whose masked checksum is not the stored one, by its place.
+///
+/// The same as comparing one by one, but the processor is asked once what it can do, and the loop
+/// over short strings becomes part of the caller's.
+#[inline]
+pub fn first_mismatch<'a>(items: impl Iterator<Item = (&'a [u8], u32)>) -> Option<usize> {
+    #[cfg(target_arch = "x86_64")]
+    if has_sse42() {
+        // SAFETY: the instruction set was found at run time.
+        return unsafe { first_mismatch_sse42(items) };
+    }
+    items.enumerate().find(|(_, (data, stored))| mask(crc32c(data)) != *stored).map(|(at, _)| at)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "sse4.2")]
+fn first_mismatch_sse42<'a>(items: impl Iterator<Item = (&'a [u8], u32)>) -> Option<usize> {
+    for (at, (data, stored)) in items.enumerate() {
+        let crc = if data.len() < FOLD_BYTES {
+            short(data)
+        } else {
+            checksum(CrcAlgorithm::Crc32Iscsi, data) as u32
+        };
+        if mask(crc) != stored {
+            return Some(at);
+        }
+    }
+    None
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn has_sse42() -> bool {
@@ -94,6 +125,21 @@ mod tests {
         assert_eq!(mask(crc32c(b"")), 0xa282_ead8);
         assert_eq!(mask(crc32c_u64(5)), 0x3e04_b2ea);
         assert_eq!(unmask(mask(0x1234_5678)), 0x1234_5678);
+    }
+
+    #[test]
+    fn the_first_mismatch_is_found_among_short_and_long() {
+        let data: Vec<Vec<u8>> = [0, 3, 100, 511, 512, 5000].map(|n| vec![7; n]).to_vec();
+        let right: Vec<u32> = data.iter().map(|d| mask(crc32c(d))).collect();
+        let find = |stored: &[u32]| {
+            first_mismatch(data.iter().map(Vec::as_slice).zip(stored.iter().copied()))
+        };
+        assert_eq!(find(&right), None);
+        for at in 0..data.len() {
+            let mut wrong = right.clone();
+            wrong[at] ^= 1;
+            assert_eq!(find(&wrong), Some(at));
+        }
     }
 
     #[test]

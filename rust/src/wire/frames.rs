@@ -1,6 +1,6 @@
 //! Framings: how a container marks where one record ends and the next begins.
 
-use super::crc32c::{crc32c, crc32c_u64, mask};
+use super::crc32c::{self, crc32c, crc32c_u64, mask};
 use super::{Fault, FaultKind};
 
 /// What stands at the front of a window.
@@ -27,6 +27,8 @@ pub trait Framing: Copy + Send + Sync {
     fn next(self, window: &[u8]) -> Step;
     /// Check the payload of a whole frame against its own checksum.
     fn check(self, frame: &[u8]) -> Result<(), Fault>;
+    /// The first of some whole frames whose payload does not match its own checksum.
+    fn first_broken<'a>(self, frames: impl Iterator<Item = &'a [u8]>) -> Option<usize>;
     /// The stored checksum of a whole frame, as the index keeps it.
     fn stored(self, frame: &[u8]) -> u32;
     /// Bytes of framing before the payload.
@@ -92,6 +94,14 @@ impl Framing for TfRecord {
             "data checksum does not match",
         )
         .values(u64::from(stored), u64::from(found)))
+    }
+
+    #[inline(always)]
+    fn first_broken<'a>(self, frames: impl Iterator<Item = &'a [u8]>) -> Option<usize> {
+        crc32c::first_mismatch(frames.map(|frame| {
+            let end = frame.len().saturating_sub(TFRECORD_TAIL);
+            (frame.get(TFRECORD_HEAD..end).unwrap_or_default(), self.stored(frame))
+        }))
     }
 
     #[inline(always)]
