@@ -27,7 +27,7 @@ lint: $(VENV)/tools $(VENV)/built ## rustfmt, clippy and ruff
 	@! cargo deny --version >/dev/null 2>&1 || cargo deny --locked check
 
 types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled module against the module
-	pyright --pythonpath $(VENV)/bin/python
+	pyright --project pyproject.toml --pythonpath $(VENV)/bin/python
 	python -m mypy.stubtest penstock._core
 
 # In release, because the crates underneath are built so already, with overflow checks on.

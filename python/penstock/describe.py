@@ -1,7 +1,7 @@
 r"""Values as text that a person can read, on a terminal that must not be at their mercy.
 
 What a file holds is shown, never obeyed: control characters, marks that turn the writing direction
-and anything else that does not print come out as escapes such as `\\x1b` and `\\u202e`.
+and anything else that does not print come out as escapes such as `\x1b` and `\u202e`.
 """
 
 from __future__ import annotations
