@@ -249,7 +249,7 @@ def sample(
     done = False
     seen_bytes = 0
     for chunk in reader.chunks():
-        frames = chunk.data[0]
+        frames = reader.frames(chunk)
         bad = frames.verify(None)
         if bad:
             keep = np.setdiff1d(np.arange(len(frames)), [fault.record for fault in bad])

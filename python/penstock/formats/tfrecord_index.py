@@ -121,7 +121,7 @@ def _index_by_walking(source: Source, stream: Stream, options: Options) -> tuple
     ends: list[np.ndarray] = []
     checksums: list[np.ndarray] = []
     for chunk in reader.chunks():
-        frames = chunk.data[0]
+        frames = reader.frames(chunk)
         begin = pa.array(frames.starts()).to_numpy()
         starts.append(begin)
         ends.append(begin + pa.array(frames.lengths()).to_numpy() + np.uint64(16))

@@ -229,6 +229,10 @@ class FramedReader:
             raise
         return self._marked(batch, unproved, columns) if self._salvage else batch
 
+    def frames(self, chunk: Chunk) -> _core.Frames:
+        """All frames of a chunk, unproved."""
+        return self._frames(chunk, None)[0]
+
     def _frames(
         self, chunk: Chunk, numbers: np.ndarray | None
     ) -> tuple[_core.Frames, bool, np.ndarray | None]:

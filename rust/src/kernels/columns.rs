@@ -6,9 +6,10 @@ use arrow_array::{
     ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Int64Array, ListArray, NullArray,
     StringArray,
 };
-use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBufferBuilder, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, FieldRef};
 
+use super::shelf;
 use crate::wire::example::Kind;
 use crate::wire::{Fault, FaultKind};
 
@@ -148,7 +149,7 @@ fn bytes_array(
     text: bool,
 ) -> Result<ArrayRef, Fault> {
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    let data = Buffer::from_vec(data);
+    let data = shelf::shelve(data);
     let array = BinaryArray::try_new(offsets, data, nulls)
         .map_err(|error| Fault::new(FaultKind::Schema, 0, error.to_string()))?;
     if !text {
@@ -191,6 +192,16 @@ impl Column {
             None => {}
         }
         Self { layout, text, values, inner: vec![0], outer: vec![0], validity: None, records: 0 }
+    }
+
+    /// Make room for so many bytes of strings at once, if this column has any: large ones would else
+    /// be copied each time the room doubles.
+    pub fn reserve_bytes(&mut self, num_bytes: usize) {
+        if let Some(Values::Bytes(_, data)) = &mut self.values
+            && let Some(room) = shelf::take(num_bytes)
+        {
+            *data = room;
+        }
     }
 
     /// Close a record whose values have been appended since `before`.

@@ -105,6 +105,9 @@ struct Walker<'a, 'p> {
 }
 
 const BLOCK_RECORDS: usize = 64;
+/// Batches of so many bytes, in records of so many on average, are mostly one column of strings.
+const LARGE_BYTES: usize = 256 << 10;
+const LARGE_MEAN: usize = 4 << 10;
 
 /// Decode the payloads of all frames. Arrays come in the order of the plan's columns.
 ///
@@ -118,6 +121,11 @@ pub fn decode(
     let records = frames.spans.len();
     let new = |w: &Wanted| Column::new(w.kind, w.layout, w.text, records);
     let mut columns: Vec<Column> = plan.wanted.iter().map(new).collect();
+    let strings = plan.wanted.iter().filter(|w| w.kind == Some(Kind::Bytes)).count();
+    let num_bytes: usize = frames.spans.iter().map(|span| span.1).sum();
+    if strings == 1 && num_bytes >= LARGE_BYTES && num_bytes / records.max(1) >= LARGE_MEAN {
+        columns.iter_mut().for_each(|column| column.reserve_bytes(num_bytes));
+    }
     let mut walker = Walker {
         plan,
         slots: vec![Slot::Empty; plan.wanted.len()],

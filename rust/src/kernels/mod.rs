@@ -9,4 +9,5 @@ pub mod example_columns;
 pub mod infer_examples;
 pub mod inflate;
 pub mod members;
+pub mod shelf;
 pub mod walk;

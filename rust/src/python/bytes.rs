@@ -15,7 +15,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::arrow::{ArrowArray, import};
-use super::{pool, run};
+use super::run;
+use crate::kernels::shelf;
 use crate::wire::crc32c::extend;
 
 /// Immutable bytes that Rust owns or keeps alive; slices share them.
@@ -68,7 +69,7 @@ impl PyBuffer {
         let mut bytes = room(parts.iter().map(|part| part.len()).sum())?;
         run(py, || {
             parts.iter().for_each(|part| bytes.extend_from_slice(part));
-            Ok(Self(pool::shelve(bytes)))
+            Ok(Self(shelf::shelve(bytes)))
         })
     }
 
@@ -96,7 +97,7 @@ pub struct PyFile {
 
 /// Room for `length` bytes, uninitialised, or an error instead of an abort.
 pub fn room(length: usize) -> PyResult<Vec<u8>> {
-    pool::take(length)
+    shelf::take(length)
         .ok_or_else(|| PyMemoryError::new_err(format!("no memory for {length} bytes")))
 }
 
@@ -219,7 +220,7 @@ impl PyFile {
         let length = self.clamp(start, length);
         let mut bytes = room(length)?;
         py.detach(|| self.read_into(&mut bytes, start, length))?;
-        Ok(PyBuffer(pool::shelve(bytes)))
+        Ok(PyBuffer(shelf::shelve(bytes)))
     }
 
     /// Ranges of the file (uint64 arrays of starts and lengths), one after another in one buffer.
@@ -250,7 +251,7 @@ impl PyFile {
         };
         let mut bytes = room(total)?;
         py.detach(|| self.gather_into(&mut bytes, &ranges, total))?;
-        Ok(PyBuffer(pool::shelve(bytes)))
+        Ok(PyBuffer(shelf::shelve(bytes)))
     }
 
     /// Bring a part of the mapped file into memory at once, instead of page by page as it is

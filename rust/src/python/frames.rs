@@ -12,10 +12,11 @@ use pyo3::types::{PyBytes, PyDict, PyList, PySlice};
 
 use super::arrow::{ArrowArray, import};
 use super::bytes::{PyBuffer, PyFile, room};
-use super::{PyFault, pool, raise, run};
+use super::{PyFault, raise, run};
 use crate::kernels::columns::{Layout, Values};
 use crate::kernels::decode_examples::{Dialect, Plan, Wanted, decode};
 use crate::kernels::infer_examples::infer;
+use crate::kernels::shelf;
 use crate::kernels::walk::{self as walking, Frames};
 use crate::wire::example::Kind;
 use crate::wire::frames::{Framing, Step, TfRecord};
@@ -330,7 +331,7 @@ pub fn read_frames(
     let mut read = || {
         file.read_into(&mut bytes, start, length)?;
         let found = walking::walk(framing, &bytes, max_record);
-        Ok::<_, std::io::Error>((pool::shelve(std::mem::take(&mut bytes)), found))
+        Ok::<_, std::io::Error>((shelf::shelve(std::mem::take(&mut bytes)), found))
     };
     let (buffer, found) = run(py, || Ok(read()))??;
     let num_bytes = buffer.len();

@@ -5,7 +5,6 @@ mod bytes;
 mod compression;
 mod encode;
 mod frames;
-mod pool;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,6 +1,6 @@
-//! Windows of a file, used again: a scan reads one chunk after another, in one thread, and lets go
-//! of them in another. Fresh memory would cost a page fault and a cleared page for every 4 KiB of
-//! them, which is as much as reading costs.
+//! Large buffers, used again: a scan fills one after another in one thread, and lets go of them in
+//! another. Fresh memory would cost a page fault and a cleared page for every 4 KiB of them, which
+//! is as much as reading costs.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -46,7 +46,7 @@ impl Drop for Shelved {
         let mut bytes = std::mem::take(&mut self.1);
         if let Ok(mut shelf) = SHELF.try_lock() {
             let held: usize = shelf.iter().map(|(_, held)| held.capacity()).sum();
-            if held + bytes.capacity() <= SHELF_BYTES {
+            if held.saturating_add(bytes.capacity()) <= SHELF_BYTES {
                 bytes.clear();
                 shelf.push((self.0, bytes));
             }
