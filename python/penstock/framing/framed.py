@@ -26,6 +26,7 @@ from penstock.errors import (
 )
 from penstock.faults import error_from
 from penstock.format import Chunk, Options, Projection, Selection, SkippedRegion
+from penstock.framing.gather import gather
 from penstock.framing.inflated import Stream
 from penstock.framing.resync import Region, resynchronise
 from penstock.framing.sidecar import Index, as_uint64, fits
@@ -401,18 +402,8 @@ class FramedReader:
             raise StaleIndexError("the index points beyond the file", file=self.source.path)
         if len(lengths):
             self._options.limits.check("record_bytes", int(lengths.max()) - _FRAMING_BYTES)
-        places = pa.array(starts)
-        sizes = pa.array(lengths)
         try:
-            mapped = getattr(self.source, "mapped", None)
-            if self.index.compression:
-                buffer, at = self._inflated(starts, ends)
-            elif mapped is not None:
-                buffer, at = mapped, places
-            else:
-                buffer = self.source.gather(places, sizes)
-                at = pa.array(np.cumsum(lengths) - lengths)
-            return _core.frames_at(self._framing, buffer, at, sizes, places)
+            return gather(self.source, self._stream, self.index, self._framing, starts, ends)
         except _core.KernelError as error:
             fault = error.args[0]
             record = None if fault.record is None else int(records[fault.record])
@@ -420,23 +411,6 @@ class FramedReader:
             if fitting and record is not None:
                 raise self._damaged_head(record) from None
             raise error_from(fault, file=self.source.path, record=record) from None
-
-    def _inflated(self, starts: np.ndarray, ends: np.ndarray) -> tuple[_core.Buffer, pa.Array]:
-        """Frames of a compressed stream: each stretch between two points is inflated once."""
-        points = np.array([p.plain_start for p in self.index.points], dtype=np.uint64)
-        if not len(points):
-            points = np.unique(starts)  # nothing may be inflated that was not asked for
-        group = np.searchsorted(points, starts, "right")
-        parts: list[_core.Buffer] = [_core.Buffer.from_bytes(b"")] * len(starts)
-        for number in np.unique(group):
-            members = np.flatnonzero(group == number)
-            low, high = int(starts[members].min()), int(ends[members].max())
-            window = self._stream.read(low, high - low)
-            for member in members:
-                at = int(starts[member]) - low
-                parts[member] = window.slice(at, int(ends[member] - starts[member]))
-        lengths = ends - starts
-        return _core.Buffer.join(parts), pa.array(np.cumsum(lengths) - lengths)
 
 
 def _truncated(left: int, at: int, need: int) -> Any:
