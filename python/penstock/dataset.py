@@ -18,6 +18,7 @@ from penstock.framing.sidecar import discard
 from penstock.limits import Limits, limits_from
 from penstock.paths import expand
 from penstock.scan import scan
+from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import LocalStorage, Storage
 from penstock.take import take
 
@@ -76,11 +77,11 @@ class Dataset:
         self._sizes = [0] * len(paths)
         self._locks = [threading.Lock() for _ in paths]
         self._firsts: np.ndarray | None = None
-        first = self.reader(0)
-        self._full_schema = first.schema
-        missing = [c for c in self._columns or () if c not in first.schema.names]
+        self._full_schema: pa.Schema | None = None
+        self._full_schema = self._first_schema()
+        missing = [c for c in self._columns or () if c not in self._full_schema.names]
         if missing:
-            known = ", ".join(first.schema.names)
+            known = ", ".join(self._full_schema.names)
             raise SchemaError(
                 f"no such column; there are: {known}", field=missing[0], file=paths[0]
             )
@@ -161,6 +162,8 @@ class Dataset:
             PenstockError: damaged data (see `damage=` of `open`), records that do not fit the
                 schema. Records before the fault are yielded first.
         """
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be at least 1, not {threads}")
         return scan(self, self._projection(columns), batch_records, threads)
 
     def take(self, records: Sequence[int] | np.ndarray) -> pa.RecordBatch:
@@ -175,7 +178,11 @@ class Dataset:
             number = operator.index(key)
         except TypeError:
             return self.take(key)
-        return self.take([number]).to_pylist()[0]
+        record = self.take([number])
+        if len(set(record.schema.names)) < record.num_columns:
+            message = "two fields have the same name, so a record is no dict; use take or scan"
+            raise SchemaError(message, file=self._paths[0])
+        return record.to_pylist()[0]
 
     def __getitems__(self, records: Sequence[int]) -> list[dict[str, Any]]:
         """Several records at once, as torch's DataLoader asks for them."""
@@ -217,6 +224,16 @@ class Dataset:
         self.reader(shard)
         return self._sizes[shard]
 
+    def _first_schema(self) -> pa.Schema:
+        """What the first file that has a record is made of holds for all."""
+        for shard in range(len(self._paths)):
+            schema = self.reader(shard).schema
+            if (schema.metadata or {}).get(INFERRED_KEY) != NO_RECORDS:
+                for earlier in range(shard):
+                    self._readers[earlier] = None  # opened again, by what is known now
+                return schema
+        return self.reader(0).schema
+
     def _open(self, shard: int) -> Reader:
         path = self._paths[shard]
         source = self._storage.source(path, mmap=self._options.mmap)
@@ -228,8 +245,7 @@ class Dataset:
             fmt = formats.by_bytes(head, source.size, path)
         self._formats[shard] = fmt
         options = self._options
-        if shard and options.schema is None and not options.raw:
-            # What the first shard is made of holds for all; another shard that differs says so.
+        if self._full_schema is not None and options.schema is None and not options.raw:
             options = _with_schema(options, self._full_schema)
         return fmt.open(source, options)
 
@@ -245,6 +261,8 @@ class Dataset:
     def _projection(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         if columns is None:
             return self._columns
+        if isinstance(columns, str):
+            raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
         for name in columns:
             if name not in self._full_schema.names:
                 known = ", ".join(self._full_schema.names)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from penstock.errors import UnsupportedError
 from penstock.storage import Storage, is_own
 
 _COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
@@ -41,7 +42,7 @@ def _expand_one(path: str, storage: Storage) -> list[str]:
         found = [p for p in storage.list(path) if not os.path.basename(p).startswith((".", "_"))]
         if not found:
             raise FileNotFoundError(f"{path}: no files in this folder")
-        return _complete(found)
+        return _complete(_without_indexes(found))
     if storage.exists(path):
         return [path]
     counted = _COUNTED.match(path)
@@ -53,8 +54,16 @@ def _expand_one(path: str, storage: Storage) -> list[str]:
         )
         if not found:
             raise FileNotFoundError(f"{path}: no file matches")
-        return _complete(found)
+        return _complete(_without_indexes(found))
+    if "://" in path:
+        raise UnsupportedError(f"{path}: only local files are read so far")
     raise FileNotFoundError(f"{path}: no such file")
+
+
+def _without_indexes(paths: list[str]) -> list[str]:
+    """The same paths without the text indexes (x.idx) of files (x) that are among them."""
+    names = set(paths)
+    return [p for p in paths if not (p.endswith(".idx") and p.removesuffix(".idx") in names)]
 
 
 def _counted(path: str, match: re.Match[str]) -> list[str]:

@@ -106,7 +106,9 @@ class _Work(Generic[Task, Result]):
         self._threads = threads
         self._idle = 0
         self._stopped = False
-        self._lock = threading.Lock()
+        # Re-entrant, since a scan that nobody holds may be collected in the middle of any of this.
+        self._lock = threading.RLock()
+        self._process = os.getpid()
         self._ready = threading.Condition(self._lock)
         self._free = threading.Condition(self._lock)
         self._pool = [
@@ -119,11 +121,15 @@ class _Work(Generic[Task, Result]):
             thread.start()
 
     def stop(self) -> None:
+        self._stopped = True
+        if os.getpid() != self._process:
+            return  # a forked child has neither the threads nor, perhaps, the lock
         with self._lock:
-            self._stopped = True
             self._free.notify_all()
         for thread in self._pool:
-            if thread.ident is not None:  # Ctrl-C may come before all have been started
+            # Ctrl-C may come before all have been started, and the last holder of a scan may be
+            # one of its own threads.
+            if thread.ident is not None and thread is not threading.current_thread():
                 thread.join()
 
     # -- the consumer's side --------------------------------------------------------------------
@@ -142,6 +148,8 @@ class _Work(Generic[Task, Result]):
 
     def _next_task_results(self) -> deque[Result | _Failure] | None:
         """The results of the next task in order, or None after the last."""
+        if os.getpid() != self._process:
+            raise RuntimeError("a scan cannot go on in a forked process; start a new one there")
         with self._lock:
             while self._open or self._unopened:
                 if not self._open:

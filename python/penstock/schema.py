@@ -16,6 +16,7 @@ from penstock import _core
 from penstock.errors import SchemaError
 
 INFERRED_KEY = b"penstock.inferred_from"
+NO_RECORDS = b"no records"
 IN_LISTS_KEY = b"penstock.feature_list"
 WIRE_KEY = b"penstock.key"
 

@@ -127,7 +127,13 @@ class LocalSink:
         token = os.urandom(6).hex()
         self._temporary = os.path.join(self._folder, f".{name}.{token}{TEMPORARY_SUFFIX}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        self._fd: int | None = calls.open(self._temporary, flags | getattr(os, "O_CLOEXEC", 0))
+        # What replaces a file is never open to more people than the file was.
+        mode = os.stat(self.path).st_mode & 0o777 if os.path.exists(self.path) else 0o666
+        try:
+            fd = calls.open(self._temporary, flags | getattr(os, "O_CLOEXEC", 0), mode)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(error.errno, "no such folder", self._folder) from None
+        self._fd: int | None = fd
 
     def write(self, data: object) -> None:
         self.write_all([data])
@@ -207,7 +213,10 @@ class LocalSource:
         return part
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
-        return self.file.gather(starts, lengths)
+        try:
+            return self.file.gather(starts, lengths)
+        except EOFError:
+            raise ChangedError("the file was cut while it was open", file=self.path) from None
 
     def close(self) -> None:
         self.mapped = None

@@ -41,21 +41,26 @@ def take(
 
 
 def _reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
-    views = [f.name for f in batch.schema if f.type in (pa.binary_view(), pa.string_view())]
-    if not views:
+    try:
         return batch.take(pa.array(place))
-    # pyarrow cannot take from view types yet; one slice a record moves views, not bytes.
-    return join([batch.slice(int(at), 1) for at in place])
+    except pa.ArrowNotImplementedError:
+        # pyarrow cannot take from view types yet; one slice a record moves views, not bytes.
+        return join([batch.slice(int(at), 1) for at in place])
 
 
 def _numbers(dataset: Dataset, records: Sequence[int] | np.ndarray) -> np.ndarray:
     numbers = np.asarray(records)
+    if numbers.ndim != 1:
+        raise TypeError(f"take wants a list of record numbers, not {type(records).__name__}")
     if not len(numbers):
         return np.zeros(0, np.int64)
-    if numbers.dtype == bool or not np.issubdtype(numbers.dtype, np.integer) or numbers.ndim != 1:
+    if numbers.dtype == bool or not np.issubdtype(numbers.dtype, np.integer):
         raise TypeError("take wants a list of record numbers")
     total = len(dataset)
-    numbers = np.where(numbers < 0, numbers + total, numbers).astype(np.int64)
+    if numbers.dtype == np.uint64:
+        numbers = np.minimum(numbers, np.uint64(np.iinfo(np.int64).max))
+    numbers = numbers.astype(np.int64)
+    numbers = np.where(numbers < 0, numbers + total, numbers)
     wrong = (numbers < 0) | (numbers >= total)
     if wrong.any():
         asked = np.asarray(records)[np.flatnonzero(wrong)[0]]

@@ -27,12 +27,20 @@ from penstock import _core
 from penstock.errors import SchemaError
 from penstock.format import FormatInfo, Options, Projection, Reader, Writer, options_from
 from penstock.formats.tfrecord_index import build_index, load_index
-from penstock.formats.tfrecord_raw import FRAMING, RawDecoder, given, without_columns
+from penstock.formats.tfrecord_raw import (
+    FRAMING,
+    RAW_SCHEMA,
+    RawDecoder,
+    given,
+    without_columns,
+)
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.inflated import InflatedStream, PlainStream, Stream
 from penstock.framing.sidecar import Index
 from penstock.schema import (
+    INFERRED_KEY,
+    NO_RECORDS,
     DecodePlan,
     FieldPlan,
     infer_schema,
@@ -210,6 +218,8 @@ def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecord
 
         return MessageDecoder(schema)
     facts, seen = sample(source, stream, options, mine.infer_records)
+    if not facts["num_records"]:
+        return RawDecoder(RAW_SCHEMA.with_metadata({INFERRED_KEY: NO_RECORDS}))
     if not looks_like_examples(facts):
         return RawDecoder()
     try:

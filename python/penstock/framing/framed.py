@@ -409,8 +409,20 @@ class FramedReader:
             record = None if fault.record is None else int(records[fault.record])
             fitting = fault.kind == "stale" and fits(self.index, self.source, self._framing)
             if fitting and record is not None:
+                if self._walks_to_its_end():
+                    message = "the file is whole, but not the one that was indexed"
+                    raise StaleIndexError(message, file=self.source.path, record=record) from None
                 raise self._damaged_head(record) from None
             raise error_from(fault, file=self.source.path, record=record) from None
+
+    def _walks_to_its_end(self) -> bool:
+        """Whether the heads of a plain file lead to its end: then nothing in it is damaged, and an
+        index that disagrees is of another file."""
+        if self.index.compression:
+            return False
+        limit = self._options.limits.record_bytes
+        starts = self._stream.hop(self._framing, 0, 1 << 62, limit)
+        return starts is not None and int(starts[-1]) == self.source.size
 
 
 def _truncated(left: int, at: int, need: int) -> Any:

@@ -41,6 +41,9 @@ CHUNK_BYTES = 1 << 20
 _AGREEING = 256
 """After damage, one of so many following records must be as the index says, or it is not used."""
 
+_MOST_BYTES = 1 << 62
+"""No file is as large; a head may claim more."""
+
 
 class Walk:
     """Walks a stream from proved border to proved border. Positions are those of the stream;
@@ -175,8 +178,9 @@ class Walk:
 
     def _pass_long(self, fault: Any) -> Part:
         """A right head of a record beyond the limit: its payload is not looked at."""
-        end = self._at + int(fault.found) + OVERHEAD_BYTES
-        if len(self._stream.read(end - 1, 1)):
+        # A head may claim more than any file can be, and than a place can be written as.
+        end = min(self._at + int(fault.found) + OVERHEAD_BYTES, _MOST_BYTES)
+        if end < _MOST_BYTES and len(self._stream.read(end - 1, 1)):
             hint = f"{fault.message}; pass limits=penstock.Limits(record_bytes={fault.found})"
             part = Bad(self._bad("limit", end, hint, 1))
             self._advance(end - self._at, 1)
@@ -239,7 +243,7 @@ class Walk:
         for length in mended_lengths(head):
             end = self._at + length + OVERHEAD_BYTES
             size = self._stream.size()
-            if size is not None and end > size:
+            if end > (_MOST_BYTES if size is None else size):
                 continue
             payload = self._right_payload(end)
             if payload is not None:

@@ -10,7 +10,7 @@ use arrow_array::UInt8Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_buffer::{Buffer, ScalarBuffer};
-use pyo3::exceptions::{PyMemoryError, PyOSError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyEOFError, PyMemoryError, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -250,7 +250,7 @@ impl PyFile {
             return Err(PyMemoryError::new_err("the ranges are too large together"));
         };
         let mut bytes = room(total)?;
-        py.detach(|| self.gather_into(&mut bytes, &ranges, total))?;
+        py.detach(|| self.gather_into(&mut bytes, &ranges, total)).map_err(cut)?;
         Ok(PyBuffer(shelf::shelve(bytes)))
     }
 
@@ -266,6 +266,15 @@ impl PyFile {
     /// next touch (SIGBUS), which is why this is never the default.
     fn map(&self) -> PyResult<PyBuffer> {
         Mapping::map(&self.file, self.size as usize).map(PyBuffer).map_err(PyErr::from)
+    }
+}
+
+/// The file is shorter than it was when it was opened: told apart from what the system reports.
+#[cold]
+fn cut(error: std::io::Error) -> PyErr {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => PyEOFError::new_err("the file is shorter by now"),
+        _ => error.into(),
     }
 }
 
