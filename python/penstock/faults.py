@@ -32,7 +32,7 @@ def error_from(fault: Any, *, file: str, record: int | None) -> PenstockError:
     kind = _KINDS.get(fault.kind, FormatError)
     expected: object = fault.expected
     found: object = fault.found
-    if kind is ChecksumError:
+    if kind is ChecksumError or fault.kind == "stale":
         expected = None if expected is None else f"{expected:#010x} (stored)"
         found = None if found is None else f"{found:#010x}"
     return kind(

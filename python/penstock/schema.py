@@ -6,6 +6,7 @@ three kinds that exist on the wire. `FieldPlan.finish` turns the wires' arrays i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from penstock.errors import SchemaError
 
 INFERRED_KEY = b"penstock.inferred_from"
 NO_RECORDS = b"no records"
+EVERYWHERE_KEY = b"penstock.in_every_record"
+"""JSON list of the scalar fields that every record looked at has."""
 IN_LISTS_KEY = b"penstock.feature_list"
 WIRE_KEY = b"penstock.key"
 
@@ -205,6 +208,13 @@ def infer_schema(facts: Mapping[str, Any], seen: str) -> pa.Schema:
     names = [entry["key"] for entry in keys]
     fields = [_inferred_field(entry, names.count(entry["key"]) > 1) for entry in keys]
     metadata = {INFERRED_KEY: seen.encode()}
+    everywhere = [
+        field.name
+        for field, entry in zip(fields, keys, strict=True)
+        if entry["present"] == facts["num_records"] and entry["values"] == (1, 1)
+    ]
+    if everywhere:
+        metadata[EVERYWHERE_KEY] = json.dumps(everywhere).encode()
     return pa.schema(fields, metadata=metadata)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow as pa
 import penstock.features.types as f
 from penstock.errors import UnsupportedError
 from penstock.features.ragged import partitioned, partitioned_frames, rows_of, sparse
-from penstock.schema import IN_LISTS_KEY, WIRE_KEY, FieldPlan, Wire
+from penstock.schema import EVERYWHERE_KEY, IN_LISTS_KEY, WIRE_KEY, FieldPlan, Wire
 
 FEATURE_KEY = b"penstock.feature"
 """Metadata of a field that was asked for as a feature: the feature, as TensorFlow spells it."""
@@ -50,6 +51,12 @@ def plan_fields(schema: Mapping[str, f.Feature], dialect: str = "protobuf") -> l
     Raises:
         ValueError: under TensorFlow's dialect, a schema that TensorFlow refuses.
     """
+    for name, feature in schema.items():
+        if not isinstance(feature, f.Feature):
+            raise TypeError(
+                f"schema[{name!r}] is {feature!r}, not a feature such as "
+                'penstock.features.FixedLen([], "int64")'
+            )
     dialect = kernel_dialect(schema, dialect)
     if dialect != "protobuf":
         _check_as_tensorflow(schema, dialect)
@@ -224,7 +231,8 @@ def describe(schema: pa.Schema) -> str:
     Returns:
         One dict for `tf.io.parse_example`, or for SequenceExamples the two assignments of
         `context_features` and `sequence_features`. A scalar or tensor that may be missing becomes
-        a VarLenFeature, since a FixedLenFeature would refuse the records without it. A column in
+        a VarLenFeature, since a FixedLenFeature would refuse the records without it; a scalar of an
+        inferred schema becomes a FixedLenFeature where every record looked at has it. A column in
         which no value was seen becomes a comment.
 
     Raises:
@@ -240,6 +248,10 @@ def describe(schema: pa.Schema) -> str:
             'tags': tf.io.VarLenFeature(tf.string),
         }
     """
+    everywhere = json.loads((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]"))
+    schema = pa.schema(
+        [field.with_nullable(field.nullable and field.name not in everywhere) for field in schema]
+    )
     lists = [field for field in schema if _is_feature_list(field)]
     context = [field for field in schema if not _is_feature_list(field)]
     if not lists:

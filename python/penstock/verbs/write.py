@@ -139,10 +139,12 @@ def _format_and_options(
     kind = formats.by_path(inner) if format is None else formats.by_name(format)
     name = kind.info.name
     if is_gzip_name:
-        if compression not in (None, "gzip"):
+        if compression not in (None, "gzip", "GZIP"):
             raise ValueError(f"{target} is named as gzip, but compression={compression!r}")
         compression = "gzip"
     if compression is not None:
+        # TensorFlow spells them in capitals.
+        compression = compression.lower() if compression.isupper() else compression
         if "compression" not in {field.name for field in fields(kind.write_options)}:
             raise TypeError(f"{name} files are not compressed; compression={compression!r}")
         given = {**given, "compression": compression}
