@@ -1,0 +1,122 @@
+"""Datasets of several files, odd arguments, and processes that fork."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import frames
+import penstock as ps
+from penstock.features import describe
+
+
+def numbers(path: Path, values: list[int], **options: object) -> Path:
+    ps.write({"id": np.array(values, dtype=np.int64)}, path, **options)  # type: ignore[arg-type]
+    return path
+
+
+def test_a_first_file_without_records_does_not_decide_the_schema(tmp_path: Path) -> None:
+    empty = tmp_path / "a-00000-of-00003.tfrecord"
+    empty.write_bytes(b"")
+    zipped = tmp_path / "a-00001-of-00003.tfrecord"
+    zipped.write_bytes(frames.gzip_of(b""))
+    full = numbers(tmp_path / "a-00002-of-00003.tfrecord", [4, 5])
+    for source in ([empty, zipped, full], str(tmp_path / "a@3.tfrecord"), [full, empty]):
+        dataset = ps.open(source)
+        assert dataset.schema.names == ["id"]
+        assert [x for batch in dataset.scan() for x in batch["id"].to_pylist()] == [4, 5]
+        assert dataset[1] == {"id": 5}
+    assert ps.open([empty, zipped]).schema.names == ["record"]
+
+
+def test_text_indexes_of_files_are_no_data(tmp_path: Path) -> None:
+    numbers(tmp_path / "x.tfrecord", [1, 2])
+    ps.index(tmp_path / "x.tfrecord", text=True)
+    assert (tmp_path / "x.tfrecord.idx").exists()
+    assert len(ps.open(tmp_path)) == len(ps.open(str(tmp_path / "x*"))) == 2
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint64])
+def test_records_are_taken_by_numbers_of_any_integer_type(tmp_path: Path, dtype: type) -> None:
+    dataset = ps.open(numbers(tmp_path / "x.tfrecord", list(range(1000))))
+    assert dataset.take(np.array([3, 1], dtype=dtype))["id"].to_pylist() == [3, 1]
+    with pytest.raises(ps.RecordIndexError):
+        dataset.take(np.array([2**63], dtype=np.uint64))
+
+
+def test_odd_arguments_are_refused_by_name(tmp_path: Path) -> None:
+    dataset = ps.open(numbers(tmp_path / "x.tfrecord", [1]))
+    with pytest.raises(ValueError, match="threads must be at least 1"):
+        dataset.scan(threads=0)
+    with pytest.raises(TypeError, match="list of names"):
+        dataset.scan(columns="id")
+    for key in ("id", 1.5, [[0]]):
+        with pytest.raises(TypeError, match="record numbers"):
+            dataset[key]
+    with pytest.raises(TypeError, match="FixedLen"):
+        ps.open(tmp_path / "x.tfrecord", schema={"id": "int64"})
+    with pytest.raises(ps.UnsupportedError, match="local"):
+        ps.open("s3://bucket/x.tfrecord")
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        numbers(tmp_path / "missing" / "x.tfrecord", [1])
+
+
+def test_what_replaces_a_file_is_open_to_no_more_people(tmp_path: Path) -> None:
+    path = numbers(tmp_path / "x.tfrecord", [1])
+    path.chmod(0o600)
+    numbers(path, [2], overwrite=True)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_scan_does_not_go_on_in_a_forked_process(tmp_path: Path) -> None:
+    path = numbers(tmp_path / "x.tfrecord", list(range(300_000)))
+    scan = ps.open(path, index="never").scan(batch_records=10, threads=2)
+    next(scan)
+    child = os.fork()
+    if not child:
+        try:
+            next(scan) and [None for _ in scan]
+        except RuntimeError:
+            fresh = sum(b.num_rows for b in ps.open(path, index="never").scan(threads=2))
+            os._exit(0 if fresh == 300_000 else 2)
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert sum(batch.num_rows for batch in scan) == 299_990
+
+
+def test_a_replaced_file_of_the_same_size_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+    payloads = [bytes([n]) * 50 for n in range(62)]
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(frames.file_of(payloads))
+    assert ps.open(path, raw=True)[61]["record"] == payloads[61]
+    payloads[60:] = [b"y" * 40, b"z" * 60]
+    path.write_bytes(frames.file_of(payloads))
+    with pytest.raises(ps.StaleIndexError):
+        ps.open(path, raw=True).take([61])
+    assert ps.open(path, raw=True)[61]["record"] == b"z" * 60
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("length", [2**62, 2**63, 2**64 - 20])
+def test_heads_beyond_all_bounds_do_not_stop_a_verification(
+    tmp_path: Path, length: int, zipped: bool
+) -> None:
+    data = frames.file_of([b"one", b"two"]) + frames.head(length) + b"rest"
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(frames.gzip_of(data) if zipped else data)
+    report = ps.verify(path, index="never")
+    assert not report.ok
+    assert report.num_records == 2
+
+
+def test_scalars_of_every_record_are_described_as_fixed(tmp_path: Path) -> None:
+    path = tmp_path / "x.tfrecord"
+    ps.write([{"always": 1, "maybe": 2}, {"always": 3}], path)
+    text = describe(ps.open(path).schema)
+    assert "'always': tf.io.FixedLenFeature([], tf.int64)" in text
+    assert "'maybe': tf.io.VarLenFeature(tf.int64)" in text
