@@ -32,10 +32,12 @@ class Inflation:
         container: str,
         point: SeekPoint | None = None,
         point_bytes: int = 0,
+        *,
+        join_streams: bool = False,
     ) -> None:
         self._source = source
         if point is None:
-            self.inflater = _core.Inflater(container, point_bytes)
+            self.inflater = _core.Inflater(container, point_bytes, join_streams)
             self._at = 0
         else:
             self.inflater = _core.Inflater.at_point(
@@ -84,6 +86,66 @@ class Inflation:
         return part
 
 
+class Pass:
+    """An inflation and the last windows that were read from it."""
+
+    def __init__(self, inflation: Inflation) -> None:
+        self.inflation = inflation
+        self._windows: deque[tuple[int, _core.Buffer]] = deque()
+        self._kept_bytes = 0
+
+    def read(self, start: int, length: int) -> _core.Buffer | None:
+        """Some of the bytes from `start` on, at most `length`; empty where the stream ends.
+
+        None where they were passed and are no longer kept.
+
+        Raises:
+            KernelError: the very first byte asked for is beyond a fault.
+        """
+        kept = self._kept(start)
+        # What was skipped on the way to a far place is kept by no window: only bytes right behind
+        # those kept may be added to them.
+        if len(kept) >= length or self.inflation.plain_bytes != start + len(kept):
+            if len(kept):
+                return kept.slice(0, length)
+            if self.inflation.plain_bytes > start:
+                return None
+            self.inflation.skip_to(start)
+            if self.inflation.plain_bytes < start:
+                return EMPTY
+        try:
+            window = self.inflation.read(length - len(kept), kept)
+        except _core.KernelError:
+            if not len(kept):
+                raise
+            return kept
+        if len(window) > len(kept):
+            self._keep(start, window)
+        return window
+
+    def go_on_with(self, inflation: Inflation) -> None:
+        """Read on from another inflation; the windows stay if it stands where the last ends."""
+        at, window = self._windows[-1] if self._windows else (0, EMPTY)
+        if at + len(window) != inflation.plain_bytes:
+            self._windows.clear()
+            self._kept_bytes = 0
+        self.inflation = inflation
+
+    def _kept(self, start: int) -> _core.Buffer:
+        """What is kept from `start` on without a gap; empty if nothing is."""
+        # Windows rise in start and in end, so the latest that starts early enough reaches furthest.
+        for at, window in reversed(self._windows):
+            if at <= start:
+                return window.slice(start - at, len(window))
+        return EMPTY
+
+    def _keep(self, start: int, window: _core.Buffer) -> None:
+        self._windows.append((start, window))
+        self._kept_bytes += len(window)
+        while self._kept_bytes > KEPT_BYTES and len(self._windows) > 1:
+            self._kept_bytes -= len(self._windows.popleft()[1])
+
+
 class ForwardStream:
     """What a gzip or zlib file inflates to, read in order, with a look back. Used by one thread."""
 
@@ -92,21 +154,22 @@ class ForwardStream:
     ) -> None:
         self._source = source
         self._container = container
-        self._inflation = Inflation(source, container, point_bytes=point_bytes)
-        if join_streams:
-            self._inflation.inflater = _core.Inflater(container, point_bytes, True)
+        self._join_streams = join_streams
         self._origin: SeekPoint | None = None
-        self._windows: deque[tuple[int, _core.Buffer]] = deque()
-        self._kept_bytes = 0
+        self._first = Pass(self._inflate(point_bytes))
+        # Reads back what the first pass no longer keeps. It goes forwards as well, so that reading
+        # everything again inflates everything once more and not once per window. The first pass
+        # alone tells findings, members and points: each is to be told once.
+        self._again: Pass | None = None
 
     @property
     def inflater(self) -> Any:
         """The `_core.Inflater` that reads forwards: its findings, its points, its position."""
-        return self._inflation.inflater
+        return self._first.inflation.inflater
 
     def size(self) -> int | None:
         """Bytes of the stream, once its end was reached."""
-        return self._inflation.plain_bytes if self._inflation.inflater.finished else None
+        return self.inflater.plain_bytes if self.inflater.finished else None
 
     def hop(self, framing: str, start: int, goal: int, limit: int) -> None:
         """Heads cannot be had without the payloads."""
@@ -124,58 +187,51 @@ class ForwardStream:
         Raises:
             KernelError: the very first byte asked for is beyond a fault.
         """
-        at, window = self._windows[-1] if self._windows else (0, EMPTY)
-        if start < at:
-            return self._look_back(start, length)
-        kept = window.slice(start - at, len(window))
-        if not len(kept):
-            self._inflation.skip_to(start)
-        if len(kept) < length and self._inflation.plain_bytes >= start:
-            try:
-                kept = self._inflation.read(length - len(kept), kept)
-            except _core.KernelError:
-                if not len(kept):
-                    raise
-            self._keep(start, kept)
-        return kept.slice(0, length)
-
-    def _keep(self, start: int, window: _core.Buffer) -> None:
-        self._windows.append((start, window))
-        self._kept_bytes += len(window)
-        while self._kept_bytes > KEPT_BYTES and len(self._windows) > 1:
-            self._kept_bytes -= len(self._windows.popleft()[1])
-
-    def _look_back(self, start: int, length: int) -> _core.Buffer:
-        """Bytes from before the last window: those kept, or inflated again."""
-        if start < self._windows[0][0]:
-            return self._read_again(start, length)
         parts: list[_core.Buffer] = []
         at, end = start, start + length
-        for begin, window in self._windows:
-            if begin <= at < min(end, begin + len(window)):
-                parts.append(window.slice(at - begin, end - at))
-                at += len(parts[-1])
-        if at < self._windows[-1][0]:
-            # Between two windows: bytes that were skipped on the way to the later one.
-            parts.append(self._read_again(at, end - at))
-        elif at < end:
-            parts.append(self.read(at, end - at))
-        return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
+        while at < end:
+            try:
+                part = self._read_some(at, end - at)
+            except _core.KernelError:
+                if not parts:
+                    raise
+                break
+            if not len(part):
+                break
+            parts.append(part)
+            at += len(part)
+        if len(parts) == 1:
+            return parts[0]
+        return _core.Buffer.join(parts) if parts else EMPTY
 
-    def _read_again(self, start: int, length: int) -> _core.Buffer:
+    def _read_some(self, start: int, length: int) -> _core.Buffer:
+        """Bytes from `start` on, from the first pass or the second; empty if there are none."""
+        part = self._first.read(start, length)
+        if part is not None:
+            return part
         if self._origin is not None and start < self._origin.plain_start:
             return EMPTY
-        again = Inflation(self._source, self._container, self._origin)
-        again.skip_to(start)
-        return again.read(length)
+        # Not beyond the first pass: what lies there is the first pass's to read and to tell.
+        length = min(length, self.inflater.plain_bytes - start)
+        if self._again is not None:
+            part = self._again.read(start, length)
+        if part is None:
+            self._again = Pass(self._inflate(0))
+            part = self._again.read(start, length)
+        return EMPTY if part is None else part
+
+    def _inflate(self, point_bytes: int) -> Inflation:
+        return Inflation(
+            self._source,
+            self._container,
+            self._origin,
+            point_bytes,
+            join_streams=self._join_streams,
+        )
 
     def resume(self, point: SeekPoint) -> None:
         """Go on at a place where inflating may start; `point.plain_start` says how its bytes are
         counted. What was inflated before it can no longer be read, but for what is kept."""
         self._origin = point
-        self._inflation = Inflation(self._source, self._container, point)
-        at, window = self._windows[-1] if self._windows else (0, EMPTY)
-        if at + len(window) != point.plain_start:
-            self._windows.clear()
-            self._kept_bytes = 0
-            self._keep(point.plain_start, EMPTY)
+        self._first.go_on_with(self._inflate(0))
+        self._again = None
