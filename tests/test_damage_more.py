@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import frames
@@ -54,3 +55,119 @@ def test_counting_before_a_scan_changes_nothing(tmp_path: Path, index: str) -> N
         got += batch.column(0).to_pylist()
         assert len(again) == 299
     assert got == want
+
+
+# -- damage of two kinds in one chunk -------------------------------------------------------------
+
+
+def example(n: int) -> bytes:
+    """An Example with one int64, `id`."""
+    value = bytes([0x0A, 1, n])
+    feature = bytes([0x1A, len(value)]) + value
+    entry = b"\x0a\x02id\x12" + bytes([len(feature)]) + feature
+    features = bytes([0x0A, len(entry)]) + entry
+    return bytes([0x0A, len(features)]) + features
+
+
+BAD = b"\x0a\x7f\x01"
+
+
+def mixed(path: Path, folder: Path, malformed: list[int], heads: list[int]) -> list[int]:
+    payloads = [BAD if n in malformed else example(n) for n in range(20)]
+    path.write_bytes(frames.file_of(payloads))
+    ps.index(str(path), folder=str(folder))
+    starts = frames.starts_of(payloads)
+    for number in heads:
+        flip(path, starts[number] + 9)
+    return starts
+
+
+@pytest.mark.parametrize(
+    ("malformed", "heads"),
+    [([12], [5]), ([5], [12]), ([5, 7, 19], [0, 6, 12]), ([0, 1], [18]), ([4], [5]), ([4, 9], [])],
+)
+@pytest.mark.parametrize("index", ["never", "folder"])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_malformed_message_costs_itself(
+    tmp_path: Path, malformed: list[int], heads: list[int], index: str, threads: int
+) -> None:
+    path, folder = tmp_path / "a.tfrecord", tmp_path / "indexes"
+    starts = mixed(path, folder, malformed, heads)
+    kept = "never" if index == "never" else str(folder)
+    schema = pa.schema({"id": pa.int64()})
+    ds = ps.open(str(path), damage="skip", index=kept, schema=schema)
+    got = [n for b in ds.scan(threads=threads) for n in b.column("id").to_pylist()]
+    assert got == [n for n in range(20) if n not in malformed + heads]
+    found = [(r.start_byte, r.end_byte, r.num_records) for r in ds.damage]
+    assert found == [(starts[n], starts[n + 1], 1) for n in sorted(malformed + heads)]
+
+
+# -- what is told of damage -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("damage", ["stop", "skip"])
+def test_damage_is_told_in_order_as_far_as_it_was_met(
+    tmp_path: Path, threads: int, damage: str
+) -> None:
+    rng = np.random.default_rng(0)
+    some = [rng.bytes(9_000) for _ in range(2000)]
+    starts = frames.starts_of(some)
+    paths = [tmp_path / f"{name}.tfrecord" for name in "abc"]
+    hit = [700, 1100, 1101, 1999]
+    for path in paths:
+        ps.write({"record": some}, str(path), index=False, payload="raw")
+        flip(path, starts[700] + 20)
+        flip(path, starts[1100] + 9)
+        flip(path, starts[1101] + 20)
+        flip(path, starts[1999] + 9)
+    ds = ps.open([str(p) for p in paths], damage=damage, raw=True, index="never")
+    for number, batch in enumerate(ds.scan(threads=threads)):
+        assert batch.num_rows
+        if number == 0:
+            assert not ds.damage
+    found = [(r.file, r.start_byte) for r in ds.damage]
+    if damage == "skip":
+        assert found == [(str(path), starts[n]) for path in paths for n in hit]
+    else:
+        assert [file for file, _ in found] == [str(path) for path in paths]
+        assert all(starts[700] <= at < starts[701] for _, at in found)
+
+
+def test_damage_that_was_not_reached_is_not_told(tmp_path: Path) -> None:
+    some = [bytes(9_000)] * 2000
+    path = tmp_path / "a.tfrecord"
+    ps.write({"record": some}, str(path), index=False, payload="raw")
+    flip(path, frames.starts_of(some)[1900] + 9)
+    ds = ps.open(str(path), damage="skip", raw=True, index="never")
+    batches = ds.scan(threads=4)
+    next(batches)
+    assert ds.damage == []
+    assert sum(batch.num_rows for batch in batches) > 1000
+    assert len(ds.damage) == 1
+
+
+@pytest.mark.parametrize("damage", ["error", "stop", "skip"])
+def test_a_malformed_message_and_a_field_of_another_type(tmp_path: Path, damage: str) -> None:
+    """A record that does not fit the schema is an error whatever is passed over before it."""
+    floats = example(0).replace(b"\x1a\x03\x0a\x01\x00", b"\x0a\x03\x0a\x01x")
+    payloads = [example(0), BAD, example(2), floats, example(4)]
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of(payloads))
+    schema = pa.schema({"id": pa.int64()})
+    ds = ps.open(str(path), damage=damage, index="never", schema=schema)
+    got: list[int] = []
+    caught: ps.PenstockError | None = None
+    try:
+        for batch in ds.scan():
+            got += batch.column("id").to_pylist()
+    except ps.PenstockError as error:
+        caught = error
+    assert got == ([0, 2] if damage == "skip" else [0])
+    if damage == "skip":
+        assert isinstance(caught, ps.SchemaError)
+        assert caught.record == 3
+        starts = frames.starts_of(payloads)
+        assert [(r.start_byte, r.end_byte) for r in ds.damage] == [(starts[1], starts[2])]
+    else:
+        assert isinstance(caught, ps.FormatError) == (damage == "error")
