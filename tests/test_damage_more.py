@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,97 @@ def ids_file(path: Path, count: int = 1000) -> list[int]:
         starts.append(at)
         at += frames.FRAMING + int.from_bytes(data[at : at + 8], "little")
     return starts
+
+
+HIT = [3, 400, 401, 998]
+
+
+@pytest.mark.parametrize("damage", ["skip", "stop", "salvage"])
+@pytest.mark.parametrize("index", ["never", "auto", "known"])
+@pytest.mark.parametrize("offset", [9, 20], ids=["head", "payload"])
+def test_convert_writes_what_a_scan_delivers(
+    tmp_path: Path, damage: str, index: str, offset: int
+) -> None:
+    path = tmp_path / "a.tfrecord"
+    starts = ids_file(path)
+    if index == "known":
+        ps.index(str(path))
+    hit = [n for n in HIT if n != 401]
+    for number in hit:
+        flip(path, starts[number] + offset)
+    index = "never" if index == "never" else "auto"
+
+    def opened() -> ps.Dataset:
+        return ps.open(str(path), damage=damage, index=index)
+
+    good = [n for n in range(1000) if n not in hit]
+    want = good[:3] if damage == "stop" else good
+    assert ids_of(opened()) == want
+    for options in ({}, {"num_shards": 3}, {"shard_records": 300}, {"shard_bytes": 4000}):
+        prove = {} if "shard_bytes" in options else {"prove": True}
+        made = ps.convert(opened(), str(tmp_path / "b.parquet"), overwrite=True, **options, **prove)
+        assert made.num_records == len(want)
+        assert ids_of(list(made.paths)) == want
+    ds = opened()
+    ps.convert(ds, str(tmp_path / "c.tfrecord"), prove=True)
+    assert ids_of(str(tmp_path / "c.tfrecord")) == want
+    assert len(ds.damage) == (1 if damage == "stop" else len(hit))
+
+
+def test_convert_by_the_shell_writes_what_a_scan_delivers(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    starts = ids_file(path)
+    for number in HIT:
+        flip(path, starts[number] + 9)
+    target = tmp_path / "b.parquet"
+    words = ["convert", str(path), str(target), "--damage", "skip"]
+    subprocess.run([sys.executable, "-m", "penstock", *words], check=True, capture_output=True)
+    assert ids_of(str(target)) == ids_of(str(path), damage="skip")
+
+
+def test_convert_of_damaged_shards_into_a_folder_keeps_them_apart(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a.tfrecord", "b.tfrecord", "c.tfrecord")]
+    for path in paths:
+        flip(path, ids_file(path, 50)[7] + 9)
+    ds = ps.open([str(path) for path in paths], damage="skip", index="never")
+    made = ps.convert(ds, str(tmp_path / "out") + "/", format="parquet", prove=True)
+    want = [n for n in range(50) if n != 7]
+    assert [ids_of(path) for path in made.paths] == [want] * 3
+
+
+def test_convert_of_a_damaged_dataset_goes_on_after_a_stop(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    starts = ids_file(path)
+    for number in (3, 400, 998):
+        flip(path, starts[number] + 9)
+
+    def opened() -> ps.Dataset:
+        return ps.open(str(path), damage="skip", index="never")
+
+    def stop(records: int, *_: int) -> None:
+        if records > 500:
+            raise KeyboardInterrupt
+
+    target = str(tmp_path / "b.parquet")
+    with pytest.raises(KeyboardInterrupt):
+        ps.convert(opened(), target, num_shards=4, progress=stop)
+    assert list(tmp_path.glob(".penstock-part-*"))
+    made = ps.convert(opened(), target, num_shards=4)
+    assert ids_of(list(made.paths)) == ids_of(opened())
+    assert not list(tmp_path.glob(".penstock-*"))
+
+
+def test_a_damaged_dataset_is_not_shuffled(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    starts = ids_file(path)
+    ds = ps.open(str(path), damage="skip", index="never")
+    made = ps.convert(ds, str(tmp_path / "b.parquet"), shuffle=1)
+    assert sorted(ids_of(made.paths[0])) == list(range(1000))
+    flip(path, starts[5] + 20)
+    ds = ps.open(str(path), damage="skip", index="never")
+    with pytest.raises(ps.UnsupportedError, match="shuffled"):
+        ps.convert(ds, str(tmp_path / "c.parquet"), shuffle=1)
+    assert not (tmp_path / "c.parquet").exists()
 
 
 # -- records that are hopped over -----------------------------------------------------------------
