@@ -256,7 +256,7 @@ class FramedReader:
         checksums: np.ndarray | None = None
         # Only the index that a chunk was cut from numbers records as the chunk does.
         index = chunk.data if isinstance(chunk.data, Index) else None
-        if chunk.data is not None and index is None:
+        if chunk.data is not None and not isinstance(chunk.data, Index):
             frames, unproved, *rest = chunk.data
             checksums = rest[0] if rest else None
         else:
