@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,8 @@ from penstock.scan import scan
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import LocalStorage, Storage
 from penstock.take import take
+
+Result = TypeVar("Result")
 
 _CHOICES = {
     "checksums": ("all", "headers", "none"),
@@ -60,6 +62,7 @@ class Dataset:
         self._format: str | None = call["format"]
         self._paths = list(paths)
         self._regions: dict[SkippedRegion, None] = {}
+        self._noting = threading.local()
         self._options = Options(
             schema=call["schema"],
             raw=call["raw"],
@@ -270,7 +273,21 @@ class Dataset:
         return list(columns)
 
     def _note(self, region: SkippedRegion) -> None:
-        self._regions[region] = None
+        held: list[SkippedRegion] | None = getattr(self._noting, "held", None)
+        if held is None:
+            self._regions[region] = None
+        else:
+            held.append(region)
+
+    def noting(self, call: Callable[[], Result]) -> tuple[Result, list[SkippedRegion]]:
+        """Call something, and give with its result what it passed over, which is not yet noted:
+        several threads read ahead, and damage is told in the order of the records."""
+        held: list[SkippedRegion] = []
+        outer, self._noting.held = getattr(self._noting, "held", None), held
+        try:
+            return call(), held
+        finally:
+            self._noting.held = outer
 
     @property
     def options(self) -> Options:

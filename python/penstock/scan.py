@@ -16,9 +16,10 @@ from penstock.pipeline import in_order
 if TYPE_CHECKING:
     from penstock.dataset import Dataset
 
-Task = tuple[int, Reader, Chunk]
+Task = tuple[int, Reader, Chunk | None, list[SkippedRegion]]
+"""A chunk of a shard, None after the last, and what was passed over to find it."""
 Result = tuple[int, pa.RecordBatch | SkippedRegion]
-"""A batch of a shard, or what is left of a shard where reading stops at its damage."""
+"""A batch of a shard, or what was passed over in its place."""
 
 
 def scan(
@@ -34,25 +35,41 @@ def scan(
 def _chunk_batches(
     dataset: Dataset, columns: Sequence[str] | None, threads: int | None
 ) -> Iterator[pa.RecordBatch]:
+    for _, batch in shard_batches(dataset, columns, threads):
+        yield batch
+
+
+def shard_batches(
+    dataset: Dataset, columns: Sequence[str] | None, threads: int | None, first_shard: int = 0
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """All records from a shard on, each batch with the number of its shard.
+
+    What is passed over is noted in the dataset when the place it has among the records is reached.
+    """
     stopped: set[int] = set()
+    stops = dataset.options.damage == "stop"
 
     def tasks(shard: int) -> Iterator[Task]:
         reader = dataset.reader(shard)
-        for chunk in reader.chunks():
-            if shard in stopped:
+        chunks = reader.chunks()
+        while shard not in stopped:
+            chunk, regions = dataset.noting(lambda: next(chunks, None))
+            if chunk is not None or regions:
+                yield shard, reader, chunk, regions
+            if chunk is None:
                 return
-            yield shard, reader, chunk
 
-    streams = [partial(tasks, shard) for shard in range(len(dataset.paths))]
+    streams = [partial(tasks, shard) for shard in range(first_shard, len(dataset.paths))]
     decode = partial(_decode, dataset=dataset, columns=columns)
     for shard, result in in_order(streams, decode, _held_bytes, threads):
         if shard in stopped:
             continue
         if isinstance(result, SkippedRegion):
-            stopped.add(shard)
+            if stops:
+                stopped.add(shard)
             dataset.options.skipped(result)
         else:
-            yield result
+            yield shard, result
 
 
 def _held_bytes(result: Result) -> int:
@@ -62,63 +79,117 @@ def _held_bytes(result: Result) -> int:
 
 def _decode(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iterator[Result]:
     """A chunk's records; those before a fault first, then the fault as `damage=` says."""
-    shard, reader, chunk = task
-    try:
-        yield shard, reader.decode(chunk, None, columns)
+    shard, reader, chunk, passed = task
+    for region in passed:
+        yield shard, region
+    if chunk is None:
         return
+    try:
+        batch, regions = dataset.noting(lambda: reader.decode(chunk, None, columns))
     except StaleIndexError:
         dataset.forget_index(shard)
         raise
     except (SchemaError, FormatError) as error:
         located = error
+    else:
+        yield shard, batch
+        for region in regions:
+            yield shard, region
+        return
+    around = _Around(dataset, reader, chunk, columns)
     try:
-        for batch in _around(reader, chunk, columns, located, dataset):
+        for batch in around.batches(located):
             yield shard, batch
-    except FormatError as error:
-        if dataset.options.damage != "stop":
+    except (SchemaError, FormatError) as error:
+        for region in around.passed():
+            yield shard, region
+        if dataset.options.damage != "stop" or isinstance(error, SchemaError):
             raise
         start = chunk.start_byte if error.byte is None else error.byte
         end = max(dataset.num_bytes(shard), start)
         yield shard, SkippedRegion(error.file or "", start, end, None, error.message)
+        return
+    for region in around.passed():
+        yield shard, region
 
 
-def _around(
-    reader: Reader,
-    chunk: Chunk,
-    columns: Sequence[str] | None,
-    error: PenstockError,
-    dataset: Dataset,
-) -> Iterator[pa.RecordBatch]:
-    """What can be had of a chunk that has a fault."""
-    damage = dataset.options.damage
-    skipping = damage in ("skip", "salvage") and isinstance(error, FormatError)
-    first = 0
-    while True:
-        if error.record is None:
+class _Around:
+    """What can be had of a chunk that has a fault, and what cannot."""
+
+    def __init__(
+        self, dataset: Dataset, reader: Reader, chunk: Chunk, columns: Sequence[str] | None
+    ) -> None:
+        self._regions: list[SkippedRegion] = []
+        self._dataset = dataset
+        self._reader = reader
+        self._chunk = chunk
+        self._columns = columns
+        self._skipping = dataset.options.damage in ("skip", "salvage")
+        self._numbers = np.arange(chunk.num_records)
+
+    def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
+        """The records but those with a fault; or those before the first, and then its error."""
+        readable = getattr(self._reader, "readable", None) if self._skipping else None
+        if readable is not None:
+            # Records whose heads are damaged are known already, and are not asked for.
+            self._numbers, regions = self._dataset.noting(lambda: readable(self._chunk))
+            self._regions += regions
+        yield from self._between(0, len(self._numbers), error)
+
+    def passed(self) -> list[SkippedRegion]:
+        """What was passed over, in the order of the file."""
+        return sorted(set(self._regions), key=lambda region: region.start_byte)
+
+    def _between(
+        self, first: int, last: int, error: PenstockError | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The good ones of some records; `error` is what reading all of them has raised."""
+        while first < last:
+            wanted = self._numbers[first:last]
+            if error is None:
+                try:
+                    batch, regions = self._dataset.noting(partial(self._read, wanted))
+                except StaleIndexError:
+                    raise
+                except (SchemaError, FormatError) as found:
+                    error = found
+                else:
+                    self._regions += regions
+                    yield batch
+                    return
+            skipping = self._skipping and isinstance(error, FormatError)
+            bad = self._place_of(error, first, last)
+            if bad is None:
+                if not skipping:
+                    raise error
+                self._skip(error, None, last - first)
+                return
+            yield from self._between(first, bad)
             if not skipping:
                 raise error
-            _skip(dataset, chunk, error, chunk.num_records - first)
-            return
-        bad = error.record - chunk.first_record
-        if bad > first:
-            yield reader.decode(chunk, np.arange(first, bad), columns)
-        if not skipping:
-            raise error
-        _skip(dataset, chunk, error, 1)
-        first = bad + 1
-        if first >= chunk.num_records:
-            return
-        try:
-            yield reader.decode(chunk, np.arange(first, chunk.num_records), columns)
-            return
-        except FormatError as later:
-            error = later
+            self._skip(error, int(self._numbers[bad]), 1)
+            first, error = bad + 1, None
 
+    def _read(self, wanted: np.ndarray) -> pa.RecordBatch:
+        return self._reader.decode(self._chunk, wanted, self._columns)
 
-def _skip(dataset: Dataset, chunk: Chunk, error: PenstockError, num_records: int) -> None:
-    start = chunk.start_byte if error.byte is None else error.byte
-    region = SkippedRegion(error.file or "", start, chunk.end_byte, num_records, error.message)
-    dataset.options.skipped(region)
+    def _place_of(self, error: PenstockError, first: int, last: int) -> int | None:
+        """Which of the numbers an error is about."""
+        if error.record is None:
+            return None
+        record = error.record - self._chunk.first_record
+        place = int(np.searchsorted(self._numbers, record))
+        return place if first <= place < last and self._numbers[place] == record else None
+
+    def _skip(self, error: PenstockError, record: int | None, num_records: int) -> None:
+        chunk = self._chunk
+        start = chunk.start_byte if error.byte is None else error.byte
+        end = chunk.end_byte
+        place = None if record is None else getattr(self._reader, "place", None)
+        if place is not None:
+            (start, end), _ = self._dataset.noting(lambda: place(chunk, record))
+        region = SkippedRegion(error.file or "", start, end, num_records, error.message)
+        self._regions.append(region)
 
 
 def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[pa.RecordBatch]:

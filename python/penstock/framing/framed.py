@@ -133,7 +133,8 @@ class FramedReader:
             # The first record at or after a point: one before it would cost the stretch before.
             last = int(np.searchsorted(ends, goal, "left"))
             last = min(max(last, first + 1), index.num_records)
-            yield Chunk(number, first, last - first, int(ends[first]), int(ends[last]))
+            bounds = int(ends[first]), int(ends[last])
+            yield Chunk(number, first, last - first, *bounds, index)
             first, number = last, number + 1
 
     def _walked_chunks(self) -> Iterator[Chunk]:
@@ -208,7 +209,7 @@ class FramedReader:
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         numbers = None if records is None else np.asarray(records, dtype=np.int64)
-        frames, unproved, checksums = self._frames(chunk, numbers)
+        frames, unproved, checksums, numbers = self._frames(chunk, numbers)
         wanted = None if columns is None else [c for c in columns if c != UNPROVED]
         indexed = None if checksums is None else pa.array(checksums)
         proof = Proof(indexed) if self._options.checksums == "all" else None
@@ -234,19 +235,33 @@ class FramedReader:
         """All frames of a chunk, unproved."""
         return self._frames(chunk, None)[0]
 
+    def readable(self, chunk: Chunk) -> np.ndarray:
+        """Which records of a chunk have a frame; where damage is passed over, the others are."""
+        numbers = self._frames(chunk, None)[3]
+        return np.arange(chunk.num_records) if numbers is None else numbers
+
+    def place(self, chunk: Chunk, number: int) -> tuple[int, int]:
+        """Where the frame of one readable record of a chunk begins and ends."""
+        frames, _, _, numbers = self._frames(chunk, None)
+        row = number if numbers is None else int(np.searchsorted(numbers, number))
+        start = int(pa.array(frames.starts()).to_numpy()[row])
+        return start, start + int(pa.array(frames.lengths()).to_numpy()[row]) + _FRAMING_BYTES
+
     def _frames(
         self, chunk: Chunk, numbers: np.ndarray | None
-    ) -> tuple[_core.Frames, bool, np.ndarray | None]:
-        """The asked frames of a chunk, whether they are unproved, and the index's checksums."""
+    ) -> tuple[_core.Frames, bool, np.ndarray | None, np.ndarray | None]:
+        """The asked frames of a chunk, whether they are unproved, the index's checksums, and which
+        frames of the chunk they are; None for all of them."""
         unproved = False
         checksums: np.ndarray | None = None
-        if chunk.data is not None:
+        # Only the index that a chunk was cut from numbers records as the chunk does.
+        index = chunk.data if isinstance(chunk.data, Index) else None
+        if chunk.data is not None and not isinstance(chunk.data, Index):
             frames, unproved, *rest = chunk.data
             checksums = rest[0] if rest else None
         else:
             first, last = chunk.first_record, chunk.first_record + chunk.num_records
             length = chunk.end_byte - chunk.start_byte
-            index = self._index
             if index is not None:
                 checksums = index.checksums[first:last]
                 self._check_places(index.starts[first : last + 1], length)
@@ -265,11 +280,11 @@ class FramedReader:
                 if numbers is None and self._options.damage in ("skip", "salvage"):
                     asked = self._undamaged(window, chunk)
                 frames = self._by_index(window, chunk, asked)
-                return frames, False, checksums[asked]
+                return frames, False, checksums[asked], asked
         if numbers is None:
-            return frames, unproved, checksums
+            return frames, unproved, checksums, None
         chosen = None if checksums is None else checksums[numbers]
-        return frames.select(as_uint64(numbers)), unproved, chosen
+        return frames.select(as_uint64(numbers)), unproved, chosen, numbers
 
     def _check_places(self, starts: np.ndarray, length: int) -> None:
         """Refuse an index whose records lie in no order, or that would read more than is allowed."""

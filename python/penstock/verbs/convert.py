@@ -23,7 +23,7 @@ from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, Summary
 from penstock.storage import LocalStorage
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
-from penstock.verbs.ranges import batches_between, shuffled_between
+from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
 from penstock.verbs.write import (
     _check_cuts,  # pyright: ignore[reportPrivateUsage]
     _format_and_options,  # pyright: ignore[reportPrivateUsage]
@@ -66,7 +66,9 @@ def convert(
     same bytes. Until all is done, nothing lies under a final name.
 
     Args:
-        source: as for `open`, or a Dataset, for one opened with options of its own.
+        source: as for `open`, or a Dataset, for one opened with options of its own. One that
+            passes over damage is read once more, to count the records that it delivers; these
+            are written.
         target: a file; a name for numbered shards, or with `{shard}` in it, as for `write`; or a
             folder (one that exists, or a name that ends in "/"), for one file a shard of the
             source under the same names with a new suffix.
@@ -115,17 +117,17 @@ def convert(
     reading = _Reading(dataset, columns, rename, shuffle, kind, threads)
     writing = _Writing(kind, options, format_options, index, threads)
     total_bytes = sum(os.path.getsize(path) for path in dataset.paths)
-    tell = _Progress(progress, len(dataset), total_bytes)
+    tell = _Progress(progress, reading.num_records, total_bytes)
     if shard_bytes is not None:
         if is_folder:
             raise ValueError("a folder gets one file a shard; shard_bytes needs a file name")
         if prove:
             raise ValueError("prove=True needs shards that are cut by records, not by bytes")
-        batches = tell.watch(reading.batches(0, len(dataset)))
+        batches = tell.watch(reading.batches(0, reading.num_records))
         stream = pa.RecordBatchReader.from_batches(reading.schema, batches)
         cuts = {"shard_records": shard_records, "shard_bytes": shard_bytes, "overwrite": overwrite}
         return writing.file(stream, to, **cuts)
-    parts = _plan(dataset, kind, to, is_folder, num_shards, shard_records, compression)
+    parts = _plan(reading, kind, to, is_folder, num_shards, shard_records, compression)
     return _run(parts, to, reading, writing, tell, prove=prove, overwrite=overwrite)
 
 
@@ -143,7 +145,7 @@ class _Part:
 
 
 def _plan(
-    dataset: Dataset,
+    reading: _Reading,
     kind: Format,
     target: str,
     is_folder: bool,
@@ -151,15 +153,15 @@ def _plan(
     shard_records: int | None,
     compression: str | None,
 ) -> list[_Part]:
-    total = len(dataset)
+    dataset = reading.dataset
     if is_folder:
         if num_shards is not None or shard_records is not None:
             raise ValueError("a folder gets one file a shard; num_shards needs a file name")
         os.makedirs(target, exist_ok=True)
-        edges = [int(first) for first in dataset.firsts]
+        edges = [int(first) for first in reading.firsts]
         finals = [_in_folder(path, target, kind, compression) for path in dataset.paths]
     else:
-        edges = _edges(total, num_shards, shard_records)
+        edges = _edges(reading.num_records, num_shards, shard_records)
         is_sharded = num_shards is not None or shard_records is not None
         names = _Names(target, kind.info.extensions, is_sharded, len(edges) - 1)
         finals = [names.final(number, len(edges) - 1) for number in range(len(edges) - 1)]
@@ -232,10 +234,6 @@ class _Reading:
         self.dataset = dataset
         self._columns = list(dataset.schema.names if columns is None else columns)
         self._threads = threads
-        self._order = None
-        self.shuffle = shuffle
-        if shuffle is not None:
-            self._order = np.random.default_rng(shuffle).permutation(len(dataset))
         missing = [name for name in self._columns if name not in dataset.schema.names]
         missing += [name for name in rename or {} if name not in self._columns]
         if missing:
@@ -253,11 +251,29 @@ class _Reading:
             ],
             metadata=None if _is_framed(kind) else _kept_metadata(dataset.schema.metadata),
         )
+        self._delivered: Delivered | None = None
+        if dataset.options.damage != "error":
+            self._delivered = Delivered(dataset, self._columns, threads)
+        self.firsts = dataset.firsts if self._delivered is None else self._delivered.firsts
+        """The number of each shard's first record, then of all that are written."""
+        self.num_records = int(self.firsts[-1])
+        self._order = None
+        self.shuffle = shuffle
+        if shuffle is not None:
+            if self._delivered is not None and dataset.damage:
+                raise UnsupportedError(
+                    "records of a damaged dataset cannot be shuffled while damage is passed over",
+                    file=dataset.damage[0].file,
+                    hint="convert without shuffle first, or use penstock repair",
+                )
+            self._order = np.random.default_rng(shuffle).permutation(self.num_records)
 
     def batches(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
         """Records [first, last) in the order in which they are written."""
         dataset, columns, threads = self.dataset, self._columns, self._threads
-        if self._order is None:
+        if self._delivered is not None and self._order is None:
+            read = self._delivered.between(first, last)
+        elif self._order is None:
             read = batches_between(dataset, first, last, columns, threads)
         else:
             size = sum(os.path.getsize(path) for path in dataset.paths)

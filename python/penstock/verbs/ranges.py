@@ -1,4 +1,8 @@
-"""Some records of a dataset as a stream: a range of them, or a range of a shuffled order."""
+"""Some records of a dataset as a stream: a range of them, or a range of a shuffled order.
+
+Where damage is passed over, nobody knows the number of a record before those ahead of it have been
+read: such a dataset is scanned, and its records are counted as they are delivered.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.dataset import Dataset
+from penstock.errors import ChangedError
 from penstock.format import Chunk
 from penstock.pipeline import in_order
+from penstock.scan import shard_batches
 from penstock.take import take
 
 BLOCK_BYTES = 64 << 20
@@ -46,6 +52,44 @@ def batches_between(
         if int(firsts[shard]) < last and int(firsts[shard + 1]) > first
     ]
     yield from in_order([partial(tasks, shard) for shard in wanted], decode, _held_bytes, threads)
+
+
+class Delivered:
+    """The records that a scan of a damaged dataset delivers, by their numbers among these. Ranges
+    that follow one another are read in one pass. Used by one thread."""
+
+    def __init__(
+        self, dataset: Dataset, columns: Sequence[str] | None, threads: int | None
+    ) -> None:
+        self._dataset = dataset
+        self._columns = columns
+        self._threads = threads
+        self._batches: Iterator[tuple[int, pa.RecordBatch]] = iter(())
+        self._left: pa.RecordBatch | None = None
+        self._at = -1
+        counts = [0] * len(dataset.paths)
+        for shard, batch in shard_batches(dataset, columns, threads):
+            counts[shard] += batch.num_rows
+        self.firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def between(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        """Records [first, last) in order."""
+        if first >= last:
+            return
+        if first != self._at:
+            shard = int(np.searchsorted(self.firsts, first, "right")) - 1
+            self._batches = shard_batches(self._dataset, self._columns, self._threads, shard)
+            self._left, self._at = None, int(self.firsts[shard])
+        while self._at < last:
+            batch = next(self._batches, (0, None))[1] if self._left is None else self._left
+            if batch is None:
+                raise ChangedError("there are fewer records than there were when they were counted")
+            begin = max(first - self._at, 0)
+            end = min(last - self._at, batch.num_rows)
+            self._left = batch.slice(end) if end < batch.num_rows else None
+            self._at += end
+            if begin < end:
+                yield batch.slice(begin, end - begin)
 
 
 def shuffled_between(
