@@ -188,9 +188,10 @@ class _Around:
         end = chunk.end_byte
         places = getattr(self._reader, "places", None)
         if bad is not None and places is not None:
-            if self._places is None:
-                self._places, _ = self._dataset.noting(lambda: places(chunk))
-            start, end = (int(edges[bad]) for edges in self._places)
+            found = self._places
+            if found is None:
+                found = self._places = self._dataset.noting(lambda: places(chunk))[0]
+            start, end = int(found[0][bad]), int(found[1][bad])
         region = SkippedRegion(error.file or "", start, end, num_records, error.message)
         self._regions.append(region)
 
