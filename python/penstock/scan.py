@@ -126,6 +126,7 @@ class _Around:
         self._columns = columns
         self._skipping = dataset.options.damage in ("skip", "salvage")
         self._numbers = np.arange(chunk.num_records)
+        self._places: tuple[np.ndarray, np.ndarray] | None = None
 
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
         """The records but those with a fault; or those before the first, and then its error."""
@@ -167,7 +168,7 @@ class _Around:
             yield from self._between(first, bad)
             if not skipping:
                 raise error
-            self._skip(error, int(self._numbers[bad]), 1)
+            self._skip(error, bad, 1)
             first, error = bad + 1, None
 
     def _read(self, wanted: np.ndarray) -> pa.RecordBatch:
@@ -181,13 +182,16 @@ class _Around:
         place = int(np.searchsorted(self._numbers, record))
         return place if first <= place < last and self._numbers[place] == record else None
 
-    def _skip(self, error: PenstockError, record: int | None, num_records: int) -> None:
+    def _skip(self, error: PenstockError, bad: int | None, num_records: int) -> None:
         chunk = self._chunk
         start = chunk.start_byte if error.byte is None else error.byte
         end = chunk.end_byte
-        place = None if record is None else getattr(self._reader, "place", None)
-        if place is not None:
-            (start, end), _ = self._dataset.noting(lambda: place(chunk, record))
+        places = getattr(self._reader, "places", None)
+        if bad is not None and places is not None:
+            found = self._places
+            if found is None:
+                found = self._places = self._dataset.noting(lambda: places(chunk))[0]
+            start, end = int(found[0][bad]), int(found[1][bad])
         region = SkippedRegion(error.file or "", start, end, num_records, error.message)
         self._regions.append(region)
 

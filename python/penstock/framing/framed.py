@@ -240,12 +240,11 @@ class FramedReader:
         numbers = self._frames(chunk, None)[3]
         return np.arange(chunk.num_records) if numbers is None else numbers
 
-    def place(self, chunk: Chunk, number: int) -> tuple[int, int]:
-        """Where the frame of one readable record of a chunk begins and ends."""
-        frames, _, _, numbers = self._frames(chunk, None)
-        row = number if numbers is None else int(np.searchsorted(numbers, number))
-        start = int(pa.array(frames.starts()).to_numpy()[row])
-        return start, start + int(pa.array(frames.lengths()).to_numpy()[row]) + _FRAMING_BYTES
+    def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+        """Where the frames of the readable records of a chunk begin, and where they end."""
+        frames = self._frames(chunk, None)[0]
+        starts = pa.array(frames.starts()).to_numpy()
+        return starts, starts + pa.array(frames.lengths()).to_numpy() + np.uint64(_FRAMING_BYTES)
 
     def _frames(
         self, chunk: Chunk, numbers: np.ndarray | None
