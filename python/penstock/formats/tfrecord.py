@@ -279,4 +279,6 @@ def sample(
 
 
 def _quiet(options: Options) -> Options:
-    return Options(damage="stop", index="never", limits=options.limits, raw=True)
+    # A file whose first records are lost is still to be read as what the later ones are.
+    damage = "skip" if options.damage in ("skip", "salvage") else "stop"
+    return Options(damage=damage, index="never", limits=options.limits, raw=True)

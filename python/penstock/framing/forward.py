@@ -123,6 +123,13 @@ class Pass:
             self._keep(start, window)
         return window
 
+    def copy(self) -> Pass:
+        """The same windows and the same inflation."""
+        other = Pass(self.inflation)
+        other._windows = self._windows.copy()
+        other._kept_bytes = self._kept_bytes
+        return other
+
     def go_on_with(self, inflation: Inflation) -> None:
         """Read on from another inflation; the windows stay if it stands where the last ends."""
         at, window = self._windows[-1] if self._windows else (0, EMPTY)
@@ -235,3 +242,10 @@ class ForwardStream:
         self._origin = point
         self._first.go_on_with(self._inflate(0))
         self._again = None
+
+    def resumed(self, point: SeekPoint) -> ForwardStream:
+        """Another stream that has gone on at `point`; this one stays where it is."""
+        other = ForwardStream(self._source, self._container, join_streams=self._join_streams)
+        other._first = self._first.copy()
+        other.resume(point)
+        return other

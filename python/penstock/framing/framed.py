@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from penstock.errors import (
 from penstock.faults import error_from
 from penstock.format import Chunk, Options, Projection, Selection, SkippedRegion
 from penstock.framing.gather import gather
-from penstock.framing.inflated import Stream
+from penstock.framing.inflated import Broken, InflatedStream, Stream
 from penstock.framing.resync import Region, resynchronise
 from penstock.framing.sidecar import Index, as_uint64, fits
 from penstock.storage import Source
@@ -142,64 +142,126 @@ class FramedReader:
         want = CHUNK_BYTES
         limit = self._options.limits.record_bytes
         unproved = large = False
+        stream = self._stream
         while True:
-            if large and not unproved:
-                # Heads are enough to cut chunks: their bytes are then read side by side.
-                starts = self._stream.hop(self._framing, at, CHUNK_BYTES, limit)
-                count = 0 if starts is None else len(starts) - 1
-                if starts is not None and count:
-                    yield Chunk(number, first, count, at, int(starts[-1]))
-                    first, number, at = first + count, number + 1, int(starts[-1])
-                    continue
+            if large and not unproved and (hopped := self._hop(stream, at)) is not None:
+                count, end = hopped
+                yield Chunk(number, first, count, at, end)
+                first, number, at = first + count, number + 1, end
+                continue
+            broken = fault = None
             try:
-                walked = self._stream.walk(self._framing, at, want, limit)
+                walked = stream.walk(self._framing, at, want, limit)
             except _core.KernelError as error:
-                fault = error.args[0]
-                self._stop_at(fault, first, at, None)
-                return
-            frames, consumed, need, fault, num_bytes = walked
-            if not num_bytes:
-                return
-            if len(frames):
-                data = (frames, unproved)
-                yield Chunk(number, first, len(frames), at, at + consumed, data)
-                first, number = first + len(frames), number + 1
-                at += consumed
-                want = CHUNK_BYTES
-                large = consumed >= LARGE_BYTES * len(frames)
-            if fault is None and need:
-                if num_bytes < want:
-                    fault = _truncated(num_bytes - consumed, at, need)
-                elif not len(frames):
-                    want = max(need, CHUNK_BYTES)
-            if fault is not None:
-                region = self._pass_over(fault, first, at, unproved)
-                if region is None:
+                broken = error.args[0]
+            else:
+                frames, consumed, need, fault, num_bytes = walked
+                if not num_bytes:
                     return
-                at = region.end_byte
-                # From an unproved border, the record between it and the next proves nothing.
-                unproved = region.unproved or (unproved and region.num_records is not None)
+                if len(frames):
+                    data = (frames, unproved)
+                    yield Chunk(number, first, len(frames), at, at + consumed, data)
+                    first, number = first + len(frames), number + 1
+                    at += consumed
+                    want = CHUNK_BYTES
+                    large = consumed >= LARGE_BYTES * len(frames)
+                if fault is None and need:
+                    if num_bytes < want:
+                        broken = self._break_at(stream, at + num_bytes - consumed)
+                        fault = _truncated(num_bytes - consumed, at, need)
+                    elif not len(frames):
+                        want = max(need, CHUNK_BYTES)
+                if fault is not None and broken is None:
+                    passed = self._pass_over(stream, fault, first, at, unproved)
+                    if passed is None:
+                        return
+                    region, broken = passed
+                    at = region.end_byte
+                    # From an unproved border, the record between it and the next proves nothing.
+                    unproved = region.unproved or (unproved and region.num_records is not None)
+                    want = CHUNK_BYTES
+                    first += region.num_records or 0
+            if broken is not None:
+                later = self._after_break(stream, broken, first, at, fault)
+                if later is None:
+                    return
+                stream, at = later
                 want = CHUNK_BYTES
-                first += region.num_records or 0
+                unproved = False
 
-    def _pass_over(self, fault: Any, record: int, at: int, unproved: bool) -> Region | None:
-        """What to do about a broken frame: an error, an end, or a place to go on."""
-        if self._options.damage in ("error", "stop"):
-            self._stop_at(fault, record, at, None)
+    def _hop(self, stream: Stream, at: int) -> tuple[int, int] | None:
+        """How many records the next chunk has and where it ends, if heads are enough to tell: the
+        bytes of such chunks are then read side by side."""
+        limit = self._options.limits.record_bytes
+        starts = stream.hop(self._framing, at, CHUNK_BYTES, limit)
+        if starts is None or len(starts) < 2:
             return None
-        region = resynchronise(self._stream, self._framing, at, self._salvage, unproved)
+        return len(starts) - 1, int(starts[-1])
+
+    def _break_at(self, stream: Stream, at: int) -> Any:
+        """The fault of the compressed data for which a stream goes no further than `at`, if it is
+        for one and there is to be reading after it."""
+        if self._options.damage in ("error", "stop"):
+            return None
+        try:
+            stream.read(at, 1)
+        except _core.KernelError as error:
+            return error.args[0]
+        return None
+
+    def _after_break(
+        self, stream: Stream, broken: Any, record: int, at: int, cut: Any
+    ) -> tuple[Stream, int] | None:
+        """Where to go on after a fault of the compressed data, which may have `cut` a record:
+        nowhere, or in a stream of its own."""
+        if isinstance(stream, InflatedStream) and stream.points:
+            # Members were inflated whole, several at once: reading forwards tells which of them
+            # breaks, and gives what is before that.
+            return stream.without_points(), at
+        later = stream.after(broken) if self._goes_on(stream) else None
+        if later is None:
+            self._stop_in_file(broken, record)
+            return None
+        other, plain, end = later
+        start = min(broken.byte, end)
+        if broken.kind == "compression_checksum" and start < end and cut is None and at == plain:
+            # All of the member was inflated, and its records have checksums of their own.
+            self._skip(start, end, 0, broken.message)
+        else:
+            self._skip(start, end, None, broken.message)
+        return other, plain
+
+    def _pass_over(
+        self, stream: Stream, fault: Any, record: int, at: int, unproved: bool
+    ) -> tuple[Region, Any] | None:
+        """What to do about a broken frame: an error, an end, or a region to pass over, with the
+        fault of the compressed data that ends it, if one does."""
+        if self._options.damage in ("error", "stop"):
+            self._stop_at(fault, record, at)
+            return None
+        region = resynchronise(stream, self._framing, at, self._salvage, unproved)
         reason = fault.message if region.note is None else f"{fault.message}; {region.note}"
         self._skip(at, region.end_byte, region.num_records, reason)
-        return None if region.at_end else region
+        broken = self._break_at(stream, region.end_byte) if region.at_end else None
+        return None if region.at_end and broken is None else (region, broken)
 
-    def _stop_at(self, fault: Any, record: int, at: int, num_records: int | None) -> None:
-        """Raise a fault, or note that reading ends there."""
+    def _stop_at(self, fault: Any, record: int, at: int) -> None:
+        """Raise the fault of a frame, or note that reading ends at it."""
         error = error_from(fault, file=self.source.path, record=record)
         if self._options.damage == "error":
             raise error
         size = self._stream.size()
         end = self.source.size if size is None else size
-        self._skip(at, max(end, at), num_records, error.message)
+        self._skip(at, max(end, at), None, error.message)
+
+    def _stop_in_file(self, fault: Any, record: int) -> None:
+        """Raise a fault of the compressed data, or note that reading ends there. Such a fault has
+        a place in the file, and how much of the stream is lost nobody knows."""
+        error = error_from(fault, file=self.source.path, record=record)
+        if self._options.damage == "error":
+            raise error
+        size = self.source.size
+        self._skip(min(fault.byte, size), size, None, error.message)
 
     def _skip(self, start: int, end: int, num_records: int | None, reason: str) -> None:
         region = SkippedRegion(self.source.path, start, end, num_records, reason)
@@ -267,7 +329,11 @@ class FramedReader:
             try:
                 window = self._stream.read(chunk.start_byte, length)
             except _core.KernelError as error:
-                raise error_from(error.args[0], file=self.source.path, record=None) from None
+                fault = error.args[0]
+                if index is None or numbers is not None or not self._goes_on(self._stream):
+                    raise error_from(fault, file=self.source.path, record=None) from None
+                frames, good = self._around(chunk, fault)
+                return frames, False, index.checksums[first:last][good]
             limit = self._options.limits.record_bytes
             frames, consumed, _, _ = _core.walk(self._framing, window, chunk.start_byte, limit)
             if len(frames) != chunk.num_records or consumed != length:
@@ -284,6 +350,22 @@ class FramedReader:
             return frames, unproved, checksums, None
         chosen = None if checksums is None else checksums[numbers]
         return frames.select(as_uint64(numbers)), unproved, chosen, numbers
+
+    def _goes_on(self, stream: Stream) -> TypeGuard[InflatedStream]:
+        """Whether reading goes on after a fault of compressed data."""
+        return self._options.damage in ("skip", "salvage") and isinstance(stream, InflatedStream)
+
+    def _around(self, chunk: Chunk, fault: Any) -> tuple[_core.Frames, np.ndarray]:
+        """The frames of a chunk of which some compressed data is broken, but for those in it, and
+        which of the chunk's they are."""
+        stream = self._stream
+        assert isinstance(stream, InflatedStream), "only compressed data breaks"
+        length = chunk.end_byte - chunk.start_byte
+        # What a broken member inflates to needs the proof of each record.
+        partly = self._options.checksums == "all"
+        window, broken = stream.read_around(chunk.start_byte, length, fault, partly)
+        good = self._undamaged(window, chunk, broken)
+        return self._by_index(window, chunk, good), good
 
     def _check_places(self, starts: np.ndarray, length: int) -> None:
         """Refuse an index whose records lie in no order, or that would read more than is allowed."""
@@ -326,11 +408,17 @@ class FramedReader:
             hint=f"penstock verify {self.source.path}",
         )
 
-    def _undamaged(self, window: _core.Buffer, chunk: Chunk) -> np.ndarray:
-        """Which frames of a chunk stand where the index has them; the others are passed over."""
+    def _undamaged(
+        self, window: _core.Buffer, chunk: Chunk, broken: list[Broken] | None = None
+    ) -> np.ndarray:
+        """Which frames of a chunk stand where the index has them; the others are passed over, those
+        in compressed data that is broken all at once."""
         begin, end = chunk.first_record, chunk.first_record + chunk.num_records
         starts, ends = self.index.starts[begin:end], self.index.ends[begin:end]
         good = np.zeros(chunk.num_records, dtype=bool)
+        lost = np.zeros(chunk.num_records, dtype=bool)
+        for part in broken or []:
+            lost |= (starts < np.uint64(part.end)) & (ends > np.uint64(part.start))
         at = 0
         while at < chunk.num_records:
             inside = int(starts[at]) - chunk.start_byte
@@ -346,8 +434,13 @@ class FramedReader:
             good[at : at + agreed] = True
             at += agreed
             if at < chunk.num_records:
-                self._skip(int(starts[at]), int(ends[at]), 1, _DAMAGED_HEAD)
+                if not lost[at]:
+                    self._skip(int(starts[at]), int(ends[at]), 1, _DAMAGED_HEAD)
                 at += 1
+        for part in broken or []:
+            inside = (starts >= np.uint64(part.start)) & (starts < np.uint64(part.end))
+            num_lost = int((inside & ~good).sum())
+            self._skip(part.start_byte, part.end_byte, num_lost, part.message)
         return np.flatnonzero(good)
 
     def _proved(

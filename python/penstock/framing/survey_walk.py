@@ -304,7 +304,9 @@ class Walk:
         left = inflater.plain_bytes - self._at
         size = self._scope.source.size
         byte = min(fault.byte, size)
-        if fault.kind == "compression_checksum" and inflater.compressed_bytes < size:
+        # A header with a wrong checksum of its own is met again at once: nothing is behind it.
+        onwards = self._resumed_byte < inflater.compressed_bytes < size
+        if fault.kind == "compression_checksum" and onwards:
             # All of the member was inflated; its records have checksums of their own.
             part = self._stream_fault(fault, byte, inflater.compressed_bytes, 0)
             self._resumed_byte = inflater.compressed_bytes
