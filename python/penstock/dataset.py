@@ -80,8 +80,8 @@ class Dataset:
         self._sizes = [0] * len(paths)
         self._locks = [threading.Lock() for _ in paths]
         self._firsts: np.ndarray | None = None
-        self._full_schema: pa.Schema | None = None
-        self._full_schema = self._first_schema()
+        self._settled: pa.Schema | None = None
+        self._full_schema = self._settled = self._first_schema()
         missing = [c for c in self._columns or () if c not in self._full_schema.names]
         if missing:
             known = ", ".join(self._full_schema.names)
@@ -248,8 +248,8 @@ class Dataset:
             fmt = formats.by_bytes(head, source.size, path)
         self._formats[shard] = fmt
         options = self._options
-        if self._full_schema is not None and options.schema is None and not options.raw:
-            options = _with_schema(options, self._full_schema)
+        if self._settled is not None and options.schema is None and not options.raw:
+            options = _with_schema(options, self._settled)
         return fmt.open(source, options)
 
     def _format_of(self, shard: int) -> Format:

@@ -262,7 +262,8 @@ def sample(
         frames = reader.frames(chunk)
         bad = frames.verify(None)
         if bad:
-            keep = np.setdiff1d(np.arange(len(frames)), [fault.record for fault in bad])
+            wrong = np.array([fault.record for fault in bad], dtype=np.int64)
+            keep = np.setdiff1d(np.arange(len(frames)), wrong)
             frames = frames.select(sidecar.as_uint64(keep))
         if left is not None:
             frames = frames[:left]

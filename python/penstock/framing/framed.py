@@ -333,7 +333,7 @@ class FramedReader:
                 if index is None or numbers is not None or not self._goes_on(self._stream):
                     raise error_from(fault, file=self.source.path, record=None) from None
                 frames, good = self._around(chunk, fault)
-                return frames, False, index.checksums[first:last][good]
+                return frames, False, index.checksums[first:last][good], good
             limit = self._options.limits.record_bytes
             frames, consumed, _, _ = _core.walk(self._framing, window, chunk.start_byte, limit)
             if len(frames) != chunk.num_records or consumed != length:
