@@ -158,7 +158,7 @@ class Dataset:
         Args:
             columns: names of the columns wanted; None for all. Others are not decoded.
             batch_records: records in each batch but the last; None lets batches be as large as
-                the chunks they come from (about 1 MiB of the file).
+                the chunks they come from (about 2 MiB of the file).
             threads: how many chunks are decoded at once; None for all cores.
 
         Raises:
