@@ -249,3 +249,12 @@ def test_a_report_is_plain_values_for_json(tmp_path: Path) -> None:
     assert again["findings"][0]["kind"] == "truncated"
     assert "truncated" in str(report)
     assert "a.tfrecord" in str(report)
+
+
+def test_a_flipped_flag_of_a_gzip_head_ends_the_verification(tmp_path: Path) -> None:
+    path = tmp_path / "x.tfrecord.gz"
+    ps.write({"id": list(range(5000))}, path, index=False)
+    data = bytearray(path.read_bytes())
+    data[3] ^= 2  # says that the head has a checksum, which it has not
+    path.write_bytes(data)
+    assert not ps.verify(path, index="never").ok
