@@ -125,7 +125,7 @@ class _Around:
         self._chunk = chunk
         self._columns = columns
         self._skipping = dataset.options.damage in ("skip", "salvage")
-        self._numbers = np.arange(chunk.num_records)
+        self._numbers = np.arange(0)
         self._places: tuple[np.ndarray, np.ndarray] | None = None
 
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
@@ -135,6 +135,14 @@ class _Around:
             # Records whose heads are damaged are known already, and are not asked for.
             self._numbers, regions = self._dataset.noting(lambda: readable(self._chunk))
             self._regions += regions
+        elif error.record is None:
+            # Nothing tells where the fault is, and how many records there are may be a lie.
+            if not (self._skipping and isinstance(error, FormatError)):
+                raise error
+            self._skip(error, None, self._chunk.num_records)
+            return
+        else:
+            self._numbers = np.arange(self._chunk.num_records)
         yield from self._between(0, len(self._numbers), error)
 
     def passed(self) -> list[SkippedRegion]:
