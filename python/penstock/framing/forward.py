@@ -18,8 +18,9 @@ INPUT_BYTES = 1 << 20
 """Compressed bytes read at once."""
 SKIP_BYTES = 1 << 20
 """Plain bytes inflated at once on the way to a place."""
-KEPT_BYTES = 16 << 20
-"""How far back reading is cheap: more than a search for a lost border usually needs."""
+KEPT_BYTES = 4 << 20
+"""How far back reading is cheap: as much as a search for a lost border usually needs, and little
+enough to stay in a cache."""
 EMPTY = _core.Buffer.from_bytes(b"")
 
 

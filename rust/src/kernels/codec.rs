@@ -243,7 +243,8 @@ pub fn reserve(out: &mut Vec<u8>, bytes: usize) -> Result<(), Fault> {
     out.try_reserve_exact(bytes).map_err(|_| no_memory(bytes))
 }
 
+/// The fault of having no memory for so many bytes.
 #[cold]
-fn no_memory(bytes: usize) -> Fault {
+pub fn no_memory(bytes: usize) -> Fault {
     Fault::new(FaultKind::Limit, 0, format!("no memory for {bytes} bytes"))
 }

@@ -5,7 +5,8 @@
 //! point in the middle of a member. What is good before a fault is delivered before the fault.
 
 use self::member::Member;
-use super::codec::{MAX_RATIO, Pause, RawInflate, reserve};
+use super::codec::{MAX_RATIO, Pause, RawInflate, no_memory, reserve};
+use super::shelf;
 use crate::wire::gzip::{Container, HeaderReader, PLAIN_HEAD_BYTES};
 use crate::wire::{Fault, FaultKind};
 
@@ -184,8 +185,12 @@ impl Inflater {
         at_end: bool,
         out_bytes: usize,
     ) -> Result<Piece, Fault> {
-        let mut plain = prefix.to_vec();
-        let floor = plain.len();
+        let floor = prefix.len();
+        // No more than the input could make, so that a large `out_bytes` costs nothing.
+        let most = data.len().saturating_add(HELD_BYTES).saturating_mul(MAX_RATIO);
+        let room = floor.saturating_add(out_bytes.min(most));
+        let mut plain = shelf::take(room).ok_or_else(|| no_memory(room))?;
+        plain.extend_from_slice(prefix);
         let out_bytes = out_bytes.saturating_add(floor);
         let mut rest = data;
         loop {
@@ -208,7 +213,8 @@ impl Inflater {
             }
         }
         if plain.len() < plain.capacity() / 2 {
-            plain.shrink_to_fit();
+            let all = shelf::shelve(plain);
+            plain = all.as_slice().to_vec();
         }
         Ok(Piece { plain, consumed: data.len().saturating_sub(rest.len()) })
     }
@@ -338,7 +344,6 @@ impl Inflater {
             return Ok(Step::Stop);
         }
         if plain.len() == plain.capacity() {
-            // No more than the input could make, so that a large `out_bytes` costs nothing.
             let most = rest.len().saturating_add(HELD_BYTES).saturating_mul(MAX_RATIO);
             reserve(plain, room.min(most))?;
         }

@@ -29,8 +29,11 @@ pub fn take(length: usize) -> Option<Vec<u8>> {
             return Some(shelf.swap_remove(place).1);
         }
     }
+    // Sizes that differ by a few bytes must not keep buffers from being used again.
+    let step = length.checked_next_power_of_two().map_or(1, |power| power / 8).max(1);
+    let rounded = if length < SMALLEST { length } else { length.checked_next_multiple_of(step)? };
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).ok()?;
+    bytes.try_reserve_exact(rounded).ok()?;
     Some(bytes)
 }
 

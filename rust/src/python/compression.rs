@@ -9,7 +9,7 @@ use super::bytes::PyBuffer;
 use super::{PyFault, raise, run};
 use crate::kernels::deflate::{self, ZlibDeflater};
 use crate::kernels::inflate::{Inflater, SeekPoint};
-use crate::kernels::members;
+use crate::kernels::{members, shelf};
 use crate::wire::gzip::{self, Container};
 
 fn container(name: &str) -> PyResult<Container> {
@@ -62,7 +62,7 @@ impl PyInflater {
         let (inflater, data) = (&mut self.0, data.0.clone());
         let prefix = prefix.map(|prefix| prefix.0.clone()).unwrap_or_default();
         let piece = run(py, move || inflater.push_after(&prefix, &data, at_end, out_bytes))?;
-        Ok((PyBuffer(Buffer::from_vec(piece.plain)), piece.consumed))
+        Ok((PyBuffer(shelf::shelve(piece.plain)), piece.consumed))
     }
 
     #[getter]
@@ -126,7 +126,7 @@ pub fn inflate_members(
 ) -> PyResult<PyBuffer> {
     let data = data.0.clone();
     let plain = run(py, move || members::inflate_members(&data, &members, max_bytes))?;
-    Ok(PyBuffer(Buffer::from_vec(plain)))
+    Ok(PyBuffer(shelf::shelve(plain)))
 }
 
 /// A gzip member of a part of `plain`, with its size and number of records in its header.
