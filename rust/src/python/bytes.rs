@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow_array::UInt8Array;
 use arrow_array::cast::AsArray;
@@ -130,33 +131,63 @@ impl PyFile {
     }
 }
 
-/// A gather of fewer bytes and fewer ranges than these is not worth a second thread.
+/// A gather of so many bytes is copied by several threads.
 const PARALLEL_BYTES: usize = 2 << 20;
-const PARALLEL_RANGES: usize = 128;
+/// Small reads are timed, so many at a time: where they take longer than this, they wait for a disk
+/// or a network, and the others wait side by side. Cached ones are done before a thread has begun.
+const TIMED_READS: usize = 16;
+const WAITING: Duration = Duration::from_micros(400);
+const WAITING_THREADS: usize = 16;
+
+fn size_of_ranges(ranges: &[(u64, u64)]) -> usize {
+    ranges.iter().map(|range| range.1 as usize).sum()
+}
 
 impl PyFile {
-    fn gather_into(
+    fn gather_into(&self, bytes: &mut Vec<u8>, ranges: &[(u64, u64)]) -> std::io::Result<()> {
+        let total = size_of_ranges(ranges);
+        let mut spare = &mut bytes.spare_capacity_mut()[..total];
+        let mut rest = ranges;
+        let mut threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+        if total < PARALLEL_BYTES {
+            while let Some((some, others)) = rest.split_at_checked(TIMED_READS.min(rest.len())) {
+                if some.is_empty() {
+                    break;
+                }
+                let (mine, theirs) = std::mem::take(&mut spare).split_at_mut(size_of_ranges(some));
+                (spare, rest) = (theirs, others);
+                let start = Instant::now();
+                self.fill(mine, some)?;
+                if start.elapsed() > WAITING {
+                    threads = WAITING_THREADS;
+                    break;
+                }
+            }
+        }
+        self.fill_side_by_side(spare, rest, threads)?;
+        // SAFETY: every part was filled, or an error was returned above.
+        unsafe { bytes.set_len(total) };
+        Ok(())
+    }
+
+    fn fill_side_by_side(
         &self,
-        bytes: &mut Vec<u8>,
+        mut spare: &mut [MaybeUninit<u8>],
         ranges: &[(u64, u64)],
-        total: usize,
+        threads: usize,
     ) -> std::io::Result<()> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-        let small = total < PARALLEL_BYTES && ranges.len() < PARALLEL_RANGES;
-        if small || threads == 1 || ranges.len() < threads {
-            return ranges
-                .iter()
-                .try_for_each(|&(start, length)| self.exactly(bytes, start, length as usize));
+        if threads == 1 || ranges.len() < threads {
+            return self.fill(spare, ranges);
         }
         let share = ranges.len().div_ceil(threads);
         let (own, others) = ranges.split_at(share);
-        let size = |part: &[(u64, u64)]| part.iter().map(|range| range.1 as usize).sum();
-        let (mine, mut spare) = bytes.spare_capacity_mut()[..total].split_at_mut(size(own));
         // Scoped threads instead of a pool: they survive a fork of the process.
         std::thread::scope(|scope| {
+            let (mine, rest) = std::mem::take(&mut spare).split_at_mut(size_of_ranges(own));
+            spare = rest;
             let mut readers = Vec::new();
             for part in others.chunks(share) {
-                let (theirs, rest) = std::mem::take(&mut spare).split_at_mut(size(part));
+                let (theirs, rest) = std::mem::take(&mut spare).split_at_mut(size_of_ranges(part));
                 spare = rest;
                 readers.push(scope.spawn(move || self.fill(theirs, part)));
             }
@@ -167,19 +198,7 @@ impl PyFile {
                     .and(other.unwrap_or_else(|_| Err(std::io::Error::other("a reader panicked"))));
             }
             done
-        })?;
-        // SAFETY: every part was filled, or an error was returned above.
-        unsafe { bytes.set_len(total) };
-        Ok(())
-    }
-
-    fn exactly(&self, bytes: &mut Vec<u8>, start: u64, length: usize) -> std::io::Result<()> {
-        let before = bytes.len();
-        self.read_into(bytes, start, length)?;
-        if bytes.len() - before == length {
-            return Ok(());
-        }
-        Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))
+        })
     }
 
     /// Fill a part of uninitialised memory with the ranges.
@@ -224,7 +243,7 @@ impl PyFile {
     }
 
     /// Ranges of the file (uint64 arrays of starts and lengths), one after another in one buffer.
-    /// Large gathers are read by as many threads as the machine has cores.
+    /// Large gathers, and those that wait for the storage, are read by several threads.
     fn gather(
         &self,
         py: Python<'_>,
@@ -250,7 +269,7 @@ impl PyFile {
             return Err(PyMemoryError::new_err("the ranges are too large together"));
         };
         let mut bytes = room(total)?;
-        py.detach(|| self.gather_into(&mut bytes, &ranges, total)).map_err(cut)?;
+        py.detach(|| self.gather_into(&mut bytes, &ranges)).map_err(cut)?;
         Ok(PyBuffer(shelf::shelve(bytes)))
     }
 
