@@ -98,6 +98,64 @@ def example(data: bytes, rng: random.Random) -> None:
     batch.validate(full=True)
 
 
+_FRESH = pa.record_batch({"fresh": pa.array([7, 8], pa.int64())})
+
+
+def splice(data: bytes, rng: random.Random) -> None:
+    """Fields of an Example added, dropped and renamed; what is not asked for stays as it is."""
+    kind = rng.choice(("example", "sequence"))
+    damaged = rng.random() < 0.2
+    frame = framed(data)
+    frame = frame[:-1] + bytes([frame[-1] ^ 1]) if damaged else frame
+    frames = _walked(frame + framed(b""))
+    if damaged:
+        # What nobody verifies is added to, whatever it is, and as wrong as before.
+        new = _spliced(frames, _FRESH, "example", replace=False, verify=False)
+        assert new.payload(0)[: len(data)] == data
+        assert [fault.record for fault in new.verify()] == [0]
+        return
+    before = _untouched(frames)
+    added = _spliced(frames, _FRESH, kind, verify=rng.random() < 0.5)
+    assert added.payload(0)[: len(data)] == data
+    assert (
+        pa.record_batch(_core.has_fields(added, ["fresh"], kind)).column(0).to_pylist()
+        == [True] * 2
+    )
+    assert _untouched(added) == before
+    gone = _spliced(added, None, kind, drop=["fresh"])
+    assert gone.payload(0) == (data or b"\x0a\x00")
+    fewer = _spliced(frames, None, kind, drop=["name"], rename=[("neg", "longer name")])
+    left = pa.record_batch(_core.has_fields(fewer, ["name", "neg"], kind))
+    assert left.to_pylist() == [{"name": False, "neg": False}] * 2
+    assert before in (None, _untouched(fewer))
+
+
+def _walked(data: bytes) -> _core.Frames:
+    return _core.walk("tfrecord", _core.Buffer.from_bytes(data), 0, 1 << 30)[0]
+
+
+def _spliced(frames: _core.Frames, fields: Any, kind: str, **how: Any) -> _core.Frames:
+    framed, _ = _core.splice_fields(frames, fields, kind, **how)
+    found, consumed, _, fault = _core.walk("tfrecord", framed.data, 0, 1 << 30)
+    assert (len(found), consumed, fault) == (len(frames), len(framed.data), None)
+    assert pa.array(found.checksums()) == pa.array(framed.checksums)
+    assert pa.array(found.lengths()).to_pylist() == [
+        length - FRAMING for length in pa.array(framed.lengths).to_pylist()
+    ]
+    assert how.get("verify", True) is False or not found.verify()
+    return found
+
+
+def _untouched(frames: _core.Frames) -> str | None:
+    """The fields that no edit names, or None where they cannot be read."""
+    try:
+        batch = _PLANS[2].decode(frames)
+    except ALLOWED:
+        return None
+    # Floats that are no numbers are not equal to themselves, so their text is compared.
+    return str(batch.to_pylist())
+
+
 def inflate(data: bytes, rng: random.Random) -> None:
     """A gzip or zlib file, in pieces of any size; equal to what Python's zlib makes of it."""
     container = "zlib" if data[:1] == b"\x78" else "gzip"
@@ -198,6 +256,7 @@ def sniff(data: bytes, rng: random.Random) -> None:
 TARGETS = {
     "walk": Target(walk, seeds.tfrecords),
     "example": Target(example, seeds.examples),
+    "splice": Target(splice, seeds.examples),
     "inflate": Target(inflate, seeds.compressed),
     "member": Target(member, seeds.compressed),
     "index": Target(index, seeds.sidecars),

@@ -42,3 +42,16 @@ def batches(draw: st.DrawFn, min_records: int = 1, max_records: int = 20) -> pa.
         columns.append(pa.array(values, type_))
         fields.append(pa.field(name, type_))
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+_LISTS = {"int64_list": int64s, "float_list": float32s, "bytes_list": st.binary(max_size=20)}
+
+features = st.dictionaries(
+    keys,
+    st.none()
+    | st.sampled_from(sorted(_LISTS)).flatmap(
+        lambda kind: st.tuples(st.just(kind), st.lists(_LISTS[kind], max_size=4))
+    ),
+    max_size=6,
+)
+"""The features of an Example: (kind, values) by key, None where the kind is not set."""

@@ -21,12 +21,14 @@ __all__ = [
     "frame_records",
     "frames_at",
     "gzip_member",
+    "has_fields",
     "index_file",
     "inflate_member",
     "inflate_members",
     "member_head",
     "next_head",
     "read_frames",
+    "splice_fields",
     "walk",
 ]
 
@@ -261,6 +263,28 @@ def encode_examples(batch: _Arrow, kind: str) -> Framed:
 
 def frame_records(records: _Arrow) -> Framed:
     """Byte strings, each a record as it stands, as frames."""
+
+def splice_fields(
+    frames: Frames,
+    fields: _Arrow | None = None,
+    kind: str = "example",
+    *,
+    drop: list[str] = ...,
+    rename: list[tuple[str, str]] = ...,
+    replace: bool = False,
+    verify: bool = True,
+) -> tuple[Framed, list[int]]:
+    """Other fields for existing messages of kind "example" or "sequence", values unread.
+
+    Drops, renames, then appends `fields` (a row a record, columns as for `encode_examples`; a null
+    adds nothing). A key that is there already is a fault of kind "schema", unless `replace` cuts
+    its entry. With `verify` old payloads are proved; without it, damage is passed on, as wrong
+    against its extended checksum as before. Records that are cut or renamed in are always proved.
+
+    Returns the new frames, and how many records had each name of `drop`, then of `rename`."""
+
+def has_fields(frames: Frames, names: list[str], kind: str) -> ArrowArray:
+    """Which records have which fields: a struct array with a bool column a name."""
 
 def inflate_member(data: Buffer, start: int, length: int, max_bytes: int) -> Buffer:
     """The plain bytes of one whole gzip member."""

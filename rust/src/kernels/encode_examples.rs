@@ -38,48 +38,113 @@ pub struct Framed {
 }
 
 /// No protobuf reader takes a longer message.
-const MESSAGE_BYTES: u64 = i32::MAX as u64;
+pub const MESSAGE_BYTES: u64 = i32::MAX as u64;
 /// Stands for an absent feature among the measured lengths.
 const ABSENT: u32 = u32::MAX;
 /// The first field of a message (`features`, `context`, `feature`, `key`, `value`, `bytes_list`),
 /// and the second (`feature_lists`, `value`), both length-delimited.
-const FIRST: u8 = 0x0a;
+pub const FIRST: u8 = 0x0a;
 const SECOND: u8 = 0x12;
 
 /// A batch, whose columns are the features, as frames.
 pub fn encode_examples(batch: &StructArray, payload: Payload) -> Result<Framed, Fault> {
-    let columns = columns_of(batch, payload)?;
-    let num_records = batch.len();
-    let mut measured = Vec::with_capacity(columns.len());
-    let mut sections = Sections::new(&columns, payload, num_records);
-    for column in &columns {
-        let lengths = measure(column, num_records).map_err(|f| f.in_field(&column.name))?;
-        let entries = sections.of(column.section);
-        for (entries, &length) in entries.iter_mut().zip(&lengths) {
-            if length != ABSENT {
-                *entries =
-                    entries.saturating_add(field_len(column.head.entry_len(u64::from(length))));
-            }
-        }
-        measured.push(lengths);
-    }
-    let mut frames = Frames::room(num_records, |record| sections.payload_len(record))?;
-    for record in 0..num_records {
-        frames
-            .next(|pen| {
-                if let Some(&length) = sections.context.get(record) {
-                    pen.open(FIRST, length)?;
-                    write_section(pen, &columns, &measured, record, Section::Context)?;
-                }
-                if let Some(&length) = sections.lists.get(record) {
-                    pen.open(SECOND, length)?;
-                    write_section(pen, &columns, &measured, record, Section::Lists)?;
-                }
-                Some(())
-            })
-            .ok_or_else(|| disagree(record))?;
+    let encoder = Encoder::new(batch, payload)?;
+    let mut frames = Frames::room(batch.len(), |record| encoder.sections.payload_len(record))?;
+    for record in 0..batch.len() {
+        frames.next(|pen| encoder.write(pen, record, true)).ok_or_else(|| disagree(record))?;
     }
     Ok(frames.finish())
+}
+
+/// The records of a batch, measured and ready to be written one by one.
+pub struct Encoder<'a> {
+    columns: Vec<Column<'a>>,
+    measured: Vec<Vec<u32>>,
+    sections: Sections,
+    num_records: usize,
+}
+
+impl<'a> Encoder<'a> {
+    /// Measure each feature of each record.
+    pub fn new(batch: &'a StructArray, payload: Payload) -> Result<Self, Fault> {
+        let columns = columns_of(batch, payload)?;
+        let num_records = batch.len();
+        let mut measured = Vec::with_capacity(columns.len());
+        let mut sections = Sections::new(&columns, payload, num_records);
+        for column in &columns {
+            let lengths = measure(column, num_records).map_err(|f| f.in_field(&column.name))?;
+            let entries = sections.of(column.section);
+            for (entries, &length) in entries.iter_mut().zip(&lengths) {
+                if length != ABSENT {
+                    let entry = field_len(column.head.entry_len(u64::from(length)));
+                    *entries = entries.saturating_add(entry);
+                }
+            }
+            measured.push(lengths);
+        }
+        Ok(Self { columns, measured, sections, num_records })
+    }
+
+    /// How many records the batch has.
+    pub fn num_records(&self) -> usize {
+        self.num_records
+    }
+
+    /// The features.
+    pub fn columns(&self) -> &[Column<'a>] {
+        &self.columns
+    }
+
+    /// Whether a record has any feature in this part of the message.
+    #[inline(always)]
+    pub fn has(&self, record: usize, section: Section) -> bool {
+        self.sections.lengths(section).get(record).is_some_and(|&length| length > 0)
+    }
+
+    /// Bytes that `append` adds for a record.
+    #[inline(always)]
+    pub fn addition_len(&self, record: usize) -> u64 {
+        let part = |section| match self.sections.lengths(section).get(record) {
+            Some(&length) if length > 0 => field_len(length),
+            _ => 0,
+        };
+        part(Section::Context).saturating_add(part(Section::Lists))
+    }
+
+    /// Append a record's features as a message that merges with the one before it: parts without
+    /// a feature are left out, so nothing is added where all features are absent.
+    #[inline]
+    pub fn append(&self, record: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let start = out.len();
+        let length = self.addition_len(record);
+        if length > MESSAGE_BYTES {
+            return Err(too_long(record, length));
+        }
+        let stop = start.wrapping_add(length as usize);
+        // Room for a ready-made head behind the end, which only then may be copied whole.
+        out.resize(stop.wrapping_add(SHORT_HEAD), 0);
+        let mut pen = Pen { out, at: start };
+        let written = self.write(&mut pen, record, false);
+        if written.is_none() || pen.at != stop {
+            return Err(disagree(record));
+        }
+        out.truncate(stop);
+        Ok(())
+    }
+
+    /// One record's message; `empty_parts`: also parts that have no feature.
+    #[inline(always)]
+    fn write(&self, pen: &mut Pen<'_>, record: usize, empty_parts: bool) -> Option<()> {
+        for (section, tag) in [(Section::Context, FIRST), (Section::Lists, SECOND)] {
+            if let Some(&length) = self.sections.lengths(section).get(record)
+                && (length > 0 || empty_parts)
+            {
+                pen.open(tag, length)?;
+                write_section(pen, &self.columns, &self.measured, record, section)?;
+            }
+        }
+        Some(())
+    }
 }
 
 /// Byte strings, each of which is a record already, as frames.
@@ -108,8 +173,9 @@ fn disagree(record: usize) -> Fault {
         .in_record(record)
 }
 
+/// The fault for a record whose message would be too long.
 #[cold]
-fn too_long(record: usize, length: u64) -> Fault {
+pub fn too_long(record: usize, length: u64) -> Fault {
     Fault::new(FaultKind::Schema, 0, "takes more bytes than a protobuf message may have")
         .values(MESSAGE_BYTES, length)
         .in_record(record)
@@ -123,7 +189,7 @@ fn varint_len(value: u64) -> u64 {
 
 /// Bytes of a length-delimited field whose tag takes one byte.
 #[inline(always)]
-fn field_len(length: u64) -> u64 {
+pub fn field_len(length: u64) -> u64 {
     1u64.saturating_add(varint_len(length)).saturating_add(length)
 }
 
@@ -157,6 +223,14 @@ impl Sections {
         match section {
             Section::Context => &mut self.context,
             Section::Lists => &mut self.lists,
+        }
+    }
+
+    #[inline(always)]
+    fn lengths(&self, section: Section) -> &[u64] {
+        match section {
+            Section::Context => &self.context,
+            Section::Lists => &self.lists,
         }
     }
 

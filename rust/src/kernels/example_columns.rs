@@ -176,7 +176,8 @@ pub struct Column<'a> {
     pub rows: Rows<'a>,
     /// The values.
     pub values: Values<'a>,
-    key: String,
+    /// Its key in that part.
+    pub key: String,
     nulls: Option<NullBuffer>,
     /// Nulls of the lists within lists, and of the values within lists: neither can be written.
     inner_nulls: Option<NullBuffer>,
@@ -278,7 +279,7 @@ fn column<'a>(name: &str, array: &'a dyn Array, payload: Payload) -> Result<Colu
 }
 
 /// The part that a column's name says it belongs to, and its key there.
-fn section_of(name: &str) -> (Option<Section>, &str) {
+pub fn section_of(name: &str) -> (Option<Section>, &str) {
     if let Some(key) = name.strip_prefix(CONTEXT_PREFIX) {
         return (Some(Section::Context), key);
     }

@@ -10,4 +10,5 @@ pub mod infer_examples;
 pub mod inflate;
 pub mod members;
 pub mod shelf;
+pub mod splice_fields;
 pub mod walk;

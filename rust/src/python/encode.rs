@@ -23,7 +23,8 @@ pub struct PyFramed {
 }
 
 impl PyFramed {
-    fn new(py: Python<'_>, framed: Framed) -> PyResult<Self> {
+    /// The result of a kernel.
+    pub(super) fn new(py: Python<'_>, framed: Framed) -> PyResult<Self> {
         Ok(Self {
             data: Py::new(py, PyBuffer(framed.data))?,
             lengths: Py::new(py, ArrowArray::new(UInt64Array::from(framed.lengths)))?,
@@ -32,15 +33,20 @@ impl PyFramed {
     }
 }
 
+/// The kind of message that a name stands for.
+pub(super) fn payload(kind: &str) -> PyResult<Payload> {
+    match kind {
+        "example" => Ok(Payload::Example),
+        "sequence" => Ok(Payload::Sequence),
+        _ => Err(PyValueError::new_err(format!("unknown kind of message: {kind:?}"))),
+    }
+}
+
 /// The records of a batch as framed `tf.train.Example` ("example") or `SequenceExample`
 /// ("sequence") messages. Numbers must come as int64 or float32.
 #[pyfunction]
 pub fn encode_examples(py: Python<'_>, batch: &Bound<'_, PyAny>, kind: &str) -> PyResult<PyFramed> {
-    let payload = match kind {
-        "example" => Payload::Example,
-        "sequence" => Payload::Sequence,
-        _ => return Err(PyValueError::new_err(format!("unknown kind of message: {kind:?}"))),
-    };
+    let payload = payload(kind)?;
     let array = import(batch)?;
     let Some(batch) = array.as_struct_opt() else {
         return Err(PyTypeError::new_err("expected a record batch or a struct array"));

@@ -25,7 +25,7 @@ use crate::wire::{Fault, FaultKind};
 
 /// Where records lie in one buffer.
 #[pyclass(name = "Frames", frozen, module = "penstock._core")]
-pub struct PyFrames(Frames);
+pub struct PyFrames(pub(super) Frames);
 
 fn u64s(object: &Bound<'_, PyAny>) -> PyResult<UInt64Array> {
     let array = import(object)?;

@@ -5,6 +5,7 @@ mod bytes;
 mod compression;
 mod encode;
 mod frames;
+mod splice;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -145,5 +146,6 @@ mod _core {
         },
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, index_file, next_head, read_frames, walk},
+        splice::{has_fields, splice_fields},
     };
 }

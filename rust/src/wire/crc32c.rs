@@ -4,7 +4,7 @@
 //! instruction has no set-up cost, and neighbouring records overlap in the pipeline. From a few
 //! hundred bytes on, carry-less multiplication is faster, and `crc-fast` does that.
 
-use crc_fast::{CrcAlgorithm, checksum};
+use crc_fast::{CrcAlgorithm, Digest, checksum};
 
 const MASK_DELTA: u32 = 0xa282_ead8;
 /// From here on the folding of `crc-fast` beats the plain instruction (benchmarks/NOTES.md).
@@ -16,7 +16,7 @@ pub fn crc32c(data: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if data.len() < FOLD_BYTES && has_sse42() {
         // SAFETY: the instruction set was found at run time.
-        return unsafe { short(data) };
+        return unsafe { short(0, data) };
     }
     checksum(CrcAlgorithm::Crc32Iscsi, data) as u32
 }
@@ -78,7 +78,7 @@ const LANE_BYTES: std::ops::Range<usize> = 16..FOLD_BYTES;
 #[target_feature(enable = "sse4.2")]
 fn any_length(data: &[u8]) -> u32 {
     if data.len() < FOLD_BYTES {
-        short(data)
+        short(0, data)
     } else {
         checksum(CrcAlgorithm::Crc32Iscsi, data) as u32
     }
@@ -140,11 +140,11 @@ fn has_sse42() -> bool {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse4.2")]
-fn short(data: &[u8]) -> u32 {
+fn short(before: u32, data: &[u8]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
 
     let (words, mut rest) = data.as_chunks::<8>();
-    let mut wide = 0xffff_ffff_u64;
+    let mut wide = u64::from(!before);
     for word in words {
         wide = _mm_crc32_u64(wide, u64::from_le_bytes(*word));
     }
@@ -164,13 +164,23 @@ fn short(data: &[u8]) -> u32 {
 }
 
 /// CRC-32C of some bytes that have the checksum `before`, followed by `data`.
+#[inline]
 pub fn extend(before: u32, data: &[u8]) -> u32 {
-    let after = crc32c(data);
-    if before == 0 || data.is_empty() {
-        return if data.is_empty() { before } else { after };
+    #[cfg(target_arch = "x86_64")]
+    if data.len() < FOLD_BYTES && has_sse42() {
+        // SAFETY: the instruction set was found at run time.
+        return unsafe { short(before, data) };
     }
-    let (before, after) = (u64::from(before), u64::from(after));
-    crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, before, after, data.len() as u64) as u32
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!before));
+    digest.update(data);
+    digest.finalize() as u32
+}
+
+/// The stored checksum of a payload whose own is `stored`, with `data` behind it. The payload
+/// itself is not looked at: where `stored` was wrong for it, so is what comes out.
+#[inline]
+pub fn extend_stored(stored: u32, data: &[u8]) -> u32 {
+    mask(extend(unmask(stored), data))
 }
 
 /// CRC-32C of the eight bytes of a frame's length.
@@ -241,8 +251,23 @@ mod tests {
     #[test]
     fn an_extended_checksum_is_that_of_the_whole() {
         let data: Vec<u8> = (0..3000u32).map(|i| (i % 253) as u8).collect();
-        for cut in [0, 1, 7, 500, 2999, 3000] {
-            assert_eq!(extend(crc32c(&data[..cut]), &data[cut..]), crc32c(&data));
+        for cut in 0..=data.len() {
+            let (old, new) = data.split_at(cut);
+            assert_eq!(extend(crc32c(old), new), crc32c(&data), "{cut}");
+            assert_eq!(extend_stored(mask(crc32c(old)), new), mask(crc32c(&data)), "{cut}");
+        }
+        let pieces = data.chunks(700).fold(0, extend);
+        assert_eq!(pieces, crc32c(&data));
+    }
+
+    #[test]
+    fn a_wrong_checksum_stays_wrong_when_it_is_extended() {
+        for bit in 0..32 {
+            let wrong = mask(crc32c(b"old")) ^ (1 << bit);
+            for new in [b"".as_slice(), b"n", &[0; 600]] {
+                let whole = [b"old", new].concat();
+                assert_ne!(extend_stored(wrong, new), mask(crc32c(&whole)));
+            }
         }
     }
 

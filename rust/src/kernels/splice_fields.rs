@@ -1,0 +1,409 @@
+//! Fields of existing records added, cut, renamed and replaced, without reading their values.
+//!
+//! ```text
+//! before   0a L { entry entry … } …                      crc(before)
+//! after    0a L { entry entry … } …  0a L' { new … }     crc(before) extended over the new bytes
+//! ```
+//!
+//! **Adding** appends one more `features` (or `context`) message, which protobuf merges with those
+//! before it. All of TensorFlow's parsers do the same, and without a warning where the keys differ:
+//! `Example.FromString`, `parse_example` and `parse_single_example` of fixed, varlen and ragged
+//! features, `parse_sequence_example` and its single form, also where the record is empty, holds
+//! an empty `features`, or begins with feature lists (tests/test_splice_kernel.py asks them). They
+//! warn, once a record, only of a key that comes twice, so a key that exists is refused or its
+//! entry cut. The old payload is copied and never checksummed anew: its stored checksum is extended
+//! over the addition. A checksum that was wrong for the old bytes is then wrong for the new ones,
+//! with or without verification.
+//!
+//! **Cutting and renaming** changes map entries and the length of the message around them;
+//! everything else is copied as it is. Since the result has a checksum of its own, a record that
+//! is changed so is always verified before.
+//!
+//! What a cut leaves of a submessage that held nothing else:
+//!
+//! * nothing, where the record has another of its kind, the addition brings one, or it is a
+//!   `features` message that does not stand first and so was appended. Hence what was added and
+//!   then dropped leaves no trace, and what was replaced stands alone;
+//! * an empty one otherwise, as in protobuf, where a message whose map was emptied is still set.
+
+mod edit;
+mod find;
+#[cfg(test)]
+mod tests;
+
+pub use edit::Edit;
+
+use std::ops::Range;
+
+use edit::Action;
+use find::{Found, Hit, Map};
+
+use super::encode_examples::{Encoder, FIRST, Framed, MESSAGE_BYTES, Payload, field_len, too_long};
+use super::example_columns::Section;
+use super::shelf;
+use super::walk::Frames;
+use crate::wire::crc32c::{crc32c, crc32c_u64, extend, mask, unmask};
+use crate::wire::frames::{Framing, TFRECORD_HEAD, TFRECORD_TAIL, TfRecord};
+use crate::wire::{Fault, FaultKind, varint};
+
+/// The records with their new fields.
+#[derive(Clone, Debug)]
+pub struct Spliced {
+    /// Their frames.
+    pub framed: Framed,
+    /// For each name that was to be dropped or renamed, how many records had it.
+    pub found: Vec<u64>,
+}
+
+/// A long payload is checked and copied in pieces of this size, which stay in the nearest cache.
+const PIECE_BYTES: usize = 16 << 10;
+/// What the encoder may touch behind the end of an addition.
+const SLACK: usize = 64;
+
+/// Cut and rename as `edit` says, then append the features of `added`, record by record.
+///
+/// With `verify` every old payload is proved. Without it, damage is passed on: it is as wrong
+/// against its checksum afterwards as before. A record that is no message is a fault either way,
+/// unless it is damaged too, nothing is verified, and it is only added to.
+pub fn splice(
+    frames: &Frames,
+    edit: &Edit,
+    added: Option<&Encoder<'_>>,
+    verify: bool,
+) -> Result<Spliced, Fault> {
+    let num_records = frames.spans.len();
+    if let Some(encoder) = added
+        && encoder.num_records() != num_records
+    {
+        let message = format!("{} records, and fields for {}", num_records, encoder.num_records());
+        return Err(Fault::new(FaultKind::Schema, 0, message));
+    }
+    let mut splicer = Splicer {
+        frames,
+        edit,
+        added,
+        verify,
+        proven: false,
+        out: room(frames, edit, added)?,
+        lengths: Vec::with_capacity(num_records),
+        checksums: Vec::with_capacity(num_records),
+        found: vec![0; edit.num_names],
+    };
+    let mut found = Found::default();
+    let mut block = 0..0;
+    while block.end < num_records {
+        block = block_from(frames, block.end);
+        splicer.proven = verify && block.len() > 1 && {
+            // Neighbours overlap in the processor. Where one is broken, each is looked at by
+            // itself, so that the first fault of any kind is the one that is raised.
+            frames.prove_all(TfRecord, block.clone(), None).is_ok()
+        };
+        for record in block.clone() {
+            splicer.next(record, &mut found).map_err(|fault| fault.in_record(record))?;
+        }
+    }
+    let Splicer { out, lengths, checksums, found, .. } = splicer;
+    Ok(Spliced { framed: Framed { data: shelf::shelve(out), lengths, checksums }, found })
+}
+
+/// Some records that fit into the nearest cache together, or a longer one.
+fn block_from(frames: &Frames, start: usize) -> Range<usize> {
+    let mut bytes = 0usize;
+    let rest = frames.spans.get(start..).unwrap_or_default();
+    let fits = |span: &&(usize, usize)| {
+        bytes = bytes.saturating_add(span.1);
+        bytes <= PIECE_BYTES
+    };
+    let count = rest.iter().take_while(fits).count().max(1);
+    start..start.saturating_add(count)
+}
+
+/// Which of some names each record has: for each name, one bool a record.
+pub fn has_fields(
+    frames: &Frames,
+    names: &[String],
+    payload: Payload,
+) -> Result<Vec<Vec<bool>>, Fault> {
+    let edit = Edit::new(payload, names, &[], None, false)?;
+    let mut present = vec![vec![false; frames.spans.len()]; names.len()];
+    let mut found = Found::default();
+    for record in 0..frames.spans.len() {
+        let bytes = frames.payload(record).unwrap_or_default();
+        found.look(&edit, bytes).map_err(|fault| blame(frames, record, fault))?;
+        for hit in &found.hits {
+            if let Action::Cut(Some(name)) = hit.action
+                && let Some(place) = present.get_mut(*name).and_then(|all| all.get_mut(record))
+            {
+                *place = true;
+            }
+        }
+    }
+    Ok(present)
+}
+
+/// What is wrong with a record whose payload a walk did not like: damage, if there is any, since
+/// that explains the rest.
+#[cold]
+fn blame(frames: &Frames, record: usize, fault: Fault) -> Fault {
+    match frames.prove(TfRecord, record, None) {
+        Err(damage) => damage,
+        Ok(()) => fault.shifted(frames.place(record)).in_record(record),
+    }
+}
+
+/// Memory for all of the result, unless several entries of one record are renamed to longer keys.
+fn room(frames: &Frames, edit: &Edit, added: Option<&Encoder<'_>>) -> Result<Vec<u8>, Fault> {
+    let mut total = SLACK;
+    for (record, span) in frames.spans.iter().enumerate() {
+        let addition = added.map_or(0, |encoder| encoder.addition_len(record)) as usize;
+        let parts = [span.1, TFRECORD_HEAD + TFRECORD_TAIL, edit.growth, addition];
+        total = parts.into_iter().fold(total, usize::saturating_add);
+    }
+    shelf::take(total).ok_or_else(|| {
+        Fault::new(FaultKind::Limit, frames.base, format!("no memory for {total} bytes"))
+    })
+}
+
+fn part(bytes: &[u8], start: usize, end: usize) -> &[u8] {
+    bytes.get(start..end).unwrap_or_default()
+}
+
+/// Writes the frames of a result, one after another.
+struct Splicer<'a> {
+    frames: &'a Frames,
+    edit: &'a Edit,
+    added: Option<&'a Encoder<'a>>,
+    verify: bool,
+    /// Whether the records at hand have been verified.
+    proven: bool,
+    out: Vec<u8>,
+    lengths: Vec<u64>,
+    checksums: Vec<u32>,
+    found: Vec<u64>,
+}
+
+impl<'a> Splicer<'a> {
+    #[inline(always)]
+    fn next(&mut self, record: usize, found: &mut Found<'a>) -> Result<(), Fault> {
+        let frames = self.frames;
+        let payload = frames.payload(record).unwrap_or_default();
+        match found.look(self.edit, payload) {
+            Ok(()) if found.hits.is_empty() => self.carry(record, payload),
+            Ok(()) => {
+                if !self.proven {
+                    frames.prove(TfRecord, record, None)?;
+                }
+                self.rewrite(record, payload, found)
+            }
+            Err(fault) => {
+                let fault = blame(frames, record, fault);
+                let is_damage = fault.kind == FaultKind::DataChecksum;
+                if is_damage && !self.verify && self.edit.only_adds() {
+                    return self.carry(record, payload);
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    /// The payload as it is, with the addition behind it.
+    #[inline(always)]
+    fn carry(&mut self, record: usize, payload: &[u8]) -> Result<(), Fault> {
+        let stored = self.stored(record);
+        let addition = self.added.map_or(0, |encoder| encoder.addition_len(record));
+        let length = (payload.len() as u64).saturating_add(addition);
+        if addition > 0 && length > MESSAGE_BYTES {
+            return Err(too_long(record, length));
+        }
+        self.out.extend_from_slice(&head(length));
+        if self.verify && !self.proven {
+            let crc = self.copy_checked(payload);
+            if mask(crc) != stored {
+                self.frames.prove(TfRecord, record, None)?;
+                let message = "the record changed while it was read";
+                return Err(Fault::new(FaultKind::Stale, self.frames.place(record), message));
+            }
+        } else {
+            self.out.extend_from_slice(payload);
+        }
+        if addition == 0 {
+            self.finish(length, stored);
+            return Ok(());
+        }
+        let start = self.out.len();
+        if let Some(encoder) = self.added {
+            encoder.append(record, &mut self.out)?;
+        }
+        let added = self.out.get(start..).unwrap_or_default();
+        let checksum = mask(extend(unmask(stored), added));
+        self.finish(length, checksum);
+        Ok(())
+    }
+
+    /// Copy a payload, and return its checksum.
+    #[inline(always)]
+    fn copy_checked(&mut self, payload: &[u8]) -> u32 {
+        if payload.len() <= PIECE_BYTES {
+            self.out.extend_from_slice(payload);
+            return crc32c(payload);
+        }
+        payload.chunks(PIECE_BYTES).fold(0, |crc, piece| {
+            self.out.extend_from_slice(piece);
+            extend(crc, piece)
+        })
+    }
+
+    /// The checksum that the old record is stored with.
+    #[inline(always)]
+    fn stored(&self, record: usize) -> u32 {
+        let (start, length) = self.frames.spans.get(record).copied().unwrap_or_default();
+        let end = start.saturating_add(length);
+        TfRecord.stored(part(&self.frames.buffer, end, end.saturating_add(TFRECORD_TAIL)))
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, length: u64, checksum: u32) {
+        self.out.extend_from_slice(&checksum.to_le_bytes());
+        self.lengths.push(length.wrapping_add((TFRECORD_HEAD + TFRECORD_TAIL) as u64));
+        self.checksums.push(checksum);
+    }
+
+    /// The payload without what is cut, with what is renamed, and with the addition.
+    fn rewrite(&mut self, record: usize, payload: &[u8], found: &Found<'a>) -> Result<(), Fault> {
+        self.count(&found.hits);
+        let start = self.out.len();
+        self.out.extend_from_slice(&[0; TFRECORD_HEAD]);
+        let mut leftovers = self.leftovers(record, found);
+        let mut copied = 0;
+        for group in maps(&found.hits) {
+            let Some(map) = group.first().map(|hit| hit.map) else { continue };
+            self.out.extend_from_slice(part(payload, copied, map.start));
+            copied = map.end;
+            let length = length_after(map, group);
+            if length > 0 || leftovers.stays(map) {
+                let tag = varint::read(part(payload, map.start, map.end)).map_or(0, |read| read.1);
+                let tag_end = map.start.wrapping_add(tag);
+                self.out.extend_from_slice(part(payload, map.start, tag_end));
+                varint::write(&mut self.out, length);
+                self.entries(payload, map, group);
+            }
+        }
+        self.out.extend_from_slice(part(payload, copied, payload.len()));
+        if let Some(encoder) = self.added {
+            encoder.append(record, &mut self.out)?;
+        }
+        let body = start.saturating_add(TFRECORD_HEAD);
+        let payload = self.out.get(body..).unwrap_or_default();
+        let (length, checksum) = (payload.len() as u64, mask(crc32c(payload)));
+        if length > MESSAGE_BYTES {
+            return Err(too_long(record, length));
+        }
+        if let Some(place) = self.out.get_mut(start..body) {
+            place.copy_from_slice(&head(length));
+        }
+        self.finish(length, checksum);
+        Ok(())
+    }
+
+    /// The entries of a submessage that are kept, and those with new keys.
+    fn entries(&mut self, payload: &[u8], map: Map, group: &[Hit<'_>]) {
+        let mut copied = map.body;
+        for hit in group {
+            self.out.extend_from_slice(part(payload, copied, hit.start));
+            copied = hit.end;
+            if let Action::Rename(_, key) = hit.action {
+                self.out.push(FIRST);
+                varint::write(&mut self.out, renamed_len(key, &hit.rest));
+                self.out.push(FIRST);
+                varint::write(&mut self.out, key.len() as u64);
+                self.out.extend_from_slice(key);
+                self.out.extend_from_slice(&hit.rest);
+            }
+        }
+        self.out.extend_from_slice(part(payload, copied, map.end));
+    }
+
+    /// Note which of the names asked for this record has.
+    fn count(&mut self, hits: &[Hit<'_>]) {
+        let name = |hit: &Hit<'_>| match hit.action {
+            Action::Cut(name) => *name,
+            Action::Rename(name, _) => Some(*name),
+            Action::Refuse(_) => None,
+        };
+        for (at, hit) in hits.iter().enumerate() {
+            let again = hits.iter().take(at).any(|before| name(before) == name(hit));
+            if let Some(count) = name(hit).and_then(|name| self.found.get_mut(name))
+                && !again
+            {
+                *count = count.wrapping_add(1);
+            }
+        }
+    }
+
+    fn leftovers(&self, record: usize, found: &Found<'_>) -> Leftovers {
+        let mut emptied = [0; 2];
+        for group in maps(&found.hits) {
+            if let Some(map) = group.first().map(|hit| hit.map)
+                && length_after(map, group) == 0
+                && let Some(count) = emptied.get_mut(map.section as usize)
+            {
+                *count = usize::wrapping_add(*count, 1);
+            }
+        }
+        let others = |section: Section| {
+            let at = section as usize;
+            found.num_maps.get(at) > emptied.get(at)
+                || self.added.is_some_and(|encoder| encoder.has(record, section))
+        };
+        Leftovers { covered: [others(Section::Context), others(Section::Lists)] }
+    }
+}
+
+/// Decides what becomes of submessages that are empty after a cut.
+struct Leftovers {
+    /// For each part: whether the message has it anyway.
+    covered: [bool; 2],
+}
+
+impl Leftovers {
+    /// Whether this one stays, as an empty one: at most one of a part does.
+    fn stays(&mut self, map: Map) -> bool {
+        let appended = map.section == Section::Context && map.start > 0;
+        match self.covered.get_mut(map.section as usize) {
+            Some(covered) => !appended && !std::mem::replace(covered, true),
+            None => false,
+        }
+    }
+}
+
+/// The hits of each submessage.
+fn maps<'h, 'a>(hits: &'h [Hit<'a>]) -> impl Iterator<Item = &'h [Hit<'a>]> {
+    hits.chunk_by(|a, b| a.map.start == b.map.start)
+}
+
+/// Bytes of a map entry with this key and the rest that it had.
+fn renamed_len(key: &[u8], rest: &[u8]) -> u64 {
+    field_len(key.len() as u64).saturating_add(rest.len() as u64)
+}
+
+/// Bytes inside a submessage after all that is done in it.
+fn length_after(map: Map, group: &[Hit<'_>]) -> u64 {
+    let before = map.end.saturating_sub(map.body) as u64;
+    group.iter().fold(before, |length, hit| {
+        let kept = length.saturating_sub(hit.end.saturating_sub(hit.start) as u64);
+        match hit.action {
+            Action::Rename(_, key) => kept.saturating_add(field_len(renamed_len(key, &hit.rest))),
+            Action::Cut(_) | Action::Refuse(_) => kept,
+        }
+    })
+}
+
+/// The head of a frame.
+#[inline(always)]
+fn head(length: u64) -> [u8; TFRECORD_HEAD] {
+    let mut head = [0; TFRECORD_HEAD];
+    let (size, checksum) = head.split_at_mut(8);
+    size.copy_from_slice(&length.to_le_bytes());
+    checksum.copy_from_slice(&mask(crc32c_u64(length)).to_le_bytes());
+    head
+}
