@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from penstock import describe, features
     from penstock.report import Finding, Report
     from penstock.verbs.convert import convert
+    from penstock.verbs.fields import add_fields, drop_fields, rename_fields, replace_fields
     from penstock.verbs.index import index
     from penstock.verbs.info import Info, ShardInfo, info
     from penstock.verbs.observe import ImageSizes
@@ -71,13 +72,17 @@ __all__ = [
     "Summary",
     "TruncatedError",
     "UnsupportedError",
+    "add_fields",
     "convert",
     "describe",
+    "drop_fields",
     "features",
     "index",
     "info",
     "open",
+    "rename_fields",
     "repair",
+    "replace_fields",
     "stats",
     "verify",
     "write",
@@ -93,12 +98,16 @@ _LATER = {
     "ShardInfo": "verbs.info",
     "Spread": "verbs.tally",
     "Stats": "verbs.stats",
+    "add_fields": "verbs.fields",
     "convert": "verbs.convert",
     "describe": "describe",
+    "drop_fields": "verbs.fields",
     "features": "features",
     "index": "verbs.index",
     "info": "verbs.info",
+    "rename_fields": "verbs.fields",
     "repair": "verbs.repair",
+    "replace_fields": "verbs.fields",
     "stats": "verbs.stats",
     "verify": "verbs.verify",
     "write": "verbs.write",

@@ -222,6 +222,11 @@ class Dataset:
                 self._readers[shard] = opened
             return opened
 
+    def only(self, shards: Sequence[int]) -> Dataset:
+        """Some of the shards as a dataset of its own, all columns, opened by the same options."""
+        paths = [self._paths[shard] for shard in shards]
+        return _reopen({**self._call, "source": paths, "columns": None})
+
     def num_bytes(self, shard: int) -> int:
         """Bytes of one file."""
         self.reader(shard)

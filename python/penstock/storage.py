@@ -135,6 +135,11 @@ class LocalSink:
             raise FileNotFoundError(error.errno, "no such folder", self._folder) from None
         self._fd: int | None = fd
 
+    @property
+    def temporary(self) -> str:
+        """Where the bytes lie until the file has its name."""
+        return self._temporary
+
     def write(self, data: object) -> None:
         self.write_all([data])
 

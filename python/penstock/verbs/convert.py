@@ -25,9 +25,9 @@ from penstock.storage import LocalStorage
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
 from penstock.verbs.write import (
-    _check_cuts,  # pyright: ignore[reportPrivateUsage]
-    _format_and_options,  # pyright: ignore[reportPrivateUsage]
-    _Names,  # pyright: ignore[reportPrivateUsage]
+    Names,
+    check_cuts,
+    format_and_options,
     write,
 )
 
@@ -107,12 +107,12 @@ def convert(
         3
     """
     to = os.fspath(target)
-    _check_cuts(num_shards, shard_records, shard_bytes)
+    check_cuts(num_shards, shard_records, shard_bytes)
     is_folder = to.endswith(("/", os.sep)) or os.path.isdir(to)
     if is_folder and format is None:
         raise ValueError(f"{to} is a folder; format= says what to write there")
     named = f"x.{format}" if is_folder else to
-    kind, options = _format_and_options(named, format, compression, format_options)
+    kind, options = format_and_options(named, format, compression, format_options)
     dataset = _opened(source, columns, rename, options)
     reading = _Reading(dataset, columns, rename, shuffle, kind, threads)
     writing = _Writing(kind, options, format_options, index, threads)
@@ -163,7 +163,7 @@ def _plan(
     else:
         edges = _edges(reading.num_records, num_shards, shard_records)
         is_sharded = num_shards is not None or shard_records is not None
-        names = _Names(target, kind.info.extensions, is_sharded, len(edges) - 1)
+        names = Names(target, kind.info.extensions, is_sharded, len(edges) - 1)
         finals = [names.final(number, len(edges) - 1) for number in range(len(edges) - 1)]
     if len(set(finals)) < len(finals):
         raise ValueError(f"{len(finals)} shards would be {len(set(finals))} files in {target}")

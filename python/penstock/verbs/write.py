@@ -88,12 +88,12 @@ def write(
         3
     """
     target = os.fspath(path)
-    _check_cuts(num_shards, shard_records, shard_bytes)
-    kind, options = _format_and_options(target, format, compression, format_options)
+    check_cuts(num_shards, shard_records, shard_bytes)
+    kind, options = format_and_options(target, format, compression, format_options)
     storage = LocalStorage() if storage is None else storage
     threads = default_threads() if threads is None else threads
     is_sharded = any(cut is not None for cut in (num_shards, shard_records, shard_bytes))
-    names = _Names(target, kind.info.extensions, is_sharded, num_shards)
+    names = Names(target, kind.info.extensions, is_sharded, num_shards)
     names.refuse_existing(storage, num_shards, overwrite=overwrite)
     with _counted(batches_of(data), target, storage, needed=num_shards is not None) as incoming:
         if num_shards is not None:
@@ -120,7 +120,8 @@ def write(
             raise
 
 
-def _check_cuts(num_shards: object, shard_records: object, shard_bytes: object) -> None:
+def check_cuts(num_shards: object, shard_records: object, shard_bytes: object) -> None:
+    """Refuse numbers by which nothing can be cut, or two that say different things."""
     cuts = {"num_shards": num_shards, "shard_records": shard_records, "shard_bytes": shard_bytes}
     for name, value in cuts.items():
         if value is None:
@@ -131,9 +132,10 @@ def _check_cuts(num_shards: object, shard_records: object, shard_bytes: object) 
         raise ValueError("num_shards says it all; leave out shard_records and shard_bytes")
 
 
-def _format_and_options(
+def format_and_options(
     target: str, format: str | None, compression: str | None, given: dict[str, Any]
 ) -> tuple[Format, Any]:
+    """The format that a target asks for, and its options."""
     is_gzip_name = target.endswith(".gz")
     inner = target[: -len(".gz")] if is_gzip_name else target
     kind = formats.by_path(inner) if format is None else formats.by_name(format)
@@ -151,7 +153,7 @@ def _format_and_options(
     return kind, options_from(kind.write_options, given, name)
 
 
-class _Names:
+class Names:
     """What the shards are called; where the total is part of a name, that is known at the end."""
 
     def __init__(
@@ -269,7 +271,7 @@ class _Shards:
             raise
 
     def commit(
-        self, names: _Names, storage: Storage, index: bool | str, *, overwrite: bool
+        self, names: Names, storage: Storage, index: bool | str, *, overwrite: bool
     ) -> Summary:
         """Give all shards their names, in order, then write their indexes."""
         total = len(self._shards)

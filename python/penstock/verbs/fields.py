@@ -1,0 +1,340 @@
+"""Fields of existing records: added, dropped, renamed, replaced, and overlays baked in.
+
+What the user asks for is checked and named here; `rewrite` does it, `new_fields` has the values,
+and an overlay is written by `overlays`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.dataset import Dataset
+from penstock.dataset import open as open_dataset
+from penstock.errors import SchemaError
+from penstock.format import Summary
+from penstock.verbs.new_fields import new_fields
+from penstock.verbs.rewrite import Edit, Job, Progress, rewrite
+from penstock.verbs.write import Names
+
+Path = str | os.PathLike[str]
+
+
+def add_fields(
+    source: Any,
+    fields: Any,
+    *,
+    into: Path | None = None,
+    in_place: bool = False,
+    by: str | None = None,
+    missing: str = "error",
+    reads: Sequence[str] = (),
+    replace: bool = False,
+    overwrite: bool = False,
+    verify: bool = False,
+    checksums: str = "all",
+    index: bool | str = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Give existing records new fields.
+
+    TFRecord records are spliced: the old payload is copied and not parsed, its stored checksum is
+    extended over the new bytes. Records of other formats are read and written again. Records and
+    their order stay as they are, each shard becomes one file, compressed as it was.
+
+    A job that was killed goes on where it stood when it is called again the same way, and ends
+    with the same bytes. (A function is known by its name only.)
+
+    Args:
+        source: as for `open`, or a Dataset.
+        fields: the new values, in one of these forms:
+
+            * {name: array or list with a value for each record, or one value for all};
+            * a table (pyarrow, pandas, polars, a penstock Dataset) or the path of one, with a row
+              for each record, or, with `by`, a row for each key;
+            * a function of a record batch with the columns `reads`, or {name: such a function}. It
+              gives {name: array or value}, a table or a batch, and may be called from several
+              threads at once (threads=1 prevents that), with as many records as a chunk has.
+
+        into: where the new files go: a file for one shard; a folder for files of the same names;
+            or a pattern with `{shard}`. Neither `into` nor `in_place` keeps the new fields beside
+            the shards, as an overlay, and rewrites nothing.
+        in_place: replace each shard when its new file is whole. Needs free space for the largest.
+        by: a field of the records and a column of the table; rows go to the records with the same
+            value. Integers, text or bytes. A key that comes twice in the table is an error.
+        missing: what becomes of a record whose key is not in the table: "error", or "null" for a
+            record without the new fields.
+        reads: the fields that a function is given. Nothing else is decoded.
+        replace: a new field may take the place of an old one of its name, whose bytes are cut out.
+        overwrite: replace files that exist.
+        verify: before a new file gets its name, read it and prove all old fields equal.
+        checksums: "all" verifies each old payload; a damaged one is an error that names it.
+            "headers" copies payloads unverified, with their damage still detectable.
+        index: write an index with each file; a folder puts them there.
+        threads: how many to use; None for all cores.
+        progress: called with the records done, the bytes of the source done, and those in all.
+
+    Returns:
+        A Summary of the files that were written.
+
+    Raises:
+        SchemaError: a field exists and `replace` is False, values do not fit the format, or do not
+            fit the records.
+        ChecksumError: an old record is damaged.
+        FileExistsError: a target exists and `overwrite` is False.
+        OSError: the disk has no room, before anything is written.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+        >>> _ = ps.add_fields(
+        ...     "numbers.tfrecord",
+        ...     {"score": [0.5, 1.0, 1.5], "split": "train"},
+        ...     into="scored.tfrecord",
+        ...     overwrite=True,
+        ... )
+        >>> ps.open("scored.tfrecord")[1]
+        {'id': 2, 'score': 1.0, 'split': b'train'}
+        >>> def double(batch):
+        ...     return {"twice": [2 * value.as_py() for value in batch["id"]]}
+        >>> _ = ps.add_fields("numbers.tfrecord", double, reads=["id"], in_place=True)
+        >>> ps.open("numbers.tfrecord")[2]
+        {'id': 3, 'twice': 6}
+    """
+    dataset = _opened(source, checksums)
+    new = new_fields(dataset, fields, by=by, missing=missing, reads=reads)
+    edit = Edit(new=new, replace=replace)
+    return _rewrite(dataset, edit, into, in_place, overwrite, verify, index, threads, progress)
+
+
+def drop_fields(
+    source: Any,
+    names: str | Iterable[str],
+    *,
+    into: Path | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+    verify: bool = False,
+    index: bool | str = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Take fields out of existing records; everything else is copied as it is.
+
+    Args:
+        source: as for `open`, or a Dataset.
+        names: one name, or several.
+        into: as for `add_fields`.
+        in_place: as for `add_fields`.
+        overwrite: replace files that exist.
+        verify: before a new file gets its name, prove the other fields equal.
+        index: write an index with each file; a folder puts them there.
+        threads: how many to use; None for all cores.
+        progress: called with the records done, the bytes of the source done, and those in all.
+
+    Returns:
+        A Summary of the files that were written.
+
+    Raises:
+        SchemaError: there is no such field.
+        ChecksumError: an old record is damaged.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2], "old": [3, 4]}, "two.tfrecord", overwrite=True)
+        >>> _ = ps.drop_fields("two.tfrecord", "old", in_place=True)
+        >>> ps.open("two.tfrecord").schema.names
+        ['id']
+    """
+    listed = (names,) if isinstance(names, str) else tuple(names)
+    if not listed:
+        raise ValueError("no names of fields to drop")
+    edit = Edit(drop=listed)
+    return _rewrite(
+        _opened(source),
+        edit,
+        into,
+        in_place,
+        overwrite,
+        verify,
+        index,
+        threads,
+        progress,
+        is_overlay=False,
+    )
+
+
+def rename_fields(
+    source: Any,
+    names: Mapping[str, str],
+    *,
+    into: Path | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+    verify: bool = False,
+    index: bool | str = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Give fields of existing records other names; everything else is copied as it is.
+
+    Args:
+        source: as for `open`, or a Dataset.
+        names: {old name: new name}; two may change places.
+        into: as for `add_fields`.
+        in_place: as for `add_fields`.
+        overwrite: replace files that exist.
+        verify: before a new file gets its name, prove the values equal.
+        index: write an index with each file; a folder puts them there.
+        threads: how many to use; None for all cores.
+        progress: called with the records done, the bytes of the source done, and those in all.
+
+    Returns:
+        A Summary of the files that were written.
+
+    Raises:
+        SchemaError: there is no such field, or one of the new name already.
+        ChecksumError: an old record is damaged.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2]}, "two.tfrecord", overwrite=True)
+        >>> _ = ps.rename_fields("two.tfrecord", {"id": "number"}, in_place=True)
+        >>> ps.open("two.tfrecord").schema.names
+        ['number']
+    """
+    dataset = _opened(source)
+    if not names:
+        raise ValueError("no names of fields to change")
+    staying = [name for name in dataset.schema.names if name not in names]
+    for new in names.values():
+        if new in staying:
+            raise SchemaError("there is such a field already", field=new, file=dataset.paths[0])
+    if len(set(names.values())) < len(names):
+        raise SchemaError("two fields would have the same name")
+    edit = Edit(rename=tuple(names.items()))
+    return _rewrite(
+        dataset,
+        edit,
+        into,
+        in_place,
+        overwrite,
+        verify,
+        index,
+        threads,
+        progress,
+        is_overlay=False,
+    )
+
+
+def replace_fields(
+    source: Any,
+    fields: Any,
+    *,
+    into: Path | None = None,
+    in_place: bool = False,
+    by: str | None = None,
+    missing: str = "error",
+    reads: Sequence[str] = (),
+    overwrite: bool = False,
+    verify: bool = False,
+    index: bool | str = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Give fields of existing records other values; everything else is copied as it is.
+
+    The old values are cut out of the record, so no reader meets both.
+
+    Args:
+        source: as for `open`, or a Dataset.
+        fields: as for `add_fields`; each must be there already.
+        into: as for `add_fields`; without `in_place` one of the two is needed.
+        in_place: as for `add_fields`.
+        by: as for `add_fields`.
+        missing: as for `add_fields`; with "null" such a record loses the field.
+        reads: as for `add_fields`.
+        overwrite: replace files that exist.
+        verify: before a new file gets its name, prove the other fields equal.
+        index: write an index with each file; a folder puts them there.
+        threads: how many to use; None for all cores.
+        progress: called with the records done, the bytes of the source done, and those in all.
+
+    Returns:
+        A Summary of the files that were written.
+
+    Raises:
+        SchemaError: there is no such field, or the values do not fit.
+        ChecksumError: an old record is damaged.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2], "label": [0, 0]}, "two.tfrecord", overwrite=True)
+        >>> _ = ps.replace_fields("two.tfrecord", {"label": [7, 8]}, in_place=True)
+        >>> ps.open("two.tfrecord")[1]["label"]
+        8
+    """
+    dataset = _opened(source)
+    new = new_fields(dataset, fields, by=by, missing=missing, reads=reads)
+    for name in new.schema.names:
+        if name not in dataset.schema.names:
+            known = ", ".join(dataset.schema.names)
+            raise SchemaError(
+                f"no such field; there are: {known}",
+                field=name,
+                file=dataset.paths[0],
+                hint="add_fields adds new ones",
+            )
+    edit = Edit(new=new, replace=True)
+    return _rewrite(
+        dataset,
+        edit,
+        into,
+        in_place,
+        overwrite,
+        verify,
+        index,
+        threads,
+        progress,
+        is_overlay=False,
+    )
+
+
+def _opened(source: Any, checksums: str = "all") -> Dataset:
+    if isinstance(source, Dataset):
+        return source
+    return open_dataset(source, checksums=checksums)
+
+
+def _rewrite(
+    dataset: Dataset,
+    edit: Edit,
+    into: Path | None,
+    in_place: bool,
+    overwrite: bool,
+    verify: bool,
+    index: bool | str,
+    threads: int | None,
+    progress: Progress | None,
+    is_overlay: bool = True,
+) -> Summary:
+    if into is not None and in_place:
+        raise ValueError("either into= or in_place=True")
+    if into is None and not in_place:
+        if is_overlay:
+            raise NotImplementedError("overlay")
+        raise ValueError("pass into= for new files, or in_place=True")
+    targets = dataset.paths if into is None else _targets(dataset.paths, os.fspath(into))
+    job = Job(dataset, targets, edit, in_place, overwrite, verify, index, threads, progress)
+    return rewrite(job)
+
+
+def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:
+    """The new file of each shard."""
+    is_folder = into.endswith(("/", os.sep)) or os.path.isdir(into)
+    if not is_folder and (len(paths) == 1 or "{shard" in into):
+        names = Names(into, (), len(paths) > 1, len(paths))
+        return tuple(names.final(number, len(paths)) for number in range(len(paths)))
+    return tuple(os.path.join(into, os.path.basename(path)) for path in paths)

@@ -1,0 +1,403 @@
+"""Where the values of new fields come from: arrays, tables, a key, constants, a function.
+
+Whatever the source, it comes down to one question: the new columns of some records of a shard.
+Everything that can be wrong before a record was read (a name, a type, a length, a key that comes
+twice) is found when the source is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.dataset import Dataset
+from penstock.dataset import open as open_dataset
+from penstock.errors import SchemaError
+from penstock.verbs.incoming import batches_of
+
+Function = Callable[[pa.RecordBatch], Any]
+
+_SCALARS = (bool, int, float, str, bytes, np.generic, pa.Scalar)
+
+
+class NewFields:
+    """New columns for the records of a dataset.
+
+    `schema` has their names and types; `reads` names the old columns that `batch` has to be given.
+    """
+
+    def __init__(self, schema: pa.Schema, reads: Sequence[str] = ()) -> None:
+        self.schema = schema
+        self.reads = tuple(reads)
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        """The columns for the records [first, first + num_records) of a shard. May be called from
+        several threads at once."""
+        raise NotImplementedError
+
+    def facts(self) -> Any:
+        """What tells these values from others, as far as can be said: a job that is called again
+        with the same ones goes on with what it has done."""
+        return [str(self.schema), self.reads]
+
+
+def new_fields(
+    dataset: Dataset,
+    fields: Any,
+    *,
+    by: str | None = None,
+    missing: str = "error",
+    reads: Sequence[str] = (),
+) -> NewFields:
+    """The values that a caller asked for, see `penstock.add_fields`."""
+    if missing not in ("error", "null"):
+        raise ValueError(f"missing={missing!r} is not one of 'error', 'null'")
+    for name in reads:
+        _check_old(dataset, name)
+    if callable(fields) or _has_functions(fields):
+        if by is not None:
+            raise ValueError("a function is given the records; by= is for tables")
+        return _Computed(dataset, fields, reads)
+    if reads:
+        raise ValueError("reads= says what a function of batches is given; there is none here")
+    constants = {k: v for k, v in fields.items() if _is_constant(v)} if _is_dict(fields) else {}
+    if constants:
+        columns = {k: v for k, v in fields.items() if k not in constants}
+        constant = _Constant(constants)
+        if not columns:
+            return constant
+        return _Joined(list(fields), [constant, _columns(dataset, columns, by, missing)])
+    return _columns(dataset, fields, by, missing)
+
+
+def _columns(dataset: Dataset, fields: Any, by: str | None, missing: str) -> NewFields:
+    table = _table(fields)
+    if by is None:
+        return _Aligned(dataset, table)
+    return _Keyed(dataset, table, by, missing)
+
+
+def _is_dict(fields: Any) -> bool:
+    return isinstance(fields, Mapping)
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, _SCALARS)
+
+
+def _has_functions(fields: Any) -> bool:
+    return _is_dict(fields) and any(callable(v) and not _is_array(v) for v in fields.values())
+
+
+def _is_array(value: Any) -> bool:
+    arrow = hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__")
+    return arrow or hasattr(value, "__array__")
+
+
+def _check_old(dataset: Dataset, name: str) -> None:
+    if name not in dataset.schema.names:
+        known = ", ".join(dataset.schema.names)
+        raise SchemaError(f"no such field; there are: {known}", field=name, file=dataset.paths[0])
+
+
+def _table(fields: Any) -> pa.Table:
+    """Values in memory (or mapped), as a table without chunks."""
+    if isinstance(fields, str) or hasattr(fields, "__fspath__"):
+        fields = open_dataset(fields)
+    schema, batches, _ = batches_of(fields)
+    return pa.Table.from_batches(batches, schema=schema).replace_schema_metadata(None)
+
+
+def _part(table: pa.Table, start: int, length: int) -> pa.RecordBatch:
+    return _one_batch(table.slice(start, length))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.to_batches()
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema=table.schema)
+    return pa.concat_batches(batches)
+
+
+def _digest(table: pa.Table) -> str:
+    """A name for the values of a table."""
+    facts = hashlib.blake2b(digest_size=16)
+    for batch in table.combine_chunks().to_batches():
+        facts.update(batch.serialize())
+    return facts.hexdigest()
+
+
+class _Constant(NewFields):
+    """The same value for every record."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = {
+            name: value if isinstance(value, pa.Scalar) else pa.scalar(_plain(value))
+            for name, value in values.items()
+        }
+        super().__init__(pa.schema([(name, v.type) for name, v in self._values.items()]))
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        del shard, first, old
+        arrays = [pa.repeat(value, num_records) for value in self._values.values()]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def facts(self) -> Any:
+        return [*super().facts(), [repr(value) for value in self._values.values()]]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class _Aligned(NewFields):
+    """A row for every record of the dataset, in order."""
+
+    def __init__(self, dataset: Dataset, table: pa.Table) -> None:
+        super().__init__(table.schema)
+        if table.num_rows != len(dataset):
+            raise SchemaError(
+                "the new fields do not have a value for each record",
+                expected=f"{len(dataset)} records",
+                found=f"{table.num_rows} values",
+                hint="by= joins a table by a key",
+            )
+        self._firsts = dataset.firsts
+        self._table = table
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        del old
+        return _part(self._table, int(self._firsts[shard]) + first, num_records)
+
+    def facts(self) -> Any:
+        return [*super().facts(), _digest(self._table)]
+
+
+class _Keyed(NewFields):
+    """A table whose rows are found by the value of one of its columns."""
+
+    def __init__(self, dataset: Dataset, table: pa.Table, by: str, missing: str) -> None:
+        _check_old(dataset, by)
+        if by not in table.schema.names:
+            known = ", ".join(table.schema.names)
+            raise SchemaError(f"the table has no such column; it has: {known}", field=by)
+        self._by, self._missing = by, missing
+        self._paths = dataset.paths
+        self._rows = _Rows(table.column(by), by)
+        self._table = table.drop_columns([by]).combine_chunks()
+        super().__init__(self._table.schema, [by])
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        del num_records
+        assert old is not None, "asked for by reads"
+        keys = old.column(old.schema.get_field_index(self._by))
+        rows = self._rows.of(keys)
+        lost = np.flatnonzero(rows < 0)
+        if len(lost) and self._missing == "error":
+            at = int(lost[0])
+            raise SchemaError(
+                f"the table has no row for {keys[at].as_py()!r}",
+                file=self._paths[shard],
+                record=first + at,
+                field=self._by,
+                hint='missing="null" leaves the new fields out of such records',
+            )
+        taken = self._table.take(pa.array(rows, mask=rows < 0))
+        return _one_batch(taken.combine_chunks())
+
+    def facts(self) -> Any:
+        return [*super().facts(), self._missing, self._rows.digest(), _digest(self._table)]
+
+
+class _Rows:
+    """Which row of a table has a key; each key once."""
+
+    def __init__(self, keys: pa.ChunkedArray, name: str) -> None:
+        self._name = name
+        self._is_number = pa.types.is_integer(keys.type)
+        if keys.null_count:
+            raise SchemaError("the table has a row without a key", field=name)
+        self._known: dict[Any, int] = {}
+        if self._is_number:
+            values = keys.to_numpy()
+            self._order = np.argsort(values, kind="stable")
+            self._sorted = values[self._order]
+            twice = np.flatnonzero(self._sorted[1:] == self._sorted[:-1])
+            if len(twice):
+                self._refuse(self._sorted[twice[0]].item())
+        else:
+            for row, key in enumerate(map(_key, keys.to_pylist())):
+                if self._known.setdefault(key, row) != row:
+                    self._refuse(key)
+
+    def _refuse(self, key: Any) -> None:
+        raise SchemaError(f"the table has the key {key!r} twice", field=self._name)
+
+    def of(self, keys: pa.Array) -> np.ndarray:
+        """Rows of some keys, int64; -1 where there is none."""
+        if pa.types.is_integer(keys.type) != self._is_number:
+            raise SchemaError(
+                "the key has another type in the table than in the records",
+                field=self._name,
+                expected="an integer" if pa.types.is_integer(keys.type) else str(keys.type),
+            )
+        if not self._is_number:
+            return np.array([self._known.get(_key(k), -1) for k in keys.to_pylist()], np.int64)
+        if not len(self._sorted):
+            return np.full(len(keys), -1, np.int64)
+        values = keys.fill_null(0).to_numpy(zero_copy_only=False)
+        at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
+        found = (self._sorted[at] == values) & ~np.asarray(keys.is_null())
+        return np.where(found, self._order[at], -1).astype(np.int64)
+
+    def digest(self) -> str:
+        """A name for the keys in their order."""
+        facts = hashlib.blake2b(digest_size=16)
+        if self._is_number:
+            facts.update(np.ascontiguousarray(self._order).tobytes())
+            facts.update(np.ascontiguousarray(self._sorted).tobytes())
+        else:
+            facts.update(repr(list(self._known)).encode("utf-8", "surrogatepass"))
+        return facts.hexdigest()
+
+
+def _key(value: Any) -> Any:
+    """Text and its UTF-8 are one key: a TFRecord does not tell them apart."""
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+
+
+class _Joined(NewFields):
+    """Columns of several sources, in the order of names asked for."""
+
+    def __init__(self, names: list[str], parts: list[NewFields]) -> None:
+        self._parts = parts
+        known = [field for part in parts for field in part.schema]
+        extra = [field.name for field in known if field.name not in names]
+        by_name = {field.name: field for field in known}
+        schema = pa.schema([by_name[n] for n in [*names, *extra] if n in by_name])
+        super().__init__(schema, [name for part in parts for name in part.reads])
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        batches = [part.batch(shard, first, num_records, old) for part in self._parts]
+        columns = {n: c for b in batches for n, c in zip(b.schema.names, b.columns, strict=True)}
+        return pa.RecordBatch.from_arrays(
+            [columns[n] for n in self.schema.names], self.schema.names
+        )
+
+    def facts(self) -> Any:
+        return [part.facts() for part in self._parts]
+
+
+class _Computed(NewFields):
+    """What a function makes of the records. What it gives for the first ones settles the types."""
+
+    def __init__(self, dataset: Dataset, fields: Any, reads: Sequence[str]) -> None:
+        if not reads:
+            known = ", ".join(dataset.schema.names)
+            raise ValueError(f"reads= names the fields that the function needs, of: {known}")
+        self._fields = fields
+        self._paths = dataset.paths
+        self._lock = threading.Lock()
+        first = next((b for b in dataset.scan(list(reads), 16, threads=1) if b.num_rows), None)
+        if first is None:
+            first = pa.RecordBatch.from_pylist([], schema=_selected(dataset.schema, reads))
+        self._types: dict[str, pa.DataType] = {}
+        made = self._call(first, 0, 0)
+        unknown = next((f.name for f in made.schema if pa.types.is_null(f.type)), None)
+        if unknown is not None:
+            message = "the function gives nothing for the first records, which leaves its type open"
+            raise SchemaError(message, field=unknown, hint="give a pyarrow array with a type")
+        super().__init__(made.schema.remove_metadata(), reads)
+        self._types = {field.name: field.type for field in self.schema}
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        assert old is not None, "asked for by reads"
+        made = self._call(old, shard, first)
+        if made.num_rows != num_records:
+            raise SchemaError(
+                "the function does not give a value for each record",
+                file=self._paths[shard],
+                record=first,
+                expected=f"{num_records} values",
+                found=f"{made.num_rows} values",
+            )
+        arrays: list[pa.Array] = []
+        for field in self.schema:
+            at = made.schema.get_field_index(field.name)
+            if at < 0:
+                message = "the function gives this field for some records only"
+                raise SchemaError(message, field=field.name, file=self._paths[shard], record=first)
+            arrays.append(self._fitting(made.column(at), field, shard, first))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _fitting(self, array: pa.Array, field: pa.Field, shard: int, first: int) -> pa.Array:
+        if array.type == field.type:
+            return array
+        try:
+            return array.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise SchemaError(
+                "the function gives another type than for the first records",
+                file=self._paths[shard],
+                record=first,
+                field=field.name,
+                expected=str(field.type),
+                found=str(array.type),
+            ) from None
+
+    def _call(self, old: pa.RecordBatch, shard: int, first: int) -> pa.RecordBatch:
+        if callable(self._fields):
+            made = self._fields(old)
+        else:
+            made = {k: v(old) if callable(v) else v for k, v in self._fields.items()}
+        if made is None:
+            raise SchemaError("the function gives None", file=self._paths[shard], record=first)
+        if isinstance(made, Mapping):
+            columns = {
+                name: pa.repeat(_plain_scalar(v), old.num_rows) if _is_constant(v) else v
+                for name, v in cast("Mapping[str, Any]", made).items()
+            }
+            made = columns
+        schema, batches, _ = batches_of(made)
+        return _one_batch(pa.Table.from_batches(batches, schema=schema).combine_chunks())
+
+    def facts(self) -> Any:
+        named = self._fields if callable(self._fields) else list(self._fields.values())
+        return [*super().facts(), [_described(f) for f in _listed(named)]]
+
+
+def _plain_scalar(value: Any) -> pa.Scalar:
+    return value if isinstance(value, pa.Scalar) else pa.scalar(_plain(value))
+
+
+def _selected(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in names])
+
+
+def _listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
+
+
+def _described(function: Any) -> str:
+    """A function by its name: of what it computes nothing can be known beforehand."""
+    module = getattr(function, "__module__", "")
+    return f"{module}.{getattr(function, '__qualname__', type(function).__name__)}"

@@ -1,0 +1,158 @@
+"""Which shards of a job are written, so that a killed job goes on with the others.
+
+A shard gets its name by one rename, and the journal cannot be written in the same moment. So it
+says beforehand what the new file will hold; after a restart the file itself tells, by its contents,
+whether the rename has happened. No time stamp is believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any
+
+from penstock.errors import PenstockError, UnsupportedError
+from penstock.framing.sidecar import Index
+from penstock.storage import TEMPORARY_SUFFIX, LocalStorage
+
+PREFIX = ".penstock-fields-"
+
+
+class Journal:
+    """The shards of one job. Used by one thread."""
+
+    def __init__(self, targets: tuple[str, ...], job: Any) -> None:
+        self._targets = targets
+        self._folder = os.path.dirname(targets[0]) or "."
+        names = "\0".join(os.path.abspath(target) for target in targets)
+        self._token = _digest(names)[:12]
+        self._path = os.path.join(self._folder, f"{PREFIX}{self._token}.json")
+        self._job = _digest(json.dumps(job, sort_keys=True, default=str))
+        self._storage = LocalStorage()
+        self.done: dict[int, dict[str, Any]] = {}
+        self._begun: tuple[int, dict[str, Any]] | None = None
+
+    def part(self, shard: int) -> str:
+        """Where a file that another verb writes lies until it gets its name."""
+        folder, name = os.path.split(self._targets[shard])
+        return os.path.join(folder, f".{name}.{self._token}{TEMPORARY_SUFFIX}")
+
+    def load(self) -> None:
+        """Find out what an earlier run of this job has written, and drop what it left half done.
+
+        Raises:
+            UnsupportedError: another job on these files has not been finished.
+        """
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                stored = json.load(file)
+            done = {int(shard): facts for shard, facts in stored["done"].items()}
+            begun, job = stored["begun"], stored["job"]
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            done, begun, job = {}, None, ""
+        if job != self._job:
+            if not done and begun is None:
+                return
+            raise UnsupportedError(
+                "another change of the fields of these files has begun and was not finished",
+                file=self._targets[0],
+                hint=f"call it again the same way, or delete {self._path} to give it up",
+            )
+        self.done = done
+        if begun is not None:
+            shard, facts = int(begun[0]), begun[1]
+            if _holds(self._targets[shard], facts):
+                self.done[shard] = facts
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove temporary files of targets: nobody else writes them while this job lasts."""
+        for folder in {os.path.dirname(target) or "." for target in self._targets}:
+            mine = {
+                f".{os.path.basename(target)}."
+                for target in self._targets
+                if (os.path.dirname(target) or ".") == folder
+            }
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in entries]
+            for name in names:
+                stem = name.removesuffix(TEMPORARY_SUFFIX)
+                if stem != name and stem.rpartition(".")[0] + "." in mine:
+                    os.unlink(os.path.join(folder, name))
+
+    def is_done(self, shard: int) -> bool:
+        """Whether a shard is written, and still what was written."""
+        facts = self.done.get(shard)
+        return facts is not None and _size(self._targets[shard]) == facts["num_bytes"]
+
+    def begin(self, shard: int, facts: dict[str, Any]) -> None:
+        """Note what a shard will hold, before it gets its name."""
+        self._begun = shard, facts
+        self._save()
+
+    def finish(self, shard: int) -> None:
+        """Note that a shard has its name. It is written down with the next one's beginning."""
+        assert self._begun is not None
+        self.done[shard] = self._begun[1]
+
+    def _save(self) -> None:
+        stored = {"job": self._job, "begun": self._begun, "done": self.done}
+        sink = self._storage.sink(self._path, overwrite=True)
+        try:
+            sink.write(json.dumps(stored).encode())
+            sink.commit()
+        except BaseException:
+            sink.abort()
+            raise
+
+    def forget(self) -> None:
+        """All is done."""
+        if os.path.exists(self._path):
+            os.unlink(self._path)
+
+
+def contents_of(index: Index) -> str:
+    """A name for the records of a file, from what its frames say of them."""
+    facts = hashlib.blake2b(digest_size=16)
+    facts.update(index.starts.tobytes())
+    facts.update(index.checksums.tobytes())
+    return f"records {facts.hexdigest()}"
+
+
+def bytes_of(path: str) -> str:
+    """A name for the bytes of a file."""
+    facts = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while part := file.read(1 << 20):
+            facts.update(part)
+    return f"bytes {facts.hexdigest()}"
+
+
+def _holds(path: str, facts: dict[str, Any]) -> bool:
+    """Whether a file is the one that was about to get this name."""
+    if _size(path) != facts["num_bytes"]:
+        return False
+    if facts["contents"].startswith("bytes"):
+        return bytes_of(path) == facts["contents"]
+    from penstock.dataset import open as open_dataset
+    from penstock.framing.framed import FramedReader
+
+    try:
+        reader = open_dataset(path, raw=True, index="never").reader(0)
+        return isinstance(reader, FramedReader) and contents_of(reader.index) == facts["contents"]
+    except PenstockError:
+        return False
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
