@@ -174,7 +174,8 @@ class _Work:
         self._index_folder = index_folder
         self._storage = LocalStorage()
         self._threads = default_threads() if job.threads is None else job.threads
-        self._total_bytes = sum(os.path.getsize(path) for path in job.dataset.paths)
+        self._source_bytes = [os.path.getsize(path) for path in job.dataset.paths]
+        self._total_bytes = sum(self._source_bytes)
         self._done_bytes = 0
         self.num_records = 0
         self.num_bytes = 0
@@ -187,7 +188,7 @@ class _Work:
     def _count(self, shard: int, num_records: int, num_bytes: int) -> None:
         self.num_records += num_records
         self.num_bytes += num_bytes
-        self._done_bytes += os.path.getsize(self._job.dataset.paths[shard])
+        self._done_bytes += self._source_bytes[shard]
         self._tell(0)
 
     def _tell(self, more_records: int) -> None:

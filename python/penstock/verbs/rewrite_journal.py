@@ -12,6 +12,7 @@ import json
 import os
 from typing import Any
 
+from penstock import _core
 from penstock.errors import PenstockError, UnsupportedError
 from penstock.framing.sidecar import Index
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage
@@ -116,10 +117,10 @@ class Journal:
 
 def contents_of(index: Index) -> str:
     """A name for the records of a file, from what its frames say of them."""
-    facts = hashlib.blake2b(digest_size=16)
-    facts.update(index.starts.tobytes())
-    facts.update(index.checksums.tobytes())
-    return f"records {facts.hexdigest()}"
+    places, checksums = (
+        _core.Buffer.from_bytes(part.tobytes()).crc32c() for part in (index.starts, index.checksums)
+    )
+    return f"records {index.num_records} {places:08x} {checksums:08x}"
 
 
 def bytes_of(path: str) -> str:
