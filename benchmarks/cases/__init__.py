@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from benchmarks.cases import access, process, reading, writing
+from benchmarks.cases import access, fields, process, reading, writing
 from benchmarks.cases.case import Case, Goal
 
-CASES: tuple[Case, ...] = (*reading.CASES, *writing.CASES, *access.CASES, *process.CASES)
+CASES: tuple[Case, ...] = (
+    *reading.CASES,
+    *writing.CASES,
+    *fields.CASES,
+    *access.CASES,
+    *process.CASES,
+)
 
 __all__ = ["CASES", "Case", "Goal"]

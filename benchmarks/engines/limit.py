@@ -232,6 +232,32 @@ def header_preads(data: Data) -> Job:
     return Job(work)
 
 
+def copy_by(command: str) -> Callable[[Data], Job]:
+    """The whole file to tmpfs by a program of the system."""
+
+    def make(data: Data) -> Job:
+        import subprocess
+
+        path = Path(os.environ["BENCHMARKS_TMPFS"]) / f"fields-{command}"
+        line = (
+            f'cat "{data.plain}" > "{path}"' if command == "cat" else f'cp "{data.plain}" "{path}"'
+        )
+
+        def work(check: bool) -> Outcome:
+            subprocess.run(line, shell=True, check=True)
+            if check and path.stat().st_size != data.plain_bytes:
+                raise ValueError(f"{command} wrote {path.stat().st_size} bytes")
+            return Outcome(data.num_records)
+
+        def remove() -> None:
+            path.unlink(missing_ok=True)
+
+        return Job(work, before=remove, after=remove)
+
+    return make
+
+
+COPY = {"cat in > out": copy_by("cat"), "cp in out": copy_by("cp")}
 SCAN = {
     "CRC32C of a buffer": crc_of_buffer,
     "mmap then CRC32C": map_and_crc,
@@ -267,4 +293,8 @@ JOBS = {
         "pread of every header": header_preads,
     },
     "index-build-large": {"pread of every header": header_preads},
+    "fields-add-small": COPY,
+    "fields-add-large": COPY,
+    "fields-drop": COPY,
+    "fields-replace": COPY,
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.data import Data
+from benchmarks.engines import fields_penstock
 from benchmarks.job import Job, Outcome
 
 ROLE = "penstock"
@@ -242,4 +243,5 @@ JOBS = {
         "gzip, 4 files, columns": columns(2, batch_records=None, paths=lambda d: d.gzip_shards),
     },
     "memory-large": {"plain, columns": columns(2, batch_records=None), "plain, undecoded": raw(2)},
+    **fields_penstock.JOBS,
 }
