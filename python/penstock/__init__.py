@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from penstock import describe, features
     from penstock.report import Finding, Report
     from penstock.verbs.convert import convert
+    from penstock.verbs.diff import Diff, FieldDiff, RecordsDiff, ValueDiff, diff
     from penstock.verbs.index import index
     from penstock.verbs.info import Info, ShardInfo, info
     from penstock.verbs.observe import ImageSizes
@@ -48,6 +49,8 @@ __all__ = [
     "ChangedError",
     "ChecksumError",
     "Dataset",
+    "Diff",
+    "FieldDiff",
     "FieldStats",
     "Finding",
     "FormatError",
@@ -59,6 +62,7 @@ __all__ = [
     "Limits",
     "PenstockError",
     "RecordIndexError",
+    "RecordsDiff",
     "Report",
     "SchemaError",
     "Shard",
@@ -71,8 +75,10 @@ __all__ = [
     "Summary",
     "TruncatedError",
     "UnsupportedError",
+    "ValueDiff",
     "convert",
     "describe",
+    "diff",
     "features",
     "index",
     "info",
@@ -84,17 +90,22 @@ __all__ = [
 ]
 
 _LATER = {
+    "Diff": "verbs.diff",
+    "FieldDiff": "verbs.diff",
     "FieldStats": "verbs.stats",
     "Finding": "report",
     "Histogram": "verbs.tally",
     "ImageSizes": "verbs.observe",
     "Info": "verbs.info",
+    "RecordsDiff": "verbs.diff",
     "Report": "report",
     "ShardInfo": "verbs.info",
     "Spread": "verbs.tally",
     "Stats": "verbs.stats",
+    "ValueDiff": "verbs.diff",
     "convert": "verbs.convert",
     "describe": "describe",
+    "diff": "verbs.diff",
     "features": "features",
     "index": "verbs.index",
     "info": "verbs.info",

@@ -294,6 +294,15 @@ class Dataset:
         """What `open` was asked for."""
         return self._options
 
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The columns that `open` was asked for, None for all."""
+        return self._columns
+
+    def reopened(self, **other: Any) -> Dataset:
+        """The same files, opened the same way but for some keywords."""
+        return _reopen({**self._call, **other})
+
     def forget_index(self, shard: int) -> None:
         """Drop the sidecar of a shard that turned out not to fit, so that the next `open` makes
         a new one. A sidecar that the caller keeps in a folder of their own stays."""
