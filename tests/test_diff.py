@@ -370,7 +370,7 @@ def test_lists_differ_where_python_says_so(a: list[Any], b: list[Any]) -> None:
 def plain(value: list[float | None] | None) -> Any:
     if value is None:
         return None
-    return ["nan" if x is not None and math.isnan(x) else x and x.hex() or repr(x) for x in value]
+    return [repr(x) if x is None or math.isnan(x) else x.hex() for x in value]
 
 
 # -- memory ---------------------------------------------------------------------------------------

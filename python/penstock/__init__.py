@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from penstock import describe, features
     from penstock.report import Finding, Report
     from penstock.verbs.convert import convert
-    from penstock.verbs.diff import Diff, FieldDiff, RecordsDiff, ValueDiff, diff
+    from penstock.verbs.diff import diff
+    from penstock.verbs.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
     from penstock.verbs.index import index
     from penstock.verbs.info import Info, ShardInfo, info
     from penstock.verbs.observe import ImageSizes
     from penstock.verbs.repair import repair
+    from penstock.verbs.schemas import FieldPresence, FileSchema, Schemas, schemas
     from penstock.verbs.stats import FieldStats, Stats, stats
     from penstock.verbs.tally import Histogram, Spread
     from penstock.verbs.verify import verify
@@ -51,7 +53,9 @@ __all__ = [
     "Dataset",
     "Diff",
     "FieldDiff",
+    "FieldPresence",
     "FieldStats",
+    "FileSchema",
     "Finding",
     "FormatError",
     "Histogram",
@@ -65,6 +69,7 @@ __all__ = [
     "RecordsDiff",
     "Report",
     "SchemaError",
+    "Schemas",
     "Shard",
     "ShardInfo",
     "SkippedRegion",
@@ -84,25 +89,29 @@ __all__ = [
     "info",
     "open",
     "repair",
+    "schemas",
     "stats",
     "verify",
     "write",
 ]
 
 _LATER = {
-    "Diff": "verbs.diff",
-    "FieldDiff": "verbs.diff",
+    "Diff": "verbs.differences",
+    "FieldDiff": "verbs.differences",
+    "FieldPresence": "verbs.schemas",
     "FieldStats": "verbs.stats",
+    "FileSchema": "verbs.schemas",
     "Finding": "report",
     "Histogram": "verbs.tally",
     "ImageSizes": "verbs.observe",
     "Info": "verbs.info",
-    "RecordsDiff": "verbs.diff",
+    "RecordsDiff": "verbs.differences",
     "Report": "report",
+    "Schemas": "verbs.schemas",
     "ShardInfo": "verbs.info",
     "Spread": "verbs.tally",
     "Stats": "verbs.stats",
-    "ValueDiff": "verbs.diff",
+    "ValueDiff": "verbs.differences",
     "convert": "verbs.convert",
     "describe": "describe",
     "diff": "verbs.diff",
@@ -110,6 +119,7 @@ _LATER = {
     "index": "verbs.index",
     "info": "verbs.info",
     "repair": "verbs.repair",
+    "schemas": "verbs.schemas",
     "stats": "verbs.stats",
     "verify": "verbs.verify",
     "write": "verbs.write",

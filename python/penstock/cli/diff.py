@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,8 @@ from penstock.cli.options import json_option, opened, reading
 
 if TYPE_CHECKING:
     import penstock as ps
+
+_MISUSE = re.compile(r"^no such (column|field)|is no key: ")
 
 
 @click.command(
@@ -52,7 +55,7 @@ def command(
         with output.progress("diff") as progress:
             found = ps.diff(*sides, columns=columns, by=by, threads=threads, progress=progress)
     except ps.SchemaError as error:
-        if error.record is None and error.field in (by, *(columns or ())):
+        if _MISUSE.search(error.message):
             message = f"{error.field!r}: {error.message}"
             raise click.UsageError(message, click.get_current_context(silent=True)) from None
         raise
@@ -112,7 +115,9 @@ def _table(found: ps.Diff) -> Any:
         count = describe.count(field.num_records)
         records = Text("\n").join(Text(describe.count(e.record_a)) for e in field.examples)
         values = [
-            Text("\n").join(_value(text, e.place) for text, e in zip(texts, field.examples))
+            Text("\n").join(
+                _value(text, e.place) for text, e in zip(texts, field.examples, strict=True)
+            )
             for texts in ([e.a for e in field.examples], [e.b for e in field.examples])
         ]
         shown.add_row(name, count, records, *values)

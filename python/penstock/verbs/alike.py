@@ -100,7 +100,7 @@ def stripped(array: pa.Array) -> pa.Array:
     if types.is_map(type_):
         return _pairs(array)
     if types.is_string(type_) or types.is_string_view(type_):
-        return array.cast(pa.binary()).cast(pa.large_binary())
+        return array.cast(pa.large_string()).cast(pa.large_binary())
     if _is_bytes(type_) and not types.is_large_binary(type_):
         return array.cast(pa.large_binary())
     return array

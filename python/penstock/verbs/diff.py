@@ -7,9 +7,9 @@ of threads. What is equal stands in `alike`; how Examples are read, in `payloads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 from penstock import describe
 from penstock.errors import SchemaError
 from penstock.pipeline import in_order
+from penstock.verbs.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
 from penstock.verbs.keys import Matched, match
 from penstock.verbs.payloads import Column, Side, same_payloads
 
@@ -27,112 +28,6 @@ Progress = Callable[[int, int, int], None]
 
 _MOST_EXAMPLES = 3
 _VALUE_WIDTH = 60
-
-
-@dataclass(frozen=True, slots=True)
-class ValueDiff:
-    """One field of one record: its number in a and in b, and both values as text of 60 characters
-    at most. `place` is the first byte or list entry that differs, None for other values."""
-
-    record_a: int
-    record_b: int
-    a: str
-    b: str
-    place: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FieldDiff:
-    """A field that differs.
-
-    `kind` is "only in a" or "only in b" (no record of the other has a value), "type" (values of
-    these types are never equal) or "values". `num_records` differ in this field; of these,
-    `num_only_in_a` are null or absent in b, `num_only_in_b` in a. `examples` are the first ones. A
-    field that only one side knows, and that is null in all its records, is told with
-    `num_records` 0: it makes no record differ.
-    """
-
-    name: str
-    kind: Literal["only in a", "only in b", "type", "values"]
-    type_a: pa.DataType | None
-    type_b: pa.DataType | None
-    num_records: int
-    num_only_in_a: int
-    num_only_in_b: int
-    examples: tuple[ValueDiff, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordsDiff:
-    """The records: how many there are, were compared and differ, and the first that does, by its
-    number in a. Without a key, those that only one side has are the last of the longer one. With
-    one, they are those whose key the other has not; of records that share a key the first is
-    compared, and the others are counted in `num_repeated_a` and `num_repeated_b`. `keys_…` are the
-    first few of those keys, as text."""
-
-    num_a: int
-    num_b: int
-    num_compared: int
-    num_differ: int
-    first_differ: int | None
-    num_only_in_a: int
-    num_only_in_b: int
-    num_repeated_a: int = 0
-    num_repeated_b: int = 0
-    keys_only_in_a: tuple[str, ...] = ()
-    keys_only_in_b: tuple[str, ...] = ()
-    keys_repeated_a: tuple[str, ...] = ()
-    keys_repeated_b: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Diff:
-    """How two datasets differ. `equal`: both have the same records, value for value; with a key,
-    in any order, and no key twice."""
-
-    fields: tuple[FieldDiff, ...]
-    records: RecordsDiff
-
-    @property
-    def equal(self) -> bool:
-        """Whether nothing differs."""
-        r = self.records
-        return not any(
-            (r.num_differ, r.num_only_in_a, r.num_only_in_b, r.num_repeated_a, r.num_repeated_b)
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        fields = [
-            {
-                **asdict(found),
-                "type_a": None if found.type_a is None else str(found.type_a),
-                "type_b": None if found.type_b is None else str(found.type_b),
-            }
-            for found in self.fields
-        ]
-        return {"equal": self.equal, "records": asdict(self.records), "fields": fields}
-
-    def __str__(self) -> str:
-        r = self.records
-        if self.equal:
-            lines = [f"equal: {describe.count(r.num_compared)} records"]
-        else:
-            lines = [
-                f"{describe.count(r.num_differ)} of {describe.count(r.num_compared)} records differ"
-            ]
-        if r.first_differ is not None:
-            lines[0] += f", the first is record {r.first_differ}"
-        for side in "ab":
-            only, again = getattr(r, f"num_only_in_{side}"), getattr(r, f"num_repeated_{side}")
-            lines += [f"{describe.count(only)} records only in {side}"] if only else []
-            lines += [f"{describe.count(again)} records of {side} repeat a key"] if again else []
-        for f in self.fields:
-            types = " and ".join(str(t) for t in (f.type_a, f.type_b) if t is not None)
-            name = describe.escape(f.name)
-            lines.append(f"  {name} ({types}): {f.kind}, {describe.count(f.num_records)} records")
-            lines += [f"    record {e.record_a}: {e.a} | {e.b}" for e in f.examples]
-        return "\n".join(lines)
 
 
 def diff(
@@ -198,7 +93,8 @@ def diff(
     report = _reporter(sides, progress)
     pairs = partial(_pairs, streams[0], streams[1], matched)
     try:
-        with closing(in_order([pairs], partial(_compare, sides), _no_bytes, threads)) as results:
+        # The threads that read the streams end first: a stream in use cannot be closed.
+        with closing(_compared(sides, pairs, threads)) as results:
             for result in results:
                 seen.add(result)
                 report(seen.num_done)
@@ -257,6 +153,12 @@ def _head(batch: pa.RecordBatch | None, rows: int) -> pa.RecordBatch | None:
 
 def _rest(batch: pa.RecordBatch | None, rows: int) -> pa.RecordBatch | None:
     return None if batch is None or batch.num_rows == rows else batch.slice(rows)
+
+
+def _compared(
+    sides: tuple[Side, Side], pairs: Callable[[], Iterator[_Pair]], threads: int | None
+) -> Generator[_PairSeen]:
+    yield from in_order([pairs], partial(_compare, sides), _no_bytes, threads)
 
 
 @dataclass(slots=True)
@@ -363,9 +265,7 @@ def _compare_field(
     x = left or Column(pa.nulls(count), pa.null())
     y = right or Column(pa.nulls(count), pa.null())
     mask = x.differs_from(y)
-    found = _FieldSeen(
-        None if left is None else left.type, None if right is None else right.type
-    )
+    found = _FieldSeen(None if left is None else left.type, None if right is None else right.type)
     found.is_unlike = left is not None and right is not None and not x.is_like(y)
     if mask.any():
         missing = [side.values.is_null().to_numpy(zero_copy_only=False) for side in (x, y)]

@@ -7,7 +7,7 @@ same bytes need no parsing, and those of others are decoded by the keys that the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -89,15 +89,15 @@ class Side:
         is_empty = self.dataset.schema.equals(RAW_SCHEMA) and self.has_payloads
         return [] if is_empty else self._chosen
 
-    def batches(self, threads: int | None) -> Iterator[pa.RecordBatch]:
+    def batches(self, threads: int | None) -> Generator[pa.RecordBatch]:
         """All records in order."""
-        return self._read.scan(None if self.has_payloads else self._chosen, None, threads)
+        yield from self._read.scan(None if self.has_payloads else self._chosen, None, threads)
 
-    def picked(self, order: np.ndarray, threads: int | None) -> Iterator[pa.RecordBatch]:
+    def picked(self, order: np.ndarray, threads: int | None) -> Generator[pa.RecordBatch]:
         """The records that `order` numbers, in that order."""
         size = sum(self._read.num_bytes(shard) for shard in range(len(self._read.paths)))
         columns = None if self.has_payloads else self._chosen
-        return shuffled_between(self._read, order, columns, threads, size)
+        yield from shuffled_between(self._read, order, columns, threads, size)
 
     def frames(self, batch: pa.RecordBatch, rows: np.ndarray | None = None) -> _core.Frames:
         """Payloads as the kernels take them."""
@@ -175,7 +175,9 @@ class Side:
         }
 
     def _plan(self, fields: Sequence[pa.Field]) -> DecodePlan:
-        key = tuple((field.name, field.type, (field.metadata or {}).get(WIRE_KEY)) for field in fields)
+        key = tuple(
+            (field.name, field.type, (field.metadata or {}).get(WIRE_KEY)) for field in fields
+        )
         plan = self._plans.get(key)
         if plan is None:
             plan = DecodePlan(plan_fields(pa.schema(fields)), self.dataset.options.dialect)
