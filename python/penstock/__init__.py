@@ -35,11 +35,14 @@ if TYPE_CHECKING:
     from penstock import describe, features
     from penstock.report import Finding, Report
     from penstock.verbs.convert import convert
+    from penstock.verbs.diff import diff
+    from penstock.verbs.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
     from penstock.verbs.fields import add_fields, drop_fields, rename_fields, replace_fields
     from penstock.verbs.index import index
     from penstock.verbs.info import Info, ShardInfo, info
     from penstock.verbs.observe import ImageSizes
     from penstock.verbs.repair import repair
+    from penstock.verbs.schemas import FieldPresence, FileSchema, Schemas, schemas
     from penstock.verbs.stats import FieldStats, Stats, stats
     from penstock.verbs.tally import Histogram, Spread
     from penstock.verbs.verify import verify
@@ -49,7 +52,11 @@ __all__ = [
     "ChangedError",
     "ChecksumError",
     "Dataset",
+    "Diff",
+    "FieldDiff",
+    "FieldPresence",
     "FieldStats",
+    "FileSchema",
     "Finding",
     "FormatError",
     "Histogram",
@@ -60,8 +67,10 @@ __all__ = [
     "Limits",
     "PenstockError",
     "RecordIndexError",
+    "RecordsDiff",
     "Report",
     "SchemaError",
+    "Schemas",
     "Shard",
     "ShardInfo",
     "SkippedRegion",
@@ -72,9 +81,11 @@ __all__ = [
     "Summary",
     "TruncatedError",
     "UnsupportedError",
+    "ValueDiff",
     "add_fields",
     "convert",
     "describe",
+    "diff",
     "drop_fields",
     "features",
     "index",
@@ -83,24 +94,33 @@ __all__ = [
     "rename_fields",
     "repair",
     "replace_fields",
+    "schemas",
     "stats",
     "verify",
     "write",
 ]
 
 _LATER = {
+    "Diff": "verbs.differences",
+    "FieldDiff": "verbs.differences",
+    "FieldPresence": "verbs.schemas",
     "FieldStats": "verbs.stats",
+    "FileSchema": "verbs.schemas",
     "Finding": "report",
     "Histogram": "verbs.tally",
     "ImageSizes": "verbs.observe",
     "Info": "verbs.info",
+    "RecordsDiff": "verbs.differences",
     "Report": "report",
+    "Schemas": "verbs.schemas",
     "ShardInfo": "verbs.info",
     "Spread": "verbs.tally",
     "Stats": "verbs.stats",
+    "ValueDiff": "verbs.differences",
     "add_fields": "verbs.fields",
     "convert": "verbs.convert",
     "describe": "describe",
+    "diff": "verbs.diff",
     "drop_fields": "verbs.fields",
     "features": "features",
     "index": "verbs.index",
@@ -108,6 +128,7 @@ _LATER = {
     "rename_fields": "verbs.fields",
     "repair": "verbs.repair",
     "replace_fields": "verbs.fields",
+    "schemas": "verbs.schemas",
     "stats": "verbs.stats",
     "verify": "verbs.verify",
     "write": "verbs.write",

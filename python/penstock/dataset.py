@@ -222,11 +222,6 @@ class Dataset:
                 self._readers[shard] = opened
             return opened
 
-    def only(self, shards: Sequence[int]) -> Dataset:
-        """Some of the shards as a dataset of its own, all columns, opened by the same options."""
-        paths = [self._paths[shard] for shard in shards]
-        return _reopen({**self._call, "source": paths, "columns": None})
-
     def num_bytes(self, shard: int) -> int:
         """Bytes of one file."""
         self.reader(shard)
@@ -298,6 +293,15 @@ class Dataset:
     def options(self) -> Options:
         """What `open` was asked for."""
         return self._options
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The columns that `open` was asked for, None for all."""
+        return self._columns
+
+    def reopened(self, **other: Any) -> Dataset:
+        """The same files, opened the same way but for some keywords."""
+        return _reopen({**self._call, **other})
 
     def forget_index(self, shard: int) -> None:
         """Drop the sidecar of a shard that turned out not to fit, so that the next `open` makes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,10 @@ def test_damage_that_is_to_be_skipped_is_told(damaged: Path) -> None:
         ("nonsense",),
         ("stats", "--threads", "0", "FILE"),
         ("schema", "--json", "--tensorflow", "FILE"),
+        ("diff", "FILE"),
+        ("diff", "FILE", "FILE", "FILE"),
+        ("diff", "--by", "nonsense", "FILE", "FILE"),
+        ("diff", "--columns", "nonsense", "FILE", "FILE"),
     ],
 )
 def test_misuse_ends_with_status_2(arguments: tuple[str, ...], single: Path) -> None:
@@ -235,7 +240,45 @@ def test_schema_of_all_records_sees_a_late_field(tmp_path: Path) -> None:
     (differing,) = shown["files_that_differ"]
     assert differing["path"].endswith("x-00000-of-00002.tfrecord")
     assert differing["lacks"] == ["b"]
-    assert "lacks b" in run("schema", tmp_path / "x-*.tfrecord").out
+    shown = run("schema", tmp_path / "x-*.tfrecord").out
+    assert "b: lacking in 1 of 2 files" in shown
+    assert "told from all records of 1 and the first records of 1 files" in shown
+
+
+def test_schema_names_the_files_that_lack_a_field(tmp_path: Path) -> None:
+    for number in range(8):
+        more = {"b": ["x", "y"]} if number == 3 else {}
+        ps.write({"a": [1, 2], **more}, tmp_path / f"x-{number}.tfrecord")
+    document = run("schema", "--json", f"{tmp_path}/x-*.tfrecord").document
+    a, b = document["fields"]
+    assert (a["num_files"], a["num_lacking"], a["lacking"]) == (8, 0, [])
+    assert (b["num_files"], b["num_lacking"]) == (1, 7)
+    assert b["lacking"] == [str(tmp_path / f"x-{n}.tfrecord") for n in range(8) if n != 3]
+    assert document["is_whole"] is True  # they are so small that the first records are all
+    out = " ".join(run_process("schema", f"{tmp_path}/x-*.tfrecord", COLUMNS="1000").out.split())
+    assert "b: lacking in 7 of 8 files" in out
+    assert "x-2.tfrecord and 4 more" in out
+
+
+def test_schema_does_not_speak_of_files_it_has_not_looked_at(tmp_path: Path) -> None:
+    for number in range(103):
+        ps.write({"a": [1]}, tmp_path / f"x-{number:03}.tfrecord", index=False)
+    ps.write({"b": [1]}, tmp_path / "x-102.tfrecord", index=False, overwrite=True)
+    some = run("schema", "--json", tmp_path / "x-*.tfrecord").document
+    assert (some["num_files"], some["num_files_compared"], some["is_whole"]) == (103, 101, False)
+    assert [field["name"] for field in some["fields"]] == ["a"]
+    assert "looked at 101 of 103 files" in run("schema", tmp_path / "x-*.tfrecord").out
+    whole = run("schema", "--json", "--all", tmp_path / "x-*.tfrecord").document
+    assert (whole["num_files_compared"], whole["is_whole"]) == (103, True)
+    assert [field["num_lacking"] for field in whole["fields"]] == [1, 102]
+
+
+def test_schema_of_a_file_without_records_lacks_nothing(tmp_path: Path) -> None:
+    ps.write({"a": [1]}, tmp_path / "x-0.tfrecord", index=False)
+    (tmp_path / "x-1.tfrecord").write_bytes(b"")
+    document = run("schema", "--json", tmp_path / "x-*.tfrecord").document
+    assert [(f["name"], f["num_files"], f["lacking"]) for f in document["fields"]] == [("a", 1, [])]
+    assert document["files_without_records"] == [str(tmp_path / "x-1.tfrecord")]
 
 
 def test_schema_of_parquet_is_stored_in_it(tmp_path: Path, table: pa.Table) -> None:
@@ -398,3 +441,66 @@ def test_progress_is_shown_on_a_terminal_only(shards: Path) -> None:
     assert status == 0
     assert b"verify" in b"".join(shown)
     assert b"300 records" in b"".join(shown)
+
+
+# -- diff -----------------------------------------------------------------------------------------
+
+
+def test_diff_of_equal_files_ends_with_status_0(single: Path, shards: Path) -> None:
+    done = run("diff", single, shards)
+    assert done.status == 0
+    assert done.out == "equal: 300 records\n"
+    assert run("diff", "--json", single, shards).document["equal"] is True
+
+
+def test_diff_names_what_differs_and_ends_with_status_1(
+    single: Path, tmp_path: Path, table: pa.Table
+) -> None:
+    names = ["other" if n == 7 else name for n, name in enumerate(table["name"].to_pylist())]
+    other = table.set_column(1, "name", pa.array(names)).append_column("new", table["id"])
+    ps.write(other, tmp_path / "other.parquet")
+    done = run("diff", single, tmp_path / "other.parquet")
+    assert done.status == 1
+    assert "different: 300 of 300 records" in done.out
+    assert re.search(r"^new +300 +0 +null +0$", done.out, re.MULTILINE)
+    assert "only in B" in done.out
+    done = run("diff", "--json", single, tmp_path / "other.parquet")
+    assert done.status == 1
+    fields = {field["name"]: field for field in done.document["fields"]}
+    assert fields["name"]["num_records"] == 1
+    assert fields["name"]["examples"] == [
+        {"record_a": 7, "record_b": 7, "a": "dog", "b": "other", "place": 0}
+    ]
+    assert (fields["new"]["kind"], fields["new"]["num_only_in_b"]) == ("only in b", 300)
+    assert run("diff", "--columns", "id", single, tmp_path / "other.parquet").status == 0
+
+
+def test_diff_shows_hostile_values_as_escapes(
+    single: Path, tmp_path: Path, table: pa.Table
+) -> None:
+    ps.write(table.set_column(1, "name", pa.array(["x"] * 300)), tmp_path / "other.parquet")
+    done = run_process("diff", single, tmp_path / "other.parquet")
+    assert done.status == 1
+    assert "\\x1b" in done.out
+    assert "\x1b" not in done.out
+    assert not any(line.endswith(" ") for line in done.out.splitlines())
+
+
+def test_diff_by_a_key_names_the_keys_of_one_side(
+    single: Path, tmp_path: Path, table: pa.Table
+) -> None:
+    ps.write(table[::-1][:299], tmp_path / "other.arrow")
+    done = run("diff", "--by", "id", single, tmp_path / "other.arrow")
+    assert done.status == 1
+    assert "1 record only in A: 0" in done.out
+
+
+def test_diff_of_damage_is_an_error_and_can_be_passed_over(single: Path, damaged: Path) -> None:
+    done = run("diff", single, damaged)
+    assert done.status == 1
+    assert "data checksum does not match" in done.err
+    done = run("diff", "--json", "--damage", "skip", single, damaged)
+    assert done.status == 1
+    assert len(done.document["damage"]) == 1
+    assert done.document["records"]["num_b"] == 299
+    assert run("diff", single, damaged.parent / "nothing.tfrecord").status == 2

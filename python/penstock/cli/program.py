@@ -27,6 +27,7 @@ COMMANDS = {
     "verify": "Check every byte that has a checksum.",
     "repair": "Copy everything that is whole out of damaged files.",
     "convert": "Write the records in another format.",
+    "diff": "Which fields and records of two data sets differ, by content.",
     "demo": "A tour on data that it makes itself, with figures.",
     "completion": "Shell completion for bash, zsh and fish.",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,9 +14,10 @@ from penstock.cli.options import json_option, opened, reading, source_argument
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MOST_COMPARED = 100
-"""Up to so many files are compared with the first without --all."""
-_INFERRED_KEY = b"penstock.inferred_from"
+    import penstock as ps
+
+_MOST_NAMES = 3
+"""So many files that lack a field are named to people; JSON has all."""
 
 
 @click.command(
@@ -52,14 +52,15 @@ def command(
     """The fields of a record, and what they were told from.
 
     Parquet and Arrow files say what their fields are. The fields of Examples are told from the
-    first records of the first file, and the first records of the other files (up to 100 of them)
-    are compared with those; --all looks at everything.
+    first records of each file. Up to 101 files are looked at; --all looks at every record of
+    every file. Of several files, those that lack a field are named.
     """
     import penstock as ps
 
     if tensorflow and as_json:
         raise click.UsageError("--tensorflow and --json exclude each other")
-    found = _find(source, options, look_at_all)
+    ds = opened(source, **options)
+    found = ps.schemas(ds, everything=look_at_all)
     if tensorflow:
         click.echo(ps.features.describe(found.schema))
     elif as_json:
@@ -68,103 +69,59 @@ def command(
         _show(found)
 
 
-@dataclass
-class _Found:
-    schema: pa.Schema
-    inferred_from: str | None
-    num_files: int
-    num_compared: int
-    differing: list[tuple[str, list[str], list[str], list[tuple[str, str]]]]
-
-
-def _find(source: tuple[str, ...], options: dict[str, Any], look_at_all: bool) -> _Found:
-    ds = opened(source, **options)
-    inferred_from = (ds.schema.metadata or {}).get(_INFERRED_KEY)
-    is_inferred = inferred_from is not None
-    if is_inferred and look_at_all:
-        options = {**options, "infer": "all"}
-    paths = ds.paths if look_at_all else ds.paths[: _MOST_COMPARED + 1]
-    schemas = [ds.schema]
-    if is_inferred or len(paths) > 1:
-        schemas = [opened((path,), **{**options, "columns": None}).schema for path in paths]
-    union = _union(schemas, options["columns"])
-    said = None if inferred_from is None else inferred_from.decode("utf-8", "replace")
-    if is_inferred and look_at_all:
-        said = _all_of(schemas[0], len(paths))
-    differing = [
-        (path, *difference)
-        for path, schema in zip(paths, schemas, strict=True)
-        if any(difference := _difference(schema, union))
-    ]
-    return _Found(union, said, len(ds.paths), len(paths), differing)
-
-
-def _all_of(schema: pa.Schema, num_files: int) -> str:
-    if num_files > 1:
-        return f"all records of {num_files} files"
-    return (schema.metadata or {}).get(_INFERRED_KEY, b"all records").decode("utf-8", "replace")
-
-
-def _union(schemas: list[pa.Schema], columns: list[str] | None) -> pa.Schema:
-    """Every field of any file: those of the first in its order, then those of the others."""
-    import pyarrow as pa
-
-    fields: dict[str, pa.Field] = {}
-    for schema in schemas:
-        for field in schema:
-            known = fields.get(field.name)
-            fields[field.name] = field if known is None else _wider(known, field)
-    names = list(fields) if columns is None else columns
-    return pa.schema([fields[name] for name in names], metadata=schemas[0].metadata)
-
-
-def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
-    """The field that both files fit, where one is a list of the other or has no values."""
-    import pyarrow as pa
-
-    if pa.types.is_null(known.type):
-        return other
-    is_list = describe.is_list(other.type) and other.type.value_type == known.type
-    return other if is_list else known
-
-
-def _difference(
-    schema: pa.Schema, union: pa.Schema
-) -> tuple[list[str], list[str], list[tuple[str, str]]]:
-    """What a file has otherwise: fields that it lacks, has no values of, or has of another type."""
-    import pyarrow as pa
-
-    lacking = [name for name in union.names if name not in schema.names]
-    shared = [schema.field(name) for name in union.names if name in schema.names]
-    other = [f for f in shared if f.type != union.field(f.name).type]
-    empty = [field.name for field in other if pa.types.is_null(field.type)]
-    return lacking, empty, [(f.name, str(f.type)) for f in other if not pa.types.is_null(f.type)]
-
-
-def _document(found: _Found) -> dict[str, Any]:
+def _document(found: ps.Schemas) -> dict[str, Any]:
     return {
-        "inferred_from": found.inferred_from,
+        "inferred_from": _told_from(found),
         "num_files": found.num_files,
-        "num_files_compared": found.num_compared,
+        "num_files_compared": len(found.files),
+        "is_whole": found.is_whole,
         "fields": [
             {
-                "name": field.name,
-                "type": str(field.type),
-                "nullable": field.nullable,
-                "shape": _shape(field.type),
+                "name": presence.field.name,
+                "type": str(presence.field.type),
+                "nullable": presence.field.nullable,
+                "shape": _shape(presence.field.type),
+                "num_files": presence.num_files,
+                "num_lacking": len(presence.lacking),
+                "lacking": presence.lacking,
             }
-            for field in found.schema
+            for presence in found.fields
         ],
-        "files_that_differ": [
-            {
-                "path": path,
-                "lacks": lacking,
-                "has_no_values_of": empty,
-                "has_otherwise": [{"name": name, "type": type_} for name, type_ in other],
-            }
-            for path, lacking, empty, other in found.differing
-        ],
+        "files_that_differ": _differing(found),
+        "files_without_records": [f.path for f in found.files if not f.has_records],
     }
+
+
+def _differing(found: ps.Schemas) -> list[dict[str, Any]]:
+    """What each file has otherwise than the others."""
+    files: dict[str, dict[str, Any]] = {
+        file.path: {
+            "path": file.path, "lacks": [], "has_no_values_of": [], "has_otherwise": []
+        }
+        for file in found.files
+    }  # fmt: skip
+    for presence in found.fields:
+        name = presence.field.name
+        for path in presence.lacking:
+            files[path]["lacks"].append(name)
+        for path in presence.empty:
+            files[path]["has_no_values_of"].append(name)
+        for path, type_ in presence.otherwise:
+            files[path]["has_otherwise"].append({"name": name, "type": str(type_)})
+    kinds = ("lacks", "has_no_values_of", "has_otherwise")
+    return [file for file in files.values() if any(file[kind] for kind in kinds)]
+
+
+def _told_from(found: ps.Schemas) -> str | None:
+    """Which records the fields were told from; None where they are stored."""
+    told = [file for file in found.files if file.inferred_from is not None]
+    if len(told) < 2:
+        return told[0].inferred_from if told else None
+    whole = sum(file.is_whole for file in told)
+    part = len(told) - whole
+    said = [f"all records of {describe.count(whole)}"] if whole else []
+    said += [f"the first records of {describe.count(part)}"] if part else []
+    return f"{' and '.join(said)} files"
 
 
 def _shape(type_: pa.DataType) -> list[int] | None:
@@ -172,9 +129,10 @@ def _shape(type_: pa.DataType) -> list[int] | None:
     return None if shape is None else [int(size) for size in shape]
 
 
-def _show(found: _Found) -> None:
+def _show(found: ps.Schemas) -> None:
     shown = output.table("field", "type", "")
-    for field in found.schema:
+    for presence in found.fields:
+        field = presence.field
         type_ = str(field.type)
         shape = _shape(field.type)
         if shape is not None:
@@ -182,31 +140,42 @@ def _show(found: _Found) -> None:
         note = "" if field.nullable else "never null"
         shown.add_row(describe.escape(field.name), describe.escape(type_), output.dim(note))
     parts: list[Any] = [shown, ""]
-    said = (
-        "stored in the file" if found.inferred_from is None else "told from " + found.inferred_from
-    )
+    told = _told_from(found)
+    said = "stored in the file" if told is None else "told from " + told
     if found.num_files > 1:
         said += f"; {_compared(found)}"
     parts.append(output.dim(describe.escape(said)))
-    for path, lacking, empty, other in found.differing:
-        words = [f"lacks {_listed(lacking)}"] if lacking else []
-        words += [f"has no values of {_listed(empty)}"] if empty else []
-        words += [f"has {name} as {type_}" for name, type_ in other]
-        parts.append(Text(describe.escape(f"{path} " + "; ".join(words)), style="yellow"))
+    for presence in found.fields:
+        parts += [Text(describe.escape(line), style="yellow") for line in _gaps(presence, found)]
     output.show(*parts)
 
 
-def _compared(found: _Found) -> str:
-    differing = len(found.differing)
-    if found.num_compared == found.num_files:
-        whose = f"all {found.num_files} files have the same fields"
-    else:
-        whose = f"{found.num_compared} of {found.num_files} files compared: the same fields"
-    return (
-        whose if not differing else whose.split(" have")[0].split(":")[0] + f", {differing} differ"
+def _gaps(presence: ps.FieldPresence, found: ps.Schemas) -> list[str]:
+    """Where one field is missing or otherwise, for people."""
+    name, total = presence.field.name, describe.count(len(found.files))
+    kinds = [
+        (f"{name}: lacking in", list(presence.lacking)),
+        (f"{name}: without a value in", list(presence.empty)),
+    ]
+    for type_ in dict.fromkeys(type_ for _, type_ in presence.otherwise):
+        paths = [path for path, other in presence.otherwise if other == type_]
+        kinds.append((f"{name}: {type_} in", paths))
+    return [
+        f"{said} {describe.count(len(paths))} of {total} files: {_listed(paths)}"
+        for said, paths in kinds
+        if paths
+    ]
+
+
+def _compared(found: ps.Schemas) -> str:
+    looked, total = describe.count(len(found.files)), describe.count(found.num_files)
+    whose = f"all {total} files" if looked == total else f"{looked} of {total} files"
+    verdict = "the same fields" if found.same_everywhere else "not the same fields"
+    return f"looked at {whose}: {verdict}"
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (
+        f" and {describe.count(more)} more" if more > 0 else ""
     )
-
-
-def _listed(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -88,7 +88,7 @@ def rewrite(job: Job) -> Summary:
             work.passed(shard)
     if todo:
         # What is replaced already has the new fields: the others tell what the old ones are.
-        old = job.dataset.only(todo)
+        old = job.dataset.reopened(source=[job.dataset.paths[s] for s in todo], columns=None)
         _check(job, old, todo)
         for folder in {os.path.dirname(target) for target in job.targets}:
             os.makedirs(folder or ".", exist_ok=True)
@@ -454,7 +454,9 @@ def _verify(job: Job, old: Dataset, part: Part, path: str) -> None:
     how: dict[str, Any] = {"format": _format_name(old, part), "index": "never"}
     if isinstance(old.reader(part.place), FramedReader):
         how["schema"] = pa.schema(fields)
-    wanted = old.only([part.place]).scan(list(kept.values()), threads=job.threads)
+    wanted = old.reopened(source=[old.paths[part.place]]).scan(
+        list(kept.values()), threads=job.threads
+    )
     renamed = (pa.RecordBatch.from_arrays(b.columns, names=list(kept)) for b in wanted)
     found = open_dataset(path, **how).scan(list(kept), threads=job.threads)
     prove_equal(renamed, found, job.targets[part.shard], 0)

@@ -1,0 +1,171 @@
+"""`schemas`: what each file of a dataset says its fields are, and which files lack which field.
+
+Nothing is concluded about a file that was not looked at: the outcome says how many were, and
+whether a file's fields are stored in it or were told from some or all of its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import dataset as datasets
+from penstock import describe
+from penstock.pipeline import in_order
+from penstock.schema import INFERRED_KEY, NO_RECORDS
+
+MOST_FILES = 101
+"""Up to so many files are looked at, unless all are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSchema:
+    """The fields of one file. `inferred_from` says which records they were told from, None where
+    the file stores them; `is_whole`: it stores them, or they were told from all its records;
+    `has_records` is False of Examples where there are none to tell from."""
+
+    path: str
+    schema: pa.Schema
+    inferred_from: str | None
+    is_whole: bool
+    has_records: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPresence:
+    """Where a field is, of the files looked at. `num_files` have it; `lacking` lack it; `empty`
+    have it in a record, but nowhere a value; `otherwise` have it as another type. All are paths.
+    Files without records count neither way."""
+
+    field: pa.Field
+    num_files: int
+    lacking: tuple[str, ...]
+    empty: tuple[str, ...]
+    otherwise: tuple[tuple[str, pa.DataType], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """The schemas of the files looked at, of `num_files` in all; `schema` has every field of any
+    of them. `is_whole`: every file was looked at, and every record where fields are not stored."""
+
+    schema: pa.Schema
+    fields: tuple[FieldPresence, ...]
+    files: tuple[FileSchema, ...]
+    num_files: int
+    is_whole: bool
+
+    @property
+    def same_everywhere(self) -> bool:
+        """Whether all files looked at have the same fields, of the same types, with values."""
+        return not any(f.lacking or f.empty or f.otherwise for f in self.fields)
+
+
+def schemas(
+    source: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    everything: bool = False,
+    threads: int | None = None,
+) -> Schemas:
+    """Say which fields each file of a dataset has, and which files lack which field.
+
+    Parquet and Arrow files store their fields. Those of Examples are told from the first records
+    of each file (1000, or the `infer_records` of the Dataset), so a field that only later records
+    have is missed, unless `everything` is asked for.
+
+    Args:
+        source: a Dataset, or anything that `penstock.open` takes.
+        columns: the fields of interest; None for all.
+        everything: look at every record of every file, instead of the first records of the first
+            101 files.
+        threads: how many files are looked at side by side; None: one a core.
+
+    Returns:
+        Schemas: `fields` with the files that lack them, `files`, and what was looked at.
+
+    Raises:
+        PenstockError: a file is of no known format, or a field holds values of several kinds.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2]}, "part-0.tfrecord", overwrite=True)
+        >>> _ = ps.write({"id": [3], "label": [7]}, "part-1.tfrecord", overwrite=True)
+        >>> found = ps.schemas("part-*.tfrecord", everything=True)
+        >>> [(f.field.name, f.num_files, f.lacking) for f in found.fields]
+        [('id', 2, ()), ('label', 1, ('part-0.tfrecord',))]
+    """
+    ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    chosen = columns if columns is not None else ds.columns
+    other: dict[str, Any] = {"columns": None}
+    if everything and _told_from(ds.schema) is not None:
+        other["format_options"] = {**ds.options.format_options, "infer_records": "all"}
+    paths = ds.paths if everything else ds.paths[:MOST_FILES]
+    look = partial(_look, ds, other)
+    files = tuple(in_order([lambda: iter(paths)], look, lambda file: 0, threads))
+    union = _union([file.schema for file in files if file.has_records] or [ds.schema])
+    names = union.names if chosen is None else [name for name in chosen if name in union.names]
+    schema = pa.schema([union.field(name) for name in names], metadata=union.metadata)
+    return Schemas(
+        schema,
+        tuple(_presence(field, files) for field in schema),
+        files,
+        len(ds.paths),
+        len(files) == len(ds.paths) and all(file.is_whole for file in files),
+    )
+
+
+def _look(ds: datasets.Dataset, other: dict[str, Any], path: str) -> Iterator[FileSchema]:
+    schema = ds.reopened(source=[path], **other).schema
+    told = _told_from(schema)
+    has_records = told != NO_RECORDS.decode()
+    is_whole = told is None or not has_records or told.startswith("all ")
+    yield FileSchema(path, schema, told, is_whole, has_records)
+
+
+def _told_from(schema: pa.Schema) -> str | None:
+    said = (schema.metadata or {}).get(INFERRED_KEY)
+    return None if said is None else said.decode("utf-8", "replace")
+
+
+def _union(schemas: list[pa.Schema]) -> pa.Schema:
+    """Every field of any file: those of the first in its order, then those of the others."""
+    fields: dict[str, pa.Field] = {}
+    for schema in schemas:
+        for field in schema:
+            known = fields.get(field.name)
+            fields[field.name] = field if known is None else _wider(known, field)
+    return pa.schema(list(fields.values()), metadata=schemas[0].metadata)
+
+
+def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
+    """The field that both files fit, where one is a list of the other or has no values."""
+    if pa.types.is_null(known.type):
+        return other
+    is_list = describe.is_list(other.type) and other.type.value_type == known.type
+    return other if is_list else known
+
+
+def _presence(field: pa.Field, files: Sequence[FileSchema]) -> FieldPresence:
+    lacking: list[str] = []
+    empty: list[str] = []
+    otherwise: list[tuple[str, pa.DataType]] = []
+    num_files = 0
+    for file in files:
+        if not file.has_records:
+            continue
+        if field.name not in file.schema.names:
+            lacking.append(file.path)
+            continue
+        num_files += 1
+        type_ = file.schema.field(field.name).type
+        if type_ != field.type:
+            if pa.types.is_null(type_):
+                empty.append(file.path)
+            else:
+                otherwise.append((file.path, type_))
+    return FieldPresence(field, num_files, tuple(lacking), tuple(empty), tuple(otherwise))
