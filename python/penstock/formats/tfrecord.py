@@ -28,7 +28,6 @@ from penstock.errors import SchemaError
 from penstock.format import FormatInfo, Options, Projection, Reader, Writer, options_from
 from penstock.formats.tfrecord_index import build_index, load_index
 from penstock.formats.tfrecord_raw import (
-    FRAMING,
     RAW_SCHEMA,
     RawDecoder,
     given,
@@ -36,6 +35,7 @@ from penstock.formats.tfrecord_raw import (
 )
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader, Proof
+from penstock.framing.framings import TFRECORD
 from penstock.framing.inflated import InflatedStream, PlainStream, Stream
 from penstock.framing.sidecar import Index
 from penstock.schema import (
@@ -103,7 +103,7 @@ class TFRecordFormat:
             return index
 
         decoder = decoder_for(source, stream, options, mine)
-        return FramedReader(source, stream, FRAMING, options, decoder, build, known)
+        return FramedReader(source, stream, TFRECORD, options, decoder, build, known)
 
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
@@ -115,7 +115,7 @@ class TFRecordFormat:
         compression = _compression(source, mine)
         known = load_index(source, options)
         return Survey(
-            source, FRAMING, compression, options.limits, known, payloads=payloads, salvage=salvage
+            source, TFRECORD, compression, options.limits, known, payloads=payloads, salvage=salvage
         )
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
@@ -134,8 +134,10 @@ def _compression(source: Source, mine: TFRecordOptions) -> str:
 
 
 def _frame_head(head: bytes) -> bool:
-    buffer = _core.Buffer.from_bytes(head[:12])
-    return len(buffer) == 12 and _core.next_head(FRAMING, buffer, 0) is not None
+    buffer = _core.Buffer.from_bytes(head[: TFRECORD.head_bytes])
+    return (
+        len(buffer) == TFRECORD.head_bytes and _core.next_head(TFRECORD.name, buffer, 0) is not None
+    )
 
 
 def _inflates_to_frames(head: bytes) -> bool:
@@ -147,8 +149,8 @@ def _inflates_to_frames(head: bytes) -> bool:
     try:
         data = _core.Buffer.from_bytes(head)
         plain = b""
-        while len(plain) < 12 and not inflater.finished:
-            part, consumed = inflater.push(data, False, 12 - len(plain))
+        while len(plain) < TFRECORD.head_bytes and not inflater.finished:
+            part, consumed = inflater.push(data, False, TFRECORD.head_bytes - len(plain))
             if not len(part) and not consumed:
                 break
             plain += part.to_bytes()
@@ -250,7 +252,7 @@ def sample(
     reader = FramedReader(
         source,
         stream,
-        FRAMING,
+        TFRECORD,
         _quiet(options),
         RawDecoder(),
         lambda: build_index(source, stream, "", options),

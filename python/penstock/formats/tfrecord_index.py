@@ -14,17 +14,16 @@ from penstock import _core
 from penstock.errors import StaleIndexError
 from penstock.faults import error_from
 from penstock.format import Options
-from penstock.formats.tfrecord_raw import FRAMING, RawDecoder
+from penstock.formats.tfrecord_raw import RawDecoder
 from penstock.framing import gzip_members, sidecar
 from penstock.framing.forward import ForwardStream
 from penstock.framing.framed import FramedReader
+from penstock.framing.framings import TFRECORD
 from penstock.framing.gzip_members import Member
 from penstock.framing.inflated import POINT_BYTES, Stream
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.pipeline import in_order
 from penstock.storage import LocalSource, LocalStorage, Source
-
-OVERHEAD_BYTES = 16
 
 
 def load_index(source: Source, options: Options) -> Index | None:
@@ -40,7 +39,7 @@ def load_index(source: Source, options: Options) -> Index | None:
             index = sidecar.load(path, storage)
         except (OSError, StaleIndexError):
             continue  # not there, not readable, or none: an index can be made again
-        if sidecar.fits(index, source, FRAMING):
+        if sidecar.fits(index, source, TFRECORD):
             return index
     return None
 
@@ -84,7 +83,7 @@ def save_index(index: Index, data_path: str, folder: str | None) -> str | None:
 
 def _index_plain(source: LocalSource, stream: Stream, options: Options) -> tuple[Index, bool]:
     limit = options.limits.record_bytes
-    starts, checksums, fault = _core.index_file(FRAMING, source.file, limit)
+    starts, checksums, fault = _core.index_file(TFRECORD.name, source.file, limit)
     if fault is not None:
         if options.damage == "error":
             raise error_from(fault, file=source.path, record=fault.record)
@@ -116,7 +115,7 @@ def _index_by_walking(source: Source, stream: Stream, options: Options) -> tuple
         raw=True,
         skipped=regions.append,
     )
-    reader = FramedReader(source, stream, FRAMING, walking, RawDecoder(), lambda: index, None)
+    reader = FramedReader(source, stream, TFRECORD, walking, RawDecoder(), lambda: index, None)
     starts: list[np.ndarray] = []
     ends: list[np.ndarray] = []
     checksums: list[np.ndarray] = []
@@ -124,7 +123,7 @@ def _index_by_walking(source: Source, stream: Stream, options: Options) -> tuple
         frames = reader.frames(chunk)
         begin = pa.array(frames.starts()).to_numpy()
         starts.append(begin)
-        ends.append(begin + pa.array(frames.lengths()).to_numpy() + np.uint64(16))
+        ends.append(begin + TFRECORD.frame_bytes(pa.array(frames.lengths()).to_numpy()))
         checksums.append(pa.array(frames.checksums()).to_numpy())
     begin = np.concatenate([*starts, np.zeros(0, np.uint64)])
     end = np.concatenate([*ends, np.zeros(0, np.uint64)])
@@ -161,11 +160,13 @@ def index_members(source: Source, options: Options, threads: int | None = None) 
     def heads(run: list[Member]) -> Iterable[tuple[np.ndarray, np.ndarray] | None]:
         try:
             plain = gzip_members.inflate(source, run, limit)
-            frames, consumed, _, _ = _core.walk(FRAMING, plain, 0, options.limits.record_bytes)
+            frames, consumed, _, _ = _core.walk(
+                TFRECORD.name, plain, 0, options.limits.record_bytes
+            )
         except _core.KernelError:
             return [None]
         whole = consumed == len(plain) and len(frames) == sum(m.num_records for m in run)
-        lengths = pa.array(frames.lengths()).to_numpy() + np.uint64(OVERHEAD_BYTES)
+        lengths = TFRECORD.frame_bytes(pa.array(frames.lengths()).to_numpy())
         return [(lengths, pa.array(frames.checksums()).to_numpy()) if whole else None]
 
     def runs() -> Iterator[list[Member]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock import _core
 from penstock.errors import InternalError
+from penstock.framing.framings import Framing
 from penstock.framing.sidecar import SeekPoint
 from penstock.storage import Source
 
@@ -178,15 +179,15 @@ class ForwardStream:
         """Bytes of the stream, once its end was reached."""
         return self.inflater.plain_bytes if self.inflater.finished else None
 
-    def hop(self, framing: str, start: int, goal: int, limit: int) -> None:
+    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> None:
         """Heads cannot be had without the payloads."""
 
     def walk(
-        self, framing: str, start: int, length: int, limit: int
+        self, framing: Framing, start: int, length: int, limit: int
     ) -> tuple[_core.Frames, int, int, _core.Fault | None, int]:
         """Read a window and find the frames in it; see `inflated.Walked`."""
         window = self.read(start, length)
-        return *_core.walk(framing, window, start, limit), len(window)
+        return *_core.walk(framing.name, window, start, limit), len(window)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         """Bytes [start, start + length) of the stream; shorter where it ends or is broken.

@@ -26,6 +26,7 @@ from penstock.errors import (
 )
 from penstock.faults import error_from
 from penstock.format import Chunk, Options, Projection, Selection, SkippedRegion
+from penstock.framing.framings import Framing
 from penstock.framing.gather import gather
 from penstock.framing.inflated import Broken, InflatedStream, Stream
 from penstock.framing.resync import Region, resynchronise
@@ -39,7 +40,6 @@ LARGE_BYTES = 16 << 10
 UNPROVED = "unproved"
 """The column that marks salvaged records."""
 _DAMAGED_HEAD = "the head of the record is damaged"
-_FRAMING_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class FramedReader:
         self,
         source: Source,
         stream: Stream,
-        framing: str,
+        framing: Framing,
         options: Options,
         decoder: Decoder,
         index: Callable[[], Index],
@@ -107,7 +107,8 @@ class FramedReader:
     def record_bytes(self) -> np.ndarray:
         """Bytes of each record without its frame, int64[num_records]."""
         index = self.index
-        return (index.ends - index.starts[: index.num_records]).astype(np.int64) - 16
+        sizes = (index.ends - index.starts[: index.num_records]).astype(np.int64)
+        return sizes - self._framing.least_bytes
 
     def close(self) -> None:
         self.source.close()
@@ -168,7 +169,7 @@ class FramedReader:
                 if fault is None and need:
                     if num_bytes < want:
                         broken = self._break_at(stream, at + num_bytes - consumed)
-                        fault = _truncated(num_bytes - consumed, at, need)
+                        fault = self._truncated(num_bytes - consumed, at, need)
                     elif not len(frames):
                         want = max(need, CHUNK_BYTES)
                 if fault is not None and broken is None:
@@ -188,6 +189,16 @@ class FramedReader:
                 stream, at = later
                 want = CHUNK_BYTES
                 unproved = False
+
+    def _truncated(self, left: int, at: int, need: int) -> Any:
+        """The fault of a stream that ends `left` bytes into a frame."""
+        short = left < self._framing.head_bytes
+        message = (
+            f"{left} bytes at the end are no whole record head"
+            if short
+            else "the data ends inside a record"
+        )
+        return _core.Fault("short_tail" if short else "truncated", at, message, need, left)
 
     def _hop(self, stream: Stream, at: int) -> tuple[int, int] | None:
         """How many records the next chunk has and where it ends, if heads are enough to tell: the
@@ -306,7 +317,7 @@ class FramedReader:
         """Where the frames of the readable records of a chunk begin, and where they end."""
         frames = self._frames(chunk, None)[0]
         starts = pa.array(frames.starts()).to_numpy()
-        return starts, starts + pa.array(frames.lengths()).to_numpy() + np.uint64(_FRAMING_BYTES)
+        return starts, starts + self._framing.frame_bytes(pa.array(frames.lengths()).to_numpy())
 
     def _frames(
         self, chunk: Chunk, numbers: np.ndarray | None
@@ -335,7 +346,7 @@ class FramedReader:
                 frames, good = self._around(chunk, fault)
                 return frames, False, index.checksums[first:last][good], good
             limit = self._options.limits.record_bytes
-            frames, consumed, _, _ = _core.walk(self._framing, window, chunk.start_byte, limit)
+            frames, consumed, _, _ = _core.walk(self._framing.name, window, chunk.start_byte, limit)
             if len(frames) != chunk.num_records or consumed != length:
                 # The walk broke on the way: the index knows where the other records are.
                 if index is None or checksums is None:
@@ -378,13 +389,13 @@ class FramedReader:
     def _by_index(self, window: _core.Buffer, chunk: Chunk, asked: np.ndarray) -> _core.Frames:
         """The asked frames of a chunk with damaged heads; raises at the first damaged one."""
         if not len(asked):
-            return _core.walk(self._framing, window.slice(0, 0), 0, 0)[0]
+            return _core.walk(self._framing.name, window.slice(0, 0), 0, 0)[0]
         records = chunk.first_record + asked
         starts, ends = self.index.starts[records], self.index.ends[records]
         places, lengths = pa.array(starts), pa.array(ends - starts)
         inside = pa.array(starts - np.uint64(chunk.start_byte))
         try:
-            return _core.frames_at(self._framing, window, inside, lengths, places)
+            return _core.frames_at(self._framing.name, window, inside, lengths, places)
         except _core.KernelError as error:
             record = int(records[error.args[0].record])
             self._raise_cut(chunk.start_byte + len(window), record)
@@ -424,9 +435,9 @@ class FramedReader:
             inside = int(starts[at]) - chunk.start_byte
             rest = window.slice(inside, max(len(window) - inside, 0))
             limit = self._options.limits.record_bytes
-            frames = _core.walk(self._framing, rest, int(starts[at]), limit)[0]
+            frames = _core.walk(self._framing.name, rest, int(starts[at]), limit)[0]
             found = pa.array(frames.starts()).to_numpy()
-            sizes = pa.array(frames.lengths()).to_numpy() + np.uint64(_FRAMING_BYTES)
+            sizes = self._framing.frame_bytes(pa.array(frames.lengths()).to_numpy())
             known = slice(at, at + len(found))
             num = len(starts[known])
             same = (found[:num] == starts[known]) & (sizes[:num] == (ends - starts)[known])
@@ -462,7 +473,7 @@ class FramedReader:
         lengths = pa.array(frames.lengths()).to_numpy()
         for fault in faults:
             start, length = int(starts[fault.record]), int(lengths[fault.record])
-            self._skip(start, start + length + _FRAMING_BYTES, 1, fault.message)
+            self._skip(start, start + self._framing.frame_bytes(length), 1, fault.message)
         kept = np.setdiff1d(np.arange(len(frames)), bad)
         numbers = kept if numbers is None else numbers[kept]
         return frames.select(as_uint64(kept)), numbers
@@ -508,7 +519,9 @@ class FramedReader:
         if wrong.any():
             raise StaleIndexError("the index points beyond the file", file=self.source.path)
         if len(lengths):
-            self._options.limits.check("record_bytes", int(lengths.max()) - _FRAMING_BYTES)
+            self._options.limits.check(
+                "record_bytes", int(lengths.max()) - self._framing.least_bytes
+            )
         try:
             return gather(self.source, self._stream, self.index, self._framing, starts, ends)
         except _core.KernelError as error:
@@ -530,14 +543,3 @@ class FramedReader:
         limit = self._options.limits.record_bytes
         starts = self._stream.hop(self._framing, 0, 1 << 62, limit)
         return starts is not None and int(starts[-1]) == self.source.size
-
-
-def _truncated(left: int, at: int, need: int) -> Any:
-    """The fault of a stream that ends `left` bytes into a frame."""
-    short = left < 12
-    message = (
-        f"{left} bytes at the end are no whole record head"
-        if short
-        else "the data ends inside a record"
-    )
-    return _core.Fault("short_tail" if short else "truncated", at, message, need, left)

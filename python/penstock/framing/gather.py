@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.framing.framings import Framing
 from penstock.framing.inflated import Stream
 from penstock.framing.sidecar import Index
 from penstock.pipeline import in_order
@@ -17,7 +18,12 @@ _EMPTY = _core.Buffer.from_bytes(b"")
 
 
 def gather(
-    source: Source, stream: Stream, index: Index, framing: str, starts: np.ndarray, ends: np.ndarray
+    source: Source,
+    stream: Stream,
+    index: Index,
+    framing: Framing,
+    starts: np.ndarray,
+    ends: np.ndarray,
 ) -> _core.Frames:
     """The frames at these places of the stream (uint64), in that order.
 
@@ -31,13 +37,13 @@ def gather(
     places, sizes = pa.array(starts), pa.array(lengths)
     mapped = getattr(source, "mapped", None)
     if mapped is not None and not index.compression:
-        return _core.frames_at(framing, mapped, places, sizes, places)
+        return _core.frames_at(framing.name, mapped, places, sizes, places)
     if index.compression:
         buffer = _inflated(stream, index, starts, ends)
     else:
         buffer = source.gather(places, sizes)
     inside = pa.array(np.cumsum(lengths) - lengths)
-    return _core.frames_at(framing, buffer, inside, sizes, places)
+    return _core.frames_at(framing.name, buffer, inside, sizes, places)
 
 
 _Stretch = tuple[np.ndarray, int, int]

@@ -19,6 +19,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.framing import gzip_members
 from penstock.framing.forward import EMPTY, ForwardStream, Inflation
+from penstock.framing.framings import Framing
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.storage import LocalSource, Source
 
@@ -37,13 +38,13 @@ class Stream(Protocol):
         """Bytes of the stream, or None while nobody has come to its end."""
         ...
 
-    def hop(self, framing: str, start: int, goal: int, limit: int) -> np.ndarray | None:
+    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> np.ndarray | None:
         """Where frames start from the one at `start` on, by their heads alone, until `goal` bytes
         are together or something is wrong, and the end of the last: uint64. None where heads
         cannot be had without the payloads."""
         ...
 
-    def walk(self, framing: str, start: int, length: int, limit: int) -> Walked:
+    def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
         """Read a window and find the frames in it."""
         ...
 
@@ -77,15 +78,15 @@ class PlainStream:
     def size(self) -> int | None:
         return self._source.size
 
-    def hop(self, framing: str, start: int, goal: int, limit: int) -> np.ndarray | None:
+    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> np.ndarray | None:
         if not isinstance(self._source, LocalSource):
             return None
-        starts, _, _ = _core.index_file(framing, self._source.file, limit, start, goal)
+        starts, _, _ = _core.index_file(framing.name, self._source.file, limit, start, goal)
         return pa.array(starts).to_numpy()
 
-    def walk(self, framing: str, start: int, length: int, limit: int) -> Walked:
+    def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
         if isinstance(self._source, LocalSource) and self._source.mapped is None:
-            return _core.read_frames(framing, self._source.file, start, length, limit)
+            return _core.read_frames(framing.name, self._source.file, start, length, limit)
         return walk(self, framing, start, length, limit)
 
 
@@ -112,10 +113,10 @@ class InflatedStream:
     def size(self) -> int | None:
         return self._size
 
-    def hop(self, framing: str, start: int, goal: int, limit: int) -> np.ndarray | None:
+    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> np.ndarray | None:
         return None
 
-    def walk(self, framing: str, start: int, length: int, limit: int) -> Walked:
+    def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
         return walk(self, framing, start, length, limit)
 
     def read(self, start: int, length: int) -> _core.Buffer:
@@ -232,10 +233,10 @@ class InflatedStream:
         return plain.slice(start - self.points[first].plain_start, length)
 
 
-def walk(stream: Stream, framing: str, start: int, length: int, limit: int) -> Walked:
+def walk(stream: Stream, framing: Framing, start: int, length: int, limit: int) -> Walked:
     """A window of any stream, walked over once it has been read."""
     window = stream.read(start, length)
-    return *_core.walk(framing, window, start, limit), len(window)
+    return *_core.walk(framing.name, window, start, limit), len(window)
 
 
 def _shifted(fault: Any, by: int) -> Any:

@@ -18,12 +18,11 @@ import pyarrow as pa
 from penstock import _core
 from penstock.framing import gzip_members
 from penstock.framing.forward import ForwardStream
+from penstock.framing.framings import Framing
 from penstock.framing.gzip_members import Member
 from penstock.framing.inflated import PlainStream
 from penstock.framing.sidecar import Index
 from penstock.framing.survey_parts import (
-    HEAD_BYTES,
-    OVERHEAD_BYTES,
     Bad,
     Found,
     Frames,
@@ -32,7 +31,6 @@ from penstock.framing.survey_parts import (
     Part,
     Scope,
     Task,
-    masked,
 )
 from penstock.framing.survey_walk import Walk
 from penstock.limits import Limits
@@ -48,7 +46,7 @@ class Survey:
     def __init__(
         self,
         source: Source,
-        framing: str,
+        framing: Framing,
         compression: str,
         limits: Limits,
         index: Index | None = None,
@@ -57,6 +55,7 @@ class Survey:
         salvage: bool = False,
     ) -> None:
         self._scope = Scope(source, framing, limits, salvage)
+        self.framing = framing
         self.compression = compression
         self._index = index
         self._examples: bool | None = None if payloads else False
@@ -114,30 +113,32 @@ class Survey:
         """The right records between those whose payloads are wrong, and these."""
         starts = pa.array(task.frames.starts()).to_numpy().astype(np.int64)
         lengths = pa.array(task.frames.lengths()).to_numpy().astype(np.int64)
+        framing = self._scope.framing
         base = int(starts[0])
         done = 0
         for fault in [*faults, None]:
             bad = len(starts) if fault is None else int(fault.record)
             if bad > done:
-                end = int(starts[bad - 1] + lengths[bad - 1]) + OVERHEAD_BYTES
+                end = int(starts[bad - 1]) + framing.frame_bytes(int(lengths[bad - 1]))
                 begin = int(starts[done])
                 yield Good(task.frames[done:bad], task.data.slice(begin - base, end - begin))
             if fault is not None:
                 start, length = int(starts[bad]), int(lengths[bad])
                 record = None if task.first_record is None else task.first_record + bad
-                at = start - base + HEAD_BYTES
+                at = start - base + framing.head_bytes
                 yield self._bad_payload(fault, record, start, task.data.slice(at, length))
             done = bad + 1
 
     def _bad_payload(
         self, fault: Any, record: int | None, start: int, payload: _core.Buffer
     ) -> Bad:
-        end = start + len(payload) + OVERHEAD_BYTES
+        framing = self._scope.framing
+        end = start + framing.frame_bytes(len(payload))
         index = self._index
         known = None
         if index is not None and record is not None and record < index.num_records:
             known = int(index.checksums[record]) if int(index.starts[record]) == start else None
-        if known is not None and known == masked(payload.crc32c()):
+        if known is not None and known == framing.checksum(payload.crc32c()):
             message = "the stored checksum is damaged; the payload has the one that the index knows"
             found = self._scope.finding(
                 "data_checksum", record, start, end, message, 0, restored=True
@@ -160,7 +161,8 @@ class Survey:
             bad = int(fault.record or 0)
             record = None if task.first_record is None else task.first_record + done + bad
             start = int(pa.array(rest.starts()).to_numpy()[bad])
-            end = start + int(pa.array(rest.lengths()).to_numpy()[bad]) + OVERHEAD_BYTES
+            length = int(pa.array(rest.lengths()).to_numpy()[bad])
+            end = start + self._scope.framing.frame_bytes(length)
             message = f"the payload is no Example, though the first records are: {fault.message}"
             yield Bad(self._scope.finding("message", record, start, end, message, 0))
             done += bad + 1
@@ -173,7 +175,7 @@ class Survey:
             plain = gzip_members.inflate(self._scope.source, task.members, limit)
             records = sum(member.num_records for member in task.members)
             frames, consumed, _, _ = _core.walk(
-                self._scope.framing, plain, task.plain_start, self._scope.limits.record_bytes
+                self._scope.framing.name, plain, task.plain_start, self._scope.limits.record_bytes
             )
             if consumed == len(plain) and len(frames) == records:
                 yield from self._prove(Frames(frames, plain, task.first_record, 0))

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from penstock import _core
+from penstock.framing.framings import Framing
 from penstock.framing.gzip_members import Member
 from penstock.limits import Limits
 from penstock.report import Finding
 from penstock.storage import Source
-
-HEAD_BYTES = 12
-OVERHEAD_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +17,7 @@ class Scope:
     """The file that is surveyed, and what is asked."""
 
     source: Source
-    framing: str
+    framing: Framing
     limits: Limits
     salvage: bool = False
 
@@ -93,13 +89,3 @@ class Members:
 
 
 Task = Frames | Members | Found
-
-
-def masked(crc: int) -> int:
-    """A CRC-32C as TFRecord stores it."""
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def frames_of(payload: _core.Buffer) -> _core.Framed:
-    """A restored payload as a frame again."""
-    return _core.frame_records(pa.array([payload.to_bytes()], pa.binary()))

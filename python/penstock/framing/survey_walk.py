@@ -25,15 +25,12 @@ from penstock.framing.inflated import Stream
 from penstock.framing.resync import resynchronise
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.survey_parts import (
-    HEAD_BYTES,
-    OVERHEAD_BYTES,
     Bad,
     Found,
     Frames,
     Part,
     Scope,
     Task,
-    masked,
 )
 from penstock.report import Finding
 
@@ -76,7 +73,9 @@ class Walk:
         while True:
             window, broken = self._read(self._at, want)
             base = self._plain_base + self._at
-            frames, consumed, need, fault = _core.walk(self._scope.framing, window, base, limit)
+            frames, consumed, need, fault = _core.walk(
+                self._scope.framing.name, window, base, limit
+            )
             cut = fault is None and need > 0 and len(window) < want
             if cut:
                 _, broken = self._read(self._at + len(window), 1)
@@ -153,7 +152,7 @@ class Walk:
     def _cut_end(self, left: int, need: int) -> Bad:
         """The stream ends inside a frame."""
         end = self._at + left
-        if left < HEAD_BYTES:
+        if left < self._scope.framing.head_bytes:
             message = f"{left} bytes at the end are no whole record head; TensorFlow says nothing"
             return Bad(self._bad("short_tail", end, message, None))
         message = f"the data ends inside a record: {left} of its {need} bytes are there"
@@ -179,7 +178,7 @@ class Walk:
     def _pass_long(self, fault: Any) -> Part:
         """A right head of a record beyond the limit: its payload is not looked at."""
         # A head may claim more than any file can be, and than a place can be written as.
-        end = min(self._at + int(fault.found) + OVERHEAD_BYTES, _MOST_BYTES)
+        end = min(self._at + self._scope.framing.frame_bytes(int(fault.found)), _MOST_BYTES)
         if end < _MOST_BYTES and len(self._stream.read(end - 1, 1)):
             hint = f"{fault.message}; pass limits=penstock.Limits(record_bytes={fault.found})"
             part = Bad(self._bad("limit", end, hint, 1))
@@ -201,8 +200,9 @@ class Walk:
         if record >= index.num_records or int(index.starts[record]) != self._at:
             return None
         end = int(index.starts[record + 1])
-        if not self._at + OVERHEAD_BYTES <= end <= index.plain_bytes or not self._agrees(
-            record + 1
+        if (
+            not self._at + self._scope.framing.least_bytes <= end <= index.plain_bytes
+            or not self._agrees(record + 1)
         ):
             return None
         self._record = record
@@ -222,26 +222,31 @@ class Walk:
 
     def _stored(self, end: int) -> int:
         """The checksum at the end of a frame."""
-        return int.from_bytes(self._stream.read(max(end - 4, 0), 4).to_bytes(), "little")
+        framing = self._scope.framing
+        tail = self._stream.read(max(end - framing.tail_bytes, 0), framing.tail_bytes)
+        return framing.stored(tail.to_bytes())
 
     def _right_payload(self, end: int, known: int | None = None) -> _core.Buffer | None:
         """The payload of the frame from here to `end`, if it has the checksum stored there."""
-        length = end - self._at - OVERHEAD_BYTES
+        framing = self._scope.framing
+        length = end - self._at - framing.least_bytes
         if length > self._scope.limits.record_bytes:
             return None
-        frame = self._stream.read(self._at + HEAD_BYTES, length + 4)
-        if len(frame) < length + 4:
+        rest = length + framing.tail_bytes
+        frame = self._stream.read(self._at + framing.head_bytes, rest)
+        if len(frame) < rest:
             return None
         payload = frame.slice(0, length)
-        wanted = int.from_bytes(frame.slice(length, 4).to_bytes(), "little")
-        found = masked(payload.crc32c())
+        wanted = framing.stored(frame.slice(length, framing.tail_bytes).to_bytes())
+        found = framing.checksum(payload.crc32c())
         return payload if found == wanted and known in (None, found) else None
 
     def _by_head(self, fault: Any) -> Part | None:
         """The border that the head gives, if one byte of it is wrong."""
-        head = self._stream.read(self._at, HEAD_BYTES).to_bytes()
-        for length in mended_lengths(head):
-            end = self._at + length + OVERHEAD_BYTES
+        framing = self._scope.framing
+        head = self._stream.read(self._at, framing.head_bytes).to_bytes()
+        for length in framing.lengths(head):
+            end = self._at + framing.frame_bytes(length)
             size = self._stream.size()
             if end > (_MOST_BYTES if size is None else size):
                 continue
@@ -360,18 +365,3 @@ class Walk:
             message += "; TensorFlow reads all records before it"
         record = None if num_records == 0 else self._record
         return Bad(self._scope.finding(kind, record, start, stop, message, num_records))
-
-
-def mended_lengths(head: bytes) -> Iterator[int]:
-    """The lengths that a head of 12 bytes may have meant, if at most one byte of it is wrong: the
-    one it has, and those one byte away that have the stored checksum."""
-    if len(head) < HEAD_BYTES:
-        return
-    stored = int.from_bytes(head[8:12], "little")
-    yield int.from_bytes(head[:8], "little")
-    for place in range(8):
-        for value in range(256):
-            if value != head[place]:
-                length = head[:place] + bytes([value]) + head[place + 1 : 8]
-                if masked(_core.Buffer.from_bytes(length).crc32c()) == stored:
-                    yield int.from_bytes(length, "little")

@@ -12,6 +12,7 @@ from penstock.errors import StaleIndexError, UnsupportedError
 from penstock.format import Options
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
+from penstock.framing.framings import TFRECORD
 from penstock.framing.sidecar import Index
 from penstock.paths import expand
 from penstock.pipeline import in_order
@@ -143,7 +144,7 @@ def load_fitting(
             index = sidecar.load(kept_at, storage)
         except (FileNotFoundError, NotADirectoryError, StaleIndexError):
             continue
-        if sidecar.fits(index, source, "tfrecord"):
+        if sidecar.fits(index, source, TFRECORD):
             return kept_at, index
     return None
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.format import Chunk, Format, Options, Reader, options_from
 from penstock.framing import sidecar
+from penstock.framing.framings import Framing
 from penstock.framing.survey import Survey
-from penstock.framing.survey_parts import OVERHEAD_BYTES, Found, Good, frames_of
+from penstock.framing.survey_parts import Found, Good
 from penstock.limits import Limits, limits_from
 from penstock.paths import expand
 from penstock.pipeline import default_threads, in_order
@@ -224,7 +224,7 @@ class _Framed(_Saving):
         schema = pa.schema([("record", pa.binary())])
         writer: Any = self._kind.create(sink, schema, options, threads)
         self._writer = writer
-        done = self._each(partial(_copy, writer))
+        done = self._each(partial(_copy, writer, survey.framing))
         writer.close()
         return done
 
@@ -244,15 +244,15 @@ class _Framed(_Saving):
         return None if self._writer is None else self._writer.index()
 
 
-def _copy(writer: TFRecordWriter, found: Found) -> None:
+def _copy(writer: TFRecordWriter, framing: Framing, found: Found) -> None:
     """Append what is right to the new file."""
     for part in found.parts:
         if isinstance(part, Good):
-            lengths = pa.array(part.frames.lengths()).to_numpy() + np.uint64(OVERHEAD_BYTES)
+            lengths = framing.frame_bytes(pa.array(part.frames.lengths()).to_numpy())
             checksums = pa.array(part.frames.checksums()).to_numpy()
             writer.write_frames(part.data, lengths, checksums)
         elif part.payload is not None:
-            framed = frames_of(part.payload)
+            framed = framing.frame(part.payload)
             lengths, checksums = pa.array(framed.lengths), pa.array(framed.checksums)
             writer.write_frames(framed.data, lengths.to_numpy(), checksums.to_numpy())
 

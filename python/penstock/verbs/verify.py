@@ -12,6 +12,7 @@ from penstock import formats
 from penstock.errors import PenstockError, StaleIndexError
 from penstock.format import Chunk, Format, Options, Reader
 from penstock.framing import sidecar
+from penstock.framing.framings import TFRECORD
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Bad, Found, Good
 from penstock.limits import Limits, limits_from
@@ -157,7 +158,7 @@ def stale_index(source: Source, options: Options, storage: Storage) -> Finding |
     kept_at = sidecar.path_for(source.path, None if options.index == "auto" else options.index)
     try:
         index = sidecar.load(kept_at, storage)
-        if sidecar.fits(index, source, "tfrecord"):
+        if sidecar.fits(index, source, TFRECORD):
             return None
         reason = "was made of another state of the file"
     except StaleIndexError as error:
