@@ -12,7 +12,7 @@ from penstock.framing.framings import TFRECORD, Framing
 
 @pytest.mark.parametrize("payload", [b"", b"x", b"some payload" * 100])
 def test_a_frame_has_the_size_and_the_checksum_that_python_expects(payload: bytes) -> None:
-    framed = TFRECORD.frame(_core.Buffer.from_bytes(payload))
+    framed = TFRECORD.frames([payload])
     data = framed.data.to_bytes()
     assert data == frames.frame(payload)
     assert len(data) == TFRECORD.frame_bytes(len(payload))

@@ -93,7 +93,7 @@ def _decode(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iter
         located = error
     else:
         yield shard, batch
-        for region in regions:
+        for region in sorted(regions, key=lambda region: region.start_byte):
             yield shard, region
         return
     around = _Around(dataset, reader, chunk, columns)

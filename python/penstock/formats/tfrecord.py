@@ -34,9 +34,12 @@ from penstock.formats.tfrecord_raw import (
     without_columns,
 )
 from penstock.framing import sidecar
+from penstock.framing.chunk_frames import ChunkFrames
+from penstock.framing.chunks import walked_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import TFRECORD
 from penstock.framing.inflated import InflatedStream, PlainStream, Stream
+from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.schema import (
     INFERRED_KEY,
@@ -249,19 +252,12 @@ def sample(
     everything = infer_records == "all"
     left = None if everything else int(infer_records)
     parts: list[dict[str, Any]] = []
-    reader = FramedReader(
-        source,
-        stream,
-        TFRECORD,
-        _quiet(options),
-        RawDecoder(),
-        lambda: build_index(source, stream, "", options),
-        None,
-    )
+    shard = Shard(source, stream, TFRECORD, _quiet(options))
+    chunk_frames = ChunkFrames(shard)
     done = False
     seen_bytes = 0
-    for chunk in reader.chunks():
-        frames = reader.frames(chunk)
+    for chunk in walked_chunks(shard):
+        frames = chunk_frames.read(chunk, None).frames
         bad = frames.verify(None)
         if bad:
             wrong = np.array([fault.record for fault in bad], dtype=np.int64)

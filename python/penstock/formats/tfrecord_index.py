@@ -14,13 +14,14 @@ from penstock import _core
 from penstock.errors import StaleIndexError
 from penstock.faults import error_from
 from penstock.format import Options
-from penstock.formats.tfrecord_raw import RawDecoder
 from penstock.framing import gzip_members, sidecar
+from penstock.framing.chunk_frames import ChunkFrames
+from penstock.framing.chunks import walked_chunks
 from penstock.framing.forward import ForwardStream
-from penstock.framing.framed import FramedReader
 from penstock.framing.framings import TFRECORD
 from penstock.framing.gzip_members import Member
 from penstock.framing.inflated import POINT_BYTES, Stream
+from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.pipeline import in_order
 from penstock.storage import LocalSource, LocalStorage, Source
@@ -105,8 +106,10 @@ def _index(
     )
 
 
-def _index_by_walking(source: Source, stream: Stream, options: Options) -> tuple[Index, bool]:
-    """An index made of the records that a scan delivers."""
+def _index_by_walking(
+    source: Source, stream: Stream, options: Options, points: list[SeekPoint] | None = None
+) -> tuple[Index, bool]:
+    """An index made of the records that a scan delivers; for `points` see `walked_chunks`."""
     regions: list[Any] = []
     walking = Options(
         damage=options.damage,
@@ -115,12 +118,13 @@ def _index_by_walking(source: Source, stream: Stream, options: Options) -> tuple
         raw=True,
         skipped=regions.append,
     )
-    reader = FramedReader(source, stream, TFRECORD, walking, RawDecoder(), lambda: index, None)
+    shard = Shard(source, stream, TFRECORD, walking)
+    chunk_frames = ChunkFrames(shard)
     starts: list[np.ndarray] = []
     ends: list[np.ndarray] = []
     checksums: list[np.ndarray] = []
-    for chunk in reader.chunks():
-        frames = reader.frames(chunk)
+    for chunk in walked_chunks(shard, points):
+        frames = chunk_frames.read(chunk, None).frames
         begin = pa.array(frames.starts()).to_numpy()
         starts.append(begin)
         ends.append(begin + TFRECORD.frame_bytes(pa.array(frames.lengths()).to_numpy()))
@@ -141,9 +145,9 @@ def _index_compressed(source: Source, compression: str, options: Options) -> tup
         if index is not None:
             return index, True
     forward = ForwardStream(source, compression, POINT_BYTES)
-    index, whole = _index_by_walking(source, forward, options)
-    found = [SeekPoint(*point) for point in forward.inflater.take_points()]
-    points = sidecar.with_checks(found, source)
+    found: list[SeekPoint] = []
+    index, whole = _index_by_walking(source, forward, options, found)
+    points = sidecar.with_checks([*found, *forward.take_points()], source)
     return replace(index, compression=compression, points=points, layout="points"), whole
 
 

@@ -6,7 +6,7 @@ rare work around damage, and for places. A framing is added here and in `rust/sr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +58,8 @@ class Framing:
         """Whether a part of a damaged head still tells this length."""
         return False
 
-    def frame(self, payload: _core.Buffer) -> _core.Framed:
-        """A payload as a frame."""
+    def frames(self, payloads: Sequence[bytes]) -> _core.Framed:
+        """Payloads as frames, one after another."""
         raise NotImplementedError
 
 
@@ -93,8 +93,8 @@ class _TFRecord(Framing):
     def _of(self, length: bytes) -> int:
         return self.checksum(_core.Buffer.from_bytes(length).crc32c())
 
-    def frame(self, payload: _core.Buffer) -> _core.Framed:
-        return _core.frame_records(pa.array([payload.to_bytes()], pa.binary()))
+    def frames(self, payloads: Sequence[bytes]) -> _core.Framed:
+        return _core.frame_records(pa.array(payloads, pa.binary()))
 
 
 TFRECORD = _TFRecord("tfrecord", head_bytes=12, tail_bytes=4)

@@ -86,6 +86,13 @@ class Index:
         """Where each frame ends in the stream, uint64[num_records]."""
         return self.starts[1:] if self.gap_ends is None else self.gap_ends
 
+    def checksum_at(self, start: int) -> int | None:
+        """The checksum of the record that begins there, if one does."""
+        record = int(np.searchsorted(self.starts, np.uint64(start)))
+        if record < self.num_records and int(self.starts[record]) == start:
+            return int(self.checksums[record])
+        return None
+
 
 def path_for(data_path: str, folder: str | None) -> str:
     """Where the sidecar of a file is kept: beside it, or in `folder` under a name of its own."""

@@ -8,8 +8,10 @@ its payload is what was written.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from penstock.framing.forward import ForwardStream
 from penstock.framing.framings import Framing
 from penstock.framing.gzip_members import Member
 from penstock.framing.inflated import PlainStream
-from penstock.framing.sidecar import Index
+from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.survey_parts import (
     Bad,
     Found,
@@ -37,7 +39,7 @@ from penstock.limits import Limits
 from penstock.storage import Source
 
 _ENTRIES = _core.ExamplePlan([], "protobuf")
-_NO_POINTS = 1 << 62  # no seek points, but the starts of members
+_ENDLESS = 1 << 62  # bytes; as the distance of seek points: none but the starts of members
 
 
 class Survey:
@@ -53,27 +55,76 @@ class Survey:
         *,
         payloads: bool = False,
         salvage: bool = False,
+        point_bytes: int = 0,
     ) -> None:
         self._scope = Scope(source, framing, limits, salvage)
         self.framing = framing
         self.compression = compression
         self._index = index
         self._examples: bool | None = None if payloads else False
+        self._point_bytes = point_bytes or _ENDLESS
+        self._forward: ForwardStream | None = None
+        self._members: list[Member] = []
 
-    def tasks(self) -> Iterator[Task]:
-        """What there is to do, in the order of the file; finding it means walking the heads."""
+    def tasks(self, at: int = 0, record: int = 0) -> Iterator[Task]:
+        """What there is to do, in the order of the file; finding it means walking the heads.
+        A plain file may be begun at the border of any record."""
+        source = self._scope.source
         if not self.compression:
-            yield from self._watched(
-                Walk(self._scope, PlainStream(self._scope.source), self._index)
-            )
+            walk = Walk(self._scope, PlainStream(source), self._index, at=at, record=record)
+            yield from self._watched(walk)
             return
         if self.compression == "gzip":
-            members = gzip_members.hop_to_end(self._scope.source)
-            if members:
-                yield from self._member_tasks(members)
+            index = self._index
+            if index is not None and index.layout == "members":
+                self._members = _members_of(index, 0, index.plain_bytes)
+            else:
+                self._members = gzip_members.hop_to_end(source)
+            if self._members:
+                yield from self._member_tasks()
                 return
-        stream = ForwardStream(self._scope.source, self.compression, _NO_POINTS, join_streams=True)
+        stream = ForwardStream(source, self.compression, self._point_bytes, join_streams=True)
+        self._forward = stream
         yield from self._watched(Walk(self._scope, stream, self._index))
+
+    def points(self) -> list[SeekPoint]:
+        """Where inflating may start, once the tasks have all been asked for."""
+        if self._forward is not None:
+            return self._forward.take_points()
+        starts = accumulate((m.plain_bytes for m in self._members), initial=0)
+        return [SeekPoint(8 * m.start, at) for m, at in zip(self._members, starts, strict=False)]
+
+    def between(self, start: int, end: int, record: int) -> Iterator[Frames | Bad]:
+        """The same as the tasks, opened, of a part of the stream between two borders that the index
+        knows; a compressed one is entered at one of its points."""
+        index = self._index
+        assert index is not None, "it is the index that knows borders"
+        if index.layout == "members":
+            yield from self._open(Members(_members_of(index, start, end), start, record))
+            return
+        if end == index.plain_bytes:
+            end = _ENDLESS  # damaged compressed data may inflate to more than was written
+        walk = Walk(self._scope, self._stream_from(start, index), index, at=start, record=record)
+        at = start
+        for task in walk.tasks():
+            if at >= end:
+                return
+            if isinstance(task, Frames):
+                at = task.end
+                yield task if task.end <= end else _up_to(task, end)
+            else:
+                at = walk.at
+                yield from self.opened(task)
+
+    def _stream_from(self, start: int, index: Index) -> PlainStream | ForwardStream:
+        source = self._scope.source
+        if not self.compression:
+            return PlainStream(source)
+        stream = ForwardStream(source, self.compression, join_streams=True)
+        starts = [point.plain_start for point in index.points]
+        if (before := bisect_right(starts, start)) > 0:
+            stream.resume(index.points[before - 1])
+        return stream
 
     def _watched(self, walk: Walk) -> Iterator[Task]:
         for task in walk.tasks():
@@ -82,20 +133,28 @@ class Survey:
                 self._examples = bool(facts["num_examples"]) and not facts["num_broken"]
             yield task
 
-    def _member_tasks(self, members: list[Member]) -> Iterator[Task]:
+    def _member_tasks(self) -> Iterator[Task]:
         plain = record = 0
-        for run in gzip_members.groups(members):
+        for run in gzip_members.groups(self._members):
             yield Members(run, plain, record)
             plain += sum(member.plain_bytes for member in run)
             record += sum(member.num_records for member in run)
 
     def run(self, task: Task) -> Iterable[Found]:
         """Prove the records of a task."""
+        parts: list[Part] = []
+        for part in self.opened(task):
+            parts += [part] if isinstance(part, Bad) else self._prove(part)
+        return [Found(tuple(parts), task.file_bytes)]
+
+    def opened(self, task: Task) -> Iterator[Frames | Bad]:
+        """The frames of a task, still to be proved, and what is wrong between them."""
         if isinstance(task, Found):
-            return [task]
-        if isinstance(task, Frames):
-            return [Found(tuple(self._prove(task)), task.file_bytes)]
-        return [Found(tuple(self._open(task)), sum(m.num_bytes for m in task.members))]
+            yield from (part for part in task.parts if isinstance(part, Bad))
+        elif isinstance(task, Frames):
+            yield task
+        else:
+            yield from self._open(task)
 
     # -- payloads -------------------------------------------------------------------------------
 
@@ -134,10 +193,7 @@ class Survey:
     ) -> Bad:
         framing = self._scope.framing
         end = start + framing.frame_bytes(len(payload))
-        index = self._index
-        known = None
-        if index is not None and record is not None and record < index.num_records:
-            known = int(index.checksums[record]) if int(index.starts[record]) == start else None
+        known = self._index.checksum_at(start) if self._index is not None else None
         if known is not None and known == framing.checksum(payload.crc32c()):
             message = "the stored checksum is damaged; the payload has the one that the index knows"
             found = self._scope.finding(
@@ -169,7 +225,7 @@ class Survey:
 
     # -- members --------------------------------------------------------------------------------
 
-    def _open(self, task: Members) -> Iterator[Part]:
+    def _open(self, task: Members) -> Iterator[Frames | Bad]:
         limit = self._scope.limits.member_bytes + gzip_members.GROUP_BYTES
         try:
             plain = gzip_members.inflate(self._scope.source, task.members, limit)
@@ -178,7 +234,7 @@ class Survey:
                 self._scope.framing.name, plain, task.plain_start, self._scope.limits.record_bytes
             )
             if consumed == len(plain) and len(frames) == records:
-                yield from self._prove(Frames(frames, plain, task.first_record, 0))
+                yield Frames(frames, plain, task.first_record, 0)
                 return
         except _core.KernelError:
             pass
@@ -191,15 +247,14 @@ class Survey:
             plain_start += member.plain_bytes
             record += member.num_records
 
-    def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Part]:
+    def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Frames | Bad]:
         """What can be had of one member that is damaged, or not what its head says."""
         data = self._scope.source.read(member.start, member.num_bytes)
         source = _Excerpt(self._scope.source.path, data)
-        stream = ForwardStream(source, "gzip", _NO_POINTS)
+        stream = ForwardStream(source, "gzip", _ENDLESS)
         scope = replace(self._scope, source=source)
-        inner = Survey(source, scope.framing, "", scope.limits)
-        walk = Walk(scope, stream, None, plain_start, member.start, record)
-        parts = [p for task in walk.tasks() for found in inner.run(task) for p in found.parts]
+        walk = Walk(scope, stream, None, plain_start, member.start, record=record)
+        parts = [part for task in walk.tasks() for part in self.opened(task)]
         seen = sum(_records_in(part) for part in parts)
         missing = member.num_records - seen
         for part in parts:
@@ -209,8 +264,30 @@ class Survey:
             yield part
 
 
-def _records_in(part: Part) -> int:
-    if isinstance(part, Good):
+def _members_of(index: Index, start: int, end: int) -> list[Member]:
+    """The members of a file that begin in a part of its stream."""
+    members: list[Member] = []
+    edges = [*index.points, SeekPoint(8 * index.data_bytes, index.plain_bytes)]
+    for point, following in pairwise(edges):
+        if start <= point.plain_start < end:
+            first, last = np.searchsorted(index.starts, [point.plain_start, following.plain_start])
+            byte = point.compressed_bit // 8
+            num_bytes = following.compressed_bit // 8 - byte
+            plain_bytes = following.plain_start - point.plain_start
+            members.append(Member(byte, num_bytes, plain_bytes, int(last - first)))
+    return members
+
+
+def _up_to(task: Frames, end: int) -> Frames:
+    """The frames that begin before `end`."""
+    starts = pa.array(task.frames.starts()).to_numpy()
+    count = int(np.searchsorted(starts, end))
+    last = int(starts[count]) if count < len(starts) else task.end
+    return replace(task, frames=task.frames[:count], data=task.data.slice(0, last - task.start))
+
+
+def _records_in(part: Frames | Bad) -> int:
+    if isinstance(part, Frames):
         return len(part.frames)
     return (part.finding.num_records or 0) + (part.payload is not None)
 

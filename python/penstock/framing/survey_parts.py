@@ -47,10 +47,12 @@ class Good:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Something that is wrong; the payload of the record, where that is proved right all the same."""
+    """Something that is wrong; the payload of the record, where that is proved right all the same.
+    `unproved`: the record may lie inside a larger, broken one."""
 
     finding: Finding
     payload: _core.Buffer | None = None
+    unproved: bool = False
 
 
 Part = Good | Bad
@@ -71,12 +73,24 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """A task: frames at proved borders, whose payloads have to be proved."""
+    """A task: frames at proved borders, whose payloads have to be proved. `unproved`, where salvage
+    was asked for: they may lie inside a larger, broken record."""
 
     frames: _core.Frames
     data: _core.Buffer
     first_record: int | None
     file_bytes: int
+    unproved: bool = False
+
+    @property
+    def start(self) -> int:
+        """Where they begin in the stream."""
+        return self.frames.base
+
+    @property
+    def end(self) -> int:
+        """Where they end in the stream."""
+        return self.start + len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +100,11 @@ class Members:
     members: list[Member]
     plain_start: int
     first_record: int
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the file that they take."""
+        return sum(member.num_bytes for member in self.members)
 
 
 Task = Frames | Members | Found

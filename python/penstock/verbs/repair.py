@@ -252,7 +252,7 @@ def _copy(writer: TFRecordWriter, framing: Framing, found: Found) -> None:
             checksums = pa.array(part.frames.checksums()).to_numpy()
             writer.write_frames(part.data, lengths, checksums)
         elif part.payload is not None:
-            framed = framing.frame(part.payload)
+            framed = framing.frames([part.payload.to_bytes()])
             lengths, checksums = pa.array(framed.lengths), pa.array(framed.checksums)
             writer.write_frames(framed.data, lengths.to_numpy(), checksums.to_numpy())
 
