@@ -18,14 +18,22 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import SchemaError
-from penstock.format import FormatInfo, Options, Projection, Reader, Writer, options_from
+from penstock.format import (
+    FormatInfo,
+    FrameWriter,
+    Options,
+    Projection,
+    Reader,
+    Writer,
+    options_from,
+)
 from penstock.formats.tfrecord_index import build_index, load_index
 from penstock.formats.tfrecord_raw import (
     RAW_SCHEMA,
@@ -41,6 +49,7 @@ from penstock.framing.framings import TFRECORD
 from penstock.framing.inflated import InflatedStream, PlainStream, Stream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
+from penstock.framing.survey import Survey
 from penstock.schema import (
     INFERRED_KEY,
     NO_RECORDS,
@@ -52,9 +61,6 @@ from penstock.schema import (
     plan_fields,
 )
 from penstock.storage import Sink, Source
-
-if TYPE_CHECKING:
-    from penstock.framing.survey import Survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ class TFRecordFormat:
         has_checksums=True,
     )
     read_options = TFRecordOptions
+    framing = TFRECORD
 
     @property
     def write_options(self) -> type:
@@ -112,14 +119,20 @@ class TFRecordFormat:
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
     ) -> Survey:
         """A reading of the file that goes on after damage and tells all of it."""
-        from penstock.framing.survey import Survey
-
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
         compression = _compression(source, mine)
         known = load_index(source, options)
         return Survey(
             source, TFRECORD, compression, options.limits, known, payloads=payloads, salvage=salvage
         )
+
+    def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
+        """A writer that takes frames as they stand, for a file compressed like another."""
+        from penstock.formats.tfrecord_writer import TFRecordWriter
+
+        given = {"compression": compression or None, "payload": "raw"}
+        options = options_from(self.write_options, given, "tfrecord")
+        return TFRecordWriter(sink, pa.schema([("record", pa.binary())]), options, threads)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.tfrecord_writer import TFRecordWriter

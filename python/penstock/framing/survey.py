@@ -58,7 +58,6 @@ class Survey:
         point_bytes: int = 0,
     ) -> None:
         self._scope = Scope(source, framing, limits, salvage)
-        self.framing = framing
         self.compression = compression
         self._index = index
         self._examples: bool | None = None if payloads else False
