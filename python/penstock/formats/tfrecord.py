@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,6 @@ from penstock.format import (
     Writer,
     options_from,
 )
-from penstock.formats.tfrecord_index import build_index, load_index
 from penstock.formats.tfrecord_raw import (
     RAW_SCHEMA,
     RawDecoder,
@@ -46,9 +45,9 @@ from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import TFRECORD
+from penstock.framing.indexing import load_index
 from penstock.framing.inflated import InflatedStream, PlainStream, Stream
 from penstock.framing.shard import Shard
-from penstock.framing.sidecar import Index
 from penstock.framing.survey import Survey
 from penstock.schema import (
     INFERRED_KEY,
@@ -99,31 +98,19 @@ class TFRecordFormat:
 
     def open(self, source: Source, options: Options) -> Reader:
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
-        compression = _compression(source, mine)
-        plain = not compression
-        stream: Stream = PlainStream(source) if plain else InflatedStream(source, compression)
-        known = load_index(source, options)
-        if known is not None and isinstance(stream, InflatedStream):
-            stream.learn(known)
-
-        def build() -> Index:
-            index = build_index(source, stream, compression, options)
-            if isinstance(stream, InflatedStream):
-                stream.learn(index)
-            return index
-
-        decoder = decoder_for(source, stream, options, mine)
-        return FramedReader(source, stream, TFRECORD, options, decoder, build, known)
+        shard = _shard(source, options, mine)
+        known = load_index(shard)
+        return FramedReader(shard, decoder_for(shard, mine), known)
 
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
     ) -> Survey:
         """A reading of the file that goes on after damage and tells all of it."""
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
-        compression = _compression(source, mine)
-        known = load_index(source, options)
+        shard = _shard(source, options, mine)
+        compression, limits, known = shard.stream.container, options.limits, load_index(shard)
         return Survey(
-            source, TFRECORD, compression, options.limits, known, payloads=payloads, salvage=salvage
+            source, TFRECORD, compression, limits, known, payloads=payloads, salvage=salvage
         )
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
@@ -138,6 +125,13 @@ class TFRecordFormat:
         from penstock.formats.tfrecord_writer import TFRecordWriter
 
         return TFRecordWriter(sink, schema, options, threads)
+
+
+def _shard(source: Source, options: Options, mine: TFRecordOptions) -> Shard:
+    """The file with the stream of frames in it."""
+    compression = _compression(source, mine)
+    stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
+    return Shard(source, stream, TFRECORD, options)
 
 
 def _compression(source: Source, mine: TFRecordOptions) -> str:
@@ -217,8 +211,9 @@ class ExampleDecoder:
         return plan.decode(frames, *given(proof))
 
 
-def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecordOptions) -> Any:
+def decoder_for(shard: Shard, mine: TFRecordOptions) -> Any:
     """The decoder that the caller's schema asks for, or that the payloads suggest."""
+    options = shard.options
     schema = options.schema
     if options.raw:
         return RawDecoder()
@@ -235,7 +230,7 @@ def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecord
         from penstock.messages import MessageDecoder
 
         return MessageDecoder(schema)
-    facts, seen = sample(source, stream, options, mine.infer_records)
+    facts, seen = sample(shard, mine.infer_records)
     if not facts["num_records"]:
         return RawDecoder(RAW_SCHEMA.with_metadata({INFERRED_KEY: NO_RECORDS}))
     if not looks_like_examples(facts):
@@ -243,7 +238,7 @@ def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecord
     try:
         inferred = infer_schema(facts, seen)
     except SchemaError as error:
-        raise error.at(file=source.path) from None
+        raise error.at(file=shard.source.path) from None
     return ExampleDecoder(plan_fields(inferred), options.dialect, inferred.metadata)
 
 
@@ -255,9 +250,7 @@ def _is_bytes(type_: pa.DataType) -> bool:
 SAMPLE_BYTES = 4 << 20
 
 
-def sample(
-    source: Source, stream: Stream, options: Options, infer_records: int | str
-) -> tuple[dict[str, Any], str]:
+def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], str]:
     """Facts about the first records of a shard (or all), and words for how many.
 
     Damage is passed over here: it is reported when the records are read.
@@ -265,7 +258,7 @@ def sample(
     everything = infer_records == "all"
     left = None if everything else int(infer_records)
     parts: list[dict[str, Any]] = []
-    shard = Shard(source, stream, TFRECORD, _quiet(options))
+    shard = replace(shard, options=_quiet(shard.options))
     chunk_frames = ChunkFrames(shard)
     done = False
     seen_bytes = 0
@@ -285,7 +278,7 @@ def sample(
             done = True
             break
     facts = merge_facts(parts)
-    name = os.path.basename(source.path)
+    name = os.path.basename(shard.source.path)
     extent = "the first" if done else "all"
     return facts, f"{extent} {facts['num_records']} records of {name}"
 

@@ -8,7 +8,7 @@ one read away. Either way a payload passes the same proof and the same decoder.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,14 +17,12 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import RecordIndexError, SchemaError
-from penstock.format import Chunk, Options, Projection, Selection
+from penstock.format import Chunk, Projection, Selection
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import indexed_chunks, walked_chunks
-from penstock.framing.framings import Framing
-from penstock.framing.inflated import Stream
+from penstock.framing.indexing import build_index
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
-from penstock.storage import Source
 
 UNPROVED = "unproved"
 """The column that marks salvaged records."""
@@ -51,27 +49,17 @@ class Decoder(Protocol):
 
 
 class FramedReader:
-    """A Reader over one framed shard."""
+    """A Reader over one framed shard, whose index is `known` or found out when it is needed."""
 
-    def __init__(
-        self,
-        source: Source,
-        stream: Stream,
-        framing: Framing,
-        options: Options,
-        decoder: Decoder,
-        index: Callable[[], Index],
-        known: Index | None,
-    ) -> None:
-        self.source = source
-        self._shard = Shard(source, stream, framing, options)
-        self._frames = ChunkFrames(self._shard)
-        self._proves = options.checksums == "all"
+    def __init__(self, shard: Shard, decoder: Decoder, known: Index | None) -> None:
+        self.source = shard.source
+        self._shard = shard
+        self._frames = ChunkFrames(shard)
+        self._proves = shard.options.checksums == "all"
         self._decoder = decoder
-        self._build_index = index
         self._index = known
         self._lock = threading.Lock()
-        mark = [pa.field(UNPROVED, pa.bool_(), nullable=False)] if self._shard.salvages else []
+        mark = [pa.field(UNPROVED, pa.bool_(), nullable=False)] if shard.salvages else []
         self.schema = pa.schema([*decoder.schema, *mark], metadata=decoder.schema.metadata)
 
     @property
@@ -79,7 +67,7 @@ class FramedReader:
         """Where the records lie; found out when it is first asked for."""
         with self._lock:
             if self._index is None:
-                self._index = self._build_index()
+                self._index = build_index(self._shard)
             return self._index
 
     @property
