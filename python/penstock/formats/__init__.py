@@ -19,7 +19,7 @@ HEAD_BYTES = 4096
 
 
 def register(fmt: Format) -> None:
-    """Add a format from outside penstock: from then on `open`, `write` and the command line know it.
+    """Add a format from outside penstock: from then on this process opens and writes its files.
 
     Args:
         fmt: the format. One of the same name that was registered before is replaced.

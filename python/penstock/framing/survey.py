@@ -75,10 +75,8 @@ class Survey:
             return
         if self.compression == "gzip":
             index = self._index
-            if index is not None and index.layout == "members":
-                self._members = _members_of(index, 0, index.plain_bytes)
-            else:
-                self._members = gzip_members.hop_to_end(source)
+            known = [] if index is None else _members_of(index, 0, index.plain_bytes)
+            self._members = known or gzip_members.hop_to_end(source)
             if self._members:
                 yield from self._member_tasks()
                 return
@@ -98,22 +96,21 @@ class Survey:
         knows; a compressed one is entered at one of its points."""
         index = self._index
         assert index is not None, "it is the index that knows borders"
-        if index.layout == "members":
-            yield from self._open(Members(_members_of(index, start, end), start, record))
+        if members := _members_of(index, start, end):
+            yield from self._open(Members(members, start, record))
             return
         if end == index.plain_bytes:
             end = _ENDLESS  # damaged compressed data may inflate to more than was written
         walk = Walk(self._scope, self._stream_from(start, index), index, at=start, record=record)
-        at = start
         for task in walk.tasks():
-            if at >= end:
-                return
             if isinstance(task, Frames):
                 at = task.end
-                yield task if task.end <= end else _up_to(task, end)
+                yield task if at <= end else _up_to(task, end)
             else:
                 at = walk.at
                 yield from self.opened(task)
+            if at >= end:
+                return  # before the walk looks at what is behind
 
     def _stream_from(self, start: int, index: Index) -> PlainStream | ForwardStream:
         source = self._scope.source
@@ -264,8 +261,10 @@ class Survey:
 
 
 def _members_of(index: Index, start: int, end: int) -> list[Member]:
-    """The members of a file that begin in a part of its stream."""
+    """The members of a file that begin in a part of its stream, if it is made of penstock's."""
     members: list[Member] = []
+    if index.layout != "members":
+        return members
     edges = [*index.points, SeekPoint(8 * index.data_bytes, index.plain_bytes)]
     for point, following in pairwise(edges):
         if start <= point.plain_start < end:
@@ -273,6 +272,8 @@ def _members_of(index: Index, start: int, end: int) -> list[Member]:
             byte = point.compressed_bit // 8
             num_bytes = following.compressed_bit // 8 - byte
             plain_bytes = following.plain_start - point.plain_start
+            if num_bytes <= 0 or plain_bytes < 0:
+                return []  # no file has such members; an index is a claim
             members.append(Member(byte, num_bytes, plain_bytes, int(last - first)))
     return members
 
