@@ -19,6 +19,7 @@ import penstock as ps
 from fuzz import seeds
 from penstock import _core
 from penstock.framing import sidecar
+from penstock.framing.framings import TFRECORD
 from penstock.schema import DecodePlan, looks_like_examples, plan_fields
 
 ALLOWED = (_core.KernelError, ps.PenstockError)
@@ -203,7 +204,7 @@ def index(data: bytes, rng: random.Random) -> None:
     storage = seeds.Memory({"a.penstock": data})
     found = sidecar.load("a.penstock", storage)  # type: ignore[arg-type]
     source = storage.source("a.penstock")
-    sidecar.fits(found, source, "tfrecord")  # type: ignore[arg-type]
+    sidecar.fits(found, source, TFRECORD)  # type: ignore[arg-type]
     if rng.random() < 0.03:
         # Each of these makes an index anew and syncs it to the disk.
         name = rng.choice(("plain", "gzip"))

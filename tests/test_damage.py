@@ -93,12 +93,27 @@ def check_error(bad: bytes, record: int, index: str) -> None:
     assert got.records == PAYLOADS[:record]
 
 
-def check_skip(bad: bytes, record: int, index: str) -> None:
-    """Skipping gives every other record and nothing else, and says what it passed over."""
-    got = read_bytes(bad, damage="skip", index=index)
+def costs_nothing(bit: int, starts: list[int], known: bool) -> bool:
+    """Whether the payload is proved right all the same: by its own checksum where the bit is of a
+    head, by the index where it is of the stored checksum."""
+    record = record_at(bit, starts)
+    at = bit >> 3
+    return at < starts[record] + frames.HEAD or (known and at >= starts[record + 1] - frames.TAIL)
+
+
+def check_skip(bit: int, index: str) -> None:
+    """Skipping gives every other record, and this one if its payload is proved right; nothing else;
+    and it says what it passed over."""
+    got = read_bytes(flipped(DATA, bit), damage="skip", index=index)
+    record = record_at(bit, STARTS)
+    restored = costs_nothing(bit, STARTS, index != "never")
     assert got.error is None
-    assert got.records == PAYLOADS[:record] + PAYLOADS[record + 1 :]
+    assert (
+        got.records
+        == PAYLOADS[:record] + PAYLOADS[record : record + restored] + (PAYLOADS[record + 1 :])
+    )
     (region,) = got.damage
+    assert region.num_records == (0 if restored else 1)
     assert (region.start_byte, region.end_byte) == (STARTS[record], STARTS[record + 1])
     assert region.file == PATH
     assert region.reason
@@ -134,10 +149,10 @@ def test_all_framing_bits_are_errors_that_name_the_record(index: str, indexes: s
 
 
 @pytest.mark.parametrize("index", ["never", "known"])
-def test_all_framing_bits_cost_one_record_under_skip(index: str, indexes: str) -> None:
+def test_framing_bits_cost_no_payload_that_is_proved_under_skip(index: str, indexes: str) -> None:
     """Exhaustive over the head and checksum bits of 64 KiB, through `open` and `scan`."""
-    for record, bit in framing_bits():
-        check_skip(flipped(DATA, bit), record, indexes if index == "known" else index)
+    for _, bit in framing_bits():
+        check_skip(bit, indexes if index == "known" else index)
 
 
 @pytest.mark.parametrize("index", ["never", "known"])
@@ -145,9 +160,8 @@ def test_sampled_payload_bits_in_both_modes(index: str, indexes: str) -> None:
     """2,000 of the payload bits of 64 KiB, through `open` and `scan`."""
     folder = indexes if index == "known" else index
     for record, bit in random.Random(SEED).sample(list(payload_bits()), 2000):
-        bad = flipped(DATA, bit)
-        check_error(bad, record, folder)
-        check_skip(bad, record, folder)
+        check_error(flipped(DATA, bit), record, folder)
+        check_skip(bit, folder)
 
 
 @pytest.mark.stress
@@ -156,9 +170,8 @@ def test_all_524288_bits_in_both_modes(index: str, indexes: str) -> None:
     """Exhaustive over all bits of 64 KiB, through `open` and `scan`."""
     folder = indexes if index == "known" else index
     for record, bit in (*payload_bits(), *framing_bits()):
-        bad = flipped(DATA, bit)
-        check_error(bad, record, folder)
-        check_skip(bad, record, folder)
+        check_error(flipped(DATA, bit), record, folder)
+        check_skip(bit, folder)
 
 
 SMALL = [b"", b"a", b"twelve bytes", b"a little longer than a view holds", b"", b"last"]
@@ -191,8 +204,10 @@ def test_no_bit_of_a_small_file_is_silent(compression: str, known: bool, index_f
         skipping = read_bytes(bad, damage="skip", index=folder)
         assert_part_of(skipping, SMALL)
         if compression == "plain":
-            record = record_at(bit, frames.starts_of(SMALL))
-            assert skipping.records == SMALL[:record] + SMALL[record + 1 :], bit
+            starts = frames.starts_of(SMALL)
+            record = record_at(bit, starts)
+            good = SMALL[:record] + SMALL[record + 1 :]
+            assert skipping.records == (SMALL if costs_nothing(bit, starts, known) else good), bit
 
 
 def assert_part_of(got: Delivered, whole: list[bytes]) -> None:
@@ -214,17 +229,18 @@ def test_several_flips_cost_the_records_they_hit(index: str, indexes: str) -> No
         bad = DATA
         for bit in bits:
             bad = flipped(bad, bit)
-        hit = {record_at(bit, STARTS) for bit in bits}
+        known = folder != "never"
+        lost = {record_at(bit, STARTS) for bit in bits if not costs_nothing(bit, STARTS, known)}
         got = read_bytes(bad, damage="skip", index=folder)
-        good = [p for n, p in enumerate(PAYLOADS) if n not in hit]
+        good = [p for n, p in enumerate(PAYLOADS) if n not in lost]
         assert got.error is None
-        if folder != "never":
+        if known:
             assert got.records == good, bits
             continue
         # Without an index a broken head hides its record's end; where the next record is broken,
         # too, nobody can prove where records go on until heads lead to the end of the file.
         assert_part_of(got, good)
-        reported = sum(region.end_byte - region.start_byte for region in got.damage)
+        reported = sum(r.end_byte - r.start_byte for r in got.damage if r.num_records != 0)
         assert reported == SIZE - sum(frames.FRAMING + len(r) for r in got.records), bits
 
 
@@ -333,13 +349,12 @@ def test_records_inside_records_are_never_taken_for_records(depth: int, index_fo
     storage = MemoryStorage({PATH: data})
     assert len(ps.open(PATH, storage=storage, raw=True, index=index_folder)) == len(outer)
     for record in range(len(outer)):
-        good = outer[:record] + outer[record + 1 :]
         for bit in range(8 * starts[record], 8 * (starts[record] + frames.HEAD)):
             bad = flipped(data, bit)
             by_index = read_bytes(bad, damage="skip", index=index_folder)
-            assert by_index.records == good, "with the index none is forged and none is lost"
+            assert by_index.records == outer, "with the index none is forged and none is lost"
             without = read_bytes(bad, damage="skip")
-            assert without.records == good, "the payload's own checksum says where it ends"
+            assert without.records == outer, "the payload's own checksum says where it ends"
 
 
 def test_two_broken_outer_heads_forge_nothing() -> None:
@@ -393,14 +408,18 @@ def test_salvage_of_a_good_file_marks_nothing() -> None:
 
 
 @given(payloads, st.data())
-def test_any_flip_of_any_file_costs_one_record(some: list[bytes], data: st.DataObject) -> None:
+def test_any_flip_of_any_file_costs_at_most_one_record(
+    some: list[bytes], data: st.DataObject
+) -> None:
     whole = frames.file_of(some)
     if not whole:
         return
     bit = data.draw(st.integers(0, 8 * len(whole) - 1))
-    record = record_at(bit, frames.starts_of(some))
+    starts = frames.starts_of(some)
+    record = record_at(bit, starts)
     got = read_bytes(flipped(whole, bit), damage="skip")
-    assert got.records == some[:record] + some[record + 1 :]
+    restored = costs_nothing(bit, starts, known=False)
+    assert got.records == (some if restored else some[:record] + some[record + 1 :])
     strict = read_bytes(flipped(whole, bit))
     assert strict.error is not None
     assert strict.error.record == record
@@ -436,9 +455,33 @@ def test_taking_a_damaged_record_names_it_and_others_can_be_had(indexes: str) ->
     assert caught.value.file == PATH
 
 
+def test_a_restored_record_is_counted_and_taken() -> None:
+    for record in (0, 7, len(PAYLOADS) - 1):
+        storage = MemoryStorage({PATH: flipped(DATA, 8 * STARTS[record] + 9)})
+        dataset = ps.open(PATH, storage=storage, raw=True, index="never", damage="skip")
+        assert len(dataset) == len(PAYLOADS)
+        order = [record, 0, record, len(PAYLOADS) - 1, record]
+        taken = dataset.take(order).column("record").to_pylist()
+        assert taken == [PAYLOADS[n] for n in order]
+
+
+@pytest.mark.parametrize("at", [0, 9, -1])
+def test_what_the_index_restores_is_taken_as_it_is_scanned(at: int, indexes: str) -> None:
+    record = 7
+    byte = (STARTS[record] if at >= 0 else STARTS[record + 1]) + at
+    storage = MemoryStorage({PATH: flipped(DATA, 8 * byte)})
+    skipping = ps.open(PATH, storage=storage, raw=True, index=indexes, damage="skip")
+    assert records_of(skipping) == PAYLOADS
+    assert [r.num_records for r in skipping.damage] == [0]
+    assert skipping.take([8, 7]).column("record").to_pylist() == [PAYLOADS[8], PAYLOADS[7]]
+    strict = ps.open(PATH, storage=storage, raw=True, index=indexes)
+    with pytest.raises(ps.ChecksumError):
+        strict.take([8, 7])
+
+
 def test_reading_around_damage_counts_what_is_delivered() -> None:
     record = 7
-    bad = flipped(DATA, 8 * STARTS[record])
+    bad = flipped(flipped(DATA, 8 * STARTS[record]), 8 * (STARTS[record] + 20))
     dataset = ps.open(
         PATH, storage=MemoryStorage({PATH: bad}), raw=True, index="never", damage="skip"
     )
@@ -467,14 +510,15 @@ def test_large_records_of_records_are_passed_over(compression: str, broken: str)
     }
     got = read_bytes(wrap[compression](bad), damage="skip")
     assert got.error is None
-    assert got.records == [b"before", b"after", inner, b"last"]
+    restored = [inner] if broken == "head" else []
+    assert got.records == [b"before", *restored, b"after", inner, b"last"]
     (region,) = got.damage
     assert (region.start_byte, region.end_byte) == (22, 22 + len(large))
-    assert region.num_records == (1 if broken == "head" else None)
+    assert region.num_records == (0 if broken == "head" else None)
     salvaged = read_bytes(wrap[compression](bad), damage="salvage")
     marked = sum(salvaged.unproved)
     assert marked == (0 if broken == "head" else 100_000)
-    assert len(salvaged.records) == 4 + marked
+    assert len(salvaged.records) == len(got.records) + marked
 
 
 def test_a_broken_member_takes_no_other_one_with_it(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock import _core
+from penstock import _core, formats
+from penstock.format import PartlyReadable, Surveyed, is_indexed
 from penstock.framing import sidecar
 from penstock.storage import LocalStorage
 from penstock.verbs import textindex
@@ -40,6 +41,18 @@ def test_a_built_index_is_the_one_that_the_writer_makes(tmp_path: Path, kind: st
     assert (built.checksums == written.checksums).all()
     assert (built.points, built.layout) == (written.points, written.layout)
     assert (len(built.points) > 1) == (kind is not None)
+
+
+def test_asking_whether_a_reader_needs_an_index_builds_none(tmp_path: Path) -> None:
+    ps.write({"x": [1, 2]}, str(tmp_path / "a.tfrecord"), index=False)
+    ps.write({"x": [1, 2]}, str(tmp_path / "a.parquet"))
+    reader = ps.open(str(tmp_path / "a.tfrecord")).reader(0)
+    assert is_indexed(reader)
+    assert not reader.has_index
+    assert isinstance(reader, PartlyReadable)
+    assert not is_indexed(ps.open(str(tmp_path / "a.parquet")).reader(0))
+    surveyed = [fmt.info.name for fmt in formats.FORMATS if isinstance(fmt, Surveyed)]
+    assert surveyed == ["tfrecord"]
 
 
 def test_what_fits_is_left_alone(tmp_path: Path) -> None:

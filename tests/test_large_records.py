@@ -90,6 +90,11 @@ def test_a_damaged_head_is_found_while_hopping(
     assert (caught.value.record, caught.value.byte) == (90, start)
     assert seen == list(range(90))
     skipping = ps.open(path, index="never", damage="skip")
+    assert labels(skipping, threads) == list(range(NUM_RECORDS))
+    assert [(r.start_byte, r.num_records) for r in skipping.damage] == [(start, 0)]
+    data[start + 5000] ^= 4
+    path.write_bytes(data)
+    skipping = ps.open(path, index="never", damage="skip")
     assert labels(skipping, threads) == [n for n in range(NUM_RECORDS) if n != 90]
     assert len(ps.open(path, index="never", damage="skip")) == NUM_RECORDS - 1
 

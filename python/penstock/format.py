@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.limits import Limits
 from penstock.storage import Sink, Source
+
+if TYPE_CHECKING:
+    from penstock import _core
+    from penstock.framing.framings import Framing
+    from penstock.framing.sidecar import Index
+    from penstock.framing.survey import Survey
 
 Selection = np.ndarray | None
 """Record numbers within a chunk (int64, any order, repeats allowed), or None for all of them."""
@@ -165,6 +171,101 @@ class Format(Protocol):
     def open(self, source: Source, options: Options) -> Reader: ...
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer: ...
+
+
+# -- what some can do besides ---------------------------------------------------------------------
+
+
+@runtime_checkable
+class Surveyed(Protocol):
+    """A framed Format, whose files are verified and repaired record by record."""
+
+    framing: Framing
+
+    def survey(
+        self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
+    ) -> Survey:
+        """A reading of the file that goes on after damage and tells all of it."""
+        ...
+
+    def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
+        """A writer that takes frames as they stand, for a file compressed like another."""
+        ...
+
+
+class Indexed(Reader, Protocol):
+    """A Reader that needs an index to know where its records lie. See `is_indexed`."""
+
+    @property
+    def index(self) -> Index:
+        """Where the records lie; found out, and kept, when it is first asked for."""
+        ...
+
+    @property
+    def has_index(self) -> bool:
+        """Whether it is known already where the records lie."""
+        ...
+
+    def record_bytes(self) -> np.ndarray:
+        """Bytes of each record without its frame, int64[num_records]."""
+        ...
+
+
+def is_indexed(reader: Reader) -> TypeGuard[Indexed]:
+    """Whether a reader needs an index. Unlike `isinstance`, this does not ask for it."""
+    return hasattr(type(reader), "has_index")
+
+
+@runtime_checkable
+class PartlyReadable(Protocol):
+    """A Reader that gives the good records of a chunk that has bad ones."""
+
+    def readable(self, chunk: Chunk) -> np.ndarray:
+        """Which records of a chunk can be read, int64, rising."""
+        ...
+
+    def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+        """Where the readable records of a chunk begin, and where they end."""
+        ...
+
+
+@runtime_checkable
+class Compressed(Protocol):
+    """A Reader whose file says how it is compressed."""
+
+    @property
+    def compression(self) -> str:
+        """The names of the codecs."""
+        ...
+
+
+@runtime_checkable
+class IndexMaking(Protocol):
+    """A Writer that knows where its records are."""
+
+    def index(self) -> Index:
+        """Where the records lie, once the writer is closed."""
+        ...
+
+
+class FrameWriter(Writer, IndexMaking, Protocol):
+    """A Writer that takes frames as they stand."""
+
+    def write_frames(
+        self, frames: _core.Buffer, lengths: np.ndarray, checksums: np.ndarray
+    ) -> None:
+        """Append whole frames: their bytes, the uint64 length of each, and the uint32 checksum of
+        each payload as it is stored there."""
+        ...
+
+
+@runtime_checkable
+class Abortable(Protocol):
+    """A Writer with threads of its own, which have to be told when the file is given up."""
+
+    def abort(self) -> None:
+        """Stop in the middle: wait for the threads, write nothing more."""
+        ...
 
 
 T = TypeVar("T")

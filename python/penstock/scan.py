@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
-from penstock.format import Chunk, Reader, SkippedRegion
+from penstock.format import Chunk, PartlyReadable, Reader, SkippedRegion
 from penstock.pipeline import in_order
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _decode(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iter
         located = error
     else:
         yield shard, batch
-        for region in regions:
+        for region in sorted(regions, key=lambda region: region.start_byte):
             yield shard, region
         return
     around = _Around(dataset, reader, chunk, columns)
@@ -130,10 +130,10 @@ class _Around:
 
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
         """The records but those with a fault; or those before the first, and then its error."""
-        readable = getattr(self._reader, "readable", None) if self._skipping else None
-        if readable is not None:
+        reader = self._reader
+        if self._skipping and isinstance(reader, PartlyReadable):
             # Records whose heads are damaged are known already, and are not asked for.
-            self._numbers, regions = self._dataset.noting(lambda: readable(self._chunk))
+            self._numbers, regions = self._dataset.noting(lambda: reader.readable(self._chunk))
             self._regions += regions
         elif error.record is None:
             # Nothing tells where the fault is, and how many records there are may be a lie.
@@ -191,14 +191,13 @@ class _Around:
         return place if first <= place < last and self._numbers[place] == record else None
 
     def _skip(self, error: PenstockError, bad: int | None, num_records: int) -> None:
-        chunk = self._chunk
+        chunk, reader = self._chunk, self._reader
         start = chunk.start_byte if error.byte is None else error.byte
         end = chunk.end_byte
-        places = getattr(self._reader, "places", None)
-        if bad is not None and places is not None:
+        if bad is not None and isinstance(reader, PartlyReadable):
             found = self._places
             if found is None:
-                found = self._places = self._dataset.noting(lambda: places(chunk))[0]
+                found = self._places = self._dataset.noting(lambda: reader.places(chunk))[0]
             start, end = int(found[0][bad]), int(found[1][bad])
         region = SkippedRegion(error.file or "", start, end, num_records, error.message)
         self._regions.append(region)

@@ -1,4 +1,4 @@
-"""The format that docs/architecture.md shows is the one here, and it does what the page says."""
+"""The formats that docs/architecture.md shows are those here, and do what the page says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from fixed_size import FixedSizeFormat
+from framed_lines import LinesFormat
 
+import frames
 import penstock as ps
 from penstock import formats
 
@@ -18,15 +20,89 @@ VALUES = [bytes([n % 256, n // 256]) for n in range(10_000)]
 
 @pytest.fixture
 def numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, FixedSizeFormat()))
+    monkeypatch.setattr(formats, "FORMATS", list(formats.FORMATS))  # put back afterwards
+    formats.register(FixedSizeFormat())
     path = tmp_path / "numbers.fixd"
     column = pa.array(VALUES, pa.binary(2))
     ps.write(pa.table({"record": column}), path, index=False)
     return path
 
 
-def test_the_page_shows_the_format_as_it_is() -> None:
-    assert (HERE / "fixed_size.py").read_text("utf-8") in PAGE.read_text("utf-8")
+LINES = [f"line {n}, größer" for n in range(100_000)]
+
+
+@pytest.fixture
+def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(formats, "FORMATS", list(formats.FORMATS))  # put back afterwards
+    formats.register(LinesFormat())
+    path = tmp_path / "text.tfl"
+    ps.write({"line": LINES}, path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("name", ["fixed_size.py", "framed_lines.py"])
+def test_the_page_shows_the_formats_as_they_are(name: str) -> None:
+    assert (HERE / name).read_text("utf-8") in PAGE.read_text("utf-8")
+
+
+def test_a_registered_format_replaces_one_of_its_name_and_none_of_penstocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = list(formats.FORMATS)
+    monkeypatch.setattr(formats, "FORMATS", list(before))
+    again = LinesFormat()
+    formats.register(LinesFormat())
+    formats.register(again)
+    assert formats.FORMATS == [*before, again]
+    assert formats.by_name("lines") is again
+    assert formats.by_path("a/b.tfl") is again
+    with pytest.raises(ValueError, match="tfrecord"):
+        formats.register(formats.by_name("tfrecord"))
+
+
+def test_the_name_decides_between_formats_over_one_framing(lines: Path) -> None:
+    other = lines.with_suffix(".tfrecord")
+    other.write_bytes(lines.read_bytes())
+    assert ps.open(lines).schema.names == ["line"]
+    assert ps.open(other).schema.names == ["record"]
+    assert ps.open(other, format="lines").schema.names == ["line"]
+    wrongly_named = lines.with_name("table.tfl")
+    ps.write({"x": [1]}, wrongly_named, format="parquet")
+    assert ps.open(wrongly_named).schema.names == ["x"]
+
+
+def test_a_framed_format_scans_takes_and_keeps_an_index(lines: Path) -> None:
+    ds = ps.open(lines)
+    assert ds.shards[0].format == "lines"
+    assert pa.table(ds).column("line").to_pylist() == LINES
+    asked = [99_999, 0, 7, 7]
+    assert ds.take(asked).column("line").to_pylist() == [LINES[n] for n in asked]
+    assert lines.with_name("text.tfl.penstock").exists()
+    assert pa.table(ps.open(lines)).column("line").to_pylist() == LINES
+    assert sum(batch.num_rows for batch in ds.scan(columns=[])) == len(LINES)
+
+
+def test_a_framed_format_reads_on_after_damage(lines: Path) -> None:
+    starts = frames.starts_of([line.encode() for line in LINES[:1001]])
+    data = bytearray(lines.read_bytes())
+    data[starts[1000] + 9] ^= 1  # of the head: the payload is proved right
+    data[starts[10] + 14] ^= 1  # of the payload
+    lines.write_bytes(data)
+    with pytest.raises(ps.ChecksumError) as caught:
+        list(ps.open(lines, index="never").scan())
+    assert caught.value.record == 10
+    ds = ps.open(lines, damage="skip", index="never")
+    assert pa.table(ds).column("line").to_pylist() == LINES[:10] + LINES[11:]
+    assert [(r.start_byte, r.num_records) for r in ds.damage] == [
+        (starts[10], 1),
+        (starts[1000], 0),
+    ]
+
+
+def test_a_line_that_is_no_text_is_a_schema_error(lines: Path) -> None:
+    lines.write_bytes(frames.file_of([b"text", b"\xff"]))
+    with pytest.raises(ps.SchemaError, match=r"text\.tfl.*UTF-8"):
+        list(ps.open(lines, index="never").scan())
 
 
 def test_scan_and_take_agree(numbers: Path) -> None:

@@ -354,6 +354,7 @@ def test_shards_without_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize("compression", [None, "gzip", "zlib"])
 def test_the_index_says_where_records_lie(tmp_path: Path, compression: str | None) -> None:
     from penstock.framing import sidecar
+    from penstock.framing.framings import TFRECORD
 
     table = many(20_000)
     plain = written(tmp_path, table)
@@ -366,7 +367,7 @@ def test_the_index_says_where_records_lie(tmp_path: Path, compression: str | Non
         assert int(example_of(plain[start + 12 : end - 4])["id"][0]) == record
         assert int(index.checksums[record]) == struct.unpack("<I", plain[end - 4 : end])[0]
     source = LocalStorage().source(str(tmp_path / "x.tfrecord"))
-    assert sidecar.fits(index, source, "tfrecord")
+    assert sidecar.fits(index, source, TFRECORD)
     if compression:
         assert len(index.points) > 1
         assert sidecar.with_checks(list(index.points), source) == index.points

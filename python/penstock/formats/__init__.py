@@ -8,11 +8,36 @@ from penstock.formats.arrow import ArrowFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.tfrecord import TFRecordFormat
 
-FORMATS: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
-"""In the order in which they are tried: the one whose structure proves most comes first."""
+_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
+
+FORMATS: list[Format] = list(_OWN)
+"""In the order in which they are tried: the one whose structure proves most comes first, those from
+elsewhere last."""
 
 HEAD_BYTES = 4096
 """How much of a file is looked at to tell its format."""
+
+
+def register(fmt: Format) -> None:
+    """Add a format from outside penstock: from then on this process opens and writes its files.
+
+    Args:
+        fmt: the format. One of the same name that was registered before is replaced.
+
+    Raises:
+        ValueError: penstock has a format of this name itself.
+
+    Example:
+        >>> from penstock import formats
+        >>> formats.register(formats.FORMATS[0])
+        Traceback (most recent call last):
+            ...
+        ValueError: penstock has a format 'tfrecord' itself; choose another name
+    """
+    name = fmt.info.name
+    if any(own.info.name == name for own in _OWN):
+        raise ValueError(f"penstock has a format {name!r} itself; choose another name")
+    FORMATS[:] = [*(other for other in FORMATS if other.info.name != name), fmt]
 
 
 def by_name(name: str) -> Format:
@@ -45,13 +70,14 @@ def by_bytes(head: bytes, size: int, path: str) -> Format:
             return by_path(path)
         except ValueError:
             return FORMATS[0]
-    for fmt in FORMATS:
-        if fmt.sniff(head, size):
-            return fmt
     try:
         named = by_path(path)
     except ValueError:
         named = None
+    # The name decides between formats whose bytes look alike, such as two over one framing.
+    for fmt in FORMATS if named is None else [named, *FORMATS]:
+        if fmt.sniff(head, size):
+            return fmt
     if named is not None:
         return named  # damaged at its head, perhaps: its own reader says what is wrong
     known = ", ".join(fmt.info.name for fmt in FORMATS)

@@ -17,27 +17,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import SchemaError
-from penstock.format import FormatInfo, Options, Projection, Reader, Writer, options_from
-from penstock.formats.tfrecord_index import build_index, load_index
+from penstock.format import (
+    FormatInfo,
+    FrameWriter,
+    Options,
+    Projection,
+    Reader,
+    Writer,
+    options_from,
+)
 from penstock.formats.tfrecord_raw import (
-    FRAMING,
     RAW_SCHEMA,
     RawDecoder,
     given,
     without_columns,
 )
 from penstock.framing import sidecar
+from penstock.framing.chunk_frames import ChunkFrames
+from penstock.framing.chunks import walked_chunks
 from penstock.framing.framed import FramedReader, Proof
+from penstock.framing.framings import TFRECORD
+from penstock.framing.indexing import load_index
 from penstock.framing.inflated import InflatedStream, PlainStream, Stream
-from penstock.framing.sidecar import Index
+from penstock.framing.shard import Shard
+from penstock.framing.survey import Survey
 from penstock.schema import (
     INFERRED_KEY,
     NO_RECORDS,
@@ -49,9 +60,6 @@ from penstock.schema import (
     plan_fields,
 )
 from penstock.storage import Sink, Source
-
-if TYPE_CHECKING:
-    from penstock.framing.survey import Survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,7 @@ class TFRecordFormat:
         has_checksums=True,
     )
     read_options = TFRecordOptions
+    framing = TFRECORD
 
     @property
     def write_options(self) -> type:
@@ -89,39 +98,40 @@ class TFRecordFormat:
 
     def open(self, source: Source, options: Options) -> Reader:
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
-        compression = _compression(source, mine)
-        plain = not compression
-        stream: Stream = PlainStream(source) if plain else InflatedStream(source, compression)
-        known = load_index(source, options)
-        if known is not None and isinstance(stream, InflatedStream):
-            stream.learn(known)
-
-        def build() -> Index:
-            index = build_index(source, stream, compression, options)
-            if isinstance(stream, InflatedStream):
-                stream.learn(index)
-            return index
-
-        decoder = decoder_for(source, stream, options, mine)
-        return FramedReader(source, stream, FRAMING, options, decoder, build, known)
+        shard = _shard(source, options, mine)
+        known = load_index(shard)
+        return FramedReader(shard, decoder_for(shard, mine), known)
 
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
     ) -> Survey:
         """A reading of the file that goes on after damage and tells all of it."""
-        from penstock.framing.survey import Survey
-
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
-        compression = _compression(source, mine)
-        known = load_index(source, options)
+        shard = _shard(source, options, mine)
+        compression, limits, known = shard.stream.container, options.limits, load_index(shard)
         return Survey(
-            source, FRAMING, compression, options.limits, known, payloads=payloads, salvage=salvage
+            source, TFRECORD, compression, limits, known, payloads=payloads, salvage=salvage
         )
+
+    def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
+        """A writer that takes frames as they stand, for a file compressed like another."""
+        from penstock.formats.tfrecord_writer import TFRecordWriter
+
+        given = {"compression": compression or None, "payload": "raw"}
+        options = options_from(self.write_options, given, "tfrecord")
+        return TFRecordWriter(sink, pa.schema([("record", pa.binary())]), options, threads)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.tfrecord_writer import TFRecordWriter
 
         return TFRecordWriter(sink, schema, options, threads)
+
+
+def _shard(source: Source, options: Options, mine: TFRecordOptions) -> Shard:
+    """The file with the stream of frames in it."""
+    compression = _compression(source, mine)
+    stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
+    return Shard(source, stream, TFRECORD, options)
 
 
 def _compression(source: Source, mine: TFRecordOptions) -> str:
@@ -134,8 +144,10 @@ def _compression(source: Source, mine: TFRecordOptions) -> str:
 
 
 def _frame_head(head: bytes) -> bool:
-    buffer = _core.Buffer.from_bytes(head[:12])
-    return len(buffer) == 12 and _core.next_head(FRAMING, buffer, 0) is not None
+    buffer = _core.Buffer.from_bytes(head[: TFRECORD.head_bytes])
+    return (
+        len(buffer) == TFRECORD.head_bytes and _core.next_head(TFRECORD.name, buffer, 0) is not None
+    )
 
 
 def _inflates_to_frames(head: bytes) -> bool:
@@ -147,8 +159,8 @@ def _inflates_to_frames(head: bytes) -> bool:
     try:
         data = _core.Buffer.from_bytes(head)
         plain = b""
-        while len(plain) < 12 and not inflater.finished:
-            part, consumed = inflater.push(data, False, 12 - len(plain))
+        while len(plain) < TFRECORD.head_bytes and not inflater.finished:
+            part, consumed = inflater.push(data, False, TFRECORD.head_bytes - len(plain))
             if not len(part) and not consumed:
                 break
             plain += part.to_bytes()
@@ -199,8 +211,9 @@ class ExampleDecoder:
         return plan.decode(frames, *given(proof))
 
 
-def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecordOptions) -> Any:
+def decoder_for(shard: Shard, mine: TFRecordOptions) -> Any:
     """The decoder that the caller's schema asks for, or that the payloads suggest."""
+    options = shard.options
     schema = options.schema
     if options.raw:
         return RawDecoder()
@@ -217,7 +230,7 @@ def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecord
         from penstock.messages import MessageDecoder
 
         return MessageDecoder(schema)
-    facts, seen = sample(source, stream, options, mine.infer_records)
+    facts, seen = sample(shard, mine.infer_records)
     if not facts["num_records"]:
         return RawDecoder(RAW_SCHEMA.with_metadata({INFERRED_KEY: NO_RECORDS}))
     if not looks_like_examples(facts):
@@ -225,7 +238,7 @@ def decoder_for(source: Source, stream: Stream, options: Options, mine: TFRecord
     try:
         inferred = infer_schema(facts, seen)
     except SchemaError as error:
-        raise error.at(file=source.path) from None
+        raise error.at(file=shard.source.path) from None
     return ExampleDecoder(plan_fields(inferred), options.dialect, inferred.metadata)
 
 
@@ -237,9 +250,7 @@ def _is_bytes(type_: pa.DataType) -> bool:
 SAMPLE_BYTES = 4 << 20
 
 
-def sample(
-    source: Source, stream: Stream, options: Options, infer_records: int | str
-) -> tuple[dict[str, Any], str]:
+def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], str]:
     """Facts about the first records of a shard (or all), and words for how many.
 
     Damage is passed over here: it is reported when the records are read.
@@ -247,19 +258,12 @@ def sample(
     everything = infer_records == "all"
     left = None if everything else int(infer_records)
     parts: list[dict[str, Any]] = []
-    reader = FramedReader(
-        source,
-        stream,
-        FRAMING,
-        _quiet(options),
-        RawDecoder(),
-        lambda: build_index(source, stream, "", options),
-        None,
-    )
+    shard = replace(shard, options=_quiet(shard.options))
+    chunk_frames = ChunkFrames(shard)
     done = False
     seen_bytes = 0
-    for chunk in reader.chunks():
-        frames = reader.frames(chunk)
+    for chunk in walked_chunks(shard):
+        frames = chunk_frames.read(chunk, None).frames
         bad = frames.verify(None)
         if bad:
             wrong = np.array([fault.record for fault in bad], dtype=np.int64)
@@ -274,7 +278,7 @@ def sample(
             done = True
             break
     facts = merge_facts(parts)
-    name = os.path.basename(source.path)
+    name = os.path.basename(shard.source.path)
     extent = "the first" if done else "all"
     return facts, f"{extent} {facts['num_records']} records of {name}"
 

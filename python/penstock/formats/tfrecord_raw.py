@@ -1,4 +1,4 @@
-"""TFRecord's framing by name, and its records as they are, whatever they hold."""
+"""Records of a framed format as they are, whatever they hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from penstock import _core
 from penstock.format import Projection
 from penstock.framing.framed import Proof
 
-FRAMING = "tfrecord"
 RAW_SCHEMA = pa.schema([pa.field("record", pa.binary_view(), nullable=False)])
 
 

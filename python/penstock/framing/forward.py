@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock import _core
 from penstock.errors import InternalError
+from penstock.framing.framings import Framing
 from penstock.framing.sidecar import SeekPoint
 from penstock.storage import Source
 
@@ -124,13 +125,6 @@ class Pass:
             self._keep(start, window)
         return window
 
-    def copy(self) -> Pass:
-        """The same windows and the same inflation."""
-        other = Pass(self.inflation)
-        other._windows = self._windows.copy()
-        other._kept_bytes = self._kept_bytes
-        return other
-
     def go_on_with(self, inflation: Inflation) -> None:
         """Read on from another inflation; the windows stay if it stands where the last ends."""
         at, window = self._windows[-1] if self._windows else (0, EMPTY)
@@ -161,8 +155,9 @@ class ForwardStream:
         self, source: Source, container: str, point_bytes: int = 0, *, join_streams: bool = False
     ) -> None:
         self._source = source
-        self._container = container
+        self.container = container
         self._join_streams = join_streams
+        self._points: list[SeekPoint] = []
         self._origin: SeekPoint | None = None
         self._first = Pass(self._inflate(point_bytes))
         # Reads back what the first pass no longer keeps. It goes forwards as well, so that reading
@@ -179,15 +174,15 @@ class ForwardStream:
         """Bytes of the stream, once its end was reached."""
         return self.inflater.plain_bytes if self.inflater.finished else None
 
-    def hop(self, framing: str, start: int, goal: int, limit: int) -> None:
+    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> None:
         """Heads cannot be had without the payloads."""
 
     def walk(
-        self, framing: str, start: int, length: int, limit: int
+        self, framing: Framing, start: int, length: int, limit: int
     ) -> tuple[_core.Frames, int, int, _core.Fault | None, int]:
         """Read a window and find the frames in it; see `inflated.Walked`."""
         window = self.read(start, length)
-        return *_core.walk(framing, window, start, limit), len(window)
+        return *_core.walk(framing.name, window, start, limit), len(window)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         """Bytes [start, start + length) of the stream; shorter where it ends or is broken.
@@ -231,7 +226,7 @@ class ForwardStream:
     def _inflate(self, point_bytes: int) -> Inflation:
         return Inflation(
             self._source,
-            self._container,
+            self.container,
             self._origin,
             point_bytes,
             join_streams=self._join_streams,
@@ -240,13 +235,13 @@ class ForwardStream:
     def resume(self, point: SeekPoint) -> None:
         """Go on at a place where inflating may start; `point.plain_start` says how its bytes are
         counted. What was inflated before it can no longer be read, but for what is kept."""
+        self._points = [*self.take_points(), point]
         self._origin = point
         self._first.go_on_with(self._inflate(0))
         self._again = None
 
-    def resumed(self, point: SeekPoint) -> ForwardStream:
-        """Another stream that has gone on at `point`; this one stays where it is."""
-        other = ForwardStream(self._source, self._container, join_streams=self._join_streams)
-        other._first = self._first.copy()
-        other.resume(point)
-        return other
+    def take_points(self) -> list[SeekPoint]:
+        """Where inflating may start, as far as the stream was read, since this was last asked."""
+        found = [*self._points, *(SeekPoint(*point) for point in self.inflater.take_points())]
+        self._points = []
+        return found

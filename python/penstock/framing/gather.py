@@ -17,27 +17,22 @@ _EMPTY = _core.Buffer.from_bytes(b"")
 
 
 def gather(
-    source: Source, stream: Stream, index: Index, framing: str, starts: np.ndarray, ends: np.ndarray
-) -> _core.Frames:
-    """The frames at these places of the stream (uint64), in that order.
+    source: Source, stream: Stream, index: Index, starts: np.ndarray, ends: np.ndarray
+) -> tuple[_core.Buffer, np.ndarray]:
+    """The bytes at these places of the stream (uint64) in one buffer, and where in it each begins.
 
     A plain file is read range by range, or borrowed where it is mapped; a compressed one is
     inflated around the places.
-
-    Raises:
-        KernelError: of kind "stale" where no such frame stands in one of the places.
     """
     lengths = ends - starts
-    places, sizes = pa.array(starts), pa.array(lengths)
     mapped = getattr(source, "mapped", None)
     if mapped is not None and not index.compression:
-        return _core.frames_at(framing, mapped, places, sizes, places)
+        return mapped, starts
     if index.compression:
         buffer = _inflated(stream, index, starts, ends)
     else:
-        buffer = source.gather(places, sizes)
-    inside = pa.array(np.cumsum(lengths) - lengths)
-    return _core.frames_at(framing, buffer, inside, sizes, places)
+        buffer = source.gather(pa.array(starts), pa.array(lengths))
+    return buffer, np.cumsum(lengths) - lengths
 
 
 _Stretch = tuple[np.ndarray, int, int]

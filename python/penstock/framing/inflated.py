@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -17,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.framing import gzip_members
-from penstock.framing.forward import EMPTY, ForwardStream, Inflation
+from penstock.framing.forward import ForwardStream, Inflation
+from penstock.framing.framings import Framing
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.storage import LocalSource, Source
 
@@ -29,6 +28,9 @@ POINT_BYTES = 1 << 20
 class Stream(Protocol):
     """The bytes that frames are in. Safe to use from several threads."""
 
+    container: str
+    """What they are compressed with: "gzip", "zlib" or nothing."""
+
     def read(self, start: int, length: int) -> _core.Buffer:
         """Bytes [start, start + length) of the stream; shorter only where it ends."""
         ...
@@ -37,13 +39,13 @@ class Stream(Protocol):
         """Bytes of the stream, or None while nobody has come to its end."""
         ...
 
-    def hop(self, framing: str, start: int, goal: int, limit: int) -> np.ndarray | None:
+    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> np.ndarray | None:
         """Where frames start from the one at `start` on, by their heads alone, until `goal` bytes
         are together or something is wrong, and the end of the last: uint64. None where heads
         cannot be had without the payloads."""
         ...
 
-    def walk(self, framing: str, start: int, length: int, limit: int) -> Walked:
+    def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
         """Read a window and find the frames in it."""
         ...
 
@@ -53,20 +55,10 @@ Walked = tuple[_core.Frames, int, int, _core.Fault | None, int]
 that were read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A stretch of a stream [start, end) whose compressed bytes [start_byte, end_byte) of the file
-    have a fault."""
-
-    start: int
-    end: int
-    start_byte: int
-    end_byte: int
-    message: str
-
-
 class PlainStream:
     """A file that is its own stream."""
+
+    container = ""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -77,15 +69,15 @@ class PlainStream:
     def size(self) -> int | None:
         return self._source.size
 
-    def hop(self, framing: str, start: int, goal: int, limit: int) -> np.ndarray | None:
+    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> np.ndarray | None:
         if not isinstance(self._source, LocalSource):
             return None
-        starts, _, _ = _core.index_file(framing, self._source.file, limit, start, goal)
+        starts, _, _ = _core.index_file(framing.name, self._source.file, limit, start, goal)
         return pa.array(starts).to_numpy()
 
-    def walk(self, framing: str, start: int, length: int, limit: int) -> Walked:
+    def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
         if isinstance(self._source, LocalSource) and self._source.mapped is None:
-            return _core.read_frames(framing, self._source.file, start, length, limit)
+            return _core.read_frames(framing.name, self._source.file, start, length, limit)
         return walk(self, framing, start, length, limit)
 
 
@@ -94,14 +86,13 @@ class InflatedStream:
 
     def __init__(self, source: Source, container: str) -> None:
         self._source = source
-        self._container = container
+        self.container = container
         self._lock = threading.Lock()
         self._forward = ForwardStream(source, container)
         self._size: int | None = None
         self.points: tuple[SeekPoint, ...] = ()
         self.one_shot = False
         """Whether every point is a member that can be inflated whole."""
-        self._begun_byte = -1
 
     def learn(self, index: Index) -> None:
         """Use an index's points and size."""
@@ -112,10 +103,10 @@ class InflatedStream:
     def size(self) -> int | None:
         return self._size
 
-    def hop(self, framing: str, start: int, goal: int, limit: int) -> np.ndarray | None:
+    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> np.ndarray | None:
         return None
 
-    def walk(self, framing: str, start: int, length: int, limit: int) -> Walked:
+    def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
         return walk(self, framing, start, length, limit)
 
     def read(self, start: int, length: int) -> _core.Buffer:
@@ -128,83 +119,7 @@ class InflatedStream:
 
     def without_points(self) -> InflatedStream:
         """The same stream, read forwards."""
-        return InflatedStream(self._source, self._container)
-
-    def after(self, fault: Any) -> tuple[InflatedStream, int, int] | None:
-        """Where this stream, which broke off with `fault`, goes on: as a stream of its own, with
-        the place in it and in the file. None if no later place is known where inflating may start.
-
-        The place in the stream is where this one broke off: what was lost has no known length.
-        """
-        with self._lock:
-            inflater = self._forward.inflater
-            for start, _ in inflater.take_members():
-                self._begun_byte = max(self._begun_byte, start)
-            plain, byte = inflater.plain_bytes, inflater.compressed_bytes
-            if (
-                fault.kind != "compression_checksum"
-                or not self._begun_byte < byte < self._source.size
-            ):
-                # A fault may be noticed members later than it is: go on right behind the start of
-                # the member that broke.
-                known = self._begun_byte + 1 or min(fault.byte, self._source.size)
-                chain = self._chain(known)
-                if not chain:
-                    return None
-                byte = chain[0].start
-            other = InflatedStream(self._source, self._container)
-            other._forward = self._forward.resumed(SeekPoint(8 * byte, plain))
-            other._begun_byte = byte
-            return other, plain, byte
-
-    def _chain(self, start: int) -> list[gzip_members.Member]:
-        if self._container != "gzip":
-            return []
-        return gzip_members.find_chain(self._source, start)
-
-    def read_around(
-        self, start: int, length: int, fault: Any, partly: bool
-    ) -> tuple[_core.Buffer, list[Broken]]:
-        """What `read` would give but for `fault`, with zeros in the place of what is broken; or, if
-        `partly`, with what a broken member inflates to, which is right only here and there."""
-        end = start + length
-        starts = [point.plain_start for point in self.points]
-        first = max(0, bisect_right(starts, start) - 1)
-        last = max(first + 1, bisect_right(starts, end - 1))
-        if not self.one_shot:
-            byte = min(fault.byte, self._source.size)
-            stop = max(byte, self._byte_of(last))
-            zeros = _core.Buffer.from_bytes(bytes(length))
-            return zeros, [Broken(start, end, byte, stop, fault.message)]
-        parts: list[_core.Buffer] = []
-        broken: list[Broken] = []
-        for number in range(first, last):
-            low = max(starts[number], start)
-            high = min(starts[number + 1] if number + 1 < len(starts) else end, end)
-            try:
-                part = self._read_members(number, number + 1, low, high - low)
-            except _core.KernelError as error:
-                part = self._read_part(number, low, high - low) if partly else EMPTY
-                begin, stop = self._byte_of(number), self._byte_of(number + 1)
-                broken.append(Broken(low, high, begin, stop, error.args[0].message))
-            missing = high - low - len(part)
-            parts += [part, _core.Buffer.from_bytes(bytes(missing))]
-        return _core.Buffer.join(parts), broken
-
-    def _read_part(self, number: int, start: int, length: int) -> _core.Buffer:
-        """What a broken member inflates to, before the fault is noticed."""
-        inflation = Inflation(self._source, self._container, self.points[number])
-        try:
-            inflation.skip_to(start)
-            return inflation.read(length)
-        except _core.KernelError:
-            return EMPTY
-
-    def _byte_of(self, number: int) -> int:
-        """Where in the file a point is, or the end of the file behind the last one."""
-        if number < len(self.points):
-            return self.points[number].compressed_bit // 8
-        return self._source.size
+        return InflatedStream(self._source, self.container)
 
     def _read_from_point(self, start: int, length: int) -> _core.Buffer:
         starts = [point.plain_start for point in self.points]
@@ -212,9 +127,14 @@ class InflatedStream:
         if self.one_shot:
             last = max(first + 1, bisect_right(starts, start + length - 1))
             return self._read_members(first, last, start, length)
-        inflation = Inflation(self._source, self._container, self.points[first])
+        inflation = Inflation(self._source, self.container, self.points[first])
         inflation.skip_to(start)
-        return inflation.read(length)
+        part = inflation.read(length)
+        at, left = start + len(part), length - len(part)
+        if len(part) and left and at in starts:
+            # A member with a wrong checksum ends here; all of it was inflated.
+            return _core.Buffer.join([part, self._read_from_point(at, left)])
+        return part
 
     def _read_members(self, first: int, last: int, start: int, length: int) -> _core.Buffer:
         """Inflate whole members [first, last), each checked against its own CRC."""
@@ -232,10 +152,10 @@ class InflatedStream:
         return plain.slice(start - self.points[first].plain_start, length)
 
 
-def walk(stream: Stream, framing: str, start: int, length: int, limit: int) -> Walked:
+def walk(stream: Stream, framing: Framing, start: int, length: int, limit: int) -> Walked:
     """A window of any stream, walked over once it has been read."""
     window = stream.read(start, length)
-    return *_core.walk(framing, window, start, limit), len(window)
+    return *_core.walk(framing.name, window, start, limit), len(window)
 
 
 def _shifted(fault: Any, by: int) -> Any:

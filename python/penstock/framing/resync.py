@@ -21,12 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.framing.framings import Framing
 from penstock.framing.inflated import Stream
 
 _WINDOW_BYTES = 4 << 20
 _FIRST_BYTES = 1 << 16
-_HEAD_BYTES = 12
-_TAIL_BYTES = 4
 _MOST_BYTES = 1 << 62
 _KEPT_HEADS = 1 << 20
 """How many heads of dead chains are remembered; the others are walked again when they are met."""
@@ -44,7 +43,7 @@ class Region:
 
 
 def resynchronise(
-    stream: Stream, framing: str, broken: int, salvage: bool, unproved: bool = False
+    stream: Stream, framing: Framing, broken: int, salvage: bool, unproved: bool = False
 ) -> Region:
     """Find where to go on after the broken frame that starts at `broken`, which is itself the
     border of a record unless it is `unproved`."""
@@ -53,8 +52,8 @@ def resynchronise(
         if region.num_records == 1:
             return region  # one record: what is inside it is proved to be none
     bytes_left = _Readable(stream)
-    own = bytes_left.read(broken, _HEAD_BYTES)
-    claim = _core.next_head(framing, own, 0)
+    own = bytes_left.read(broken, framing.head_bytes)
+    claim = _core.next_head(framing.name, own, 0)
     if claim is not None:
         end = broken + claim[1]
         if len(bytes_left.read(end - 1, 1)):
@@ -66,14 +65,14 @@ def resynchronise(
     while True:
         window = bytes_left.read(at, _WINDOW_BYTES)
         offset = 0
-        while (found := _core.next_head(framing, window, offset)) is not None:
+        while (found := _core.next_head(framing.name, window, offset)) is not None:
             region = search.try_at(at + found[0], found[1], salvage)
             if region is not None:
                 return region
             offset = found[0] + 1
         if len(window) < _WINDOW_BYTES:
             return Region(at + len(window), None, True)
-        at += len(window) - (_HEAD_BYTES - 1)
+        at += len(window) - (framing.head_bytes - 1)
 
 
 class _Readable:
@@ -101,7 +100,7 @@ class _Readable:
 class _Search:
     """Tries one place after another, in rising order."""
 
-    def __init__(self, stream: _Readable, framing: str, broken: int, head: bytes) -> None:
+    def __init__(self, stream: _Readable, framing: Framing, broken: int, head: bytes) -> None:
         self._stream = stream
         self._framing = framing
         self._broken = broken
@@ -109,7 +108,7 @@ class _Search:
         self._dead: set[int] = set()
         # The CRC of the broken frame's payload, if it ended at one candidate after another.
         self._crc = 0
-        self._crc_end = broken + _HEAD_BYTES
+        self._crc_end = broken + framing.head_bytes
 
     def try_at(self, start: int, total: int, salvage: bool) -> Region | None:
         """The region that ends at `start`, if records are believed to go on there."""
@@ -126,30 +125,28 @@ class _Search:
 
     def _is_end_of_payload(self, end: int) -> bool:
         """Whether the broken frame is whole up to `end`, but for its head."""
-        length = end - self._broken - _HEAD_BYTES - _TAIL_BYTES
-        if length < 0 or (length == 8 and not self._half_says(length)):
+        framing = self._framing
+        length = end - self._broken - framing.least_bytes
+        if length < 0 or framing.checksum(0) is None:
             return False
-        stop = end - _TAIL_BYTES
+        if length == 8 and not framing.half_says(self._head, length):
+            return False
+        stop = end - framing.tail_bytes
         while self._crc_end < stop:
             part = self._stream.read(self._crc_end, min(_WINDOW_BYTES, stop - self._crc_end))
             if not len(part):
                 return False
             self._crc = part.crc32c(self._crc)
             self._crc_end += len(part)
-        stored = self._stream.read(stop, _TAIL_BYTES).to_bytes()
-        return int.from_bytes(stored, "little") == _masked(self._crc)
-
-    def _half_says(self, length: int) -> bool:
-        """Whether one half of the broken head, length or checksum, still tells this length."""
-        right = length.to_bytes(8, "little")
-        checksum = _masked(_core.Buffer.from_bytes(right).crc32c())
-        return self._head[:8] == right or self._head[8:] == checksum.to_bytes(4, "little")
+        tail = self._stream.read(stop, framing.tail_bytes).to_bytes()
+        return framing.stored(tail) == framing.checksum(self._crc)
 
     def _reaches_end(self, start: int) -> bool:
         """Whether the heads from `start` on lead to the end."""
         chain: list[np.ndarray] = []
         num_heads = 0
         at, want = start, _FIRST_BYTES
+        head_bytes = self._framing.head_bytes
         while True:
             window = self._stream.read(at, want)
             if not len(window):
@@ -158,18 +155,18 @@ class _Search:
                 if not reached:
                     self._forget(chain, start)
                 return reached
-            frames, consumed, need, fault = _core.walk(self._framing, window, at, 1 << 62)
+            frames, consumed, need, fault = _core.walk(self._framing.name, window, at, 1 << 62)
             if num_heads < _KEPT_HEADS:
                 chain.append(pa.array(frames.starts()).to_numpy())
                 num_heads += len(frames) + 1
             at += consumed
             want = _WINDOW_BYTES
-            ends = fault is not None or (need and len(window) - consumed < _HEAD_BYTES)
-            if fault is None and need > _HEAD_BYTES:
+            ends = fault is not None or (need and len(window) - consumed < head_bytes)
+            if fault is None and need > head_bytes:
                 chain.append(np.array([at], dtype=np.uint64))
                 at += need
             elif ends and (
-                fault is not None or len(self._stream.read(at, _HEAD_BYTES)) < _HEAD_BYTES
+                fault is not None or len(self._stream.read(at, head_bytes)) < head_bytes
             ):
                 self._forget(chain, start)
                 return False
@@ -188,9 +185,5 @@ class _Search:
         if total > _WINDOW_BYTES * 64:
             return False
         frame = self._stream.read(start, total)
-        frames, consumed, _, fault = _core.walk(self._framing, frame, start, total)
+        frames, consumed, _, fault = _core.walk(self._framing.name, frame, start, total)
         return fault is None and consumed == total == len(frame) and not frames.verify(None)
-
-
-def _masked(crc: int) -> int:
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -37,6 +37,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import StaleIndexError
+from penstock.framing.framings import Framing
 from penstock.storage import SIDECAR_SUFFIX, Source, Storage
 
 MAGIC = b"PENSTOCK"
@@ -84,6 +85,13 @@ class Index:
     def ends(self) -> np.ndarray:
         """Where each frame ends in the stream, uint64[num_records]."""
         return self.starts[1:] if self.gap_ends is None else self.gap_ends
+
+    def checksum_at(self, start: int) -> int | None:
+        """The checksum of the record that begins there, if one does."""
+        record = int(np.searchsorted(self.starts, np.uint64(start)))
+        if record < self.num_records and int(self.starts[record]) == start:
+            return int(self.checksums[record])
+        return None
 
 
 def path_for(data_path: str, folder: str | None) -> str:
@@ -227,7 +235,7 @@ def _check(source: Source, point: SeekPoint) -> int:
     return source.read(point.compressed_bit // 8, _CHECK_BYTES).crc32c()
 
 
-def fits(index: Index, source: Source, framing: str) -> bool:
+def fits(index: Index, source: Source, framing: Framing) -> bool:
     """Whether an index was made of this file: its size, and a sample of its records or points.
 
     Costs at most 64 small reads. Most of the sample must agree, so that damage to some records is
@@ -250,16 +258,15 @@ def _spread(count: int) -> list[int]:
     return [i * (count - 1) // (_SAMPLES - 1) for i in range(_SAMPLES)]
 
 
-def _agrees(index: Index, source: Source, framing: str, record: int) -> bool:
+def _agrees(index: Index, source: Source, framing: Framing, record: int) -> bool:
     start, end = int(index.starts[record]), int(index.starts[record + 1])
     if not start < end <= index.data_bytes:
         return False
     # The head and the stored checksum, not the payload: this has to be cheap.
-    head = source.read(start, 12)
-    candidate = _core.next_head(framing, head, 0)
-    tail = source.read(end - 4, 4).to_bytes()
-    stored = int.from_bytes(tail, "little")
-    return candidate == (0, end - start) and stored == int(index.checksums[record])
+    head = source.read(start, framing.head_bytes)
+    candidate = _core.next_head(framing.name, head, 0)
+    tail = source.read(end - framing.tail_bytes, framing.tail_bytes).to_bytes()
+    return candidate == (0, end - start) and framing.stored(tail) == int(index.checksums[record])
 
 
 def as_uint64(numbers: Any) -> pa.Array:

@@ -8,8 +8,10 @@ its payload is what was written.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,11 @@ import pyarrow as pa
 from penstock import _core
 from penstock.framing import gzip_members
 from penstock.framing.forward import ForwardStream
+from penstock.framing.framings import Framing
 from penstock.framing.gzip_members import Member
 from penstock.framing.inflated import PlainStream
-from penstock.framing.sidecar import Index
+from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.survey_parts import (
-    HEAD_BYTES,
-    OVERHEAD_BYTES,
     Bad,
     Found,
     Frames,
@@ -32,14 +33,13 @@ from penstock.framing.survey_parts import (
     Part,
     Scope,
     Task,
-    masked,
 )
 from penstock.framing.survey_walk import Walk
 from penstock.limits import Limits
 from penstock.storage import Source
 
 _ENTRIES = _core.ExamplePlan([], "protobuf")
-_NO_POINTS = 1 << 62  # no seek points, but the starts of members
+_ENDLESS = 1 << 62  # bytes; as the distance of seek points: none but the starts of members
 
 
 class Survey:
@@ -48,33 +48,79 @@ class Survey:
     def __init__(
         self,
         source: Source,
-        framing: str,
+        framing: Framing,
         compression: str,
         limits: Limits,
         index: Index | None = None,
         *,
         payloads: bool = False,
         salvage: bool = False,
+        point_bytes: int = 0,
     ) -> None:
         self._scope = Scope(source, framing, limits, salvage)
         self.compression = compression
         self._index = index
         self._examples: bool | None = None if payloads else False
+        self._point_bytes = point_bytes or _ENDLESS
+        self._forward: ForwardStream | None = None
+        self._members: list[Member] = []
 
-    def tasks(self) -> Iterator[Task]:
-        """What there is to do, in the order of the file; finding it means walking the heads."""
+    def tasks(self, at: int = 0, record: int = 0) -> Iterator[Task]:
+        """What there is to do, in the order of the file; finding it means walking the heads.
+        A plain file may be begun at the border of any record."""
+        source = self._scope.source
         if not self.compression:
-            yield from self._watched(
-                Walk(self._scope, PlainStream(self._scope.source), self._index)
-            )
+            walk = Walk(self._scope, PlainStream(source), self._index, at=at, record=record)
+            yield from self._watched(walk)
             return
         if self.compression == "gzip":
-            members = gzip_members.hop_to_end(self._scope.source)
-            if members:
-                yield from self._member_tasks(members)
+            index = self._index
+            known = [] if index is None else _members_of(index, 0, index.plain_bytes)
+            self._members = known or gzip_members.hop_to_end(source)
+            if self._members:
+                yield from self._member_tasks()
                 return
-        stream = ForwardStream(self._scope.source, self.compression, _NO_POINTS, join_streams=True)
+        stream = ForwardStream(source, self.compression, self._point_bytes, join_streams=True)
+        self._forward = stream
         yield from self._watched(Walk(self._scope, stream, self._index))
+
+    def points(self) -> list[SeekPoint]:
+        """Where inflating may start, once the tasks have all been asked for."""
+        if self._forward is not None:
+            return self._forward.take_points()
+        starts = accumulate((m.plain_bytes for m in self._members), initial=0)
+        return [SeekPoint(8 * m.start, at) for m, at in zip(self._members, starts, strict=False)]
+
+    def between(self, start: int, end: int, record: int) -> Iterator[Frames | Bad]:
+        """The same as the tasks, opened, of a part of the stream between two borders that the index
+        knows; a compressed one is entered at one of its points."""
+        index = self._index
+        assert index is not None, "it is the index that knows borders"
+        if members := _members_of(index, start, end):
+            yield from self._open(Members(members, start, record))
+            return
+        if end == index.plain_bytes:
+            end = _ENDLESS  # damaged compressed data may inflate to more than was written
+        walk = Walk(self._scope, self._stream_from(start, index), index, at=start, record=record)
+        for task in walk.tasks():
+            if isinstance(task, Frames):
+                at = task.end
+                yield task if at <= end else _up_to(task, end)
+            else:
+                at = walk.at
+                yield from self.opened(task)
+            if at >= end:
+                return  # before the walk looks at what is behind
+
+    def _stream_from(self, start: int, index: Index) -> PlainStream | ForwardStream:
+        source = self._scope.source
+        if not self.compression:
+            return PlainStream(source)
+        stream = ForwardStream(source, self.compression, join_streams=True)
+        starts = [point.plain_start for point in index.points]
+        if (before := bisect_right(starts, start)) > 0:
+            stream.resume(index.points[before - 1])
+        return stream
 
     def _watched(self, walk: Walk) -> Iterator[Task]:
         for task in walk.tasks():
@@ -83,20 +129,28 @@ class Survey:
                 self._examples = bool(facts["num_examples"]) and not facts["num_broken"]
             yield task
 
-    def _member_tasks(self, members: list[Member]) -> Iterator[Task]:
+    def _member_tasks(self) -> Iterator[Task]:
         plain = record = 0
-        for run in gzip_members.groups(members):
+        for run in gzip_members.groups(self._members):
             yield Members(run, plain, record)
             plain += sum(member.plain_bytes for member in run)
             record += sum(member.num_records for member in run)
 
     def run(self, task: Task) -> Iterable[Found]:
         """Prove the records of a task."""
+        parts: list[Part] = []
+        for part in self.opened(task):
+            parts += [part] if isinstance(part, Bad) else self._prove(part)
+        return [Found(tuple(parts), task.file_bytes)]
+
+    def opened(self, task: Task) -> Iterator[Frames | Bad]:
+        """The frames of a task, still to be proved, and what is wrong between them."""
         if isinstance(task, Found):
-            return [task]
-        if isinstance(task, Frames):
-            return [Found(tuple(self._prove(task)), task.file_bytes)]
-        return [Found(tuple(self._open(task)), sum(m.num_bytes for m in task.members))]
+            yield from (part for part in task.parts if isinstance(part, Bad))
+        elif isinstance(task, Frames):
+            yield task
+        else:
+            yield from self._open(task)
 
     # -- payloads -------------------------------------------------------------------------------
 
@@ -114,30 +168,29 @@ class Survey:
         """The right records between those whose payloads are wrong, and these."""
         starts = pa.array(task.frames.starts()).to_numpy().astype(np.int64)
         lengths = pa.array(task.frames.lengths()).to_numpy().astype(np.int64)
+        framing = self._scope.framing
         base = int(starts[0])
         done = 0
         for fault in [*faults, None]:
             bad = len(starts) if fault is None else int(fault.record)
             if bad > done:
-                end = int(starts[bad - 1] + lengths[bad - 1]) + OVERHEAD_BYTES
+                end = int(starts[bad - 1]) + framing.frame_bytes(int(lengths[bad - 1]))
                 begin = int(starts[done])
                 yield Good(task.frames[done:bad], task.data.slice(begin - base, end - begin))
             if fault is not None:
                 start, length = int(starts[bad]), int(lengths[bad])
                 record = None if task.first_record is None else task.first_record + bad
-                at = start - base + HEAD_BYTES
+                at = start - base + framing.head_bytes
                 yield self._bad_payload(fault, record, start, task.data.slice(at, length))
             done = bad + 1
 
     def _bad_payload(
         self, fault: Any, record: int | None, start: int, payload: _core.Buffer
     ) -> Bad:
-        end = start + len(payload) + OVERHEAD_BYTES
-        index = self._index
-        known = None
-        if index is not None and record is not None and record < index.num_records:
-            known = int(index.checksums[record]) if int(index.starts[record]) == start else None
-        if known is not None and known == masked(payload.crc32c()):
+        framing = self._scope.framing
+        end = start + framing.frame_bytes(len(payload))
+        known = self._index.checksum_at(start) if self._index is not None else None
+        if known is not None and known == framing.checksum(payload.crc32c()):
             message = "the stored checksum is damaged; the payload has the one that the index knows"
             found = self._scope.finding(
                 "data_checksum", record, start, end, message, 0, restored=True
@@ -160,23 +213,24 @@ class Survey:
             bad = int(fault.record or 0)
             record = None if task.first_record is None else task.first_record + done + bad
             start = int(pa.array(rest.starts()).to_numpy()[bad])
-            end = start + int(pa.array(rest.lengths()).to_numpy()[bad]) + OVERHEAD_BYTES
+            length = int(pa.array(rest.lengths()).to_numpy()[bad])
+            end = start + self._scope.framing.frame_bytes(length)
             message = f"the payload is no Example, though the first records are: {fault.message}"
             yield Bad(self._scope.finding("message", record, start, end, message, 0))
             done += bad + 1
 
     # -- members --------------------------------------------------------------------------------
 
-    def _open(self, task: Members) -> Iterator[Part]:
+    def _open(self, task: Members) -> Iterator[Frames | Bad]:
         limit = self._scope.limits.member_bytes + gzip_members.GROUP_BYTES
         try:
             plain = gzip_members.inflate(self._scope.source, task.members, limit)
             records = sum(member.num_records for member in task.members)
             frames, consumed, _, _ = _core.walk(
-                self._scope.framing, plain, task.plain_start, self._scope.limits.record_bytes
+                self._scope.framing.name, plain, task.plain_start, self._scope.limits.record_bytes
             )
             if consumed == len(plain) and len(frames) == records:
-                yield from self._prove(Frames(frames, plain, task.first_record, 0))
+                yield Frames(frames, plain, task.first_record, 0)
                 return
         except _core.KernelError:
             pass
@@ -189,15 +243,14 @@ class Survey:
             plain_start += member.plain_bytes
             record += member.num_records
 
-    def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Part]:
+    def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Frames | Bad]:
         """What can be had of one member that is damaged, or not what its head says."""
         data = self._scope.source.read(member.start, member.num_bytes)
         source = _Excerpt(self._scope.source.path, data)
-        stream = ForwardStream(source, "gzip", _NO_POINTS)
+        stream = ForwardStream(source, "gzip", _ENDLESS)
         scope = replace(self._scope, source=source)
-        inner = Survey(source, scope.framing, "", scope.limits)
-        walk = Walk(scope, stream, None, plain_start, member.start, record)
-        parts = [p for task in walk.tasks() for found in inner.run(task) for p in found.parts]
+        walk = Walk(scope, stream, None, plain_start, member.start, record=record)
+        parts = [part for task in walk.tasks() for part in self.opened(task)]
         seen = sum(_records_in(part) for part in parts)
         missing = member.num_records - seen
         for part in parts:
@@ -207,8 +260,34 @@ class Survey:
             yield part
 
 
-def _records_in(part: Part) -> int:
-    if isinstance(part, Good):
+def _members_of(index: Index, start: int, end: int) -> list[Member]:
+    """The members of a file that begin in a part of its stream, if it is made of penstock's."""
+    members: list[Member] = []
+    if index.layout != "members":
+        return members
+    edges = [*index.points, SeekPoint(8 * index.data_bytes, index.plain_bytes)]
+    for point, following in pairwise(edges):
+        if start <= point.plain_start < end:
+            first, last = np.searchsorted(index.starts, [point.plain_start, following.plain_start])
+            byte = point.compressed_bit // 8
+            num_bytes = following.compressed_bit // 8 - byte
+            plain_bytes = following.plain_start - point.plain_start
+            if num_bytes <= 0 or plain_bytes < 0:
+                return []  # no file has such members; an index is a claim
+            members.append(Member(byte, num_bytes, plain_bytes, int(last - first)))
+    return members
+
+
+def _up_to(task: Frames, end: int) -> Frames:
+    """The frames that begin before `end`."""
+    starts = pa.array(task.frames.starts()).to_numpy()
+    count = int(np.searchsorted(starts, end))
+    last = int(starts[count]) if count < len(starts) else task.end
+    return replace(task, frames=task.frames[:count], data=task.data.slice(0, last - task.start))
+
+
+def _records_in(part: Frames | Bad) -> int:
+    if isinstance(part, Frames):
         return len(part.frames)
     return (part.finding.num_records or 0) + (part.payload is not None)
 

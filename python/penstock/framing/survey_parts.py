@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from penstock import _core
+from penstock.framing.framings import Framing
 from penstock.framing.gzip_members import Member
 from penstock.limits import Limits
 from penstock.report import Finding
 from penstock.storage import Source
-
-HEAD_BYTES = 12
-OVERHEAD_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +17,7 @@ class Scope:
     """The file that is surveyed, and what is asked."""
 
     source: Source
-    framing: str
+    framing: Framing
     limits: Limits
     salvage: bool = False
 
@@ -51,10 +47,12 @@ class Good:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Something that is wrong; the payload of the record, where that is proved right all the same."""
+    """Something that is wrong; the payload of the record, where that is proved right all the same.
+    `unproved`: the record may lie inside a larger, broken one."""
 
     finding: Finding
     payload: _core.Buffer | None = None
+    unproved: bool = False
 
 
 Part = Good | Bad
@@ -75,12 +73,24 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """A task: frames at proved borders, whose payloads have to be proved."""
+    """A task: frames at proved borders, whose payloads have to be proved. `unproved`, where salvage
+    was asked for: they may lie inside a larger, broken record."""
 
     frames: _core.Frames
     data: _core.Buffer
     first_record: int | None
     file_bytes: int
+    unproved: bool = False
+
+    @property
+    def start(self) -> int:
+        """Where they begin in the stream."""
+        return self.frames.base
+
+    @property
+    def end(self) -> int:
+        """Where they end in the stream."""
+        return self.start + len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +101,10 @@ class Members:
     plain_start: int
     first_record: int
 
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the file that they take."""
+        return sum(member.num_bytes for member in self.members)
+
 
 Task = Frames | Members | Found
-
-
-def masked(crc: int) -> int:
-    """A CRC-32C as TFRecord stores it."""
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def frames_of(payload: _core.Buffer) -> _core.Framed:
-    """A restored payload as a frame again."""
-    return _core.frame_records(pa.array([payload.to_bytes()], pa.binary()))

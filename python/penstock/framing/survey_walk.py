@@ -25,15 +25,12 @@ from penstock.framing.inflated import Stream
 from penstock.framing.resync import resynchronise
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.survey_parts import (
-    HEAD_BYTES,
-    OVERHEAD_BYTES,
     Bad,
     Found,
     Frames,
     Part,
     Scope,
     Task,
-    masked,
 )
 from penstock.report import Finding
 
@@ -56,6 +53,8 @@ class Walk:
         index: Index | None,
         plain_base: int = 0,
         file_base: int = 0,
+        *,
+        at: int = 0,
         record: int | None = 0,
     ) -> None:
         self._scope = scope
@@ -64,10 +63,16 @@ class Walk:
         self._index = index
         self._plain_base = plain_base
         self._file_base = file_base
-        self._at = 0
+        self._at = at
         self._record: int | None = record
-        self._told_bytes = 0
+        self._unproved = False
+        self._told_bytes = at
         self._resumed_byte = -1
+
+    @property
+    def at(self) -> int:
+        """The border that was come to."""
+        return self._at
 
     def tasks(self) -> Iterator[Task]:
         """Frames to be proved, and what was found between them, in order."""
@@ -76,12 +81,16 @@ class Walk:
         while True:
             window, broken = self._read(self._at, want)
             base = self._plain_base + self._at
-            frames, consumed, need, fault = _core.walk(self._scope.framing, window, base, limit)
+            frames, consumed, need, fault = _core.walk(
+                self._scope.framing.name, window, base, limit
+            )
             cut = fault is None and need > 0 and len(window) < want
             if cut:
                 _, broken = self._read(self._at + len(window), 1)
             if len(frames):
-                yield Frames(frames, window.slice(0, consumed), self._record, self._taken(consumed))
+                taken = self._taken(consumed)
+                data = window.slice(0, consumed)
+                yield Frames(frames, data, self._record, taken, self._unproved)
                 self._advance(consumed, len(frames))
                 want = CHUNK_BYTES
             yield from self._oddities()
@@ -97,7 +106,7 @@ class Walk:
                 want = CHUNK_BYTES
             elif cut:
                 yield self._found([self._cut_end(len(window) - consumed, need)])
-                return
+                want = CHUNK_BYTES
             elif not len(frames):
                 want = max(need, CHUNK_BYTES)
 
@@ -153,11 +162,26 @@ class Walk:
     def _cut_end(self, left: int, need: int) -> Bad:
         """The stream ends inside a frame."""
         end = self._at + left
-        if left < HEAD_BYTES:
+        if left < self._scope.framing.head_bytes:
             message = f"{left} bytes at the end are no whole record head; TensorFlow says nothing"
-            return Bad(self._bad("short_tail", end, message, None))
+            part = Bad(self._bad("short_tail", end, message, None))
+            self._advance(left, None)
+            return part
         message = f"the data ends inside a record: {left} of its {need} bytes are there"
-        return Bad(self._bad("truncated", end, message, 1))
+        return self._cut_record(end, message, self._scope.salvage)
+
+    def _cut_record(self, end: int, message: str, salvage: bool) -> Bad:
+        """A record that goes on beyond the end of the stream. All that follows is its own, so only
+        salvage looks for records in it."""
+        lost = 1
+        if salvage:
+            framing = self._scope.framing
+            region = resynchronise(self._stream, framing, self._at, True, self._unproved)
+            if not region.at_end:
+                end, lost, self._unproved = region.end_byte, None, True
+        part = Bad(self._bad("truncated", end, message, lost))
+        self._advance(end - self._at, lost)
+        return part
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -179,7 +203,7 @@ class Walk:
     def _pass_long(self, fault: Any) -> Part:
         """A right head of a record beyond the limit: its payload is not looked at."""
         # A head may claim more than any file can be, and than a place can be written as.
-        end = min(self._at + int(fault.found) + OVERHEAD_BYTES, _MOST_BYTES)
+        end = min(self._at + self._scope.framing.frame_bytes(int(fault.found)), _MOST_BYTES)
         if end < _MOST_BYTES and len(self._stream.read(end - 1, 1)):
             hint = f"{fault.message}; pass limits=penstock.Limits(record_bytes={fault.found})"
             part = Bad(self._bad("limit", end, hint, 1))
@@ -188,9 +212,7 @@ class Walk:
         size = self._stream.size()
         end = end if size is None else size
         message = f"the data ends inside a record of {fault.found} bytes"
-        part = Bad(self._bad("truncated", end, message, 1))
-        self._advance(end - self._at, 1)
-        return part
+        return self._cut_record(end, message, self._scope.salvage)
 
     def _by_index(self, fault: Any) -> Part | None:
         """The next border from the index, if it is at one that the index knows."""
@@ -201,11 +223,13 @@ class Walk:
         if record >= index.num_records or int(index.starts[record]) != self._at:
             return None
         end = int(index.starts[record + 1])
-        if not self._at + OVERHEAD_BYTES <= end <= index.plain_bytes or not self._agrees(
-            record + 1
+        if (
+            not self._at + self._scope.framing.least_bytes <= end <= index.plain_bytes
+            or not self._agrees(record + 1)
         ):
             return None
         self._record = record
+        self._unproved = False
         payload = self._right_payload(end, int(index.checksums[record]))
         return self._broken(fault, end, payload)
 
@@ -222,26 +246,33 @@ class Walk:
 
     def _stored(self, end: int) -> int:
         """The checksum at the end of a frame."""
-        return int.from_bytes(self._stream.read(max(end - 4, 0), 4).to_bytes(), "little")
+        framing = self._scope.framing
+        tail = self._stream.read(max(end - framing.tail_bytes, 0), framing.tail_bytes)
+        return framing.stored(tail.to_bytes())
 
     def _right_payload(self, end: int, known: int | None = None) -> _core.Buffer | None:
-        """The payload of the frame from here to `end`, if it has the checksum stored there."""
-        length = end - self._at - OVERHEAD_BYTES
+        """The payload of the frame from here to `end`, if it has the checksum that is known, or
+        else the one stored there."""
+        framing = self._scope.framing
+        length = end - self._at - framing.least_bytes
         if length > self._scope.limits.record_bytes:
             return None
-        frame = self._stream.read(self._at + HEAD_BYTES, length + 4)
-        if len(frame) < length + 4:
+        rest = length + framing.tail_bytes
+        frame = self._stream.read(self._at + framing.head_bytes, rest)
+        if len(frame) < rest:
             return None
         payload = frame.slice(0, length)
-        wanted = int.from_bytes(frame.slice(length, 4).to_bytes(), "little")
-        found = masked(payload.crc32c())
-        return payload if found == wanted and known in (None, found) else None
+        if known is not None:
+            return payload if framing.checksum(payload.crc32c()) == known else None
+        tail = frame.slice(length, framing.tail_bytes).to_bytes()
+        return payload if framing.proves(payload, tail) else None
 
     def _by_head(self, fault: Any) -> Part | None:
         """The border that the head gives, if one byte of it is wrong."""
-        head = self._stream.read(self._at, HEAD_BYTES).to_bytes()
-        for length in mended_lengths(head):
-            end = self._at + length + OVERHEAD_BYTES
+        framing = self._scope.framing
+        head = self._stream.read(self._at, framing.head_bytes).to_bytes()
+        for length in framing.lengths(head):
+            end = self._at + framing.frame_bytes(length)
             size = self._stream.size()
             if end > (_MOST_BYTES if size is None else size):
                 continue
@@ -267,11 +298,14 @@ class Walk:
         part = Bad(self._bad(fault.kind, end, fault.message, lost))
         self._resumed_byte = point.compressed_bit // 8
         self._forward.resume(point)
-        self._at, self._record = end, record
+        self._at, self._record, self._unproved = end, record, False
         return part
 
     def _by_search(self, fault: Any) -> Part:
-        region = resynchronise(self._stream, self._scope.framing, self._at, self._scope.salvage)
+        scope, unproved = self._scope, self._unproved
+        region = resynchronise(self._stream, scope.framing, self._at, scope.salvage, unproved)
+        # From an unproved border, the record between it and the next proves nothing.
+        self._unproved = region.unproved or (unproved and region.num_records is not None)
         if region.note is not None:
             payload = self._right_payload(region.end_byte)
             if payload is not None:
@@ -289,7 +323,8 @@ class Walk:
             part = Bad(self._bad(fault.kind, end, fault.message, 1))
         else:
             message = f"{fault.message}; only the head is damaged, the payload is right"
-            part = Bad(self._bad(fault.kind, end, message, 0, restored=True), payload)
+            found = self._bad(fault.kind, end, message, 0, restored=True)
+            part = Bad(found, payload, self._unproved)
         self._advance(end - self._at, 1)
         return part
 
@@ -322,12 +357,21 @@ class Walk:
             if record is not None and self._index is not None:
                 self._at = int(self._index.starts[record])
             self._record = record
+            self._unproved = False
             return True, [*odd, part]
         whole = fault.kind in ("cut_trailer", "trailing_bytes", "compression_checksum")
-        parts = [*odd, self._stream_fault(fault, byte, size, 0 if whole else None)]
+        lost = 0 if whole else self._num_left()
+        parts = [*odd, self._stream_fault(fault, byte, size, lost)]
         if whole and left > 0:
-            parts.append(self._cut_end(left, left + 1))
+            end = self._at + left
+            parts.append(self._cut_record(end, "the data ends inside a record", False))
         return False, parts
+
+    def _num_left(self) -> int | None:
+        """How many records follow, if an index tells."""
+        if self._index is None or self._record is None:
+            return None
+        return max(self._index.num_records - self._record, 0)
 
     def _next_point(self, byte: int) -> tuple[SeekPoint | None, int | None]:
         """Where inflating can go on after a fault, and the first whole record from there."""
@@ -360,18 +404,3 @@ class Walk:
             message += "; TensorFlow reads all records before it"
         record = None if num_records == 0 else self._record
         return Bad(self._scope.finding(kind, record, start, stop, message, num_records))
-
-
-def mended_lengths(head: bytes) -> Iterator[int]:
-    """The lengths that a head of 12 bytes may have meant, if at most one byte of it is wrong: the
-    one it has, and those one byte away that have the stored checksum."""
-    if len(head) < HEAD_BYTES:
-        return
-    stored = int.from_bytes(head[8:12], "little")
-    yield int.from_bytes(head[:8], "little")
-    for place in range(8):
-        for value in range(256):
-            if value != head[place]:
-                length = head[:place] + bytes([value]) + head[place + 1 : 8]
-                if masked(_core.Buffer.from_bytes(length).crc32c()) == stored:
-                    yield int.from_bytes(length, "little")

@@ -20,7 +20,7 @@ from penstock import formats
 from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
-from penstock.format import Format, Summary
+from penstock.format import Format, Summary, Surveyed
 from penstock.storage import LocalStorage
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
@@ -198,7 +198,7 @@ def _in_folder(path: str, folder: str, kind: Format, compression: str | None) ->
 
 
 def _is_framed(kind: Format) -> bool:
-    return hasattr(kind, "survey")
+    return isinstance(kind, Surveyed)
 
 
 # -- reading --------------------------------------------------------------------------------------

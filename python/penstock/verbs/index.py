@@ -9,13 +9,13 @@ from typing import Any
 
 from penstock import formats
 from penstock.errors import StaleIndexError, UnsupportedError
-from penstock.format import Options
+from penstock.format import Options, Surveyed, is_indexed
 from penstock.framing import sidecar
-from penstock.framing.framed import FramedReader
+from penstock.framing.framings import Framing
 from penstock.framing.sidecar import Index
 from penstock.paths import expand
 from penstock.pipeline import in_order
-from penstock.storage import LocalStorage, Storage
+from penstock.storage import LocalStorage, Source, Storage
 from penstock.verbs import textindex
 
 Progress = Callable[[int, int, int], None]
@@ -114,9 +114,9 @@ def _index_one(
             reader = kind.open(source, Options(raw=True, index="never"))
         except UnsupportedError:
             return _Made(None, 0, source.size)  # it knows itself where its records lie
-        if not isinstance(reader, FramedReader):
+        if not (isinstance(kind, Surveyed) and is_indexed(reader)):
             return _Made(None, reader.num_records, source.size)
-        known = None if force else load_fitting(path, source, folder, storage)
+        known = None if force else load_fitting(path, source, kind.framing, folder, storage)
         if known is None:
             found = reader.index
             kept_at = _keep(found, path, folder, storage)
@@ -133,7 +133,7 @@ def _index_one(
 
 
 def load_fitting(
-    path: str, source: Any, folder: str | None, storage: Storage
+    path: str, source: Source, framing: Framing, folder: str | None, storage: Storage
 ) -> tuple[str, Index] | None:
     """The sidecar of a file and where it is kept, if there is one that fits."""
     folders = [None, sidecar.cache_folder()] if folder is None else [folder]
@@ -143,7 +143,7 @@ def load_fitting(
             index = sidecar.load(kept_at, storage)
         except (FileNotFoundError, NotADirectoryError, StaleIndexError):
             continue
-        if sidecar.fits(index, source, "tfrecord"):
+        if sidecar.fits(index, source, framing):
             return kept_at, index
     return None
 

@@ -6,11 +6,10 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from penstock import dataset as datasets
-from penstock.format import Reader
+from penstock.format import Compressed, Reader, is_indexed
 from penstock.framing import sidecar
 from penstock.verbs.tally import Range, Spread
 
@@ -72,7 +71,8 @@ def info(source: Any) -> Info:
     ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
     total = Range()
     # Which indexes were there has to be asked before counting makes them.
-    had_index = [getattr(ds.reader(n), "has_index", None) for n in range(len(ds.paths))]
+    readers = [ds.reader(number) for number in range(len(ds.paths))]
+    had_index = [reader.has_index if is_indexed(reader) else None for reader in readers]
     found = ds.shards
     shards = [
         _shard(ds, ds.reader(number), shard, had, total)
@@ -95,16 +95,15 @@ def _shard(
     total: Range,
 ) -> ShardInfo:
     facts = (shard.path, shard.format, shard.num_records, shard.num_bytes)
-    if had_index is None:
-        compression = getattr(reader, "compression", None)
-        return ShardInfo(*facts, compression, None, None, "not needed", None)
-    framed: Any = reader
-    sizes: np.ndarray = framed.record_bytes()
+    if not is_indexed(reader):
+        codecs = reader.compression if isinstance(reader, Compressed) else None
+        return ShardInfo(*facts, codecs, None, None, "not needed", None)
+    sizes = reader.record_bytes()
     mine = Range()
     mine.add(sizes)
     total.merge(mine)
-    compression = str(framed.index.compression)
-    plain_bytes = int(framed.index.plain_bytes) if compression else shard.num_bytes
+    compression = reader.index.compression
+    plain_bytes = reader.index.plain_bytes if compression else shard.num_bytes
     path = _index_path(ds, shard.path)
     state: IndexState = "none" if path is None else "found" if had_index else "made"
     return ShardInfo(*facts, compression, plain_bytes, mine.spread(), state, path)

@@ -6,25 +6,22 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.format import Chunk, Format, Options, Reader, options_from
+from penstock.format import Chunk, Format, FrameWriter, Options, Reader, Surveyed
 from penstock.framing import sidecar
+from penstock.framing.framings import Framing
 from penstock.framing.survey import Survey
-from penstock.framing.survey_parts import OVERHEAD_BYTES, Found, Good, frames_of
+from penstock.framing.survey_parts import Found, Good
 from penstock.limits import Limits, limits_from
 from penstock.paths import expand
 from penstock.pipeline import default_threads, in_order
 from penstock.report import Finding, Report
 from penstock.storage import LocalStorage, Sink, Source, Storage
 from penstock.verbs.verify import Progress, first_error, format_of, found_in, tally_of
-
-if TYPE_CHECKING:
-    from penstock.formats.tfrecord_writer import TFRecordWriter
 
 
 def repair(
@@ -178,14 +175,9 @@ class _Work:
 
 
 def _saving(source: Source, kind: Format, work: _Work) -> _Saving:
-    examine = getattr(kind, "survey", None)
-    if examine is None:
-        return _Chunks(source, kind, work)
-
-    def survey() -> Survey:
-        return examine(source, work.options, payloads=False, salvage=work.salvage)
-
-    return _Framed(kind, survey, work)
+    if isinstance(kind, Surveyed):
+        return _Framed(source, kind, work)
+    return _Chunks(source, kind, work)
 
 
 class _Saving:
@@ -207,24 +199,23 @@ class _Saving:
 class _Framed(_Saving):
     """A framed file: its frames are copied."""
 
-    def __init__(self, kind: Format, survey: Callable[[], Survey], work: _Work) -> None:
+    def __init__(self, source: Source, kind: Surveyed, work: _Work) -> None:
+        self._source = source
         self._kind = kind
-        self._survey = survey
         self._work = work
-        self._writer: TFRecordWriter | None = None
+        self._writer: FrameWriter | None = None
+
+    def _survey(self) -> Survey:
+        return self._kind.survey(self._source, self._work.options, salvage=self._work.salvage)
 
     def look(self) -> tuple[int, list[Finding]]:
         return self._each(lambda found: None)
 
     def save(self, sink: Sink) -> tuple[int, list[Finding]]:
-        survey = self._survey()
-        given = {"compression": survey.compression or None, "payload": "raw"}
-        options = options_from(self._kind.write_options, given, self._kind.info.name)
         threads = self._work.threads or default_threads()
-        schema = pa.schema([("record", pa.binary())])
-        writer: Any = self._kind.create(sink, schema, options, threads)
+        writer = self._kind.create_copy(sink, self._survey().compression, threads)
         self._writer = writer
-        done = self._each(partial(_copy, writer))
+        done = self._each(partial(_copy, writer, self._kind.framing))
         writer.close()
         return done
 
@@ -244,15 +235,15 @@ class _Framed(_Saving):
         return None if self._writer is None else self._writer.index()
 
 
-def _copy(writer: TFRecordWriter, found: Found) -> None:
+def _copy(writer: FrameWriter, framing: Framing, found: Found) -> None:
     """Append what is right to the new file."""
     for part in found.parts:
         if isinstance(part, Good):
-            lengths = pa.array(part.frames.lengths()).to_numpy() + np.uint64(OVERHEAD_BYTES)
+            lengths = framing.frame_bytes(pa.array(part.frames.lengths()).to_numpy())
             checksums = pa.array(part.frames.checksums()).to_numpy()
             writer.write_frames(part.data, lengths, checksums)
         elif part.payload is not None:
-            framed = frames_of(part.payload)
+            framed = framing.frames([part.payload.to_bytes()])
             lengths, checksums = pa.array(framed.lengths), pa.array(framed.checksums)
             writer.write_frames(framed.data, lengths.to_numpy(), checksums.to_numpy())
 

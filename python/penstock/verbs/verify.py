@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock import formats
 from penstock.errors import PenstockError, StaleIndexError
-from penstock.format import Chunk, Format, Options, Reader
+from penstock.format import Chunk, Format, Options, Reader, Surveyed
 from penstock.framing import sidecar
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Bad, Found, Good
@@ -107,14 +107,13 @@ def _tasks(
     """What there is to check in one file."""
     source = storage.source(path)
     try:
-        stale = stale_index(source, options, storage)
-        if stale is not None:
-            yield partial(_just, Tally(0, (stale,), 0))
         try:
             kind = format_of(source, format)
-            examine = getattr(kind, "survey", None)
-            if examine is not None:
-                survey: Survey = examine(source, options, payloads=payloads)
+            if isinstance(kind, Surveyed):
+                stale = stale_index(source, kind, options, storage)
+                if stale is not None:
+                    yield partial(_just, Tally(0, (stale,), 0))
+                survey = kind.survey(source, options, payloads=payloads)
                 for task in survey.tasks():
                     yield partial(_prove, survey, task)
             else:
@@ -150,14 +149,16 @@ def format_of(source: Source, name: str | None) -> Format:
     return formats.by_bytes(head, source.size, source.path)
 
 
-def stale_index(source: Source, options: Options, storage: Storage) -> Finding | None:
+def stale_index(
+    source: Source, kind: Surveyed, options: Options, storage: Storage
+) -> Finding | None:
     """A note about a sidecar that is not one of this file, if there is one."""
     if options.index == "never":
         return None
     kept_at = sidecar.path_for(source.path, None if options.index == "auto" else options.index)
     try:
         index = sidecar.load(kept_at, storage)
-        if sidecar.fits(index, source, "tfrecord"):
+        if sidecar.fits(index, source, kind.framing):
             return None
         reason = "was made of another state of the file"
     except StaleIndexError as error:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.errors import SchemaError
-from penstock.format import Format, Summary, Writer, options_from
+from penstock.format import Abortable, Format, IndexMaking, Summary, Writer, options_from
 from penstock.framing import sidecar
 from penstock.pipeline import default_threads
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage, Sink, Storage
@@ -296,17 +296,15 @@ class _Shards:
     def abort(self) -> None:
         """Forget what has no name yet."""
         for shard in self._shards:
-            # Writers with threads of their own have to be told.
-            stop = getattr(shard.writer, "abort", None)
             try:
-                if stop is not None:
-                    stop()
+                if isinstance(shard.writer, Abortable):
+                    shard.writer.abort()
             finally:
                 shard.sink.abort()
 
 
-def _save_index(writer: Any, path: str, storage: Storage, folder: str | None) -> None:
-    if not hasattr(writer, "index"):
+def _save_index(writer: Writer, path: str, storage: Storage, folder: str | None) -> None:
+    if not isinstance(writer, IndexMaking):
         return
     try:
         sidecar.save(writer.index(), path, storage, folder)

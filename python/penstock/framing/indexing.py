@@ -1,4 +1,4 @@
-"""The index of a TFRecord file: found by its heads, by its members, or by one pass over it."""
+"""The index of a framed file: found by its heads, by its members, or by one pass over it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,21 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import StaleIndexError
-from penstock.faults import error_from
-from penstock.format import Options
-from penstock.formats.tfrecord_raw import FRAMING, RawDecoder
 from penstock.framing import gzip_members, sidecar
+from penstock.framing.chunk_frames import ChunkFrames
+from penstock.framing.chunks import walked_chunks
 from penstock.framing.forward import ForwardStream
-from penstock.framing.framed import FramedReader
 from penstock.framing.gzip_members import Member
-from penstock.framing.inflated import POINT_BYTES, Stream
+from penstock.framing.inflated import POINT_BYTES, InflatedStream, Stream
+from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.pipeline import in_order
 from penstock.storage import LocalSource, LocalStorage, Source
 
-OVERHEAD_BYTES = 16
 
-
-def load_index(source: Source, options: Options) -> Index | None:
-    """The sidecar of a file, if there is one and it fits."""
+def load_index(shard: Shard) -> Index | None:
+    """The sidecar of a file, if there is one and it fits. A compressed stream learns its points."""
+    source, options = shard.source, shard.options
     if options.index == "never":
         return None
     storage = LocalStorage()
@@ -40,32 +38,39 @@ def load_index(source: Source, options: Options) -> Index | None:
             index = sidecar.load(path, storage)
         except (OSError, StaleIndexError):
             continue  # not there, not readable, or none: an index can be made again
-        if sidecar.fits(index, source, FRAMING):
+        if sidecar.fits(index, source, shard.framing):
+            _teach(shard, index)
             return index
     return None
 
 
-def build_index(
-    source: Source, stream: Stream, compression: str, options: Options, keep: bool = True
-) -> Index:
-    """Find all records of a file, and keep what was found in a sidecar.
+def _teach(shard: Shard, index: Index) -> None:
+    if isinstance(shard.stream, InflatedStream):
+        shard.stream.learn(index)
+
+
+def build_index(shard: Shard) -> Index:
+    """Find all records of a file, and keep what was found in a sidecar. A compressed stream learns
+    its points.
 
     A plain local file is read by its heads alone. A file with damage raises its error, unless the
     damage is to be passed over; then the index lists the records that are delivered, and is not
     kept, since it says nothing about the file as it was meant to be.
     """
-    if compression:
-        index, whole = _index_compressed(source, compression, options)
-    elif isinstance(source, LocalSource):
-        index, whole = _index_plain(source, stream, options)
+    kept = shard.options.index
+    if shard.stream.container:
+        index, whole = _index_compressed(shard)
+    elif isinstance(shard.source, LocalSource):
+        index, whole = _index_plain(shard, shard.source)
     else:
-        index, whole = _index_by_walking(source, stream, options)
-    if whole and keep and options.index != "never":
-        save_index(index, source.path, None if options.index == "auto" else options.index)
+        index, whole = _index_by_walking(shard)
+    if whole and kept != "never":
+        _save_index(index, shard.source.path, None if kept == "auto" else kept)
+    _teach(shard, index)
     return index
 
 
-def save_index(index: Index, data_path: str, folder: str | None) -> str | None:
+def _save_index(index: Index, data_path: str, folder: str | None) -> str | None:
     """Keep an index beside its file, or in the user's cache where that folder is not writable."""
     storage = LocalStorage()
     if folder is not None:
@@ -82,13 +87,13 @@ def save_index(index: Index, data_path: str, folder: str | None) -> str | None:
             return None  # an index is a convenience: it can be made again
 
 
-def _index_plain(source: LocalSource, stream: Stream, options: Options) -> tuple[Index, bool]:
-    limit = options.limits.record_bytes
-    starts, checksums, fault = _core.index_file(FRAMING, source.file, limit)
+def _index_plain(shard: Shard, source: LocalSource) -> tuple[Index, bool]:
+    limit = shard.record_bytes
+    starts, checksums, fault = _core.index_file(shard.framing.name, source.file, limit)
     if fault is not None:
-        if options.damage == "error":
-            raise error_from(fault, file=source.path, record=fault.record)
-        return _index_by_walking(source, stream, options)
+        if shard.options.damage == "error":
+            raise shard.error(fault, fault.record)
+        return _index_by_walking(shard)
     found = pa.array(starts).to_numpy()
     return _index(source, found, pa.array(checksums).to_numpy(), "", (), "plain"), True
 
@@ -106,73 +111,72 @@ def _index(
     )
 
 
-def _index_by_walking(source: Source, stream: Stream, options: Options) -> tuple[Index, bool]:
-    """An index made of the records that a scan delivers."""
+def _index_by_walking(
+    shard: Shard, stream: Stream | None = None, points: list[SeekPoint] | None = None
+) -> tuple[Index, bool]:
+    """An index made of the records that a scan delivers; for `points` see `walked_chunks`."""
     regions: list[Any] = []
-    walking = Options(
-        damage=options.damage,
-        limits=options.limits,
-        index="never",
-        raw=True,
-        skipped=regions.append,
-    )
-    reader = FramedReader(source, stream, FRAMING, walking, RawDecoder(), lambda: index, None)
+    options = replace(shard.options, skipped=regions.append)
+    walking = replace(shard, stream=stream or shard.stream, options=options)
+    chunk_frames = ChunkFrames(walking)
     starts: list[np.ndarray] = []
     ends: list[np.ndarray] = []
     checksums: list[np.ndarray] = []
-    for chunk in reader.chunks():
-        frames = reader.frames(chunk)
+    for chunk in walked_chunks(walking, points):
+        frames = chunk_frames.read(chunk, None).frames
         begin = pa.array(frames.starts()).to_numpy()
         starts.append(begin)
-        ends.append(begin + pa.array(frames.lengths()).to_numpy() + np.uint64(16))
+        ends.append(begin + shard.framing.frame_bytes(pa.array(frames.lengths()).to_numpy()))
         checksums.append(pa.array(frames.checksums()).to_numpy())
     begin = np.concatenate([*starts, np.zeros(0, np.uint64)])
     end = np.concatenate([*ends, np.zeros(0, np.uint64)])
     stored = np.concatenate([*checksums, np.zeros(0, np.uint32)])
     edges = np.concatenate([begin, end[-1:] if len(end) else np.zeros(1, np.uint64)])
-    index = _index(source, edges, stored, "", (), "plain")
+    index = _index(shard.source, edges, stored, "", (), "plain")
     return (replace(index, gap_ends=end) if regions else index), not regions
 
 
-def _index_compressed(source: Source, compression: str, options: Options) -> tuple[Index, bool]:
+def _index_compressed(shard: Shard) -> tuple[Index, bool]:
     """By its members where penstock wrote the file; else by one pass, that notes where inflating
     may start again."""
+    source, compression = shard.source, shard.stream.container
     if compression == "gzip":
-        index = index_members(source, options)
+        index = _index_members(shard)
         if index is not None:
             return index, True
     forward = ForwardStream(source, compression, POINT_BYTES)
-    index, whole = _index_by_walking(source, forward, options)
-    found = [SeekPoint(*point) for point in forward.inflater.take_points()]
-    points = sidecar.with_checks(found, source)
+    found: list[SeekPoint] = []
+    index, whole = _index_by_walking(shard, forward, found)
+    points = sidecar.with_checks([*found, *forward.take_points()], source)
     return replace(index, compression=compression, points=points, layout="points"), whole
 
 
-def index_members(source: Source, options: Options, threads: int | None = None) -> Index | None:
+def _index_members(shard: Shard) -> Index | None:
     """The index of a gzip file whose members are all penstock's, inflated side by side.
 
     None where they are not, or where one is broken: then a plain pass says what is wrong.
     """
+    source, framing = shard.source, shard.framing
     members = gzip_members.hop_to_end(source)
     if not members:
         return None
-    limit = options.limits.member_bytes + gzip_members.GROUP_BYTES
+    limit = shard.options.limits.member_bytes + gzip_members.GROUP_BYTES
 
     def heads(run: list[Member]) -> Iterable[tuple[np.ndarray, np.ndarray] | None]:
         try:
             plain = gzip_members.inflate(source, run, limit)
-            frames, consumed, _, _ = _core.walk(FRAMING, plain, 0, options.limits.record_bytes)
+            frames, consumed, _, _ = _core.walk(framing.name, plain, 0, shard.record_bytes)
         except _core.KernelError:
             return [None]
         whole = consumed == len(plain) and len(frames) == sum(m.num_records for m in run)
-        lengths = pa.array(frames.lengths()).to_numpy() + np.uint64(OVERHEAD_BYTES)
+        lengths = framing.frame_bytes(pa.array(frames.lengths()).to_numpy())
         return [(lengths, pa.array(frames.checksums()).to_numpy()) if whole else None]
 
     def runs() -> Iterator[list[Member]]:
         return iter(gzip_members.groups(members))
 
     found: list[tuple[np.ndarray, np.ndarray]] = []
-    for part in in_order([runs], heads, lambda part: 0, threads):
+    for part in in_order([runs], heads, lambda part: 0, None):
         if part is None:
             return None
         found.append(part)

@@ -1,0 +1,108 @@
+"""Where a framed shard is cut into chunks: by its index, by a walk, or around what is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from penstock import _core
+from penstock.format import Chunk
+from penstock.framing.damaged import surveyed_chunks
+from penstock.framing.held import Held
+from penstock.framing.inflated import InflatedStream
+from penstock.framing.shard import Shard
+from penstock.framing.sidecar import Index, SeekPoint
+
+CHUNK_BYTES = 2 << 20
+"""Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
+LARGE_BYTES = 16 << 10
+"""From this mean size on, records are hopped over instead of read to find where they end."""
+
+
+def indexed_chunks(index: Index) -> Iterator[Chunk]:
+    """Cut a shard at records (a compressed one, at its points) about CHUNK_BYTES apart."""
+    first, number = 0, 0
+    ends = index.starts
+    points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
+    while first < index.num_records:
+        # Searched for as uint64: a Python int would make numpy convert all of the index.
+        goal = np.uint64(min(int(ends[first]) + CHUNK_BYTES, index.plain_bytes))
+        if len(points):
+            later = np.searchsorted(points, goal, "left")
+            goal = points[later] if later < len(points) else np.uint64(index.plain_bytes)
+        # The first record at or after a point: one before it would cost the stretch before.
+        last = int(np.searchsorted(ends, goal, "left"))
+        last = min(max(last, first + 1), index.num_records)
+        bounds = int(ends[first]), int(ends[last])
+        yield Chunk(number, first, last - first, *bounds, index)
+        first, number = last, number + 1
+
+
+def walked_chunks(shard: Shard, points: list[SeekPoint] | None = None) -> Iterator[Chunk]:
+    """Cut a shard where a walk over its frames comes to the end of a window.
+
+    Where reading goes on after damage, it goes on with the survey of `verify`: a plain shard's at
+    the first fault, a compressed one's from the start. A survey of compressed data adds to
+    `points`, if given, where inflating may start.
+    """
+    if shard.goes_on and shard.stream.container:
+        yield from surveyed_chunks(shard, 0, 0, 0, points)
+        return
+    at = first = number = 0
+    want = CHUNK_BYTES
+    large = False
+    stream = shard.stream
+    while True:
+        if large and (hopped := _hop(shard, at)) is not None:
+            count, end = hopped
+            yield Chunk(number, first, count, at, end)
+            first, number, at = first + count, number + 1, end
+            continue
+        try:
+            walked = stream.walk(shard.framing, at, want, shard.record_bytes)
+        except _core.KernelError as error:
+            if isinstance(stream, InflatedStream) and stream.points:
+                # Members were inflated whole, several at once: reading forwards tells which of
+                # them breaks, and gives what is before that.
+                stream, want = stream.without_points(), CHUNK_BYTES
+                continue
+            shard.stop_in_file(error.args[0], first)
+            return
+        frames, consumed, need, fault, num_bytes = walked
+        if not num_bytes:
+            return
+        if len(frames):
+            yield Chunk(number, first, len(frames), at, at + consumed, Held(frames))
+            first, number, at = first + len(frames), number + 1, at + consumed
+            want = CHUNK_BYTES
+            large = consumed >= LARGE_BYTES * len(frames)
+        if fault is None and need:
+            if num_bytes < want:
+                fault = _cut(shard, num_bytes - consumed, at, need)
+            elif not len(frames):
+                want = max(need, CHUNK_BYTES)
+        if fault is not None:
+            if shard.goes_on:
+                yield from surveyed_chunks(shard, number, at, first, points)
+            else:
+                shard.stop_at(fault, first, at)
+            return
+
+
+def _hop(shard: Shard, at: int) -> tuple[int, int] | None:
+    """How many records the next chunk has and where it ends, if heads are enough to tell: the
+    bytes of such chunks are then read side by side."""
+    starts = shard.stream.hop(shard.framing, at, CHUNK_BYTES, shard.record_bytes)
+    if starts is None or len(starts) < 2:
+        return None
+    return len(starts) - 1, int(starts[-1])
+
+
+def _cut(shard: Shard, left: int, at: int, need: int) -> Any:
+    """The fault of a stream that ends `left` bytes into a frame."""
+    if left < shard.framing.head_bytes:
+        message = f"{left} bytes at the end are no whole record head"
+        return _core.Fault("short_tail", at, message, need, left)
+    return _core.Fault("truncated", at, "the data ends inside a record", need, left)

@@ -1,0 +1,102 @@
+"""Chunks around damage: what a survey, the one of `verify`, believes in of a shard.
+
+A scan that goes on after damage asks the survey for the rest of a shard whose index is not known,
+and for the one chunk where it is. So what a scan passes over is what `verify` reports and `repair`
+leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.format import Chunk
+from penstock.framing.held import Held, frames_in
+from penstock.framing.inflated import POINT_BYTES
+from penstock.framing.shard import Shard
+from penstock.framing.sidecar import Index, SeekPoint
+from penstock.framing.survey import Survey
+from penstock.framing.survey_parts import Bad, Frames
+
+
+def surveyed_chunks(
+    shard: Shard, number: int, at: int, first: int, points: list[SeekPoint] | None = None
+) -> Iterator[Chunk]:
+    """The chunks from the border at `at` on, where record `first` is; what is between them is
+    noted. For `points` see `walked_chunks`."""
+    survey = _survey(shard, None, 0 if points is None else POINT_BYTES)
+    for task in survey.tasks(at, first):
+        for part in survey.opened(task):
+            first, frames = _believed(shard, part, first)
+            if frames is None:
+                continue
+            start, end = frames.start, frames.end
+            held = Held(frames.frames, frames.unproved)
+            yield Chunk(number, first, len(held.frames), start, end, held)
+            first, number = first + len(held.frames), number + 1
+    if points is not None:
+        points.extend(survey.points())
+
+
+def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
+    """What can be had of a chunk that an index has cut; what cannot is noted."""
+    first = chunk.first_record
+    found: list[Frames] = []
+    records: list[np.ndarray] = [np.zeros(0, np.int64)]
+    survey = _survey(shard, index)
+    for part in survey.between(chunk.start_byte, chunk.end_byte, first):
+        first, frames = _believed(shard, part, first)
+        if frames is not None:
+            found.append(frames)
+            records.append(np.arange(first, first + len(frames.frames)))
+            first += len(frames.frames)
+    numbers = np.concatenate(records)
+    starts = _joined([pa.array(part.frames.starts()).to_numpy() for part in found])
+    lengths = _joined([pa.array(part.frames.lengths()).to_numpy() for part in found])
+    data = _core.Buffer.join([part.data for part in found])
+    frames = frames_in(shard.framing, data, starts, shard.framing.frame_bytes(lengths))
+    # Around damage a record is proved by its own checksum, and by the index's only where that one
+    # does not match: then it may be the stored checksum that is damaged.
+    checksums = pa.array(frames.checksums()).to_numpy().copy()
+    for fault in frames.verify(None):
+        row = fault.record or 0
+        known = index.checksum_at(int(starts[row]))
+        if known is not None:
+            checksums[row] = known
+    unproved = np.repeat([p.unproved for p in found], [len(p.frames) for p in found])
+    return Held(frames, unproved.astype(bool), checksums, numbers)
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.uint64), *parts])
+
+
+def _survey(shard: Shard, index: Index | None, point_bytes: int = 0) -> Survey:
+    return Survey(
+        shard.source,
+        shard.framing,
+        shard.stream.container,
+        shard.options.limits,
+        index,
+        salvage=shard.salvages,
+        point_bytes=point_bytes,
+    )
+
+
+def _believed(shard: Shard, part: Frames | Bad, first: int) -> tuple[int, Frames | None]:
+    """The number of the next record, and the frames of a part if it has any. What is wrong is
+    noted; a restored payload is put into the frame that it had."""
+    if isinstance(part, Frames):
+        return max(first, part.first_record or 0), part
+    found = part.finding
+    if found.end_byte > found.start_byte or found.num_records != 0:
+        shard.skip(found.start_byte, found.end_byte, found.num_records, found.message)
+    first += found.num_records or 0
+    if part.payload is None:
+        return first, None
+    data = shard.framing.frames([part.payload.to_bytes()]).data
+    frames = _core.walk(shard.framing.name, data, found.start_byte, shard.record_bytes)[0]
+    return first, Frames(frames, data, found.record, 0, part.unproved)

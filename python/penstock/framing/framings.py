@@ -1,0 +1,100 @@
+"""What Python has to know of a framing: how large a frame is, and what its checksums prove.
+
+The kernels know a framing by its name, and find, prove and select frames. What is here is for the
+rare work around damage, and for places. A framing is added here and in `rust/src/wire/frames.rs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import _core
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """A framing without checksums: nothing proves a payload, so nothing is ever restored."""
+
+    name: str
+    """What the kernels call it."""
+    head_bytes: int
+    tail_bytes: int
+    align_bytes: int = 1
+    """Each frame takes a multiple of so many bytes."""
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of the frame of an empty payload."""
+        return self.frame_bytes(0)
+
+    def frame_bytes(self, payload_bytes: Any) -> Any:
+        """Bytes of whole frames, of one payload or of an array of them."""
+        bare = payload_bytes + (self.head_bytes + self.tail_bytes)
+        if self.align_bytes == 1:
+            return bare
+        return (bare + self.align_bytes - 1) // self.align_bytes * self.align_bytes
+
+    def stored(self, tail: bytes) -> int:
+        """The checksum in the tail of a frame."""
+        return 0
+
+    def checksum(self, crc: int) -> int | None:
+        """A payload's CRC-32C as it would be stored; None where none is."""
+        return None
+
+    def proves(self, payload: _core.Buffer, tail: bytes) -> bool:
+        """Whether a payload is the one that the tail was written for."""
+        return self.checksum(payload.crc32c()) == self.stored(tail)
+
+    def lengths(self, head: bytes) -> Iterator[int]:
+        """The lengths that a damaged head may have meant."""
+        return iter(())
+
+    def half_says(self, head: bytes, length: int) -> bool:
+        """Whether a part of a damaged head still tells this length."""
+        return False
+
+    def frames(self, payloads: Sequence[bytes]) -> _core.Framed:
+        """Payloads as frames, one after another."""
+        raise NotImplementedError
+
+
+class _TFRecord(Framing):
+    """`length u64, masked crc32c of it u32, payload, masked crc32c of the payload u32`."""
+
+    def stored(self, tail: bytes) -> int:
+        return int.from_bytes(tail, "little")
+
+    def checksum(self, crc: int) -> int:
+        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+    def lengths(self, head: bytes) -> Iterator[int]:
+        """If at most one byte of the head is wrong: the length it has, and those one byte away
+        that have the stored checksum."""
+        if len(head) < self.head_bytes:
+            return
+        stored = self.stored(head[8:12])
+        yield int.from_bytes(head[:8], "little")
+        for place in range(8):
+            for value in range(256):
+                if value != head[place]:
+                    length = head[:place] + bytes([value]) + head[place + 1 : 8]
+                    if self._of(length) == stored:
+                        yield int.from_bytes(length, "little")
+
+    def half_says(self, head: bytes, length: int) -> bool:
+        right = length.to_bytes(8, "little")
+        return head[:8] == right or self.stored(head[8:12]) == self._of(right)
+
+    def _of(self, length: bytes) -> int:
+        return self.checksum(_core.Buffer.from_bytes(length).crc32c())
+
+    def frames(self, payloads: Sequence[bytes]) -> _core.Framed:
+        return _core.frame_records(pa.array(payloads, pa.binary()))
+
+
+TFRECORD = _TFRecord("tfrecord", head_bytes=12, tail_bytes=4)

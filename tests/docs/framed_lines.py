@@ -1,0 +1,59 @@
+"""A framed format in a page: lines of text, each the payload of a frame of TFRecord's framing."""
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.errors import SchemaError
+from penstock.format import FormatInfo, NoOptions, Options, Projection
+from penstock.framing.framed import FramedReader, Proof
+from penstock.framing.framings import TFRECORD
+from penstock.framing.indexing import load_index
+from penstock.framing.inflated import PlainStream
+from penstock.framing.shard import Shard
+from penstock.storage import Sink, Source
+
+
+class LineDecoder:
+    schema = pa.schema([pa.field("line", pa.string(), nullable=False)])
+
+    def decode(
+        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+    ) -> pa.RecordBatch:
+        indexed = None if proof is None else proof.indexed
+        payloads = pa.array(frames.views(proof is not None, indexed)).cast(pa.binary())
+        try:
+            batch = pa.record_batch([payloads.cast(pa.string())], schema=self.schema)
+        except pa.ArrowInvalid:
+            raise SchemaError("a record is no UTF-8", field="line") from None
+        return batch if columns is None else batch.select(columns)
+
+
+class LineWriter:
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.num_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        lines = [line.encode() for line in batch.column("line").to_pylist()]
+        data = TFRECORD.frames(lines).data.to_bytes()
+        self._sink.write(data)
+        self.num_bytes += len(data)
+
+    def close(self) -> None:
+        pass
+
+
+class LinesFormat:
+    info = FormatInfo("lines", (".tfl",), has_checksums=True)
+    read_options = write_options = NoOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        start = _core.Buffer.from_bytes(head[: TFRECORD.head_bytes])
+        return _core.next_head(TFRECORD.name, start, 0) is not None
+
+    def open(self, source: Source, options: Options) -> FramedReader:
+        shard = Shard(source, PlainStream(source), TFRECORD, options)
+        return FramedReader(shard, LineDecoder(), load_index(shard))
+
+    def create(self, sink: Sink, schema: pa.Schema, options: object, threads: int) -> LineWriter:
+        return LineWriter(sink)
