@@ -270,6 +270,13 @@ class FramedReader:
     # -- records --------------------------------------------------------------------------------
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        return self.delivered(chunk, records, columns)[0]
+
+    def delivered(
+        self, chunk: Chunk, records: Selection, columns: Projection
+    ) -> tuple[pa.RecordBatch, Selection]:
+        """What `decode` gives, and which records of the chunk these are: where damage is passed
+        over, not all that were asked for."""
         numbers = None if records is None else np.asarray(records, dtype=np.int64)
         frames, unproved, checksums, numbers = self._frames(chunk, numbers)
         wanted = None if columns is None else [c for c in columns if c != UNPROVED]
@@ -291,7 +298,7 @@ class FramedReader:
                 error.record = self._record_of(error.record, chunk, numbers)
             error.at(file=self.source.path)
             raise
-        return self._marked(batch, unproved, columns) if self._salvage else batch
+        return self._marked(batch, unproved, columns) if self._salvage else batch, numbers
 
     def frames(self, chunk: Chunk) -> _core.Frames:
         """All frames of a chunk, unproved."""
