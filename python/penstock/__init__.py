@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from penstock.verbs.index import index
     from penstock.verbs.info import Info, ShardInfo, info
     from penstock.verbs.observe import ImageSizes
+    from penstock.verbs.overlays import OverlayInfo, overlays, remove_overlay
     from penstock.verbs.repair import repair
     from penstock.verbs.stats import FieldStats, Stats, stats
     from penstock.verbs.tally import Histogram, Spread
@@ -57,6 +58,7 @@ __all__ = [
     "InternalError",
     "LimitError",
     "Limits",
+    "OverlayInfo",
     "PenstockError",
     "RecordIndexError",
     "Report",
@@ -77,6 +79,8 @@ __all__ = [
     "index",
     "info",
     "open",
+    "overlays",
+    "remove_overlay",
     "repair",
     "stats",
     "verify",
@@ -89,6 +93,7 @@ _LATER = {
     "Histogram": "verbs.tally",
     "ImageSizes": "verbs.observe",
     "Info": "verbs.info",
+    "OverlayInfo": "verbs.overlays",
     "Report": "report",
     "ShardInfo": "verbs.info",
     "Spread": "verbs.tally",
@@ -98,6 +103,8 @@ _LATER = {
     "features": "features",
     "index": "verbs.index",
     "info": "verbs.info",
+    "overlays": "verbs.overlays",
+    "remove_overlay": "verbs.overlays",
     "repair": "verbs.repair",
     "stats": "verbs.stats",
     "verify": "verbs.verify",

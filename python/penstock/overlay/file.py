@@ -19,7 +19,7 @@ C       8 B   ends: where each of the B blocks ends in the file
 -4      4     crc32c of the 60 bytes before
 ```
 
-Values come first, so that a file is written in one pass; blocks hold about 256 KiB, so that one
+Values come first, so that a file is written in one pass; blocks hold about 512 KiB, so that one
 record costs one small read. A file is made whole or not at all, like every other.
 """
 
@@ -49,11 +49,12 @@ from penstock.storage import Sink, Source, Storage
 MAGIC = b"PSFIELDS"
 VERSION = 1
 BLOCK_RECORDS = 1 << 16
-BLOCK_BYTES = 256 << 10
+BLOCK_BYTES = 512 << 10
 FOLDER_SUFFIX = ".penstock-fields"
 SUFFIX = ".overlay"
 _TRAILER = struct.Struct("<8sIIQQQQ12s")
-_KEPT_BLOCKS = 8
+KEPT_BYTES = 32 << 20
+"""Blocks of all overlays of a dataset that are kept, since chunks are smaller than blocks."""
 _MOST_FACTS = 1 << 20
 _BROKEN = "penstock fields remove, or put back the file"
 
@@ -69,7 +70,7 @@ def path_of(shard: str, name: str) -> str:
         raise ValueError("an overlay needs a name")
     data = name.encode("utf-8")
     safe = "".join(
-        chr(byte) if chr(byte).isalnum() and byte < 128 or chr(byte) in "-_. " else f"%{byte:02X}"
+        chr(byte) if (chr(byte).isalnum() and byte < 128) or chr(byte) in "-_. " else f"%{byte:02X}"
         for byte in data
     )
     if safe.startswith("."):
@@ -84,18 +85,56 @@ def name_in(path: str) -> str:
     return unquote(os.path.basename(path).removesuffix(SUFFIX))
 
 
-def find(shard: str, storage: Storage, limits: Limits) -> list[Overlay]:
+class Kept:
+    """The blocks that were used last, up to a size. Safe to use from several threads."""
+
+    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._num_bytes = 0
+        self._blocks: OrderedDict[tuple[str, int], tuple[pa.RecordBatch, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, int]) -> pa.RecordBatch | None:
+        """A block, if it is kept."""
+        with self._lock:
+            found = self._blocks.get(key)
+            if found is None:
+                return None
+            self._blocks.move_to_end(key)
+            return found[0]
+
+    def put(self, key: tuple[str, int], batch: pa.RecordBatch, num_bytes: int) -> None:
+        """Keep a block, and let go of those that were not used for longest."""
+        with self._lock:
+            if key in self._blocks:
+                return
+            self._blocks[key] = batch, num_bytes
+            self._num_bytes += num_bytes
+            while self._num_bytes > self._most_bytes and len(self._blocks) > 1:
+                self._num_bytes -= self._blocks.popitem(last=False)[1][1]
+
+
+def find(shard: str, storage: Storage, limits: Limits, kept: Kept | None = None) -> list[Overlay]:
     """The overlays of a shard, in the order in which they were made.
 
     Raises:
         FormatError: the bytes of one are not those of an overlay.
     """
+    found = [Overlay(path, storage, limits, kept) for path in _listed(shard, storage)]
+    return sorted(found, key=lambda overlay: (overlay.sequence, overlay.name))
+
+
+def has_overlays(shards: Sequence[str], storage: Storage) -> bool:
+    """Whether any of some shards has an overlay, whatever it holds."""
+    return any(_listed(shard, storage) for shard in shards)
+
+
+def _listed(shard: str, storage: Storage) -> list[str]:
     try:
         listed = storage.list(folder_of(shard))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = [Overlay(path, storage, limits) for path in listed if path.endswith(SUFFIX)]
-    return sorted(found, key=lambda overlay: (overlay.sequence, overlay.name))
+    return [path for path in listed if path.endswith(SUFFIX)]
 
 
 class OverlayWriter:
@@ -195,7 +234,9 @@ class Overlay:
     """One overlay, its table read and proved. The file is opened again when values are asked for,
     so that a dataset of many shards need not hold it open."""
 
-    def __init__(self, path: str, storage: Storage, limits: Limits) -> None:
+    def __init__(
+        self, path: str, storage: Storage, limits: Limits, kept: Kept | None = None
+    ) -> None:
         self.path = path
         self._storage = storage
         self._limits = limits
@@ -208,7 +249,7 @@ class Overlay:
             source.close()
         self._source: Source | None = None
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, pa.RecordBatch] = OrderedDict()
+        self._kept = Kept() if kept is None else kept
 
     def _read_facts(self, source: Source) -> None:
         size = source.size
@@ -298,29 +339,26 @@ class Overlay:
         return int(self._records[block - 1]) if block else 0
 
     def _block(self, block: int) -> pa.RecordBatch:
-        """The batch of one block; the last few are kept, since chunks are smaller."""
-        with self._lock:
-            source = self._opened()
-            batch = self._kept.get(block)
-            if batch is not None:
-                self._kept.move_to_end(block)
-                return batch
-        start = int(self._ends[block - 1]) if block else 0
-        batch = self._decoded(source, block, start, int(self._ends[block]) - start)
-        with self._lock:
-            self._kept[block] = batch
-            while len(self._kept) > _KEPT_BLOCKS:
-                self._kept.popitem(last=False)
+        """The batch of one block."""
+        key = self.path, block
+        batch = self._kept.get(key)
+        if batch is None:
+            start = int(self._ends[block - 1]) if block else 0
+            length = int(self._ends[block]) - start
+            batch = self._decoded(self._opened(), block, start, length)
+            self._kept.put(key, batch, length)
         return batch
 
     def _opened(self) -> Source:
-        if self._source is None:
-            source = self._storage.source(self.path)
-            if source.size != self.num_bytes or _trailer_of(source) != self._tail:
-                source.close()
-                raise ChangedError("the overlay is not the one that was opened", file=self.path)
-            self._source = source
-        return self._source
+        with self._lock:
+            if self._source is None:
+                source = self._storage.source(self.path)
+                if source.size != self.num_bytes or _trailer_of(source) != self._tail:
+                    source.close()
+                    message = "the overlay is not the one that was opened"
+                    raise ChangedError(message, file=self.path)
+                self._source = source
+            return self._source
 
     def _decoded(self, source: Source, block: int, start: int, length: int) -> pa.RecordBatch:
         data = source.read(start, length)
@@ -361,7 +399,6 @@ class Overlay:
         """Let go of the file."""
         with self._lock:
             source, self._source = self._source, None
-            self._kept.clear()
         if source is not None:
             source.close()
 

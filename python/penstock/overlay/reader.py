@@ -18,7 +18,7 @@ from penstock.errors import ChangedError, SchemaError, StaleIndexError
 from penstock.format import Chunk, Format, Options, Projection, Reader, Selection
 from penstock.formats.batches import empty_columns
 from penstock.limits import Limits
-from penstock.overlay.file import Overlay, fields_of, find
+from penstock.overlay.file import Kept, Overlay, fields_of, find
 from penstock.overlay.identity import identity_of
 from penstock.storage import Source, Storage
 
@@ -27,7 +27,8 @@ class Overlays:
     """The overlays of a dataset's shards, and the fields that they add to its records."""
 
     def __init__(self, paths: Sequence[str], storage: Storage, limits: Limits) -> None:
-        self._shards = [find(path, storage, limits) for path in paths]
+        kept = Kept()
+        self._shards = [find(path, storage, limits, kept) for path in paths]
         self._owners = [fields_of(overlays) for overlays in self._shards]
         self.fields: dict[str, pa.Field] = {}
         for owners in self._owners:
@@ -54,6 +55,10 @@ class Overlays:
     def digests(self, shard: int) -> list[str]:
         """What tells the overlays of one shard from any others."""
         return [f"{overlay.name}\0{overlay.digest}" for overlay in self._shards[shard]]
+
+    def of(self, shard: int) -> list[Overlay]:
+        """The overlays of one shard, in the order in which they were made."""
+        return self._shards[shard]
 
     def open(
         self, shard: int, fmt: Format, source: Source, options: Options, settled: Any
