@@ -85,8 +85,10 @@ class Dataset:
         if call["overlays"] and not call["raw"]:
             self._overlays = Overlays(paths, storage, self._options.limits) or None
         self._settled: pa.Schema | None = None
+        self._names: Sequence[str] | None = None
         first = self._first_reader()
         self._full_schema = first.schema
+        self._names = first.schema.names
         self._settled = getattr(first, "base", first).schema
         missing = [c for c in self._columns or () if c not in self._full_schema.names]
         if missing:
@@ -261,7 +263,7 @@ class Dataset:
         elif settled is not None:
             settled = _stored(settled)
         if self._overlays is not None:
-            return self._overlays.open(shard, fmt, source, options, settled)
+            return self._overlays.open(shard, fmt, source, options, settled, self._names)
         return fmt.open(source, options if settled is None else replace(options, schema=settled))
 
     def _format_of(self, shard: int) -> Format:

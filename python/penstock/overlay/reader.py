@@ -61,11 +61,18 @@ class Overlays:
         return self._shards[shard]
 
     def open(
-        self, shard: int, fmt: Format, source: Source, options: Options, settled: Any
+        self,
+        shard: int,
+        fmt: Format,
+        source: Source,
+        options: Options,
+        settled: Any,
+        names: Sequence[str] | None,
     ) -> Reader:
         """Open a shard as the format does, joined with its overlays.
 
-        `settled` is the schema of the dataset's files where the caller gave none and it is known.
+        `settled` is the schema of the dataset's files where the caller gave none and it is known,
+        `names` are the fields of the dataset in their order, once they are known.
 
         Raises:
             StaleIndexError: an overlay was made for another state of the shard.
@@ -77,15 +84,14 @@ class Overlays:
             raise stale
         fields = self.fields
         if isinstance(given, (pa.Schema, dict)):
-            names = list(given.names if isinstance(given, pa.Schema) else given)
+            asked = list(given.names if isinstance(given, pa.Schema) else given)
             fields = {
                 name: given.field(name) if isinstance(given, pa.Schema) else self.fields[name]
-                for name in names
+                for name in asked
                 if name in self.fields
             }
-            order = [*names, *(name for name in base.schema.names if name not in names)]
-        else:
-            order = [*base.schema.names, *fields]
+            names = asked if names is None else names
+        order = [*(names or ()), *base.schema.names, *fields]
         owners = {name: self._owners[shard].get(name) for name in fields}
         return OverlaidReader(base, source.path, fields, owners, order, options.damage)
 
@@ -105,13 +111,15 @@ class Overlays:
             # What an earlier shard has in an overlay this one may have in its records.
             names = [*schema.names, *owned]
             kept += [field for name, field in self.fields.items() if name not in names]
-        only = [field for field in kept if field.name not in self.fields]
-        try:
-            return fmt.open(source, replace(options, schema=pa.schema(kept, schema.metadata)))
-        except SchemaError:
-            if len(only) == len(kept):
-                raise
-            return fmt.open(source, replace(options, schema=pa.schema(only, schema.metadata)))
+        while True:
+            try:
+                return fmt.open(source, replace(options, schema=pa.schema(kept, schema.metadata)))
+            except SchemaError as error:
+                # A field that only overlays of other shards have: here it is null.
+                rest = [field for field in kept if field.name != error.field]
+                if error.field not in self.fields or len(rest) == len(kept):
+                    raise
+                kept = rest
 
     def stale(
         self, shard: int, base: Reader, source: Source, *, counted: bool
