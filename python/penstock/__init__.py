@@ -37,10 +37,17 @@ if TYPE_CHECKING:
     from penstock.verbs.convert import convert
     from penstock.verbs.diff import diff
     from penstock.verbs.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
-    from penstock.verbs.fields import add_fields, drop_fields, rename_fields, replace_fields
+    from penstock.verbs.fields import (
+        add_fields,
+        bake_fields,
+        drop_fields,
+        rename_fields,
+        replace_fields,
+    )
     from penstock.verbs.index import index
     from penstock.verbs.info import Info, ShardInfo, info
     from penstock.verbs.observe import ImageSizes
+    from penstock.verbs.overlays import OverlayInfo, overlays, remove_overlay
     from penstock.verbs.repair import repair
     from penstock.verbs.schemas import FieldPresence, FileSchema, Schemas, schemas
     from penstock.verbs.stats import FieldStats, Stats, stats
@@ -65,6 +72,7 @@ __all__ = [
     "InternalError",
     "LimitError",
     "Limits",
+    "OverlayInfo",
     "PenstockError",
     "RecordIndexError",
     "RecordsDiff",
@@ -83,6 +91,7 @@ __all__ = [
     "UnsupportedError",
     "ValueDiff",
     "add_fields",
+    "bake_fields",
     "convert",
     "describe",
     "diff",
@@ -91,6 +100,8 @@ __all__ = [
     "index",
     "info",
     "open",
+    "overlays",
+    "remove_overlay",
     "rename_fields",
     "repair",
     "replace_fields",
@@ -110,6 +121,7 @@ _LATER = {
     "Histogram": "verbs.tally",
     "ImageSizes": "verbs.observe",
     "Info": "verbs.info",
+    "OverlayInfo": "verbs.overlays",
     "RecordsDiff": "verbs.differences",
     "Report": "report",
     "Schemas": "verbs.schemas",
@@ -118,6 +130,7 @@ _LATER = {
     "Stats": "verbs.stats",
     "ValueDiff": "verbs.differences",
     "add_fields": "verbs.fields",
+    "bake_fields": "verbs.fields",
     "convert": "verbs.convert",
     "describe": "describe",
     "diff": "verbs.diff",
@@ -125,6 +138,8 @@ _LATER = {
     "features": "features",
     "index": "verbs.index",
     "info": "verbs.info",
+    "overlays": "verbs.overlays",
+    "remove_overlay": "verbs.overlays",
     "rename_fields": "verbs.fields",
     "repair": "verbs.repair",
     "replace_fields": "verbs.fields",

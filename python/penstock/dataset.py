@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from penstock.errors import SchemaError
 from penstock.format import Format, Options, Reader, SkippedRegion
 from penstock.framing.sidecar import discard
 from penstock.limits import Limits, limits_from
+from penstock.overlay.reader import Overlays
 from penstock.paths import expand
 from penstock.scan import scan
 from penstock.schema import INFERRED_KEY, NO_RECORDS
@@ -80,8 +81,15 @@ class Dataset:
         self._sizes = [0] * len(paths)
         self._locks = [threading.Lock() for _ in paths]
         self._firsts: np.ndarray | None = None
+        self._overlays: Overlays | None = None
+        if call["overlays"] and not call["raw"]:
+            self._overlays = Overlays(paths, storage, self._options.limits) or None
         self._settled: pa.Schema | None = None
-        self._full_schema = self._settled = self._first_schema()
+        self._names: Sequence[str] | None = None
+        first = self._first_reader()
+        self._full_schema = first.schema
+        self._names = first.schema.names
+        self._settled = getattr(first, "base", first).schema
         missing = [c for c in self._columns or () if c not in self._full_schema.names]
         if missing:
             known = ", ".join(self._full_schema.names)
@@ -118,18 +126,20 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """A name for exactly these records in this order: names, sizes and counts of the shards.
+        """A name for exactly these records in this order: names, sizes and counts of the shards,
+        and their overlays.
 
         Reads no payloads; costs what counting costs.
         """
         import hashlib
 
         facts = hashlib.blake2b(digest_size=16)
-        for shard in self.shards:
+        for number, shard in enumerate(self.shards):
             name = shard.path.replace("\\", "/").rsplit("/", 1)[-1]
             facts.update(
                 f"{name}\0{shard.num_bytes}\0{shard.num_records}\0".encode("utf-8", "replace")
             )
+            facts.update("\0".join(self.overlay_digests(number)).encode("utf-8", "replace"))
         return facts.hexdigest()
 
     @property
@@ -227,15 +237,15 @@ class Dataset:
         self.reader(shard)
         return self._sizes[shard]
 
-    def _first_schema(self) -> pa.Schema:
+    def _first_reader(self) -> Reader:
         """What the first file that has a record is made of holds for all."""
         for shard in range(len(self._paths)):
-            schema = self.reader(shard).schema
-            if (schema.metadata or {}).get(INFERRED_KEY) != NO_RECORDS:
+            reader = self.reader(shard)
+            if (reader.schema.metadata or {}).get(INFERRED_KEY) != NO_RECORDS:
                 for earlier in range(shard):
                     self._readers[earlier] = None  # opened again, by what is known now
-                return schema
-        return self.reader(0).schema
+                return reader
+        return self.reader(0)
 
     def _open(self, shard: int) -> Reader:
         path = self._paths[shard]
@@ -247,10 +257,14 @@ class Dataset:
             head = source.read(0, formats.HEAD_BYTES).to_bytes()
             fmt = formats.by_bytes(head, source.size, path)
         self._formats[shard] = fmt
-        options = self._options
-        if self._settled is not None and options.schema is None and not options.raw:
-            options = _with_schema(options, self._settled)
-        return fmt.open(source, options)
+        options, settled = self._options, self._settled
+        if options.schema is not None or options.raw:
+            settled = None
+        elif settled is not None:
+            settled = _stored(settled)
+        if self._overlays is not None:
+            return self._overlays.open(shard, fmt, source, options, settled, self._names)
+        return fmt.open(source, options if settled is None else replace(options, schema=settled))
 
     def _format_of(self, shard: int) -> Format:
         fmt = self._formats[shard]
@@ -303,6 +317,20 @@ class Dataset:
         """The same files, opened the same way but for some keywords."""
         return _reopen({**self._call, **other})
 
+    @property
+    def storage(self) -> Storage:
+        """Where the files are."""
+        return self._storage
+
+    @property
+    def has_overlays(self) -> bool:
+        """Whether fields that are kept beside the files are shown."""
+        return self._overlays is not None
+
+    def overlay_digests(self, shard: int) -> list[str]:
+        """What tells the overlays that are joined with one file from any others."""
+        return [] if self._overlays is None else self._overlays.digests(shard)
+
     def forget_index(self, shard: int) -> None:
         """Drop the sidecar of a shard that turned out not to fit, so that the next `open` makes
         a new one. A sidecar that the caller keeps in a folder of their own stays."""
@@ -310,11 +338,10 @@ class Dataset:
             discard(self._paths[shard])
 
 
-def _with_schema(options: Options, schema: pa.Schema) -> Options:
-    from dataclasses import replace
-
+def _stored(schema: pa.Schema) -> pa.Schema:
+    """The fields of a schema that are in the files."""
     fields = [field for field in schema if field.name != "unproved"]
-    return replace(options, schema=pa.schema(fields, metadata=schema.metadata))
+    return pa.schema(fields, metadata=schema.metadata)
 
 
 def _reopen(call: dict[str, Any]) -> Dataset:
@@ -335,6 +362,7 @@ def open(
     damage: str = "error",
     index: str = "auto",
     mmap: bool = False,
+    overlays: bool = True,
     limits: Limits | dict[str, int] | None = None,
     dialect: str = "protobuf",
     storage: Storage | None = None,
@@ -359,6 +387,8 @@ def open(
             written; a folder keeps them there; "never" keeps and reads none.
         mmap: borrow local files from memory maps instead of reading. Faster for large records; a
             file that is cut meanwhile ends the process.
+        overlays: show the fields that are kept beside the files as if they were in them; False
+            shows what is in the files. raw=True never shows them.
         limits: how much a file may ask for, a penstock.Limits or a dict of some of them.
         dialect: whose rules decide where a writer of Examples was odd, "protobuf" or "tensorflow".
         storage: where the files are; None for this machine.
@@ -372,6 +402,7 @@ def open(
         FileNotFoundError: no such file, or a shard of a numbered set is missing.
         FormatError: the bytes are of no known format, or break its rules.
         SchemaError: the records do not fit the schema, or have no common one.
+        StaleIndexError: an overlay was made for another state of its file.
 
     Example:
         >>> import penstock as ps
@@ -394,6 +425,7 @@ def open(
         **given,
         "index": index,
         "mmap": mmap,
+        "overlays": overlays,
         "limits": limits,
         "storage": storage,
         "format_options": format_options,

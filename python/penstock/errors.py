@@ -114,7 +114,7 @@ class SchemaError(PenstockError, ValueError):
 
 
 class StaleIndexError(PenstockError):
-    """The index belongs to another state of the file."""
+    """The index, or an overlay, belongs to another state of the file."""
 
 
 class ChangedError(PenstockError):

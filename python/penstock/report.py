@@ -29,7 +29,8 @@ class Finding:
     - of a record: "length_checksum" (its head), "data_checksum" (its payload), "truncated",
       "limit", "message" (it is no Example where others are)
     - of a compressed file: "compression", "compression_checksum"
-    - of any file: "format", "schema", "unsupported", "stale_index"
+    - of any file: "format", "schema", "unsupported", "stale_index", "stale_overlay" (fields kept
+      beside it that were made for another state of it), "overlay" (such fields are damaged)
     - what TensorFlow passes over in silence: "short_tail" (1 to 11 bytes at the end),
       "empty_member", "cut_trailer", "second_stream", "trailing_bytes"
 

@@ -111,6 +111,9 @@ class Calls:
     def unlink(self, path: str) -> None:
         os.unlink(path)
 
+    def mkdir(self, path: str) -> None:
+        os.mkdir(path)
+
 
 class LocalSink:
     """A local file that appears under its final name only when it is whole."""
@@ -238,6 +241,17 @@ class LocalStorage:
 
     def sink(self, path: str, *, overwrite: bool = False) -> LocalSink:
         return LocalSink(path, overwrite=overwrite, calls=self._calls)
+
+    def make_folder(self, path: str) -> None:
+        """A folder in one that is there, durable; nothing is done where it exists."""
+        if os.path.isdir(path):
+            return
+        self._calls.mkdir(path)
+        parent = self._calls.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        try:
+            self._calls.fsync(parent)
+        finally:
+            self._calls.close(parent)
 
     def list(self, folder: str) -> list[str]:
         with os.scandir(folder) as entries:

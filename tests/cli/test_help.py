@@ -18,9 +18,37 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "command-line.md"
 
 
 def command_named(name: str) -> click.Command:
-    command = program.get_command(click.Context(program), name)  # type: ignore[attr-defined]
-    assert command is not None
-    return command
+    """A command by its name, or by two: that of a group and that of a command in it."""
+    found: click.Command = program
+    for word in name.split():
+        assert isinstance(found, click.Group)
+        inner = found.get_command(click.Context(found), word)
+        assert inner is not None
+        found = inner
+    return found
+
+
+def leaves() -> list[str]:
+    """All commands that do something: those of groups instead of the groups."""
+    named = {name: command_named(name) for name in COMMANDS}
+    return [
+        leaf
+        for name, command in named.items()
+        for leaf in (
+            [f"{name} {inner}" for inner in command.commands]
+            if isinstance(command, click.Group)
+            else [name]
+        )
+    ]
+
+
+def command_of(words: list[str]) -> str:
+    """Which command an example is of."""
+    pair = " ".join(words[1:3])
+    return pair if pair in LEAVES else words[1]
+
+
+LEAVES = leaves()
 
 
 def options_of(command: click.Command) -> set[str]:
@@ -37,21 +65,21 @@ def examples_in(text: str) -> list[str]:
     return [line for line in lines if line.startswith("penstock ")]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sorted({*COMMANDS, *LEAVES}))
 def test_help_of_every_command_has_examples_whose_options_exist(name: str) -> None:
-    shown = run(name, "--help")
+    shown = run(*name.split(), "--help")
     assert shown.status == 0
     assert "Examples:" in shown.out
     examples = examples_in(command_named(name).epilog or "")
     assert examples
     for example in examples:
         words = shlex.split(example.split(" > ")[0])
-        assert words[1] == name
+        assert command_of(words).startswith(name)
         flags = {word for word in words[2:] if word.startswith("-")}
-        assert flags <= options_of(command_named(name)), example
+        assert flags <= options_of(command_named(command_of(words))), example
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", LEAVES)
 def test_every_command_has_json_and_help_for_each_option(name: str) -> None:
     command = command_named(name)
     assert "--json" in options_of(command)
@@ -72,6 +100,7 @@ def test_guide_names_every_command_and_option() -> None:
     guide = GUIDE.read_text(encoding="utf-8")
     for name in COMMANDS:
         assert f"## {name}" in guide
+    for name in LEAVES:
         for flag in options_of(command_named(name)) - {"-h"}:
             assert f"`{flag}" in guide or f"{flag}`" in guide, (name, flag)
 
@@ -82,7 +111,7 @@ def test_examples_of_the_guide_use_options_that_exist() -> None:
         if words[1].startswith("-"):
             continue
         flags = {word.split("=")[0] for word in words[2:] if word.startswith("-")}
-        assert flags <= options_of(command_named(words[1])), example
+        assert flags <= options_of(command_named(command_of(words))), example
 
 
 def test_importing_penstock_loads_neither_click_nor_rich() -> None:

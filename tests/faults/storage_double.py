@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.storage import Calls
 
-CALLS = ("open", "write", "fsync", "close", "rename", "link", "unlink")
+CALLS = ("open", "write", "fsync", "close", "rename", "link", "unlink", "mkdir")
 
 
 class FailingCalls(Calls):
@@ -58,6 +58,10 @@ class FailingCalls(Calls):
     def unlink(self, path: str) -> None:
         self._count("unlink")
         super().unlink(path)
+
+    def mkdir(self, path: str) -> None:
+        self._count("mkdir")
+        super().mkdir(path)
 
 
 @dataclass

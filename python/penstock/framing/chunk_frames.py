@@ -95,6 +95,8 @@ class ChunkFrames:
             return held
         assert held.records is not None, "those that stand are known by their numbers"
         wanted = chunk.first_record + numbers
+        held = held.select(np.flatnonzero(held.records >= 0), chunk.first_record)
+        assert held.records is not None, "as before"
         missing = wanted[~np.isin(wanted, held.records)]
         if len(missing):
             raise self._damaged_head(index, int(missing[0]))
@@ -185,9 +187,11 @@ class ChunkFrames:
         record = None if row is None else self.record_of(row, held, chunk)
         return self._shard.error(fault, record)
 
-    def record_of(self, row: int, held: Held, chunk: Chunk) -> int:
-        """The shard's record behind a row of a decoded batch."""
-        return chunk.first_record + row if held.records is None else int(held.records[row])
+    def record_of(self, row: int, held: Held, chunk: Chunk) -> int | None:
+        """The shard's record behind a row of a decoded batch, if anybody knows it."""
+        if held.records is None:
+            return chunk.first_record + row
+        return int(held.records[row]) if held.records[row] >= 0 else None
 
     # -- random access --------------------------------------------------------------------------
 

@@ -45,29 +45,45 @@ def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
     """What can be had of a chunk that an index has cut; what cannot is noted."""
     first = chunk.first_record
     found: list[Frames] = []
-    records: list[np.ndarray] = [np.zeros(0, np.int64)]
     survey = _survey(shard, index)
     for part in survey.between(chunk.start_byte, chunk.end_byte, first):
         first, frames = _believed(shard, part, first)
         if frames is not None:
             found.append(frames)
-            records.append(np.arange(first, first + len(frames.frames)))
             first += len(frames.frames)
-    numbers = np.concatenate(records)
     starts = _joined([pa.array(part.frames.starts()).to_numpy() for part in found])
     lengths = _joined([pa.array(part.frames.lengths()).to_numpy() for part in found])
+    sizes = shard.framing.frame_bytes(lengths)
     data = _core.Buffer.join([part.data for part in found])
-    frames = frames_in(shard.framing, data, starts, shard.framing.frame_bytes(lengths))
-    # Around damage a record is proved by its own checksum, and by the index's only where that one
-    # does not match: then it may be the stored checksum that is damaged.
+    frames = frames_in(shard.framing, data, starts, sizes)
+    unproved = np.repeat([p.unproved for p in found], [len(p.frames) for p in found]).astype(bool)
+    records, checksums = _vouched(frames, index, starts, sizes)
+    held = Held(frames, unproved | (records < 0), checksums, records)
+    if shard.salvages:
+        return held
+    # What inflates from damaged data may be records, and yet not those that stood there.
+    for row in np.flatnonzero(records < 0):
+        end = int(starts[row] + sizes[row])
+        shard.skip(int(starts[row]), end, None, "the index knows no such record there")
+    return held.select(np.flatnonzero(records >= 0), chunk.first_record)
+
+
+def _vouched(
+    frames: _core.Frames, index: Index, starts: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each frame that the index knows, -1 of the others; and the checksum by which
+    each is to be proved: around damage its own, or the index's where its own does not match, since
+    then it may be the stored one that is damaged."""
     checksums = pa.array(frames.checksums()).to_numpy().copy()
+    records = np.searchsorted(index.starts[:-1], starts)
+    there = np.minimum(records, max(index.num_records - 1, 0))
+    known = (index.starts[there] == starts) & (index.ends[there] == starts + sizes)
+    mended = np.zeros(len(starts), dtype=bool)
     for fault in frames.verify(None):
-        row = fault.record or 0
-        known = index.checksum_at(int(starts[row]))
-        if known is not None:
-            checksums[row] = known
-    unproved = np.repeat([p.unproved for p in found], [len(p.frames) for p in found])
-    return Held(frames, unproved.astype(bool), checksums, numbers)
+        mended[fault.record or 0] = True
+    checksums[mended & known] = index.checksums[there][mended & known]
+    known &= index.checksums[there] == checksums
+    return np.where(known, there, -1), checksums
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:

@@ -105,6 +105,13 @@ class FramedReader:
         yield Chunk(0, 0, len(records), 0, 0, held), np.arange(len(records))
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        return self.delivered(chunk, records, columns)[0]
+
+    def delivered(
+        self, chunk: Chunk, records: Selection, columns: Projection
+    ) -> tuple[pa.RecordBatch, Selection]:
+        """What `decode` gives, and which records of the chunk these are: where damage is passed
+        over, not all that were asked for."""
         numbers = None if records is None else np.asarray(records, dtype=np.int64)
         held = self._frames.read(chunk, numbers)
         wanted = None if columns is None else [c for c in columns if c != UNPROVED]
@@ -127,7 +134,12 @@ class FramedReader:
                 error.record = self._frames.record_of(error.record, held, chunk)
             error.at(file=self.source.path)
             raise
-        return _marked(batch, held.unproved, columns) if self._shard.salvages else batch
+        batch = _marked(batch, held.unproved, columns) if self._shard.salvages else batch
+        return batch, None if held.records is None else held.records - chunk.first_record
+
+    def frames(self, chunk: Chunk) -> _core.Frames:
+        """All frames of a chunk, unproved."""
+        return self._frames.read(chunk, None).frames
 
     # -- what a scan asks about a chunk with damage ---------------------------------------------
 
@@ -136,7 +148,7 @@ class FramedReader:
         records = self._frames.read(chunk, None).records
         if records is None:
             return np.arange(chunk.num_records)
-        return records - chunk.first_record
+        return records[records >= 0] - chunk.first_record
 
     def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
         """Where the frames of the readable records of a chunk begin, and where they end."""

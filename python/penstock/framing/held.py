@@ -21,7 +21,8 @@ class Held:
     checksums: np.ndarray | None = None
     """What an index has for the checksum of each, uint32."""
     records: np.ndarray | None = None
-    """The number of each in the shard, int64; None where they follow the chunk's first record."""
+    """The number of each in the shard, int64, -1 where nobody knows it; None where they follow the
+    chunk's first record."""
 
     def select(self, places: np.ndarray, first_record: int) -> Held:
         """Some of them, by their places here; `first_record` is the chunk's."""

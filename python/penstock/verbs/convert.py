@@ -21,6 +21,7 @@ from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, Summary, Surveyed
+from penstock.overlay.file import has_overlays
 from penstock.storage import LocalStorage
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
@@ -208,14 +209,16 @@ def _opened(source: Any, columns: Any, rename: Any, options: Any) -> Dataset:
     """The source; as raw records where they need not be parsed."""
     if isinstance(source, Dataset):
         return source
-    as_they_are = (
-        columns is None and not rename and getattr(options, "payload", "") in (None, "raw")
-    )
-    if as_they_are:
+    payload = getattr(options, "payload", "")
+    if columns is None and not rename and payload in (None, "raw"):
         try:
-            return open_dataset(source, raw=True)
+            dataset = open_dataset(source, raw=True)
         except UnsupportedError:
             pass  # it has columns, and no raw records
+        else:
+            # Raw records do not show the fields that are kept beside them.
+            if payload == "raw" or not has_overlays(dataset.paths, dataset.storage):
+                return dataset
     return open_dataset(source)
 
 
@@ -397,6 +400,7 @@ def _job(parts: list[_Part], reading: _Reading, writing: _Writing) -> dict[str, 
     return {
         "version": version("penstock"),
         "sources": sources,
+        "overlays": [reading.dataset.overlay_digests(n) for n in range(len(sources))],
         "read": [str(reading.schema), reading.shuffle, repr(reading.dataset.options.damage)],
         "written": [writing.kind.info.name, repr(writing.options)],
         "index": writing.index,

@@ -6,19 +6,30 @@ and an overlay is written by `overlays`.
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
-from penstock.errors import SchemaError
+from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Summary
-from penstock.verbs.new_fields import new_fields
+from penstock.paths import expand
+from penstock.pipeline import in_order
+from penstock.storage import LocalStorage
+from penstock.verbs.new_fields import Baked, NewFields, new_fields
+from penstock.verbs.overlays import overlays, remove_overlay, write_overlay
 from penstock.verbs.rewrite import Edit, Job, Progress, rewrite
+from penstock.verbs.rewrite_journal import Journal
 from penstock.verbs.write import Names
 
 Path = str | os.PathLike[str]
+_NAME_LENGTH = 60
+"""Of an overlay that is called after its fields."""
 
 
 def add_fields(
@@ -30,6 +41,7 @@ def add_fields(
     by: str | None = None,
     missing: str = "error",
     reads: Sequence[str] = (),
+    name: str | None = None,
     replace: bool = False,
     overwrite: bool = False,
     verify: bool = False,
@@ -67,7 +79,10 @@ def add_fields(
         missing: what becomes of a record whose key is not in the table: "error", or "null" for a
             record without the new fields.
         reads: the fields that a function is given. Nothing else is decoded.
+        name: what an overlay is called, as `remove_overlay` wants it; None: as its fields, with "+"
+            between them.
         replace: a new field may take the place of an old one of its name, whose bytes are cut out.
+            An overlay shows the new values instead of the old ones.
         overwrite: replace files that exist.
         verify: before a new file gets its name, read it and prove all old fields equal.
         checksums: "all" verifies each old payload; a damaged one is an error that names it.
@@ -105,8 +120,13 @@ def add_fields(
     """
     dataset = _opened(source, checksums)
     new = new_fields(dataset, fields, by=by, missing=missing, reads=reads)
-    edit = Edit(new=new, replace=replace)
-    return _rewrite(dataset, edit, into, in_place, overwrite, verify, index, threads, progress)
+    how = How(overwrite, verify, index, threads, progress)
+    if into is not None or in_place:
+        return _rewrite(dataset, Edit(new=new, replace=replace), into, in_place, how)
+    called = name or "+".join(new.schema.names)[:_NAME_LENGTH]
+    if not replace:
+        _refuse_known(dataset, new.schema.names, called)
+    return _keep_beside(dataset, new, called, overwrite, threads)
 
 
 def drop_fields(
@@ -152,18 +172,8 @@ def drop_fields(
     if not listed:
         raise ValueError("no names of fields to drop")
     edit = Edit(drop=listed)
-    return _rewrite(
-        _opened(source),
-        edit,
-        into,
-        in_place,
-        overwrite,
-        verify,
-        index,
-        threads,
-        progress,
-        is_overlay=False,
-    )
+    how = How(overwrite, verify, index, threads, progress)
+    return _rewrite(_opened(source), edit, into, in_place, how)
 
 
 def rename_fields(
@@ -215,18 +225,8 @@ def rename_fields(
     if len(set(names.values())) < len(names):
         raise SchemaError("two fields would have the same name")
     edit = Edit(rename=tuple(names.items()))
-    return _rewrite(
-        dataset,
-        edit,
-        into,
-        in_place,
-        overwrite,
-        verify,
-        index,
-        threads,
-        progress,
-        is_overlay=False,
-    )
+    how = How(overwrite, verify, index, threads, progress)
+    return _rewrite(dataset, edit, into, in_place, how)
 
 
 def replace_fields(
@@ -288,18 +288,73 @@ def replace_fields(
                 hint="add_fields adds new ones",
             )
     edit = Edit(new=new, replace=True)
-    return _rewrite(
-        dataset,
-        edit,
-        into,
-        in_place,
-        overwrite,
-        verify,
-        index,
-        threads,
-        progress,
-        is_overlay=False,
-    )
+    how = How(overwrite, verify, index, threads, progress)
+    return _rewrite(dataset, edit, into, in_place, how)
+
+
+def bake_fields(
+    source: Any,
+    *,
+    into: Path | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+    verify: bool = False,
+    index: bool | str = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Put the fields that are kept beside the files into the records themselves.
+
+    In place each shard's overlays are removed when its new file has replaced it.
+
+    Args:
+        source: as for `open`, or a Dataset.
+        into: as for `add_fields`; the overlays stay where they are.
+        in_place: as for `add_fields`.
+        overwrite: replace files that exist.
+        verify: before a new file gets its name, prove the other fields equal.
+        index: write an index with each file; a folder puts them there.
+        threads: how many to use; None for all cores.
+        progress: called with the records done, the bytes of the source done, and those in all.
+
+    Returns:
+        A Summary of the files that were written.
+
+    Raises:
+        ValueError: no fields are kept beside these files.
+        ChecksumError: an old record is damaged.
+        StaleIndexError: an overlay was made for another state of its file.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2]}, "two.tfrecord", overwrite=True)
+        >>> _ = ps.add_fields("two.tfrecord", {"score": [0.5, 1.5]}, overwrite=True)
+        >>> _ = ps.bake_fields("two.tfrecord", in_place=True)
+        >>> ps.overlays("two.tfrecord"), ps.open("two.tfrecord")[1]
+        ([], {'id': 2, 'score': 1.5})
+    """
+    paths = list(source.paths) if isinstance(source, Dataset) else expand(source, LocalStorage())
+    if in_place:
+        # A job that was killed may have left overlays beside files that have their fields.
+        for shard in Journal(tuple(paths), None).written():
+            _remove_overlays(paths[shard])
+    dataset = _opened(source).reopened(columns=None, overlays=True)
+    names = [name for overlay in overlays(paths) for name in overlay.fields.names]
+    if not names:
+        journal = Journal(tuple(paths), None)
+        if len(journal.written()) < len(paths):
+            raise ValueError(f"no fields are kept beside {paths[0]}")
+        journal.forget()  # all was done but for this
+        return Summary(tuple(paths), len(dataset), sum(map(os.path.getsize, paths)))
+    edit = Edit(new=Baked(dataset, list(dict.fromkeys(names))), replace=True)
+    how = How(overwrite, verify, index, threads, progress)
+    published = (lambda shard: _remove_overlays(paths[shard])) if in_place else None
+    return _rewrite(dataset, edit, into, in_place, how, published)
+
+
+def _remove_overlays(path: str) -> None:
+    for overlay in overlays(path):
+        remove_overlay(path, overlay.name)
 
 
 def _opened(source: Any, checksums: str = "all") -> Dataset:
@@ -308,27 +363,90 @@ def _opened(source: Any, checksums: str = "all") -> Dataset:
     return open_dataset(source, checksums=checksums)
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """What all rewriting verbs are told."""
+
+    overwrite: bool
+    verify: bool
+    index: bool | str
+    threads: int | None
+    progress: Progress | None
+
+
 def _rewrite(
     dataset: Dataset,
     edit: Edit,
     into: Path | None,
     in_place: bool,
-    overwrite: bool,
-    verify: bool,
-    index: bool | str,
-    threads: int | None,
-    progress: Progress | None,
-    is_overlay: bool = True,
+    how: How,
+    published: Callable[[int], None] | None = None,
 ) -> Summary:
-    if into is not None and in_place:
-        raise ValueError("either into= or in_place=True")
-    if into is None and not in_place:
-        if is_overlay:
-            raise NotImplementedError("overlay")
-        raise ValueError("pass into= for new files, or in_place=True")
+    if (into is None) == (not in_place):
+        raise ValueError("either into= for new files or in_place=True")
+    if dataset.has_overlays and not isinstance(edit.new, Baked):
+        raise UnsupportedError(
+            "fields are kept beside these files, and would be lost",
+            file=dataset.paths[0],
+            hint="penstock fields bake, or open(..., overlays=False) to leave them behind",
+        )
     targets = dataset.paths if into is None else _targets(dataset.paths, os.fspath(into))
-    job = Job(dataset, targets, edit, in_place, overwrite, verify, index, threads, progress)
-    return rewrite(job)
+    told = (how.overwrite, how.verify, how.index, how.threads, how.progress)
+    job = Job(dataset, targets, edit, in_place, *told)
+    return rewrite(job if published is None else dataclasses.replace(job, published=published))
+
+
+def _refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
+    """Raise if the records have one of the fields, other than by the overlay of this name."""
+    known = set(dataset.reopened(columns=None, overlays=False).schema.names)
+    for other in overlays(dataset):
+        if other.name != overlay:
+            known.update(other.fields.names)
+    for field in names:
+        if field in known:
+            raise SchemaError(
+                "there is such a field already",
+                field=field,
+                file=dataset.paths[0],
+                hint="replace=True shows the new values in the place of the old ones",
+            )
+
+
+def _keep_beside(
+    dataset: Dataset, new: NewFields, name: str, overwrite: bool, threads: int | None
+) -> Summary:
+    """The new fields as an overlay."""
+
+    def columns_of(shard: int) -> Iterator[pa.RecordBatch]:
+        first, end = dataset.firsts[shard], dataset.firsts[shard + 1]
+        if new.reads:
+            yield from _computed(dataset, shard, new, threads)
+            return
+        for start in range(0, int(end - first), _BATCH_RECORDS):
+            yield new.batch(shard, start, min(_BATCH_RECORDS, int(end - first) - start), None)
+
+    return write_overlay(dataset, name, new.schema, columns_of, overwrite=overwrite)
+
+
+_BATCH_RECORDS = 1 << 16
+
+
+def _computed(
+    dataset: Dataset, shard: int, new: NewFields, threads: int | None
+) -> Iterator[pa.RecordBatch]:
+    """What a function makes of a shard's records, several batches at once."""
+    reading = dataset.reopened(source=[dataset.paths[shard]], columns=None)
+
+    def tasks() -> Iterator[tuple[int, pa.RecordBatch]]:
+        done = 0
+        for batch in reading.scan(list(new.reads), threads=1):
+            yield done, batch
+            done += batch.num_rows
+
+    def run(task: tuple[int, pa.RecordBatch]) -> list[pa.RecordBatch]:
+        return [new.batch(shard, task[0], task[1].num_rows, task[1])]
+
+    yield from in_order([tasks], run, lambda batch: batch.nbytes, threads)
 
 
 def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:

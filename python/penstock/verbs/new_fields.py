@@ -161,6 +161,26 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+class Baked(NewFields):
+    """What the overlays of a dataset show."""
+
+    def __init__(self, dataset: Dataset, names: list[str]) -> None:
+        super().__init__(pa.schema([dataset.schema.field(name) for name in names]))
+        self._firsts = dataset.firsts
+        self._shown = dataset.reopened(columns=names)
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        del old
+        begin = int(self._firsts[shard]) + first
+        return self._shown.take(np.arange(begin, begin + num_records))
+
+    def facts(self) -> Any:
+        """Overlays go one by one as they are baked, so what is left of them is not the job."""
+        return "bake"
+
+
 class _Aligned(NewFields):
     """A row for every record of the dataset, in order."""
 

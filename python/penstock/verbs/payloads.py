@@ -20,7 +20,8 @@ from penstock import _core
 from penstock import dataset as datasets
 from penstock.errors import PenstockError, SchemaError
 from penstock.faults import error_from
-from penstock.formats.tfrecord_raw import FRAMING, RAW_SCHEMA
+from penstock.formats.tfrecord_raw import RAW_SCHEMA
+from penstock.framing.framings import TFRECORD
 from penstock.schema import IN_LISTS_KEY, INFERRED_KEY, WIRE_KEY, DecodePlan, plan_fields
 from penstock.verbs import alike
 from penstock.verbs.ranges import shuffled_between
@@ -102,7 +103,7 @@ class Side:
     def frames(self, batch: pa.RecordBatch, rows: np.ndarray | None = None) -> _core.Frames:
         """Payloads as the kernels take them."""
         framed = _core.frame_records(batch.column(0))
-        frames = _core.walk(FRAMING, framed.data, 0, _NO_LIMIT)[0]
+        frames = _core.walk(TFRECORD.name, framed.data, 0, _NO_LIMIT)[0]
         return frames if rows is None else frames.select(pa.array(rows, pa.uint64()))
 
     def find(
@@ -201,9 +202,10 @@ def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
     """The same records as payloads, where the dataset's schema was told from a sample of Examples.
 
     Where damage is passed over, records that are no Examples are, too: then its own schema holds.
+    So it does where fields are kept beside the files, which payloads do not show.
     """
     is_told = dataset.options.schema is None and INFERRED_KEY in (dataset.schema.metadata or {})
-    if not is_told or dataset.options.damage != "error":
+    if not is_told or dataset.options.damage != "error" or dataset.has_overlays:
         return None
     payloads = dataset.reopened(raw=True, columns=None)
     return payloads if payloads.schema.names == RAW_SCHEMA.names else None

@@ -71,6 +71,8 @@ class Job:
     index: bool | str
     threads: int | None
     progress: Progress | None
+    published: Callable[[int], None] = lambda shard: None
+    """Called with each shard that has its new file, in this run or an earlier one."""
 
 
 def rewrite(job: Job) -> Summary:
@@ -86,9 +88,11 @@ def rewrite(job: Job) -> Summary:
     for shard in range(len(job.targets)):
         if shard not in todo:
             work.passed(shard)
+            job.published(shard)
     if todo:
         # What is replaced already has the new fields: the others tell what the old ones are.
-        old = job.dataset.reopened(source=[job.dataset.paths[s] for s in todo], columns=None)
+        paths = [job.dataset.paths[shard] for shard in todo]
+        old = job.dataset.reopened(source=paths, columns=None, overlays=False)
         _check(job, old, todo)
         for folder in {os.path.dirname(target) for target in job.targets}:
             os.makedirs(folder or ".", exist_ok=True)
@@ -235,6 +239,7 @@ class _Work:
         if self._job.index is not False:
             sidecar.save(index, self._job.targets[shard], self._storage, self._index_folder)
         self._journal.finish(shard)
+        self._job.published(shard)
         self._count(shard, index.num_records, index.data_bytes)
 
     # -- other formats --------------------------------------------------------------------------
@@ -268,6 +273,7 @@ class _Work:
         self._journal.begin(part.shard, facts)
         os.replace(path, job.targets[part.shard])
         self._journal.finish(part.shard)
+        job.published(part.shard)
         self._count(part.shard, made.num_records, made.num_bytes)
 
 

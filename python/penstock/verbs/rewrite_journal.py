@@ -34,6 +34,14 @@ class Journal:
         self.done: dict[int, dict[str, Any]] = {}
         self._begun: tuple[int, dict[str, Any]] | None = None
 
+    def written(self) -> list[int]:
+        """The shards that an unfinished job has written, whichever job it is."""
+        done, begun, _ = self._stored()
+        shards = list(done)
+        if begun is not None and _holds(self._targets[begun[0]], begun[1]):
+            shards.append(begun[0])
+        return [shard for shard in shards if shard < len(self._targets)]
+
     def part(self, shard: int) -> str:
         """Where a file that another verb writes lies until it gets its name."""
         folder, name = os.path.split(self._targets[shard])
@@ -45,29 +53,30 @@ class Journal:
         Raises:
             UnsupportedError: another job on these files has not been finished.
         """
-        try:
-            with open(self._path, encoding="utf-8") as file:
-                stored = json.load(file)
-            done = {int(shard): facts for shard, facts in stored["done"].items()}
-            begun, job = stored["begun"], stored["job"]
-        except FileNotFoundError:
+        done, begun, job = self._stored()
+        if not done and begun is None:
             return
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            done, begun, job = {}, None, ""
         if job != self._job:
-            if not done and begun is None:
-                return
             raise UnsupportedError(
                 "another change of the fields of these files has begun and was not finished",
                 file=self._targets[0],
                 hint=f"call it again the same way, or delete {self._path} to give it up",
             )
         self.done = done
-        if begun is not None:
-            shard, facts = int(begun[0]), begun[1]
-            if _holds(self._targets[shard], facts):
-                self.done[shard] = facts
+        if begun is not None and _holds(self._targets[begun[0]], begun[1]):
+            self.done[begun[0]] = begun[1]
         self._tidy()
+
+    def _stored(self) -> tuple[dict[int, Any], tuple[int, Any] | None, str]:
+        """What the journal says: shards done, the one begun, and of which job."""
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                stored = json.load(file)
+            done = {int(shard): dict(facts) for shard, facts in stored["done"].items()}
+            begun = stored["begun"]
+            return done, None if begun is None else (int(begun[0]), dict(begun[1])), stored["job"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}, None, ""
 
     def _tidy(self) -> None:
         """Remove temporary files of targets: nobody else writes them while this job lasts."""

@@ -9,12 +9,14 @@ from functools import partial
 from typing import Any
 
 from penstock import formats
-from penstock.errors import PenstockError, StaleIndexError
+from penstock.errors import ChangedError, FormatError, PenstockError, StaleIndexError
 from penstock.format import Chunk, Format, Options, Reader, Surveyed
 from penstock.framing import sidecar
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Bad, Found, Good
 from penstock.limits import Limits, limits_from
+from penstock.overlay.file import has_overlays
+from penstock.overlay.reader import Overlays
 from penstock.paths import expand
 from penstock.pipeline import in_order
 from penstock.report import Finding, Report, kind_of
@@ -109,6 +111,8 @@ def _tasks(
     try:
         try:
             kind = format_of(source, format)
+            for finding in overlay_findings(kind, source, options, storage):
+                yield partial(_just, Tally(0, (finding,), 0))
             if isinstance(kind, Surveyed):
                 stale = stale_index(source, kind, options, storage)
                 if stale is not None:
@@ -167,6 +171,34 @@ def stale_index(
         return None  # there is none
     message = f"the index {kept_at} is not used: it {reason}; open and index make a new one"
     return Finding("stale_index", source.path, None, 0, source.size, message, 0, "note")
+
+
+def overlay_findings(
+    kind: Format, source: Source, options: Options, storage: Storage
+) -> list[Finding]:
+    """What is wrong with the overlays of a file, of which the file itself knows nothing."""
+    path = source.path
+    if not has_overlays([path], storage):
+        return []
+    try:
+        overlays = Overlays([path], storage, options.limits)
+    except FormatError as error:
+        return [Finding("overlay", path, None, 0, source.size, str(error), 0)]
+    found: list[Finding] = []
+    try:
+        stale = overlays.stale(0, kind.open(source, options), source, counted=True)
+    except PenstockError:
+        stale = None  # the file is damaged, as its own findings say
+    if stale is not None:
+        found.append(Finding("stale_overlay", path, None, 0, source.size, stale.message, 0))
+    for overlay in overlays.of(0):
+        try:
+            overlay.prove()
+        except ChangedError as error:
+            found.append(Finding("overlay", path, None, 0, source.size, str(error), 0))
+        finally:
+            overlay.close()
+    return found
 
 
 # -- formats that say where their records lie ------------------------------------------------------

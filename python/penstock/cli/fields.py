@@ -1,0 +1,98 @@
+"""`penstock fields`: a group of commands, one function each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock import describe
+from penstock.cli import output
+from penstock.cli.options import json_option, misuse, one_or_many, source_argument
+
+if TYPE_CHECKING:
+    import penstock as ps
+
+
+@click.group(
+    "fields",
+    epilog="""\b
+Examples:
+  penstock fields list 'train-*.tfrecord'
+  penstock fields remove 'train-*.tfrecord' score
+""",
+)
+def command() -> None:
+    """Fields that are kept beside the files (overlays), and shown as if they were in them."""
+
+
+@command.command(
+    "list",
+    epilog="""\b
+Examples:
+  penstock fields list train.tfrecord
+  penstock fields list 'train-*.tfrecord' --json
+""",
+)
+@source_argument
+@json_option
+def list_overlays(source: tuple[str, ...], as_json: bool) -> None:
+    """The fields that are kept beside the files, in the order in which they were made.
+
+    Of several with the same name, the last counts.
+    """
+    import penstock as ps
+
+    found = ps.overlays(one_or_many(source))
+    if as_json:
+        output.emit({"overlays": [_document(overlay) for overlay in found]})
+    elif not found:
+        click.echo("no fields are kept beside these files", err=True)
+    else:
+        output.show(_page(found))
+
+
+@command.command(
+    "remove",
+    epilog="""\b
+Examples:
+  penstock fields remove train.tfrecord score
+""",
+)
+@source_argument
+@click.argument("name")
+@json_option
+def remove(source: tuple[str, ...], name: str, as_json: bool) -> None:
+    """Remove the fields kept beside the files under NAME. The files themselves stay as they are."""
+    import penstock as ps
+
+    with misuse():
+        paths = ps.remove_overlay(one_or_many(source), name)
+    if as_json:
+        output.emit({"removed": paths})
+        return
+    for path in paths:
+        click.echo(describe.escape(path))
+
+
+def _document(overlay: ps.OverlayInfo) -> dict[str, Any]:
+    return {
+        "name": overlay.name,
+        "sequence": overlay.sequence,
+        "fields": [{"name": field.name, "type": str(field.type)} for field in overlay.fields],
+        "files": list(overlay.shards),
+        "num_files": overlay.num_shards,
+        "num_bytes": overlay.num_bytes,
+    }
+
+
+def _page(found: list[ps.OverlayInfo]) -> Any:
+    shown = output.table("name", "field", "type", "files", "bytes", right=("files", "bytes"))
+    for overlay in found:
+        files = f"{len(overlay.shards)} of {overlay.num_shards}"
+        facts = describe.escape(overlay.name), files, describe.size(overlay.num_bytes)
+        for number, field in enumerate(overlay.fields):
+            name, *rest = ("", "", "") if number else facts
+            kind = describe.escape(str(field.type))
+            shown.add_row(name, describe.escape(field.name), kind, *rest)
+    return shown

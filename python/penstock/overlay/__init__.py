@@ -1,0 +1,1 @@
+"""Overlays: fields kept beside a shard and joined when it is read."""

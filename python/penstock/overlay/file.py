@@ -1,0 +1,420 @@
+"""The file of one overlay: columns of one shard, readable by record number, every byte checked.
+
+```
+offset  size  field                          (all numbers little endian)
+0       ...   blocks: each an Arrow IPC stream of its own, with one record batch
+C       8 B   ends: where each of the B blocks ends in the file
+...     8 B   records: how many records the blocks so far hold
+...     4 B   checksums: crc32c of each block
+...     S     schema, as Arrow's schema message
+...     F     facts, JSON: name, sequence, shard {num_bytes, num_records, digest}
+-64     8     magic "PSFIELDS"
+-56     4     version, 1
+-52     4     crc32c of everything from C up to here
+-48     8     num_records
+-40     8     B
+-32     8     S
+-24     8     F
+-16     12    0
+-4      4     crc32c of the 60 bytes before
+```
+
+Values come first, so that a file is written in one pass; blocks hold about 512 KiB, so that one
+record costs one small read. A file is made whole or not at all, like every other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.errors import ChangedError, ChecksumError, FormatError, SchemaError, TruncatedError
+from penstock.formats.arrow_messages import walk_stream
+from penstock.formats.batches import checked, conform, gather_parts
+from penstock.formats.borrowed import translated, writable
+from penstock.formats.regroup import Regroup
+from penstock.limits import Limits
+from penstock.overlay.identity import Identity
+from penstock.storage import Sink, Source, Storage
+
+MAGIC = b"PSFIELDS"
+VERSION = 1
+BLOCK_RECORDS = 1 << 16
+BLOCK_BYTES = 512 << 10
+FOLDER_SUFFIX = ".penstock-fields"
+SUFFIX = ".overlay"
+_TRAILER = struct.Struct("<8sIIQQQQ12s")
+KEPT_BYTES = 32 << 20
+"""Blocks of all overlays of a dataset that are kept, since chunks are smaller than blocks."""
+_MOST_FACTS = 1 << 20
+_BROKEN = "penstock fields remove, or put back the file"
+
+
+def folder_of(shard: str) -> str:
+    """Where the overlays of a shard are kept."""
+    return shard + FOLDER_SUFFIX
+
+
+def path_of(shard: str, name: str) -> str:
+    """Where the overlay of this name is kept. What a file name cannot hold is written as %XX."""
+    if not name:
+        raise ValueError("an overlay needs a name")
+    data = name.encode("utf-8")
+    safe = "".join(
+        chr(byte) if (chr(byte).isalnum() and byte < 128) or chr(byte) in "-_. " else f"%{byte:02X}"
+        for byte in data
+    )
+    if safe.startswith("."):
+        safe = f"%2E{safe[1:]}"
+    return os.path.join(folder_of(shard), safe + SUFFIX)
+
+
+def name_in(path: str) -> str:
+    """The name of the overlay that is kept at a path."""
+    from urllib.parse import unquote  # only where a file is not what it should be
+
+    return unquote(os.path.basename(path).removesuffix(SUFFIX))
+
+
+class Kept:
+    """The blocks that were used last, up to a size. Safe to use from several threads."""
+
+    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._num_bytes = 0
+        self._blocks: OrderedDict[tuple[str, int], tuple[pa.RecordBatch, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, int]) -> pa.RecordBatch | None:
+        """A block, if it is kept."""
+        with self._lock:
+            found = self._blocks.get(key)
+            if found is None:
+                return None
+            self._blocks.move_to_end(key)
+            return found[0]
+
+    def put(self, key: tuple[str, int], batch: pa.RecordBatch, num_bytes: int) -> None:
+        """Keep a block, and let go of those that were not used for longest."""
+        with self._lock:
+            if key in self._blocks:
+                return
+            self._blocks[key] = batch, num_bytes
+            self._num_bytes += num_bytes
+            while self._num_bytes > self._most_bytes and len(self._blocks) > 1:
+                self._num_bytes -= self._blocks.popitem(last=False)[1][1]
+
+
+def find(shard: str, storage: Storage, limits: Limits, kept: Kept | None = None) -> list[Overlay]:
+    """The overlays of a shard, in the order in which they were made.
+
+    Raises:
+        FormatError: the bytes of one are not those of an overlay.
+    """
+    found = [Overlay(path, storage, limits, kept) for path in _listed(shard, storage)]
+    return sorted(found, key=lambda overlay: (overlay.sequence, overlay.name))
+
+
+def has_overlays(shards: Sequence[str], storage: Storage) -> bool:
+    """Whether any of some shards has an overlay, whatever it holds."""
+    return any(_listed(shard, storage) for shard in shards)
+
+
+def _listed(shard: str, storage: Storage) -> list[str]:
+    try:
+        listed = storage.list(folder_of(shard))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [path for path in listed if path.endswith(SUFFIX)]
+
+
+class OverlayWriter:
+    """Writes one overlay. The caller commits the sink."""
+
+    def __init__(self, sink: Sink, name: str, sequence: int, schema: pa.Schema) -> None:
+        self._sink = sink
+        self._name = name
+        self._sequence = sequence
+        self._schema = schema
+        self._regroup = Regroup(schema, group_records=BLOCK_RECORDS, group_bytes=BLOCK_BYTES)
+        self._ends: list[int] = []
+        self._records: list[int] = []
+        self._checksums: list[int] = []
+        self.num_records = 0
+        self.num_bytes = 0
+        self.digest = ""
+        """What tells the finished file from any other; see `Overlay.digest`."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the values of the next records.
+
+        Raises:
+            SchemaError: the batch has other columns, or values that do not fit.
+        """
+        if batch.schema.names != self._schema.names:
+            raise SchemaError(
+                "a batch has other columns than the overlay",
+                file=self._sink.path,
+                expected=self._schema.names,
+                found=batch.schema.names,
+            )
+        for group in self._regroup.add(conform(batch, self._schema, self._sink.path)):
+            self._write_block(group)
+
+    def finish(self, identity: Identity) -> None:
+        """Write what is left, and what the file says of itself.
+
+        Raises:
+            SchemaError: there are more or fewer values than the shard has records.
+        """
+        for group in self._regroup.rest():
+            self._write_block(group)
+        if self.num_records != identity.num_records:
+            raise SchemaError(
+                "one value is needed for each record of the shard",
+                file=self._sink.path,
+                expected=identity.num_records,
+                found=self.num_records,
+            )
+        shard = {
+            "num_bytes": identity.num_bytes,
+            "num_records": identity.num_records,
+            "digest": identity.digest,
+        }
+        facts = {"name": self._name, "sequence": self._sequence, "shard": shard}
+        sections = [
+            np.array(self._ends, "<u8").tobytes(),
+            np.array(self._records, "<u8").tobytes(),
+            np.array(self._checksums, "<u4").tobytes(),
+            self._schema.serialize().to_pybytes(),
+            json.dumps(facts, sort_keys=True).encode(),
+        ]
+        contents = b"".join(sections)
+        crc = _core.Buffer.from_bytes(contents).crc32c()
+        trailer = _TRAILER.pack(
+            MAGIC,
+            VERSION,
+            crc,
+            self.num_records,
+            len(self._ends),
+            len(sections[3]),
+            len(sections[4]),
+            bytes(12),
+        )
+        end = struct.pack("<I", _core.Buffer.from_bytes(trailer).crc32c())
+        self._put(contents + trailer + end)
+        self.digest = f"{crc:08x}{end.hex()}"
+
+    def _write_block(self, batch: Any) -> None:
+        stream = pa.BufferOutputStream()
+        with writable(self._sink.path), pa.ipc.new_stream(stream, self._schema) as writer:
+            writer.write_batch(batch)
+        data = stream.getvalue().to_pybytes()
+        self._put(data)
+        self.num_records += batch.num_rows
+        self._ends.append(self.num_bytes)
+        self._records.append(self.num_records)
+        self._checksums.append(_core.Buffer.from_bytes(data).crc32c())
+
+    def _put(self, data: bytes) -> None:
+        self._sink.write(data)
+        self.num_bytes += len(data)
+
+
+class Overlay:
+    """One overlay, its table read and proved. The file is opened again when values are asked for,
+    so that a dataset of many shards need not hold it open."""
+
+    def __init__(
+        self, path: str, storage: Storage, limits: Limits, kept: Kept | None = None
+    ) -> None:
+        self.path = path
+        self._storage = storage
+        self._limits = limits
+        source = storage.source(path)
+        try:
+            self._read_facts(source)
+        except FormatError as error:
+            raise error.at(file=path, hint=_BROKEN) from None
+        finally:
+            source.close()
+        self._source: Source | None = None
+        self._lock = threading.Lock()
+        self._kept = Kept() if kept is None else kept
+
+    def _read_facts(self, source: Source) -> None:
+        size = source.size
+        tail = _trailer_of(source)
+        magic, version, contents_crc, num_records, blocks, schema_bytes, facts_bytes, _ = (
+            _TRAILER.unpack_from(tail)
+        )
+        if magic != MAGIC:
+            raise TruncatedError("does not end as an overlay does", byte=size - len(tail))
+        if _core.Buffer.from_bytes(tail[:-4]).crc32c() != int.from_bytes(tail[-4:], "little"):
+            raise ChecksumError("the checksum of the end does not match", byte=size - len(tail))
+        if version != VERSION:
+            raise FormatError("an overlay of an unknown version", expected=VERSION, found=version)
+        contents_bytes = 20 * blocks + schema_bytes + facts_bytes
+        start = size - len(tail) - contents_bytes
+        if start < 0 or facts_bytes > _MOST_FACTS:
+            raise FormatError("its table is larger than the file", byte=size - len(tail))
+        contents = source.read(start, contents_bytes)
+        if len(contents) != contents_bytes or contents.crc32c() != contents_crc:
+            raise ChecksumError("the checksum of its table does not match", byte=start)
+        raw = contents.to_bytes()
+        self._ends = np.frombuffer(raw, "<u8", blocks).astype(np.int64)
+        self._records = np.frombuffer(raw, "<u8", blocks, 8 * blocks).astype(np.int64)
+        self._checksums = np.frombuffer(raw, "<u4", blocks, 16 * blocks)
+        at = 20 * blocks
+        self._check_table(start, num_records)
+        with translated(self.path):
+            self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(raw[at : at + schema_bytes]))
+            facts = json.loads(raw[at + schema_bytes :])
+            shard = facts["shard"]
+            self.name = str(facts["name"])
+            self.sequence = int(facts["sequence"])
+            self.identity = Identity(
+                int(shard["num_bytes"]), int(shard["num_records"]), str(shard["digest"])
+            )
+        if self.identity.num_records != num_records or len(set(self.schema.names)) != len(
+            self.schema.names
+        ):
+            raise FormatError("its facts and its table disagree")
+        self.num_records = num_records
+        self.num_bytes = size
+        self._tail = tail
+        self.digest = f"{contents_crc:08x}{tail[-4:].hex()}"
+
+    def _check_table(self, end: int, num_records: int) -> None:
+        """Refuse blocks that overlap, or that are not all there."""
+        ends = np.concatenate([[0], self._ends])
+        records = np.concatenate([[0], self._records])
+        wrong = (np.diff(ends) <= 0).any() or (np.diff(records) <= 0).any()
+        if wrong or ends[-1] != end or records[-1] != num_records:
+            raise FormatError("its table has blocks where none can be", byte=end)
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def between(self, first: int, last: int) -> pa.RecordBatch:
+        """The values of records [first, last); without copying where they lie in one block."""
+        low = int(np.searchsorted(self._records, first, "right"))
+        high = int(np.searchsorted(self._records, last, "left"))
+        parts: list[pa.RecordBatch] = []
+        for block in range(low, min(high + 1, len(self._records))):
+            start = self._first(block)
+            begin, end = max(first - start, 0), min(last, int(self._records[block])) - start
+            if begin < end:
+                parts.append(self._block(block).slice(begin, end - begin))
+        if len(parts) == 1:
+            return parts[0]
+        return pa.concat_batches(parts) if parts else _empty(self.schema)
+
+    def take(self, records: np.ndarray) -> pa.RecordBatch:
+        """The values of some records, in the order asked, repeats allowed."""
+        if not len(records):
+            return _empty(self.schema)
+        first = int(records[0])
+        if (np.diff(records) == 1).all():
+            return self.between(first, first + len(records))
+        blocks = np.unique(np.searchsorted(self._records, records, "right"))
+        parts = ((self._first(int(block)), self._block(int(block))) for block in blocks)
+        with translated(self.path):
+            return gather_parts(parts, records, self.schema, self.path)
+
+    def prove(self) -> None:
+        """Read all values. Raises ChangedError where they are not those that were written."""
+        for block in range(len(self._ends)):
+            self._block(block)
+
+    def _first(self, block: int) -> int:
+        return int(self._records[block - 1]) if block else 0
+
+    def _block(self, block: int) -> pa.RecordBatch:
+        """The batch of one block."""
+        key = self.path, block
+        batch = self._kept.get(key)
+        if batch is None:
+            start = int(self._ends[block - 1]) if block else 0
+            length = int(self._ends[block]) - start
+            batch = self._decoded(self._opened(), block, start, length)
+            self._kept.put(key, batch, length)
+        return batch
+
+    def _opened(self) -> Source:
+        with self._lock:
+            if self._source is None:
+                source = self._storage.source(self.path)
+                if source.size != self.num_bytes or _trailer_of(source) != self._tail:
+                    source.close()
+                    message = "the overlay is not the one that was opened"
+                    raise ChangedError(message, file=self.path)
+                self._source = source
+            return self._source
+
+    def _decoded(self, source: Source, block: int, start: int, length: int) -> pa.RecordBatch:
+        data = source.read(start, length)
+        stored, found = int(self._checksums[block]), data.crc32c()
+        if len(data) != length or found != stored:
+            # Not a fault of the shard's data, which some may ask to be passed over.
+            raise ChangedError(
+                "the overlay's bytes are not those that were written",
+                file=self.path,
+                byte=start,
+                expected=f"checksum {stored:#010x}",
+                found=f"{found:#010x}",
+                hint=_BROKEN,
+            )
+        try:
+            with translated(self.path):
+                return self._parsed(data, block)
+        except FormatError as error:
+            raise ChangedError(error.message, file=self.path, byte=start, hint=_BROKEN) from error
+
+    def _parsed(self, data: _core.Buffer, block: int) -> pa.RecordBatch:
+        buffer = pa.array(data).buffers()[1]
+
+        def read(at: int, length: int) -> bytes:
+            return buffer.slice(at, max(min(length, len(data) - at), 0)).to_pybytes()
+
+        for message in walk_stream(read, len(data), self._limits):
+            if message.compressed or not 0 <= message.reach <= message.end - message.body:
+                raise FormatError("a block holds what no overlay is written with")
+        with pa.ipc.open_stream(buffer) as stream:
+            batch = checked(stream.read_next_batch(), self.path)
+        wanted = int(self._records[block]) - self._first(block)
+        if batch.num_rows != wanted or not batch.schema.equals(self.schema, check_metadata=True):
+            raise FormatError("a block is not what the table says")
+        return batch
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            source, self._source = self._source, None
+        if source is not None:
+            source.close()
+
+
+def _trailer_of(source: Source) -> bytes:
+    length = _TRAILER.size + 4
+    tail = source.read(max(source.size - length, 0), length).to_bytes()
+    if len(tail) != length:
+        raise TruncatedError("too short for an overlay", file=source.path, found=len(tail))
+    return tail
+
+
+def _empty(schema: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def fields_of(overlays: Sequence[Overlay]) -> dict[str, Overlay]:
+    """The overlay that each field is read from: of several that hold it, the latest."""
+    return {name: overlay for overlay in overlays for name in overlay.schema.names}

@@ -1,0 +1,91 @@
+"""What ties an overlay to its shard: values are joined by record number, so that a shard whose
+records are others, or stand elsewhere, must be told from the one that they were made for.
+
+Time stamps are not looked at. A framed shard is told by its index: the place and the stored
+checksum of every record. The index is itself tied to the file, and each record read through it is
+compared with it. Any other shard is told by its size and a sample of its bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock import _core
+from penstock.errors import StaleIndexError
+from penstock.format import Reader
+from penstock.framing.sidecar import Index
+from penstock.storage import Source
+
+WHOLE_BYTES = 1 << 20
+"""Up to this size all of a file is looked at."""
+SAMPLES = 64
+SAMPLE_BYTES = 4096
+TAIL_BYTES = 64 << 10
+"""The end of a larger file, where formats keep their footers."""
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One state of a shard. `digest` begins with the word for what it was made of; `num_records`
+    is None where nobody has counted."""
+
+    num_bytes: int
+    num_records: int | None
+    digest: str
+
+    def fits(self, other: Identity) -> bool:
+        """Whether both are of the same state, as far as both know it."""
+        counts = {self.num_records, other.num_records} - {None}
+        same = (self.num_bytes, self.digest) == (other.num_bytes, other.digest)
+        return same and len(counts) == 1
+
+
+def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identity:
+    """What an open shard is. Makes the index of a framed shard that has none. Other shards are
+    counted only where that is asked for, since it may mean reading the heads of all batches.
+
+    Raises:
+        StaleIndexError: the shard is damaged and has no index, so that nobody knows the numbers of
+            its records.
+    """
+    index: Index | None = getattr(reader, "index", None)
+    if index is None:
+        num_records = reader.num_records if count else None
+        return Identity(source.size, num_records, f"sample:{_sampled(source)}")
+    if index.gap_ends is not None:
+        raise StaleIndexError(
+            "the shard is damaged and its index is lost: nobody knows which record an overlay's "
+            "values belong to",
+            file=source.path,
+            hint="open(..., overlays=False), or penstock repair",
+        )
+    places = _crc(np.asarray(index.starts), "<u8")
+    checksums = _crc(np.asarray(index.checksums), "<u4")
+    return Identity(index.data_bytes, index.num_records, f"index:{places:08x}{checksums:08x}")
+
+
+def _crc(numbers: np.ndarray, kind: str) -> int:
+    """CRC-32C of some numbers, a piece at a time: the index of a large file lies in a map."""
+    crc = 0
+    for start in range(0, len(numbers), _PIECE):
+        piece = np.ascontiguousarray(numbers[start : start + _PIECE], dtype=kind)
+        crc = _core.Buffer.from_bytes(piece.tobytes()).crc32c(crc)
+    return crc
+
+
+def _sampled(source: Source) -> str:
+    import hashlib  # costs 3 ms at import, and is rarely needed
+
+    digest = hashlib.blake2b(digest_size=16)
+    ranges: list[Any] = [(0, source.size)]
+    if source.size > WHOLE_BYTES:
+        last = source.size - SAMPLE_BYTES
+        ranges = [(i * last // (SAMPLES - 1), SAMPLE_BYTES) for i in range(SAMPLES)]
+        ranges.append((source.size - TAIL_BYTES, TAIL_BYTES))
+    for start, length in ranges:
+        digest.update(source.read(start, length).to_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,82 @@
+"""`penstock fields`: what is kept beside the files, on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from running import run
+
+import penstock as ps
+from penstock.verbs.overlays import write_overlay
+
+
+def keep(source: Path, name: str, **columns: object) -> None:
+    dataset = ps.open(source)
+    batch = pa.record_batch(columns)
+    firsts = dataset.firsts
+    write_overlay(
+        dataset,
+        name,
+        batch.schema,
+        lambda shard: [batch.slice(firsts[shard], firsts[shard + 1] - firsts[shard])],
+    )
+
+
+def test_list_tells_names_fields_and_files(shards: Path) -> None:
+    keep(shards, "scores", score=range(300), word=["w"] * 300)
+    first = ps.open(shards).paths[0]
+    keep(Path(first), "\x1b[31mred", other=[0.5] * 100)
+    shown = run("fields", "list", shards)
+    assert shown.status == 0
+    lines = shown.out.splitlines()
+    assert lines[0].split() == ["name", "field", "type", "files", "bytes"]
+    assert [line.split()[:6] for line in lines if "scores" in line] == [
+        ["scores", "score", "int64", "3", "of", "3"]
+    ]
+    assert any(line.split() == ["word", "string"] for line in lines)
+    assert "1 of 3" in shown.out
+    assert "\x1b[31m" not in shown.out
+    document = run("fields", "list", shards, "--json").document
+    scores, red = document["overlays"]
+    assert scores["name"] == "scores"
+    assert scores["fields"] == [
+        {"name": "score", "type": "int64"},
+        {"name": "word", "type": "string"},
+    ]
+    assert scores["files"] == list(ps.open(shards).paths)
+    assert (scores["num_files"], scores["sequence"]) == (3, 1)
+    assert red["files"] == [first]
+
+
+def test_list_of_files_without_any(single: Path) -> None:
+    shown = run("fields", "list", single)
+    assert (shown.status, shown.out) == (0, "")
+    assert "no fields are kept" in shown.err
+    assert run("fields", "list", single, "--json").document == {"overlays": []}
+
+
+def test_remove_takes_one_and_leaves_the_others(single: Path) -> None:
+    keep(single, "a", score=range(300))
+    keep(single, "b", score=[0] * 300)
+    assert run("head", single, "-n", 1, "--json").document["records"][0]["score"] == 0
+    removed = run("fields", "remove", single, "b", "--json")
+    assert removed.document == {"removed": [f"{single}.penstock-fields/b.overlay"]}
+    assert run("head", single, "--start", 7, "-n", 1, "--json").document["records"][0]["score"] == 7
+    wrong = run("fields", "remove", single, "b")
+    assert wrong.status == 2
+    assert "there are: a" in wrong.err
+    assert run("fields", "remove", single, "a").out.strip() == f"{single}.penstock-fields/a.overlay"
+    assert ps.overlays(single) == []
+
+
+def test_a_stale_overlay_says_what_to_do_and_that_helps(single: Path) -> None:
+    keep(single, "new", score=range(300))
+    ps.write({"id": range(10)}, single, overwrite=True)
+    refused = run("head", single)
+    assert refused.status == 1
+    assert f"penstock fields remove {single} new" in refused.err
+    assert run("verify", single).status == 1
+    assert run("fields", "remove", single, "new").status == 0
+    assert run("head", single).status == 0
+    assert run("verify", single).status == 0

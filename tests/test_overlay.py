@@ -1,0 +1,425 @@
+"""Fields kept beside shards: writing, listing and removing them, and files that are not whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from penstock._core import Buffer
+from penstock.limits import Limits
+from penstock.overlay.file import Overlay, find, path_of
+from penstock.storage import LocalStorage
+from penstock.verbs.overlays import write_overlay
+
+COUNT = 100_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A file of COUNT records."""
+    where = str(tmp_path / "a.tfrecord")
+    ps.write({"id": range(COUNT)}, where)
+    return where
+
+
+def keep(source: Any, name: str = "new", overwrite: bool = False, **columns: Any) -> ps.Summary:
+    """Keep columns beside the one shard of a source, or each beside as many."""
+    batch = pa.record_batch(columns)
+    dataset = source if isinstance(source, ps.Dataset) else ps.open(source)
+    firsts = dataset.firsts
+
+    def columns_of_shard(shard: int) -> list[pa.RecordBatch]:
+        return [batch.slice(firsts[shard], firsts[shard + 1] - firsts[shard])]
+
+    return write_overlay(dataset, name, batch.schema, columns_of_shard, overwrite=overwrite)
+
+
+def only(path: str) -> Overlay:
+    (overlay,) = find(path, LocalStorage(), Limits())
+    return overlay
+
+
+# -- the file -------------------------------------------------------------------------------------
+
+
+def test_an_overlay_costs_its_own_bytes(path: str) -> None:
+    summary = keep(path, score=np.arange(COUNT))
+    assert summary.num_records == COUNT
+    assert summary.paths == (f"{path}.penstock-fields/new.overlay",)
+    assert summary.num_bytes == os.path.getsize(summary.paths[0])
+    assert 8 * COUNT < summary.num_bytes < 8 * COUNT * 1.02
+
+
+def test_any_range_and_any_choice_of_values_is_read(path: str) -> None:
+    texts = [str(n) * (n % 50) for n in range(COUNT)]
+    keep(path, score=np.arange(COUNT), text=texts)
+    overlay = only(path)
+    assert len(overlay._ends) > 3, "several blocks, or nothing is tested"
+    edges = [0, 1, *overlay._records.tolist()]
+    edges += [edge - 1 for edge in edges if edge]
+    for first in edges:
+        for last in (first, first + 1, first + 20_000, COUNT):
+            last = min(last, COUNT)
+            batch = overlay.between(first, last)
+            assert batch.column("score").to_pylist() == list(range(first, last))
+            assert batch.column("text").to_pylist() == texts[first:last]
+    rng = np.random.default_rng(1)
+    for numbers in (rng.integers(0, COUNT, 500), np.array(edges[1:]) % COUNT, np.arange(0)):
+        batch = overlay.take(numbers)
+        assert batch.column("score").to_pylist() == numbers.tolist()
+        assert batch.column("text").to_pylist() == [texts[n] for n in numbers]
+
+
+def test_the_page_of_the_layout_is_right(path: str) -> None:
+    """The bytes, read by nothing but struct, json and pyarrow."""
+    keep(path, score=np.arange(COUNT))
+    data = Path(path_of(path, "new")).read_bytes()
+    magic, version, crc, num_records, blocks, schema_bytes, facts_bytes, rest, end = struct.unpack(
+        "<8sIIQQQQ12sI", data[-64:]
+    )
+    assert (magic, version, num_records, rest) == (b"PSFIELDS", 1, COUNT, bytes(12))
+    assert Buffer.from_bytes(data[-64:-4]).crc32c() == end
+    start = len(data) - 64 - facts_bytes - schema_bytes - 20 * blocks
+    assert Buffer.from_bytes(data[start:-64]).crc32c() == crc
+    ends = struct.unpack(f"<{blocks}Q", data[start : start + 8 * blocks])
+    records = struct.unpack(f"<{blocks}Q", data[start + 8 * blocks : start + 16 * blocks])
+    checksums = struct.unpack(f"<{blocks}I", data[start + 16 * blocks : start + 20 * blocks])
+    facts = json.loads(data[-64 - facts_bytes : -64])
+    assert facts["name"] == "new"
+    assert facts["shard"]["num_bytes"] == os.path.getsize(path)
+    values: list[int] = []
+    for begin, stop, last, checksum in zip((0, *ends), ends, records, checksums, strict=False):
+        assert Buffer.from_bytes(data[begin:stop]).crc32c() == checksum
+        with pa.ipc.open_stream(data[begin:stop]) as stream:
+            values += stream.read_all().column("score").to_pylist()
+        assert len(values) == last
+    assert values == list(range(COUNT))
+
+
+def test_every_truncation_and_every_flipped_bit_is_told(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.tfrecord")
+    ps.write({"id": range(20)}, path)
+    keep(path, score=np.arange(20) * 1.5, word=["w" * n for n in range(20)])
+    place = Path(path_of(path, "new"))
+    whole = place.read_bytes()
+    wanted = pa.table(ps.open(path))
+    # Bytes that pad a block are covered by its checksum, too: no flip is silent.
+    for bit in range(8 * len(whole)):
+        if bit % 3 and bit // 8 < len(whole) - 200:
+            continue
+        flipped = bytearray(whole)
+        flipped[bit >> 3] ^= 1 << (bit & 7)
+        place.write_bytes(flipped)
+        with pytest.raises((ps.FormatError, ps.ChangedError)) as raised:
+            list(ps.open(path).scan(threads=1))
+        assert str(place) in str(raised.value)
+        assert "penstock fields remove" in str(raised.value)
+    for cut in range(len(whole)):
+        place.write_bytes(whole[:cut])
+        with pytest.raises(ps.FormatError, match=r"new\.overlay"):
+            ps.open(path)
+    place.write_bytes(whole)
+    assert pa.table(ps.open(path)).equals(wanted)
+
+
+def test_a_damaged_value_is_never_passed_over(path: str) -> None:
+    keep(path, score=np.arange(COUNT))
+    place = Path(path_of(path, "new"))
+    data = bytearray(place.read_bytes())
+    data[len(data) * 3 // 4] ^= 1
+    place.write_bytes(data)
+    for damage in ("error", "stop", "skip", "salvage"):
+        dataset = ps.open(path, damage=damage)
+        with pytest.raises(ps.ChangedError, match="not those that were written"):
+            list(dataset.scan())
+        with pytest.raises(ps.ChangedError, match="not those that were written"):
+            dataset.take(range(COUNT - 5, COUNT))
+        assert not dataset.damage
+        assert dataset[0]["score"] == 0, "the first block is whole"
+    report = ps.verify(path)
+    assert [finding.kind for finding in report.findings] == ["overlay"]
+    assert not report.ok
+
+
+def forged(data: bytes, **changes: Any) -> bytes:
+    """The same overlay with other facts, its checksums made right again."""
+    head = list(struct.unpack("<8sIIQQQQ12s", data[-64:-4]))
+    _, _, _, _, blocks, schema_bytes, facts_bytes, _ = head
+    start = len(data) - 64 - facts_bytes - schema_bytes - 20 * blocks
+    table = np.frombuffer(data[start : start + 16 * blocks], "<i8").copy()
+    checksums = bytearray(data[start + 16 * blocks : start + 20 * blocks])
+    schema = data[start + 20 * blocks : start + 20 * blocks + schema_bytes]
+    facts = json.loads(data[-64 - facts_bytes : -64])
+    values = bytearray(data[:start])
+    table[changes.get("entry", 0)] += changes.get("more", 0)
+    if "schema" in changes:
+        schema = changes["schema"].serialize().to_pybytes()
+    facts["shard"] |= changes.get("shard", {})
+    if "block" in changes:
+        values = bytearray(changes["block"])
+        checksums = bytearray(struct.pack("<I", Buffer.from_bytes(bytes(values)).crc32c()))
+        table = np.array([len(values), table[-1]])
+        head[4] = 1
+    text = changes.get("text", json.dumps(facts).encode())
+    contents = table.tobytes() + bytes(checksums) + schema + text
+    head[2] = Buffer.from_bytes(contents).crc32c()
+    head[3] += changes.get("records", 0)
+    head[5:7] = [changes.get("schema_bytes", len(schema)), len(text)]
+    trailer = struct.pack("<8sIIQQQQ12s", *head)
+    end = struct.pack("<I", Buffer.from_bytes(trailer).crc32c())
+    return bytes(values) + contents + trailer + end
+
+
+def stream_of(batch: pa.RecordBatch, **options: Any) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_batch(batch)
+    return out.getvalue().to_pybytes()
+
+
+def test_forged_overlays_with_right_checksums_are_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.tfrecord")
+    ps.write({"id": range(1000)}, path)
+    batch = pa.record_batch({"score": np.arange(1000), "word": ["word"] * 1000})
+    keep(path, **dict(zip(batch.schema.names, batch.columns, strict=True)))
+    place = Path(path_of(path, "new"))
+    whole = place.read_bytes()
+    place.write_bytes(forged(whole))
+    assert pa.table(ps.open(path)).num_columns == 3, "a forgery without a change is no forgery"
+    words = pa.array(["word"] * 1000)
+    offsets = np.frombuffer(words.buffers()[1], np.int32).copy()
+    offsets[500] = 1 << 30
+    wild = pa.StringArray.from_buffers(1000, pa.py_buffer(offsets), words.buffers()[2])
+    beyond = pa.record_batch([batch.column(0), wild], schema=batch.schema)
+    twice = pa.schema([("score", pa.int64()), ("score", pa.string())])
+    changes: dict[str, dict[str, Any]] = {
+        "a block ends elsewhere": {"entry": 0, "more": -8},
+        "more records in the table": {"entry": 1, "more": 1},
+        "more records in all": {"records": 1},
+        "more records everywhere": {
+            "entry": 1, "more": 1, "records": 1, "shard": {"num_records": 1001},
+        },
+        "another schema": {"schema": pa.schema([("score", pa.int32()), ("word", pa.string())])},
+        "one name twice": {"schema": twice},
+        "a schema that is none": {"schema_bytes": 4},
+        "facts that are none": {"text": b"[]"},
+        "facts that are no JSON": {"text": b"\xff"},
+        "another shard": {"shard": {"digest": "index:00"}},
+        "a block with fewer records": {"block": stream_of(batch.slice(1))},
+        "a block with more records": {"block": stream_of(pa.concat_batches([batch, batch]))},
+        "a block of other columns": {"block": stream_of(batch.select(["score"]))},
+        "a compressed block": {"block": stream_of(batch, compression="zstd")},
+        "a block that points outside": {"block": stream_of(beyond)},
+        "a block of nothing": {"block": b"\0" * 64},
+    }  # fmt: skip
+    for name, change in changes.items():
+        place.write_bytes(forged(whole, **change))
+        with pytest.raises((ps.FormatError, ps.ChangedError, ps.StaleIndexError)) as raised:
+            list(ps.open(path).scan(threads=1))
+        assert path in str(raised.value), name
+    rng = random.Random(1)
+    for _ in range(300):
+        trailer = bytearray(whole[-64:-4])
+        trailer[rng.randrange(8, 60)] = rng.randrange(256)
+        end = struct.pack("<I", Buffer.from_bytes(bytes(trailer)).crc32c())
+        place.write_bytes(whole[:-64] + trailer + end)
+        try:
+            assert pa.table(ps.open(path)).num_rows == 1000
+        except ps.FormatError:
+            pass
+
+
+def test_an_overlay_that_is_replaced_while_it_is_read_is_told(path: str) -> None:
+    keep(path, score=np.arange(COUNT))
+    dataset = ps.open(path)
+    keep(path, overwrite=True, score=np.arange(COUNT) + 1)
+    with pytest.raises(ps.ChangedError, match="not the one that was opened"):
+        dataset.take([1])
+    assert ps.open(path)[1] == {"id": 1, "score": 2}
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, COUNT - 1, COUNT + 1])
+def test_a_wrong_number_of_values_is_an_error_that_leaves_nothing(path: str, count: int) -> None:
+    before = sorted(os.listdir(os.path.dirname(path)))
+    batch = pa.record_batch({"score": np.arange(count)})
+    with pytest.raises(ps.SchemaError, match="one value is needed for each record"):
+        write_overlay(ps.open(path), "new", batch.schema, lambda shard: [batch])
+    assert sorted(os.listdir(os.path.dirname(path))) == before
+
+
+def test_values_that_fail_half_way_leave_no_shard_with_them(tmp_path: Path) -> None:
+    ps.write({"id": range(30)}, tmp_path / "a.tfrecord", num_shards=3)
+    before = sorted(os.listdir(tmp_path))
+    batch = pa.record_batch({"score": range(10)})
+
+    def columns_of_shard(shard: int) -> list[pa.RecordBatch]:
+        if shard == 2:
+            raise RuntimeError("no more")
+        return [batch]
+
+    with pytest.raises(RuntimeError, match="no more"):
+        write_overlay(ps.open(tmp_path), "new", batch.schema, columns_of_shard)
+    assert sorted(os.listdir(tmp_path)) == before
+    assert ps.overlays(tmp_path) == []
+
+
+def test_batches_that_do_not_fit_are_errors(path: str) -> None:
+    schema = pa.schema([("score", pa.int8())])
+    for wrong in ({"other": [1]}, {"score": [1000]}, {"score": ["x"]}):
+        batch = pa.record_batch(wrong)
+        with pytest.raises(ps.SchemaError):
+            write_overlay(ps.open(path), "new", schema, lambda shard, b=batch: [b])
+    for fields in ([], [("a", pa.int8()), ("a", pa.int8())]):
+        with pytest.raises(ps.SchemaError):
+            write_overlay(ps.open(path), "new", pa.schema(fields), lambda shard: [])
+    assert ps.overlays(path) == []
+
+
+def test_an_overlay_is_replaced_only_where_that_is_asked_for(path: str) -> None:
+    keep(path, score=np.arange(COUNT))
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        keep(path, score=np.arange(COUNT) * 2)
+    assert ps.open(path)[7]["score"] == 7
+    keep(path, score=np.arange(COUNT))  # the same values: nothing to do
+    keep(path, overwrite=True, other=np.arange(COUNT) * 2)
+    assert ps.open(path)[7] == {"id": 7, "other": 14}
+
+
+def test_the_same_call_finishes_what_was_interrupted(tmp_path: Path) -> None:
+    ps.write({"id": range(30)}, tmp_path / "a.tfrecord", num_shards=3)
+    for missing in ([0], [1, 2], [0, 1, 2]):
+        keep(ps.open(tmp_path), score=np.arange(30))
+        paths = ps.open(tmp_path).paths
+        kept = Path(path_of(paths[1], "new")).read_bytes()
+        for shard in missing:
+            ps.remove_overlay(paths[shard], "new")
+        assert len(ps.overlays(tmp_path)) == (len(missing) < 3)
+        keep(ps.open(tmp_path), score=np.arange(30))
+        assert ps.open(tmp_path).take(range(30)).column("score").to_pylist() == list(range(30))
+        assert Path(path_of(paths[1], "new")).read_bytes() == kept
+        assert len(ps.overlays(tmp_path)[0].shards) == 3
+
+
+def test_names_that_no_file_could_have_are_names_of_overlays(path: str) -> None:
+    names = ["a/b", "../x", ".hidden", "ünïcode", "a b", "%41", "A", "\n", "x.overlay"]
+    for number, name in enumerate(names):
+        keep(path, name, **{f"f{number}": np.full(COUNT, number)})
+    assert [overlay.name for overlay in ps.overlays(path)] == names
+    assert sorted(os.listdir(os.path.dirname(path))) == sorted(
+        os.path.basename(path) + ending for ending in ("", ".penstock", ".penstock-fields")
+    )
+    for name in names:
+        ps.remove_overlay(path, name)
+    assert ps.overlays(path) == []
+    with pytest.raises(ValueError, match="needs a name"):
+        keep(path, "", score=np.arange(COUNT))
+
+
+# -- what is seen of them -------------------------------------------------------------------------
+
+
+def test_later_overlays_win_and_each_can_be_removed(path: str) -> None:
+    keep(path, "b", score=np.arange(COUNT), first=np.zeros(COUNT))
+    keep(path, "a", score=np.arange(COUNT) * 10)
+    keep(path, "c", id=np.arange(COUNT) + 5)
+    assert [overlay.name for overlay in ps.overlays(path)] == ["b", "a", "c"]
+    assert ps.open(path)[3] == {"id": 8, "score": 30, "first": 0.0}
+    assert ps.open(path).schema.names == ["id", "score", "first"]
+    ps.remove_overlay(path, "a")
+    assert ps.open(path)[3] == {"id": 8, "score": 3, "first": 0.0}
+    ps.remove_overlay(path, "c")
+    keep(path, "a", score=np.arange(COUNT) * 100)
+    assert ps.open(path)[3] == {"id": 3, "score": 300, "first": 0.0}
+    assert [overlay.sequence for overlay in ps.overlays(path)] == [1, 2]
+
+
+def test_what_is_listed_says_which_files_have_it(tmp_path: Path) -> None:
+    ps.write({"id": range(30)}, tmp_path / "a.tfrecord", num_shards=3)
+    paths = ps.open(tmp_path).paths
+    made = keep(paths[1], score=np.arange(10), word=["w"] * 10)
+    (found,) = ps.overlays(tmp_path)
+    assert found == ps.OverlayInfo(
+        "new",
+        1,
+        pa.schema([("score", pa.int64()), ("word", pa.string())]),
+        (paths[1],),
+        3,
+        made.num_bytes,
+    )
+    assert ps.overlays(ps.open(tmp_path)) == [found]
+    with pytest.raises(ValueError, match="there are: new"):
+        ps.remove_overlay(tmp_path, "old")
+    assert ps.remove_overlay(tmp_path, "new") == list(made.paths)
+
+
+def test_types_that_differ_between_shards_are_an_error(tmp_path: Path) -> None:
+    ps.write({"id": range(30)}, tmp_path / "a.tfrecord", num_shards=3)
+    paths = ps.open(tmp_path).paths
+    keep(paths[0], score=np.arange(10))
+    keep(paths[2], score=["x"] * 10)
+    with pytest.raises(ps.SchemaError, match="another type") as raised:
+        ps.open(tmp_path)
+    assert raised.value.field == "score"
+    assert paths[2] in str(raised.value)
+    assert ps.open(tmp_path, overlays=False)[0] == {"id": 0}
+    ps.remove_overlay(paths[2], "new")
+    keep(paths[2], id=["x"] * 10)
+    with pytest.raises(ps.SchemaError):
+        list(ps.open(tmp_path).scan())
+
+
+def test_every_verb_shows_the_fields(path: str, tmp_path: Path) -> None:
+    keep(path, score=np.arange(COUNT) * 2, word=["w"] * COUNT)
+    assert ps.info(path).schema.names == ["id", "score", "word"]
+    stats = {field.name: field for field in ps.stats(path).fields}
+    assert stats["score"].values is not None
+    assert stats["score"].values.max == 2 * (COUNT - 1)
+    for name in ("b.parquet", "b.arrow", "b.tfrecord"):
+        ps.convert(path, tmp_path / name)
+        assert ps.open(tmp_path / name)[9] == ps.open(path)[9] | (
+            {"word": b"w" if name == "b.tfrecord" else "w"}
+        )
+        assert not ps.overlays(tmp_path / name)
+    assert ps.verify(path).ok
+    raw = ps.open(path, raw=True)
+    assert raw.schema.names == ["record"]
+    assert raw.take([0]).num_columns == 1
+
+
+def test_a_feature_description_chooses_fields_of_overlays(path: str) -> None:
+    keep(path, score=np.arange(COUNT) * 2, other=np.arange(COUNT))
+    asked = {"score": ps.features.FixedLen([], "int64"), "id": ps.features.FixedLen([], "int64")}
+    dataset = ps.open(path, schema=asked)
+    assert dataset[4] == {"score": 8, "id": 4}
+    assert dataset.schema.names == ["score", "id"]
+
+
+def test_only_the_asked_fields_of_an_overlay_read_no_records(tmp_path: Path) -> None:
+    """Fields of overlays alone are had although no payload can be read."""
+    path = tmp_path / "a.tfrecord"
+    ps.write({"id": range(100), "text": ["x" * 1000] * 100}, path)
+    keep(str(path), score=np.arange(100))
+    data = bytearray(path.read_bytes())
+    data[30_000:30_100] = bytes(100)
+    path.write_bytes(data)
+    dataset = ps.open(path, columns=["score"])
+    assert [v for b in dataset.scan() for v in b.column(0).to_pylist()] == list(range(100))
+    assert dataset.take(range(100)).column(0).to_pylist() == list(range(100))
+    with pytest.raises(ps.ChecksumError):
+        list(ps.open(path).scan())
+    skipping = ps.open(path, columns=["score"], damage="skip")
+    whole = [v for b in skipping.scan() for v in b.column(0).to_pylist()]
+    assert len(whole) < 100
+    assert whole == [row["id"] for row in ps.open(path, damage="skip")]
