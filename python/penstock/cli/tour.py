@@ -270,7 +270,10 @@ class Tour:
         num_records, regions = skip()
         tell.printed(f"{describe.count(num_records)} records, {len(regions)} region passed over")
         whole = len(ps.open(good))
-        self._checked("all other records are delivered", num_records == whole - 1)
+        # None is lost where the bit is of a head: the payload has a checksum of its own.
+        lost = sum(region.num_records or 0 for region in regions)
+        right = len(regions) == 1 and lost <= 1 and num_records == whole - lost
+        self._checked("all other records are delivered", right)
         tell.say("Or copied into a file that is whole:")
         tell.command("penstock repair damaged.tfrecord --into repaired.tfrecord --overwrite")
         tell.command("penstock verify repaired.tfrecord")
