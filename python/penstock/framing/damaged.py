@@ -57,33 +57,66 @@ def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
     data = _core.Buffer.join([part.data for part in found])
     frames = frames_in(shard.framing, data, starts, sizes)
     unproved = np.repeat([p.unproved for p in found], [len(p.frames) for p in found]).astype(bool)
-    records, checksums = _vouched(frames, index, starts, sizes)
-    held = Held(frames, unproved | (records < 0), checksums, records)
+    checksums = _checksums(frames, index, starts)
+    records, believed = _vouched(chunk, index, starts, sizes, checksums)
+    held = Held(frames, unproved | ~believed, checksums, records)
     if shard.salvages:
         return held
-    # What inflates from damaged data may be records, and yet not those that stood there.
-    for row in np.flatnonzero(records < 0):
+    # What inflates from damaged data may be records, and yet none of those that stood there.
+    for row in np.flatnonzero(~believed):
         end = int(starts[row] + sizes[row])
         shard.skip(int(starts[row]), end, None, "the index knows no such record there")
-    return held.select(np.flatnonzero(records >= 0), chunk.first_record)
+    return held.select(np.flatnonzero(believed), chunk.first_record)
+
+
+def _checksums(frames: _core.Frames, index: Index, starts: np.ndarray) -> np.ndarray:
+    """By which checksum each frame is to be proved: around damage its own, and the index's where
+    that one does not match, since then it may be the stored one that is damaged."""
+    checksums = pa.array(frames.checksums()).to_numpy().copy()
+    for fault in frames.verify(None):
+        row = fault.record or 0
+        known = index.checksum_at(int(starts[row]))
+        if known is not None:
+            checksums[row] = known
+    return checksums
 
 
 def _vouched(
-    frames: _core.Frames, index: Index, starts: np.ndarray, sizes: np.ndarray
+    chunk: Chunk, index: Index, starts: np.ndarray, sizes: np.ndarray, checksums: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each frame that the index knows, -1 of the others; and the checksum by which
-    each is to be proved: around damage its own, or the index's where its own does not match, since
-    then it may be the stored one that is damaged."""
-    checksums = pa.array(frames.checksums()).to_numpy().copy()
-    records = np.searchsorted(index.starts[:-1], starts)
-    there = np.minimum(records, max(index.num_records - 1, 0))
-    known = (index.starts[there] == starts) & (index.ends[there] == starts + sizes)
-    mended = np.zeros(len(starts), dtype=bool)
-    for fault in frames.verify(None):
-        mended[fault.record or 0] = True
-    checksums[mended & known] = index.checksums[there][mended & known]
-    known &= index.checksums[there] == checksums
-    return np.where(known, there, -1), checksums
+    """The number of each frame, -1 where nobody knows it, and whether the index knows such a record
+    at all. Broken compressed data may inflate to right records at other places than they had, or to
+    copies of one record in the place of another: what tells is the order of sizes and checksums."""
+    first, end = chunk.first_record, chunk.first_record + chunk.num_records
+    begins = index.starts[first:end]
+    facts = list(
+        zip(
+            (index.ends[first:end] - begins).tolist(),
+            index.checksums[first:end].tolist(),
+            strict=True,
+        )
+    )
+    places = {begin: row for row, begin in enumerate(begins.tolist())}
+    by_facts: dict[tuple[int, int], list[int]] = {}
+    for row, fact in enumerate(facts):
+        by_facts.setdefault(fact, []).append(row)
+    records = np.full(len(starts), -1, np.int64)
+    believed = np.zeros(len(starts), dtype=bool)
+    last = -1
+    asked = zip(starts.tolist(), sizes.tolist(), checksums.tolist(), strict=True)
+    for at, (start, size, checksum) in enumerate(asked):
+        alike = by_facts.get((size, checksum), [])
+        row = places.get(start, -1)
+        if row < 0 or facts[row] != (size, checksum):
+            later = [one for one in alike if one > last]
+            if not later:
+                continue
+            row = later[0]
+        believed[at] = True
+        last = row
+        if places.get(start) == row or len(alike) == 1:
+            records[at] = first + row
+    return records, believed
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
