@@ -34,6 +34,7 @@ from penstock.limits import Limits
 if TYPE_CHECKING:
     from penstock import describe, features
     from penstock.report import Finding, Report
+    from penstock.verbs.append import append
     from penstock.verbs.convert import convert
     from penstock.verbs.index import index
     from penstock.verbs.info import Info, ShardInfo, info
@@ -71,6 +72,7 @@ __all__ = [
     "Summary",
     "TruncatedError",
     "UnsupportedError",
+    "append",
     "convert",
     "describe",
     "features",
@@ -93,6 +95,7 @@ _LATER = {
     "ShardInfo": "verbs.info",
     "Spread": "verbs.tally",
     "Stats": "verbs.stats",
+    "append": "verbs.append",
     "convert": "verbs.convert",
     "describe": "describe",
     "features": "features",

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import SchemaError
+from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import FormatInfo, Options, Projection, Reader, Writer, options_from
 from penstock.formats.tfrecord_index import build_index, load_index
 from penstock.formats.tfrecord_raw import (
@@ -117,6 +117,28 @@ class TFRecordFormat:
         return Survey(
             source, FRAMING, compression, options.limits, known, payloads=payloads, salvage=salvage
         )
+
+    def end_of(self, source: Source, options: Options) -> Index:
+        """The index of a file that is whole to its last byte, so that records may follow.
+
+        Raises:
+            FormatError: it is not.
+            UnsupportedError: nothing can follow in a file of this kind.
+        """
+        from penstock.formats.tfrecord_end import check_end
+
+        mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
+        compression = _compression(source, mine)
+        if compression == "zlib":
+            raise UnsupportedError(
+                "a ZLIB file is one stream, and nothing can follow its end",
+                file=source.path,
+                hint="a new shard beside it, or penstock convert to gzip, which can be appended to",
+            )
+        reader: Any = self.open(source, options)
+        index: Index = reader.index
+        check_end(source, index)
+        return index
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.tfrecord_writer import TFRecordWriter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +43,35 @@ def load_index(source: Source, options: Options) -> Index | None:
             continue  # not there, not readable, or none: an index can be made again
         if sidecar.fits(index, source, FRAMING):
             return index
+        if sidecar.begins(index, source, FRAMING):
+            longer = extended(index, source, options)
+            if longer is not None:
+                if sidecar.worth_saving(index.num_records, longer.num_records):
+                    with suppress(OSError):  # then it is extended again the next time
+                        sidecar.save(longer, source.path, storage, folder)
+                return longer
     return None
+
+
+def extended(index: Index, source: Source, options: Options) -> Index | None:
+    """The index of a file to which records were appended, made from that of its first part without
+    looking at it again. None where what follows is damaged, or is nothing of which an index can be
+    made by itself."""
+    start, limit = index.data_bytes, options.limits.record_bytes
+    if index.layout == "plain":
+        if not isinstance(source, LocalSource):
+            return None
+        starts, checksums, fault = _core.index_file(FRAMING, source.file, limit, start)
+        if fault is not None:
+            return None
+        found = pa.array(starts).to_numpy() - np.uint64(start)
+        stored = pa.array(checksums).to_numpy()
+        size = source.size - start
+        more = Index(len(stored), size, size, "", found, stored)
+    else:
+        members = gzip_members.hop_to_end(source, start) if index.compression == "gzip" else []
+        more = _index_of_members(source, members, options)
+    return None if more is None else sidecar.joined(index, more)
 
 
 def build_index(
@@ -153,9 +182,16 @@ def index_members(source: Source, options: Options, threads: int | None = None) 
 
     None where they are not, or where one is broken: then a plain pass says what is wrong.
     """
-    members = gzip_members.hop_to_end(source)
+    return _index_of_members(source, gzip_members.hop_to_end(source), options, threads)
+
+
+def _index_of_members(
+    source: Source, members: list[Member], options: Options, threads: int | None = None
+) -> Index | None:
+    """The index of some members, as of a file that has only these."""
     if not members:
         return None
+    start = members[0].start
     limit = options.limits.member_bytes + gzip_members.GROUP_BYTES
 
     def heads(run: list[Member]) -> Iterable[tuple[np.ndarray, np.ndarray] | None]:
@@ -179,7 +215,11 @@ def index_members(source: Source, options: Options, threads: int | None = None) 
     lengths = np.concatenate([np.zeros(1, np.uint64), *(part[0] for part in found)])
     plain_starts = np.cumsum([0, *(m.plain_bytes for m in members)]).tolist()
     bare = [SeekPoint(8 * m.start, at) for m, at in zip(members, plain_starts, strict=False)]
+    points = [
+        replace(point, compressed_bit=point.compressed_bit - 8 * start)
+        for point in sidecar.with_checks(bare, source)
+    ]
     starts = np.cumsum(lengths, dtype=np.uint64)
     checksums = np.concatenate([part[1] for part in found])
-    points = sidecar.with_checks(bare, source)
-    return _index(source, starts, checksums, "gzip", points, "members")
+    index = _index(source, starts, checksums, "gzip", tuple(points), "members")
+    return replace(index, data_bytes=members[-1].end - start)
