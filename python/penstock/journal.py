@@ -86,13 +86,12 @@ def load(data_path: str) -> Journal | None:
     try:
         with open(path_for(data_path), "rb") as file:
             stored = json.loads(file.read(_MOST_BYTES))
-        journal = Journal(
-            *(int(stored[key]) for key in ("old_size", "new_size", "border")),
-            str(stored["head"]),
-            int(stored["tail"]),
+        old_size, new_size, border, tail = (
+            int(stored[key]) for key in ("old_size", "new_size", "border", "tail")
         )
+        journal = Journal(old_size, new_size, border, str(stored["head"]), tail)
         bytes.fromhex(journal.head)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return journal if 0 <= journal.old_size < journal.new_size else None
 

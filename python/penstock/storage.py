@@ -262,7 +262,7 @@ class LocalStorage:
         self.calls = calls or Calls()
 
     def source(self, path: str, *, mmap: bool = False) -> LocalSource | FrontPart:
-        for _ in range(_MOST_LOOKS):
+        for look in range(_MOST_LOOKS):
             if journal.is_there(path):
                 from penstock import tail  # rarely needed, and it needs this file
 
@@ -272,9 +272,9 @@ class LocalStorage:
             if size is not None:
                 return FrontPart(source, size)
             # An append that began and ended meanwhile may have shown half of its bytes.
-            if os.stat(path).st_size == source.size:
-                break
-        return source
+            if look == _MOST_LOOKS - 1 or os.stat(path).st_size == source.size:
+                return source
+        raise AssertionError("the last look returns")
 
     def sink(self, path: str, *, overwrite: bool = False) -> LocalSink:
         return LocalSink(path, overwrite=overwrite, calls=self.calls)

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -95,32 +96,55 @@ def append(
     threads = default_threads() if threads is None else threads
     work = _Work(place, kind, index, threads, progress)
     if where.new is None:
-        # Looked at before any work is done; it is looked at again under the lock.
-        compression: str | None = work.end_of(last).compression
+        # Before any work is done. It is looked at again under the lock, if it has changed by then.
+        known = _state_of(last), work.end_of(last)
+        compression: str | None = known[1].compression
     else:
+        known = None
         compression = _compression_of(last, kind, place)
     options = _options(kind, compression, format_options)
-    there = datasets.open(where.paths, schema=schema, index=work.index_option, storage=place)
+    there = datasets.open(where.paths, schema=schema, index="never", storage=place)
     incoming = _fitting(batches_of(data), there.schema, kind, last)
-    sink = place.sink(where.new or last, overwrite=where.new is None)
+    next_name = partial(_next_name, target, shard, place)
+    sink = place.sink(last, overwrite=True) if where.new is None else _new_sink(place, next_name)
     try:
         made = work.encode(incoming, sink, options)
         if not made.num_records:
             sink.abort()
             return Summary((), 0, 0)
-        _check(sink.temporary, incoming, there.schema, kind, place, last)
-        if where.new is None:
-            done = work.to_end(last, sink, made, wait_seconds)
+        work.check(sink.temporary, incoming, there.schema, last)
+        if known is not None:
+            done = work.to_end(last, known, sink, made, wait_seconds)
         else:
-            done = work.to_new_shard(
-                where.new, lambda: place_for(target, shard, place).new, sink, made
-            )
+            done = work.to_new_shard(next_name, sink, made)
     except BaseException:
         sink.abort()
         raise
     with suppress(OSError):  # the records are where they belong; only a temporary is left
         sink.abort()
     return done
+
+
+def _next_name(target: Any, shard: str | None, storage: Storage) -> str:
+    new = place_for(target, shard, storage).new
+    assert new is not None, "it was one of several files"
+    return new
+
+
+def _new_sink(storage: LocalStorage, next_name: Callable[[], str]) -> LocalSink:
+    """For the next shard, whose name others may take before it is there."""
+    while True:
+        with suppress(FileExistsError):
+            return storage.sink(next_name())
+
+
+_State = tuple[int, int, int, int]
+"""What tells one file from another, and from itself after a change."""
+
+
+def _state_of(path: str) -> _State:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _format_of(path: str, storage: Storage) -> Format:
@@ -214,49 +238,79 @@ class _Work:
             raise
         return _Made(writer, num_records, writer.num_bytes)
 
-    def to_end(self, path: str, sink: LocalSink, made: _Made, wait_seconds: float) -> Summary:
-        """Put the records behind the end of a file."""
+    def check(self, encoded: str, incoming: Incoming, schema: pa.Schema, path: str) -> None:
+        """Raise SchemaError where the encoded records are not of the schema: all of them are read
+        as records of it."""
+        is_empty = (schema.metadata or {}).get(INFERRED_KEY) == NO_RECORDS
+        is_raw = schema.names == incoming.schema.names == ["record"]
+        if self.kind.info.lossless or is_empty or is_raw:
+            return
+        reading: dict[str, Any] = {
+            "format": self.kind.info.name,
+            "index": "never",
+            "storage": self.storage,
+        }
+        try:
+            found = datasets.open(encoded, **reading, infer_records="all")
+            _check_names(found.schema.names, incoming.schema.names, schema, path)
+            for _ in datasets.open(encoded, **reading, schema=schema).scan(threads=self.threads):
+                pass
+        except SchemaError as error:
+            # Not the temporary that they were found in, nor the place there.
+            error.file, error.byte = path, None
+            if error.hint is None or encoded in error.hint:
+                error.hint = f"penstock schema {path}"
+            raise
+
+    def to_end(
+        self,
+        path: str,
+        known: tuple[_State, Index],
+        sink: LocalSink,
+        made: _Made,
+        wait_seconds: float,
+    ) -> Summary:
+        """Put the records behind the end of a file, which was in a state `known` with its index."""
         with Tail(path, self.storage.calls, wait_seconds) as tail:
-            old = self.end_of(path)
-            more: Index = made.writer.index()
+            old = known[1] if _state_of(path) == known[0] else self.end_of(path)
             if old.num_records:
                 tail.grow(sink.temporary, old.data_bytes)
-                longer = sidecar.joined(old, more)
             else:
                 # A compressed file without records is an empty member, which nothing may follow.
                 sink.commit()
-                longer = more
-            self._save_index(longer, path, old.num_records)
+            self._save_index(old, made.writer.index(), path)
         return Summary((path,), made.num_records, made.num_bytes)
 
-    def to_new_shard(
-        self, new: str, name: Callable[[], str | None], sink: LocalSink, made: _Made
-    ) -> Summary:
-        """Give the records a file of their own, called `new` or what `name` says then."""
-        for _ in range(_MOST_NAMES):
+    def to_new_shard(self, next_name: Callable[[], str], sink: LocalSink, made: _Made) -> Summary:
+        """Give the records a file of their own."""
+        new = sink.path
+        for tried in range(_MOST_NAMES):
             try:
                 sink.commit(new)
                 break
             except FileExistsError:
                 # Somebody else has made a shard meanwhile.
-                new = name() or new
-        else:
-            raise FileExistsError(f"{new} exists")
+                if tried == _MOST_NAMES - 1:
+                    raise
+                new = next_name()
         if hasattr(made.writer, "index"):
-            self._save_index(made.writer.index(), new, 0)
+            self._save_index(None, made.writer.index(), new)
         return Summary((new,), made.num_records, made.num_bytes)
 
-    def _save_index(self, index: Index, path: str, old_records: int) -> None:
+    def _save_index(self, old: Index | None, more: Index, path: str) -> None:
         if self.index is False:
             return
         folder = None if self.index is True else self.index
         try:
-            kept = sidecar.kept_records(path, folder) if old_records else None
-            if kept is not None and not sidecar.worth_saving(kept, index.num_records):
-                return
+            if old is not None and old.num_records:
+                kept = sidecar.kept_records(path, folder)
+                total = old.num_records + more.num_records
+                if kept is not None and not sidecar.worth_saving(kept, total):
+                    return
+                more = sidecar.joined(old, more)
             if folder is not None:
                 os.makedirs(folder, exist_ok=True)
-            sidecar.save(index, path, self.storage, folder)
+            sidecar.save(more, path, self.storage, folder)
         except OSError as error:
             # The records are there; an index can be made again at any time.
             warnings.warn(f"{path} has the records, but no new index: {error}", stacklevel=4)
@@ -277,28 +331,6 @@ def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> 
             yield conform(batch, schema, path)
 
     return Incoming(schema, batches(), incoming.num_records)
-
-
-def _check(
-    encoded: str, incoming: Incoming, schema: pa.Schema, kind: Format, storage: Storage, path: str
-) -> None:
-    """Raise SchemaError where the encoded records are not of the schema: read as records of it,
-    all of them."""
-    is_empty = (schema.metadata or {}).get(INFERRED_KEY) == NO_RECORDS
-    if kind.info.lossless or is_empty or schema.names == incoming.schema.names == ["record"]:
-        return
-    reading: dict[str, Any] = {"format": kind.info.name, "index": "never", "storage": storage}
-    try:
-        found = datasets.open(encoded, **reading, infer_records="all")
-        _check_names(found.schema.names, incoming.schema.names, schema, path)
-        for _ in datasets.open(encoded, **reading, schema=schema).scan():
-            pass
-    except SchemaError as error:
-        # Not the temporary that they were found in, nor the place there.
-        error.file, error.byte = path, None
-        if error.hint is None or encoded in error.hint:
-            error.hint = f"penstock schema {path}"
-        raise
 
 
 def _check_names(written: list[str], given: list[str], schema: pa.Schema, path: str) -> None:

@@ -157,7 +157,7 @@ def stale_index(source: Source, options: Options, storage: Storage) -> Finding |
     kept_at = sidecar.path_for(source.path, None if options.index == "auto" else options.index)
     try:
         index = sidecar.load(kept_at, storage)
-        if sidecar.fits(index, source, "tfrecord"):
+        if sidecar.fits(index, source, "tfrecord") or sidecar.begins(index, source, "tfrecord"):
             return None
         reason = "was made of another state of the file"
     except StaleIndexError as error:
