@@ -26,6 +26,7 @@ COMMANDS = {
     "index": "Make indexes, for random access.",
     "verify": "Check every byte that has a checksum.",
     "repair": "Copy everything that is whole out of damaged files.",
+    "append": "Put more records behind those that are there.",
     "convert": "Write the records in another format.",
     "demo": "A tour on data that it makes itself, with figures.",
     "completion": "Shell completion for bash, zsh and fish.",
