@@ -7,6 +7,7 @@ import gzip
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 
 import penstock as ps
 from frames import frame
-from penstock import journal
+from penstock import formats, journal
 from penstock.framing import sidecar
 from penstock.storage import Calls, FrontPart, LocalStorage
 
@@ -214,6 +215,18 @@ def test_what_cannot_be_appended_to_says_what_to_try(tmp_path: Path, name: str) 
     with pytest.raises(ps.UnsupportedError, match="new shard"):
         ps.append(NEW, path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", formats.FORMATS, ids=lambda kind: kind.info.name)
+def test_formats_say_truly_whether_they_can_be_appended_to(tmp_path: Path, kind: Any) -> None:
+    path = tmp_path / f"x{kind.info.extensions[0]}"
+    ps.write({"id": [1]}, path)
+    if kind.info.can_append:
+        ps.append({"id": [2]}, path)
+    else:
+        with pytest.raises(ps.UnsupportedError):
+            ps.append({"id": [2]}, path)
+    assert ids(path) == [1, 2][: 1 + kind.info.can_append]
 
 
 def test_zlib_has_an_end_that_nothing_follows(tmp_path: Path) -> None:
@@ -473,6 +486,36 @@ def test_an_append_that_cannot_wait_says_so(tmp_path: Path) -> None:
             ps.append(NEW, path, wait_seconds=0.05)
     assert path.read_bytes() == before
     assert names_in(tmp_path) == {"x.tfrecord", "x.tfrecord.penstock"}
+
+
+@pytest.mark.parametrize("index", ["auto", "never"])
+@pytest.mark.parametrize("name", NAMES)
+def test_readers_never_see_half_an_append(tmp_path: Path, name: str, index: str) -> None:
+    path = tmp_path / name
+    step = 200
+    pad = [b"so that it takes a while" * 200] * step
+    ps.write({"id": range(step), "pad": pad}, path)
+
+    def appending() -> None:
+        for first in range(step, 16 * step, step):
+            ps.append({"id": range(first, first + step), "pad": pad}, path, level=1)
+
+    seen = [step]
+
+    deadline = time.monotonic() + 300
+
+    def reading() -> None:
+        while seen[-1] < 16 * step:
+            assert time.monotonic() < deadline, "no append came to its end"
+            ds = ps.open(path, index=index)
+            found = [n for batch in ds.scan(["id"]) for n in batch["id"].to_pylist()]
+            assert found == list(range(len(ds)))
+            assert len(found) % step == 0
+            assert len(found) >= seen[-1]
+            seen.append(len(found))
+
+    in_parallel([appending, reading])
+    assert len(set(seen)) > 2
 
 
 @pytest.mark.parametrize("mmap", [False, True])

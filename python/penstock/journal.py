@@ -90,10 +90,11 @@ def load(data_path: str) -> Journal | None:
             int(stored[key]) for key in ("old_size", "new_size", "border", "tail")
         )
         journal = Journal(old_size, new_size, border, str(stored["head"]), tail)
-        bytes.fromhex(journal.head)
+        num_head = len(bytes.fromhex(journal.head))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return journal if 0 <= journal.old_size < journal.new_size else None
+    makes_sense = 0 <= old_size < new_size and num_head == min(EDGE_BYTES, new_size - old_size)
+    return journal if makes_sense else None
 
 
 def is_there(data_path: str) -> bool:
