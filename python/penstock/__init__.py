@@ -34,6 +34,7 @@ from penstock.limits import Limits
 if TYPE_CHECKING:
     from penstock import describe, features
     from penstock.report import Finding, Report
+    from penstock.verbs.append import append
     from penstock.verbs.convert import convert
     from penstock.verbs.diff import diff
     from penstock.verbs.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
@@ -91,6 +92,7 @@ __all__ = [
     "UnsupportedError",
     "ValueDiff",
     "add_fields",
+    "append",
     "bake_fields",
     "convert",
     "describe",
@@ -130,6 +132,7 @@ _LATER = {
     "Stats": "verbs.stats",
     "ValueDiff": "verbs.differences",
     "add_fields": "verbs.fields",
+    "append": "verbs.append",
     "bake_fields": "verbs.fields",
     "convert": "verbs.convert",
     "describe": "describe",

@@ -193,6 +193,20 @@ class Surveyed(Protocol):
         ...
 
 
+@runtime_checkable
+class Appendable(Protocol):
+    """A framed Format, to whose files records can be added behind their end."""
+
+    def end_of(self, source: Source, options: Options) -> Index:
+        """The index of a file that is whole to its last byte, so that records may follow.
+
+        Raises:
+            FormatError: it is not.
+            UnsupportedError: nothing can follow in a file of this kind.
+        """
+        ...
+
+
 class Indexed(Reader, Protocol):
     """A Reader that needs an index to know where its records lie. See `is_indexed`."""
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from penstock import _core
+from penstock import _core, journal
 from penstock.errors import ChangedError
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ TEMPORARY_SUFFIX = ".penstock-tmp"
 SIDECAR_SUFFIX = ".penstock"
 _MOST_PARTS = 512
 """Parts of one write; every system takes as many."""
+_MOST_LOOKS = 10
+"""How often a file is looked at that has another size each time."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 
 
@@ -114,6 +116,21 @@ class Calls:
     def mkdir(self, path: str) -> None:
         os.mkdir(path)
 
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+
+def write_all(calls: Calls, fd: int, parts: Sequence[object]) -> None:
+    """Write all of these bytes-like objects, in as few calls as the system allows."""
+    views = [memoryview(part).cast("B") for part in parts]  # type: ignore[arg-type]
+    views = [view for view in views if len(view)]
+    while views:
+        done = calls.write(fd, views[:_MOST_PARTS])
+        while views and done >= len(views[0]):
+            done -= len(views.pop(0))
+        if done:
+            views[0] = views[0][done:]
+
 
 class LocalSink:
     """A local file that appears under its final name only when it is whole."""
@@ -138,24 +155,17 @@ class LocalSink:
             raise FileNotFoundError(error.errno, "no such folder", self._folder) from None
         self._fd: int | None = fd
 
-    @property
-    def temporary(self) -> str:
-        """Where the bytes lie until the file has its name."""
-        return self._temporary
-
     def write(self, data: object) -> None:
         self.write_all([data])
 
     def write_all(self, parts: Sequence[object]) -> None:
-        views = [memoryview(part).cast("B") for part in parts]  # type: ignore[arg-type]
-        views = [view for view in views if len(view)]
-        while views:
-            assert self._fd is not None, "written after commit or abort"
-            done = self._calls.write(self._fd, views[:_MOST_PARTS])
-            while views and done >= len(views[0]):
-                done -= len(views.pop(0))
-            if done:
-                views[0] = views[0][done:]
+        assert self._fd is not None, "written after commit or abort"
+        write_all(self._calls, self._fd, parts)
+
+    @property
+    def temporary(self) -> str:
+        """Where the bytes are until they are committed."""
+        return self._temporary
 
     def finish(self) -> None:
         fd = self._fd
@@ -230,28 +240,58 @@ class LocalSource:
         self.mapped = None
 
 
+class FrontPart:
+    """The first bytes of a local file: what it was before an append that has not ended."""
+
+    def __init__(self, source: LocalSource, size: int) -> None:
+        self.path = source.path
+        self.size = size
+        self._source = source
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        return self._source.read(start, max(0, min(length, self.size - start)))
+
+    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
+        return self._source.gather(starts, lengths)
+
+    def close(self) -> None:
+        self._source.close()
+
+
 class LocalStorage:
     """The files of this machine."""
 
     def __init__(self, calls: Calls | None = None) -> None:
-        self._calls = calls or Calls()
+        self.calls = calls or Calls()
 
-    def source(self, path: str, *, mmap: bool = False) -> LocalSource:
-        return LocalSource(path, mmap=mmap)
+    def source(self, path: str, *, mmap: bool = False) -> LocalSource | FrontPart:
+        for look in range(_MOST_LOOKS):
+            if journal.is_there(path):
+                from penstock import tail  # rarely needed, and it needs this file
+
+                tail.settle(path, self.calls)
+            source = LocalSource(path, mmap=mmap)
+            size = journal.visible_size(path)
+            if size is not None:
+                return FrontPart(source, size)
+            # An append that began and ended meanwhile may have shown half of its bytes.
+            if look == _MOST_LOOKS - 1 or os.stat(path).st_size == source.size:
+                return source
+        raise AssertionError("the last look returns")
 
     def sink(self, path: str, *, overwrite: bool = False) -> LocalSink:
-        return LocalSink(path, overwrite=overwrite, calls=self._calls)
+        return LocalSink(path, overwrite=overwrite, calls=self.calls)
 
     def make_folder(self, path: str) -> None:
         """A folder in one that is there, durable; nothing is done where it exists."""
         if os.path.isdir(path):
             return
-        self._calls.mkdir(path)
-        parent = self._calls.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        self.calls.mkdir(path)
+        parent = self.calls.open(os.path.dirname(path) or ".", os.O_RDONLY)
         try:
-            self._calls.fsync(parent)
+            self.calls.fsync(parent)
         finally:
-            self._calls.close(parent)
+            self.calls.close(parent)
 
     def list(self, folder: str) -> list[str]:
         with os.scandir(folder) as entries:
@@ -263,4 +303,6 @@ class LocalStorage:
 
 def is_own(name: str) -> bool:
     """Whether a file name is one that penstock gives to its temporaries and sidecars."""
-    return name.endswith((TEMPORARY_SUFFIX, SIDECAR_SUFFIX)) or name.startswith(".penstock")
+    return name.endswith((TEMPORARY_SUFFIX, SIDECAR_SUFFIX, journal.SUFFIX)) or name.startswith(
+        ".penstock"
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field
 
 from penstock.storage import Calls
 
-CALLS = ("open", "write", "fsync", "close", "rename", "link", "unlink", "mkdir")
+CALLS = ("open", "write", "fsync", "close", "rename", "link", "unlink", "mkdir", "truncate")
 
 
 class FailingCalls(Calls):
@@ -62,6 +63,20 @@ class FailingCalls(Calls):
     def mkdir(self, path: str) -> None:
         self._count("mkdir")
         super().mkdir(path)
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._count("truncate")
+        super().truncate(fd, size)
+
+
+class FullDisk(FailingCalls):
+    """The real calls, of which the N-th and all later ones fail, but for closing."""
+
+    def _count(self, name: str) -> None:
+        number, self.seen = self.seen, self.seen + 1
+        if self.failing is not None and number >= self.failing and name != "close":
+            self.failed = self.failed or name
+            raise OSError(self.error, os.strerror(self.error))
 
 
 @dataclass
@@ -148,3 +163,114 @@ class CrashingCalls(Calls):
     def unlink(self, path: str) -> None:
         del self.cached_names[self._name(path)]
         self._after()
+
+
+class RecordingCalls(Calls):
+    """The real calls in one real folder, and what a power cut after each of them may leave.
+
+    `moments` has, for each call, several folders as they may be found: with and without the names
+    that were not synced, and with all, half or none of the bytes that were not synced behind those
+    that were, or with zeros in their place.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.moments: list[list[dict[str, bytes]]] = []
+        self._numbers: dict[int, int] = {}
+        self._next = 0
+        # By the number of a file, which outlives its name.
+        self._cached: dict[int, bytes] = {}
+        self._synced: dict[int, bytes] = {}
+        for entry in os.scandir(folder):
+            number = self._number(entry.inode(), is_new=True)
+            self._synced[number] = self._cached[number] = _bytes_of(entry.path)
+        self._synced_names = self._names()
+
+    def _number(self, inode: int, *, is_new: bool = False) -> int:
+        """Inodes are used again; these numbers are not."""
+        if is_new:
+            self._next += 1
+            self._numbers[inode] = self._next
+            self._synced[self._next] = self._cached[self._next] = b""
+        return self._numbers[inode]
+
+    def _names(self) -> dict[str, int]:
+        return {entry.name: self._number(entry.inode()) for entry in os.scandir(self.folder)}
+
+    def _after(self) -> None:
+        names = self._names()
+        for name, number in names.items():
+            self._cached[number] = _bytes_of(os.path.join(self.folder, name))
+        self.moments.append(
+            [
+                {name: shown(self._synced[n], self._cached[n]) for name, n in known.items()}
+                for known in (self._synced_names, names)
+                for shown in (_all, _none, _half, _zeros)
+            ]
+        )
+
+    def open(self, path: str, flags: int, mode: int = 0o666) -> int:
+        fd = super().open(path, flags, mode)
+        if flags & os.O_CREAT:
+            assert flags & os.O_EXCL
+            self._number(os.fstat(fd).st_ino, is_new=True)
+        self._after()
+        return fd
+
+    def write(self, fd: int, parts: list[memoryview]) -> int:
+        data = b"".join(parts)
+        done = super().write(fd, [memoryview(data)[: max(1, len(data) // 2)]])  # short, but legal
+        self._after()
+        return done
+
+    def fsync(self, fd: int) -> None:
+        state = os.fstat(fd)
+        if stat.S_ISDIR(state.st_mode):
+            self._synced_names = self._names()
+        else:
+            number = self._number(state.st_ino)
+            self._synced[number] = self._cached[number]
+        self._after()
+
+    def close(self, fd: int) -> None:
+        super().close(fd)
+        self._after()
+
+    def rename(self, old: str, new: str) -> None:
+        super().rename(old, new)
+        self._after()
+
+    def link(self, old: str, new: str) -> None:
+        super().link(old, new)
+        self._after()
+
+    def unlink(self, path: str) -> None:
+        super().unlink(path)
+        self._after()
+
+    def truncate(self, fd: int, size: int) -> None:
+        super().truncate(fd, size)
+        self._after()
+
+
+def _bytes_of(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _all(synced: bytes, cached: bytes) -> bytes:
+    del synced
+    return cached
+
+
+def _none(synced: bytes, cached: bytes) -> bytes:
+    del cached
+    return synced
+
+
+def _half(synced: bytes, cached: bytes) -> bytes:
+    return cached[: (len(synced) + len(cached)) // 2] if cached.startswith(synced) else synced
+
+
+def _zeros(synced: bytes, cached: bytes) -> bytes:
+    return synced + bytes(max(0, len(cached) - len(synced)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -15,8 +14,10 @@ from penstock.cli.options import (
     misuse,
     one_or_many,
     opened,
+    pairs_of,
     reading,
     source_argument,
+    values_of,
 )
 
 _READING_DEFAULTS = {
@@ -85,8 +86,8 @@ def command(
     import penstock as ps
 
     reads = {word: options.pop(word) for word in _READING_DEFAULTS}
-    pairs = {**options, "columns": columns, "rename": _pairs(rename or [], "--rename")}
-    given: dict[str, Any] = {**pairs, **_values(_pairs(more, "--option"))}
+    pairs = {**options, "columns": columns, "rename": pairs_of(rename or [], "--rename")}
+    given: dict[str, Any] = {**pairs, **values_of(more, "--option")}
     # Where nothing asks for more, payloads may pass from TFRecord to TFRecord without being parsed.
     ds = None if reads == _READING_DEFAULTS else opened(source, **reads)
     with output.progress("convert") as progress, misuse():
@@ -108,24 +109,3 @@ def command(
     click.echo(f"{records} records, {size}: {describe.escape(where)}")
     if ds is not None:
         output.note_damage(ds)
-
-
-def _pairs(words: Any, option: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for word in words:
-        name, sign, value = word.partition("=")
-        if not (name and sign and value):
-            raise click.UsageError(f"{option}: {word!r} is not NAME=VALUE")
-        pairs[name] = value
-    return pairs
-
-
-def _values(pairs: dict[str, str]) -> dict[str, Any]:
-    """The values of options: numbers, true and false as JSON has them, anything else as text."""
-    values: dict[str, Any] = {}
-    for name, text in pairs.items():
-        try:
-            values[name] = json.loads(text)
-        except ValueError:
-            values[name] = text
-    return values

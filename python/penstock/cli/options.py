@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -160,3 +161,25 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
                 message = f"--columns: there is no {error.field!r}; there are: {known}"
                 raise click.UsageError(message, click.get_current_context(silent=True)) from None
             raise
+
+
+def pairs_of(words: Sequence[str], option: str) -> dict[str, str]:
+    """NAME=VALUE words of an option, by name."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not (name and sign and value):
+            raise click.UsageError(f"{option}: {word!r} is not NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def values_of(words: Sequence[str], option: str) -> dict[str, Any]:
+    """The same with values: numbers, true and false as JSON has them, anything else as text."""
+    values: dict[str, Any] = {}
+    for name, text in pairs_of(words, option).items():
+        try:
+            values[name] = json.loads(text)
+        except ValueError:
+            values[name] = text
+    return values

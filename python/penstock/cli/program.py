@@ -27,6 +27,7 @@ COMMANDS = {
     "fields": "Fields kept beside the files: list and remove them.",
     "verify": "Check every byte that has a checksum.",
     "repair": "Copy everything that is whole out of damaged files.",
+    "append": "Put more records behind those that are there.",
     "convert": "Write the records in another format.",
     "diff": "Which fields and records of two data sets differ, by content.",
     "demo": "A tour on data that it makes itself, with figures.",

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import SchemaError
+from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import (
     FormatInfo,
     FrameWriter,
@@ -48,6 +48,7 @@ from penstock.framing.framings import TFRECORD
 from penstock.framing.indexing import load_index
 from penstock.framing.inflated import InflatedStream, PlainStream, Stream
 from penstock.framing.shard import Shard
+from penstock.framing.sidecar import Index
 from penstock.framing.survey import Survey
 from penstock.schema import (
     INFERRED_KEY,
@@ -120,6 +121,23 @@ class TFRecordFormat:
         given = {"compression": compression or None, "payload": "raw"}
         options = options_from(self.write_options, given, "tfrecord")
         return TFRecordWriter(sink, pa.schema([("record", pa.binary())]), options, threads)
+
+    def end_of(self, source: Source, options: Options) -> Index:
+        """See penstock.format.Appendable."""
+        from penstock.formats.tfrecord_end import check_end
+
+        mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
+        if _compression(source, mine) == "zlib":
+            raise UnsupportedError(
+                "a ZLIB file is one stream, and nothing can follow its end",
+                file=source.path,
+                hint="a new shard beside it, or penstock convert to gzip, which can be appended to",
+            )
+        reader = self.open(source, options)
+        assert isinstance(reader, FramedReader)
+        index = reader.index
+        check_end(source, index)
+        return index
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.tfrecord_writer import TFRecordWriter

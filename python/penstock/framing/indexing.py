@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +42,38 @@ def load_index(shard: Shard) -> Index | None:
         if sidecar.fits(index, source, shard.framing):
             _teach(shard, index)
             return index
+        if sidecar.begins(index, source, shard.framing):
+            longer = _extended(shard, index)
+            if longer is not None:
+                if sidecar.worth_saving(index.num_records, longer.num_records):
+                    with suppress(OSError):  # then it is extended again the next time
+                        sidecar.save(longer, source.path, storage, folder)
+                _teach(shard, longer)
+                return longer
     return None
+
+
+def _extended(shard: Shard, index: Index) -> Index | None:
+    """The index of a file to which records were appended, made from that of its first part without
+    looking at it again. None where what follows is damaged, or is nothing of which an index can be
+    made by itself."""
+    source, start = shard.source, index.data_bytes
+    if index.layout == "plain":
+        if not isinstance(source, LocalSource):
+            return None
+        starts, checksums, fault = _core.index_file(
+            shard.framing.name, source.file, shard.record_bytes, start
+        )
+        if fault is not None:
+            return None
+        found = pa.array(starts).to_numpy() - np.uint64(start)
+        stored = pa.array(checksums).to_numpy()
+        size = source.size - start
+        more = Index(len(stored), size, size, "", found, stored)
+    else:
+        members = gzip_members.hop_to_end(source, start) if index.compression == "gzip" else []
+        more = _index_of_members(shard, members)
+    return None if more is None else sidecar.joined(index, more)
 
 
 def _teach(shard: Shard, index: Index) -> None:
@@ -156,10 +188,14 @@ def _index_members(shard: Shard) -> Index | None:
 
     None where they are not, or where one is broken: then a plain pass says what is wrong.
     """
-    source, framing = shard.source, shard.framing
-    members = gzip_members.hop_to_end(source)
+    return _index_of_members(shard, gzip_members.hop_to_end(shard.source))
+
+
+def _index_of_members(shard: Shard, members: list[Member]) -> Index | None:
+    """The index of some members, as of a file that has only these."""
     if not members:
         return None
+    source, framing, start = shard.source, shard.framing, members[0].start
     limit = shard.options.limits.member_bytes + gzip_members.GROUP_BYTES
 
     def heads(run: list[Member]) -> Iterable[tuple[np.ndarray, np.ndarray] | None]:
@@ -183,7 +219,11 @@ def _index_members(shard: Shard) -> Index | None:
     lengths = np.concatenate([np.zeros(1, np.uint64), *(part[0] for part in found)])
     plain_starts = np.cumsum([0, *(m.plain_bytes for m in members)]).tolist()
     bare = [SeekPoint(8 * m.start, at) for m, at in zip(members, plain_starts, strict=False)]
+    points = [
+        replace(point, compressed_bit=point.compressed_bit - 8 * start)
+        for point in sidecar.with_checks(bare, source)
+    ]
     starts = np.cumsum(lengths, dtype=np.uint64)
     checksums = np.concatenate([part[1] for part in found])
-    points = sidecar.with_checks(bare, source)
-    return _index(source, starts, checksums, "gzip", points, "members")
+    index = _index(source, starts, checksums, "gzip", tuple(points), "members")
+    return replace(index, data_bytes=members[-1].end - start)

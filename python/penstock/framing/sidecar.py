@@ -29,7 +29,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,8 @@ _COMPRESSIONS = ("", "gzip", "zlib")
 _LAYOUTS = ("plain", "members", "points")
 _CHECK_BYTES = 16
 _SAMPLES = 64
+# One record in so many may be behind what a sidecar knows of.
+_MOST_UNSAVED = 256
 # Up to this size a sidecar is read and its checksum verified; a larger one is mapped.
 _READ_BYTES = 64 << 20
 
@@ -224,6 +226,25 @@ def _parse_points(section: bytes, num_points: int) -> tuple[SeekPoint, ...]:
     return tuple(points)
 
 
+def kept_records(data_path: str, folder: str | None) -> int | None:
+    """How many records the sidecar of a file says it knows; None where there is none."""
+    try:
+        with open(path_for(data_path, folder), "rb") as file:
+            head = file.read(_HEADER.size)
+        return int(_HEADER.unpack(head)[5])
+    except (FileNotFoundError, struct.error):
+        return None
+
+
+def worth_saving(kept: int, num_records: int) -> bool:
+    """Whether a sidecar of the first `kept` records is to be written anew for all of them.
+
+    It is written whole, so doing that for every few records would cost more than they do; finding
+    some records again at each `open` costs little.
+    """
+    return (num_records - kept) * _MOST_UNSAVED >= kept
+
+
 def with_checks(points: list[SeekPoint], source: Source) -> tuple[SeekPoint, ...]:
     """The same points, each tied to the compressed bytes that follow it."""
     return tuple(
@@ -243,12 +264,52 @@ def fits(index: Index, source: Source, framing: Framing) -> bool:
     """
     if index.data_bytes != source.size:
         return False
+    agree, looked_at = _sampled(index, source, framing)
+    return 2 * agree >= looked_at
+
+
+def begins(index: Index, source: Source, framing: Framing) -> bool:
+    """Whether an index was made of the first part of this file, behind which records were put.
+
+    All of the sample must agree, and there must be one: the rest of the index is believed for it.
+    """
+    end = index.plain_bytes if index.compression else index.data_bytes
+    if not index.data_bytes < source.size or int(index.starts[-1]) != end:
+        return False
+    agree, looked_at = _sampled(index, source, framing)
+    return agree == looked_at > 0
+
+
+def ends_whole(index: Index, source: Source, framing: Framing) -> bool:
+    """Whether the last record of a plain file has a right head and ends with the file."""
+    last = index.num_records - 1
+    return int(index.starts[-1]) == source.size and _agrees(index, source, framing, last)
+
+
+def joined(index: Index, more: Index) -> Index:
+    """The index of a file and of what was put behind it, which has an index as a file of its own."""
+    bits, plain = 8 * index.data_bytes, index.plain_bytes
+    points = [replace(p, compressed_bit=p.compressed_bit + bits, plain_start=p.plain_start + plain)
+              for p in more.points]  # fmt: skip
+    return Index(
+        index.num_records + more.num_records,
+        index.data_bytes + more.data_bytes,
+        plain + more.plain_bytes,
+        index.compression,
+        np.concatenate([index.starts, more.starts[1:] + np.uint64(plain)]),
+        np.concatenate([index.checksums, more.checksums]),
+        (*index.points, *points),
+        index.layout if index.num_records else more.layout,
+    )
+
+
+def _sampled(index: Index, source: Source, framing: Framing) -> tuple[int, int]:
+    """How many of a sample of the records or points are where the index says, and of how many."""
     if index.layout != "plain":
         chosen = [index.points[i] for i in _spread(len(index.points))]
-        return 2 * sum(_check(source, p) == p.check for p in chosen) >= len(chosen)
-    records = np.array(_spread(index.num_records), dtype=np.int64)
-    agree = sum(_agrees(index, source, framing, int(record)) for record in records)
-    return 2 * agree >= len(records)
+        return sum(_check(source, p) == p.check for p in chosen), len(chosen)
+    records = _spread(index.num_records)
+    return sum(_agrees(index, source, framing, record) for record in records), len(records)
 
 
 def _spread(count: int) -> list[int]:

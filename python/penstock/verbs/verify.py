@@ -162,7 +162,8 @@ def stale_index(
     kept_at = sidecar.path_for(source.path, None if options.index == "auto" else options.index)
     try:
         index = sidecar.load(kept_at, storage)
-        if sidecar.fits(index, source, kind.framing):
+        framing = kind.framing
+        if sidecar.fits(index, source, framing) or sidecar.begins(index, source, framing):
             return None
         reason = "was made of another state of the file"
     except StaleIndexError as error:

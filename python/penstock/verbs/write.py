@@ -29,7 +29,7 @@ from penstock.verbs.incoming import Incoming, batches_of
 Progress = Callable[[int, "int | None"], None]
 """Called now and then with the records written so far, and their total where it is known."""
 
-_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
+SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
 
 
 def write(
@@ -160,7 +160,7 @@ class Names:
         self, target: str, extensions: tuple[str, ...], is_sharded: bool, total: int | None
     ) -> None:
         self._target = target
-        self._is_pattern = _PATTERN.search(os.path.basename(target)) is not None
+        self._is_pattern = SHARD_PATTERN.search(os.path.basename(target)) is not None
         self._is_sharded = is_sharded
         self._total = total
         known = [end for e in extensions for end in (e, e + ".gz") if target.endswith(end)]
@@ -171,7 +171,7 @@ class Names:
         """The name of a shard, given how many there are."""
         if self._is_pattern:
             folder, name = os.path.split(self._target)
-            name = _PATTERN.sub(lambda found: _number(number, found[1]), name)
+            name = SHARD_PATTERN.sub(lambda found: _number(number, found[1]), name)
             return os.path.join(folder, name)
         if not self._is_sharded:
             return self._target

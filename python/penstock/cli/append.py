@@ -1,0 +1,72 @@
+"""`penstock append`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from penstock import describe
+from penstock.cli import output
+from penstock.cli.options import (
+    json_option,
+    misuse,
+    opened,
+    reading,
+    source_argument,
+    values_of,
+)
+
+
+@click.command(
+    "append",
+    epilog="""\b
+Examples:
+  penstock append new.parquet train.tfrecord
+  penstock append 'today-*.tfrecord' 'train-*.tfrecord'
+  penstock append new.tfrecord 'train@16.tfrecord' --shard last
+  penstock append --json new.arrow parquet/ --option level=9
+""",
+)
+@source_argument
+@click.argument("target", type=click.Path())
+@click.option(
+    "--shard",
+    type=click.Choice(["last", "new"]),
+    help="Of several files, append to the end of the last one, or make a new one. "
+    "[default: new, but for names that say how many there are]",
+)
+@click.option(
+    "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the written format."
+)
+@reading("format", "columns", "raw", "checksums", "damage", "threads", "dialect", "infer")
+@json_option
+def command(
+    source: tuple[str, ...],
+    target: str,
+    shard: str | None,
+    more: tuple[str, ...],
+    threads: int | None,
+    as_json: bool,
+    **reads: Any,
+) -> None:
+    """Put the records of SOURCE behind those of TARGET.
+
+    TARGET is a TFRecord file, to whose end they go, or a folder or pattern of several files, which
+    get a new one. All records get there or none, also where this is killed. Records whose fields
+    or types are not those of TARGET are refused.
+    """
+    import penstock as ps
+
+    ds = opened(source, **reads)
+    given: dict[str, Any] = {**values_of(more, "--option"), "shard": shard, "threads": threads}
+    with misuse():
+        made = ps.append(ds, target, **given)
+    if as_json:
+        facts = {"num_records": made.num_records, "num_bytes": made.num_bytes}
+        output.emit({"paths": made.paths, **facts, "damage": output.damage_of(ds)})
+        return
+    records, size = describe.count(made.num_records), describe.size(made.num_bytes)
+    where = describe.escape(made.paths[0]) if made.paths else target
+    click.echo(f"{records} records, {size} appended: {where}")
+    output.note_damage(ds)

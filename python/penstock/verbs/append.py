@@ -1,0 +1,349 @@
+"""`append`: more records for a dataset that is there, all of them or none.
+
+The records are encoded into a temporary first and proved to fit. Then they become a shard of their
+own, or are put behind the end of a file, for which `penstock.tail` answers. Nothing that is there
+is read but the index and the last bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import dataset as datasets
+from penstock import formats
+from penstock.errors import PenstockError, SchemaError, UnsupportedError
+from penstock.format import Appendable, Format, Options, Summary, Surveyed, options_from
+from penstock.formats.batches import conform
+from penstock.framing import sidecar
+from penstock.framing.sidecar import Index
+from penstock.pipeline import default_threads
+from penstock.schema import INFERRED_KEY, NO_RECORDS
+from penstock.storage import LocalSink, LocalStorage, Storage
+from penstock.tail import WAIT_SECONDS, Tail
+from penstock.verbs.append_names import place_for
+from penstock.verbs.incoming import Incoming, batches_of
+from penstock.verbs.write import Progress
+
+_MOST_NAMES = 1000
+"""How many new names are tried that others take meanwhile."""
+
+
+def append(
+    data: Any,
+    target: str | os.PathLike[str],
+    *,
+    shard: str | None = None,
+    schema: Any = None,
+    index: bool | str = True,
+    threads: int | None = None,
+    wait_seconds: float = WAIT_SECONDS,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+    **format_options: Any,
+) -> Summary:
+    """Add records behind those of a dataset: at the end of a file, or as a new shard.
+
+    All records get there or none, also where the process is killed; what it leaves half done is
+    taken back by the next `append`, `open` or `verify`. Records that are there are not read, and
+    not touched. The index is extended.
+
+    Args:
+        data: as for `write`.
+        target: a file, to whose end the records go (TFRecord, plain or GZIP); or several, by a
+            folder, a glob or a pattern with `{shard}`, which get a new shard with the next number.
+        shard: "last" appends to the end of the last of several files, "new" wants a new shard.
+            Files whose names say how many they are (`name-00000-of-00010`) take "last" alone.
+        schema: what the records must fit, as for `open`; None infers it from those that are there.
+        index: write an index of what was added, where the format has one; a folder keeps it there.
+        threads: how many to use; None: one a core. The bytes are the same for any number.
+        wait_seconds: how long to wait for another append to the same file.
+        progress: called with the number of records so far and the total (or None).
+        storage: where the files are; only this machine's can be appended to.
+        **format_options: of the format, as for `write`. The compression is that of the files.
+
+    Returns:
+        Summary: the file appended to or made, and the records and bytes that were added. Without
+        records nothing is written, and no path is named.
+
+    Raises:
+        FileNotFoundError: there is nothing to append to; `write` makes new files.
+        SchemaError: the records do not fit those that are there; names the field.
+        FormatError: the file's end is damaged; `repair` it first.
+        UnsupportedError: nothing can follow the end of such a file.
+        BlockingIOError: another append was under way for all of `wait_seconds`.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2]}, "ids.tfrecord", overwrite=True)
+        >>> ps.append({"id": [3]}, "ids.tfrecord").num_records
+        1
+        >>> [record["id"] for record in ps.open("ids.tfrecord")]
+        [1, 2, 3]
+    """
+    place = LocalStorage() if storage is None else storage
+    if not isinstance(place, LocalStorage):
+        raise UnsupportedError("only files of this machine can be appended to")
+    where = place_for(target, shard, place)
+    last, kind = where.paths[-1], _format_of(where.paths[-1], place)
+    threads = default_threads() if threads is None else threads
+    work = _Work(place, kind, index, threads, progress)
+    if where.new is None:
+        # Before any work is done. It is looked at again under the lock, if it has changed by then.
+        known = _state_of(last), work.end_of(last)
+        compression: str | None = known[1].compression
+    else:
+        known = None
+        compression = _compression_of(last, kind, place)
+    options = _options(kind, compression, format_options)
+    there = datasets.open(where.paths, schema=schema, index="never", storage=place)
+    incoming = _fitting(batches_of(data), there.schema, kind, last)
+    next_name = partial(_next_name, target, shard, place)
+    sink = place.sink(last, overwrite=True) if where.new is None else _new_sink(place, next_name)
+    try:
+        made = work.encode(incoming, sink, options)
+        if not made.num_records:
+            sink.abort()
+            return Summary((), 0, 0)
+        work.check(sink.temporary, incoming, there.schema, last)
+        if known is not None:
+            done = work.to_end(last, known, sink, made, wait_seconds)
+        else:
+            done = work.to_new_shard(next_name, sink, made)
+    except BaseException:
+        sink.abort()
+        raise
+    with suppress(OSError):  # the records are where they belong; only a temporary is left
+        sink.abort()
+    return done
+
+
+def _next_name(target: Any, shard: str | None, storage: Storage) -> str:
+    new = place_for(target, shard, storage).new
+    assert new is not None, "it was one of several files"
+    return new
+
+
+def _new_sink(storage: LocalStorage, next_name: Callable[[], str]) -> LocalSink:
+    """For the next shard, whose name others may take before it is there."""
+    while True:
+        with suppress(FileExistsError):
+            return storage.sink(next_name())
+
+
+_State = tuple[int, int, int, int]
+"""What tells one file from another, and from itself after a change."""
+
+
+def _state_of(path: str) -> _State:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _format_of(path: str, storage: Storage) -> Format:
+    source = storage.source(path)
+    try:
+        head = source.read(0, formats.HEAD_BYTES).to_bytes()
+        return formats.by_bytes(head, source.size, path)
+    finally:
+        source.close()
+
+
+def _compression_of(path: str, kind: Format, storage: Storage) -> str | None:
+    """That of a framed file; None leaves it to the format."""
+    if not isinstance(kind, Surveyed):
+        return None
+    source = storage.source(path)
+    try:
+        return kind.survey(source, Options(index="never")).compression
+    finally:
+        source.close()
+
+
+def _options(kind: Format, compression: str | None, given: dict[str, Any]) -> Any:
+    known = {field.name for field in fields(kind.write_options)}
+    if compression is not None and "compression" in known:
+        asked = given.get("compression")
+        if asked is not None and str(asked).lower() != compression:
+            there = compression or "not compressed"
+            raise ValueError(f"compression={asked!r}, but the file is {there}")
+        given = {**given, "compression": compression or None}
+    return options_from(kind.write_options, given, kind.info.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The new records, encoded as a file of their own."""
+
+    writer: Any
+    num_records: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one call works with."""
+
+    storage: LocalStorage
+    kind: Format
+    index: bool | str
+    threads: int
+    progress: Progress | None
+
+    @property
+    def index_option(self) -> str:
+        """`index`, as readers take it."""
+        return "auto" if self.index is True else "never" if self.index is False else self.index
+
+    def end_of(self, path: str) -> Index:
+        """The index of a file to whose end records can go."""
+        kind = self.kind
+        if not isinstance(kind, Appendable):
+            raise UnsupportedError(
+                f"nothing can be put behind the end of a {self.kind.info.name} file",
+                file=path,
+                hint="append to its folder, or to a pattern such as 'part-*', for a new shard",
+            )
+        source = self.storage.source(path)
+        try:
+            return kind.end_of(source, Options(raw=True, index=self.index_option))
+        except PenstockError as error:
+            raise error.at(hint=f"penstock verify {path}") from None
+        finally:
+            source.close()
+
+    def encode(self, incoming: Incoming, sink: LocalSink, options: Any) -> _Made:
+        """Write the records to a sink."""
+        writer: Any = self.kind.create(sink, incoming.schema, options, self.threads)
+        num_records = 0
+        try:
+            for batch in incoming.batches:
+                writer.write(batch)
+                num_records += batch.num_rows
+                if self.progress is not None:
+                    self.progress(num_records, incoming.num_records)
+            writer.close()
+        except BaseException:
+            stop = getattr(writer, "abort", None)
+            if stop is not None:
+                stop()
+            raise
+        return _Made(writer, num_records, writer.num_bytes)
+
+    def check(self, encoded: str, incoming: Incoming, schema: pa.Schema, path: str) -> None:
+        """Raise SchemaError where the encoded records are not of the schema: all of them are read
+        as records of it."""
+        is_empty = (schema.metadata or {}).get(INFERRED_KEY) == NO_RECORDS
+        is_raw = schema.names == incoming.schema.names == ["record"]
+        if self.kind.info.lossless or is_empty or is_raw:
+            return
+        reading: dict[str, Any] = {
+            "format": self.kind.info.name,
+            "index": "never",
+            "storage": self.storage,
+        }
+        try:
+            found = datasets.open(encoded, **reading, infer_records="all")
+            _check_names(found.schema.names, incoming.schema.names, schema, path)
+            for _ in datasets.open(encoded, **reading, schema=schema).scan(threads=self.threads):
+                pass
+        except SchemaError as error:
+            # Not the temporary that they were found in, nor the place there.
+            error.file, error.byte = path, None
+            if error.hint is None or encoded in error.hint:
+                error.hint = f"penstock schema {path}"
+            raise
+
+    def to_end(
+        self,
+        path: str,
+        known: tuple[_State, Index],
+        sink: LocalSink,
+        made: _Made,
+        wait_seconds: float,
+    ) -> Summary:
+        """Put the records behind the end of a file, which was in a state `known` with its index."""
+        with Tail(path, self.storage.calls, wait_seconds) as tail:
+            old = known[1] if _state_of(path) == known[0] else self.end_of(path)
+            if old.num_records:
+                tail.grow(sink.temporary, old.data_bytes)
+            else:
+                # A compressed file without records is an empty member, which nothing may follow.
+                sink.commit()
+            self._save_index(old, made.writer.index(), path)
+        return Summary((path,), made.num_records, made.num_bytes)
+
+    def to_new_shard(self, next_name: Callable[[], str], sink: LocalSink, made: _Made) -> Summary:
+        """Give the records a file of their own."""
+        new = sink.path
+        for tried in range(_MOST_NAMES):
+            try:
+                sink.commit(new)
+                break
+            except FileExistsError:
+                # Somebody else has made a shard meanwhile.
+                if tried == _MOST_NAMES - 1:
+                    raise
+                new = next_name()
+        if hasattr(made.writer, "index"):
+            self._save_index(None, made.writer.index(), new)
+        return Summary((new,), made.num_records, made.num_bytes)
+
+    def _save_index(self, old: Index | None, more: Index, path: str) -> None:
+        if self.index is False:
+            return
+        folder = None if self.index is True else self.index
+        try:
+            if old is not None and old.num_records:
+                kept = sidecar.kept_records(path, folder)
+                total = old.num_records + more.num_records
+                if kept is not None and not sidecar.worth_saving(kept, total):
+                    return
+                more = sidecar.joined(old, more)
+            if folder is not None:
+                os.makedirs(folder, exist_ok=True)
+            sidecar.save(more, path, self.storage, folder)
+        except OSError as error:
+            # The records are there; an index can be made again at any time.
+            warnings.warn(f"{path} has the records, but no new index: {error}", stacklevel=4)
+
+
+# -- what fits -------------------------------------------------------------------------------------
+
+
+def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> Incoming:
+    """The records in the types of the files that keep types; those of others are checked once they
+    are encoded."""
+    if not kind.info.lossless:
+        return incoming
+    _check_names(incoming.schema.names, incoming.schema.names, schema, path)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in incoming.batches:
+            yield conform(batch, schema, path)
+
+    return Incoming(schema, batches(), incoming.num_records)
+
+
+def _check_names(written: list[str], given: list[str], schema: pa.Schema, path: str) -> None:
+    """Raise SchemaError for the first field that only the new records have, or only the old."""
+    for name in written:
+        if name not in schema.names:
+            known = ", ".join(schema.names[:20]) + (", …" if len(schema.names) > 20 else "")
+            message = f"the records that are there have no such field; they have: {known}"
+            raise SchemaError(message, file=path, field=name)
+    for name in schema.names:
+        if name not in written and name not in given:
+            raise SchemaError(
+                "the records that are there have this field, the new ones do not",
+                file=path,
+                field=name,
+                hint="add it, with nulls where there is no value",
+            )
