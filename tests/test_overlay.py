@@ -69,12 +69,12 @@ def test_any_range_and_any_choice_of_values_is_read(path: str) -> None:
     for first in edges:
         for last in (first, first + 1, first + 20_000, COUNT):
             last = min(last, COUNT)
-            batch = overlay.between(first, last)
+            batch = overlay.between(first, last, ["text", "score"])
             assert batch.column("score").to_pylist() == list(range(first, last))
             assert batch.column("text").to_pylist() == texts[first:last]
     rng = np.random.default_rng(1)
     for numbers in (rng.integers(0, COUNT, 500), np.array(edges[1:]) % COUNT, np.arange(0)):
-        batch = overlay.take(numbers)
+        batch = overlay.take(numbers, ["text", "score"])
         assert batch.column("score").to_pylist() == numbers.tolist()
         assert batch.column("text").to_pylist() == [texts[n] for n in numbers]
 
@@ -404,6 +404,39 @@ def test_a_feature_description_chooses_fields_of_overlays(path: str) -> None:
     dataset = ps.open(path, schema=asked)
     assert dataset[4] == {"score": 8, "id": 4}
     assert dataset.schema.names == ["score", "id"]
+    alone = ps.open(path, schema={"score": asked["score"]})
+    assert alone.take([5, 4]).to_pydict() == {"score": [10, 8]}
+    assert next(alone.scan()).column("score").to_pylist()[:3] == [0, 2, 4]
+
+
+def test_a_field_that_may_not_be_null_must_be_in_every_shard(tmp_path: Path) -> None:
+    for name in ("a.parquet", "b.parquet"):
+        ps.write({"id": range(10)}, tmp_path / name)
+    keep(str(tmp_path / "a.parquet"), score=np.arange(10))
+    fields = [pa.field("score", pa.int64(), nullable=False), pa.field("id", pa.int64())]
+    dataset = ps.open(tmp_path, schema=pa.schema(fields))
+    with pytest.raises(ps.SchemaError, match="allows no nulls") as raised:
+        list(dataset.scan())
+    assert raised.value.field == "score"
+
+
+def test_a_file_that_stands_twice_in_a_dataset_gets_no_overlay(path: str) -> None:
+    with pytest.raises(ValueError, match="stands twice"):
+        keep(ps.open([path, path]), score=np.arange(2 * COUNT))
+    keep(path, score=np.arange(COUNT))
+    assert ps.open([path, path])[COUNT + 3] == {"id": 3, "score": 3}
+
+
+def test_verify_writes_no_index_to_look_at_overlays(path: str) -> None:
+    keep(path, score=np.arange(COUNT))
+    os.unlink(path + ".penstock")
+    assert ps.verify(path).ok
+    assert not os.path.exists(path + ".penstock")
+    overwritten = Path(path).read_bytes()
+    ps.write({"id": range(1, COUNT + 1)}, path, overwrite=True, index=False)
+    assert [finding.kind for finding in ps.verify(path).findings] == ["stale_overlay"]
+    Path(path).write_bytes(overwritten)
+    assert ps.verify(path).ok
 
 
 def test_only_the_asked_fields_of_an_overlay_read_no_records(tmp_path: Path) -> None:

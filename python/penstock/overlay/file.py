@@ -304,8 +304,8 @@ class Overlay:
 
     # -- values ---------------------------------------------------------------------------------
 
-    def between(self, first: int, last: int) -> pa.RecordBatch:
-        """The values of records [first, last); without copying where they lie in one block."""
+    def between(self, first: int, last: int, columns: Sequence[str]) -> pa.RecordBatch:
+        """Columns of records [first, last); without copying where they lie in one block."""
         low = int(np.searchsorted(self._records, first, "right"))
         high = int(np.searchsorted(self._records, last, "left"))
         parts: list[pa.RecordBatch] = []
@@ -313,22 +313,26 @@ class Overlay:
             start = self._first(block)
             begin, end = max(first - start, 0), min(last, int(self._records[block])) - start
             if begin < end:
-                parts.append(self._block(block).slice(begin, end - begin))
+                batch = self._block(block).select(columns)
+                parts.append(batch.slice(begin, end - begin))
         if len(parts) == 1:
             return parts[0]
-        return pa.concat_batches(parts) if parts else _empty(self.schema)
+        return pa.concat_batches(parts) if parts else self._none(columns)
 
-    def take(self, records: np.ndarray) -> pa.RecordBatch:
-        """The values of some records, in the order asked, repeats allowed."""
+    def take(self, records: np.ndarray, columns: Sequence[str]) -> pa.RecordBatch:
+        """Columns of some records, in the order asked, repeats allowed."""
         if not len(records):
-            return _empty(self.schema)
+            return self._none(columns)
         first = int(records[0])
         if (np.diff(records) == 1).all():
-            return self.between(first, first + len(records))
-        blocks = np.unique(np.searchsorted(self._records, records, "right"))
-        parts = ((self._first(int(block)), self._block(int(block))) for block in blocks)
+            return self.between(first, first + len(records), columns)
+        blocks = np.unique(np.searchsorted(self._records, records, "right")).tolist()
+        parts = ((self._first(block), self._block(block).select(columns)) for block in blocks)
         with translated(self.path):
-            return gather_parts(parts, records, self.schema, self.path)
+            return gather_parts(parts, records, self._none(columns).schema, self.path)
+
+    def _none(self, columns: Sequence[str]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], schema=self.schema).select(columns)
 
     def prove(self) -> None:
         """Read all values. Raises ChangedError where they are not those that were written."""
@@ -409,10 +413,6 @@ def _trailer_of(source: Source) -> bytes:
     if len(tail) != length:
         raise TruncatedError("too short for an overlay", file=source.path, found=len(tail))
     return tail
-
-
-def _empty(schema: Any) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def fields_of(overlays: Sequence[Overlay]) -> dict[str, Overlay]:

@@ -176,6 +176,9 @@ class OverlaidReader:
         self._fields = own
         placed: list[pa.Field] = []
         for name in dict.fromkeys(order):
+            if name in self._nulls and not fields[name].nullable:
+                message = "is not in this file, and the schema allows no nulls"
+                raise SchemaError(message, file=path, field=name)
             if name in own or name in self._nulls:
                 placed.append(fields[name])
                 continue
@@ -271,7 +274,8 @@ class OverlaidReader:
                 overlay = self._owners[name]
                 assert overlay is not None, "own fields have one"
                 if overlay.path not in read:
-                    read[overlay.path] = _values(overlay, numbers)
+                    mine = [n for n in self._fields if self._owners[n] is overlay and n in names]
+                    read[overlay.path] = _values(overlay, numbers, mine)
                 array = read[overlay.path].column(name)
                 array = self._cast(array, field, overlay)
             elif name in self._nulls:
@@ -318,7 +322,9 @@ def _numbers(chunk: Chunk, records: Selection) -> np.ndarray | range:
     return np.asarray(records, dtype=np.int64) + chunk.first_record
 
 
-def _values(overlay: Overlay, numbers: np.ndarray | range) -> pa.RecordBatch:
+def _values(
+    overlay: Overlay, numbers: np.ndarray | range, columns: Sequence[str]
+) -> pa.RecordBatch:
     if isinstance(numbers, range):
-        return overlay.between(numbers.start, numbers.stop)
-    return overlay.take(numbers)
+        return overlay.between(numbers.start, numbers.stop, columns)
+    return overlay.take(numbers, columns)

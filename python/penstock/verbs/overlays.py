@@ -164,11 +164,14 @@ def write_overlay(
 
     Raises:
         FileExistsError: there is an overlay of this name with other values.
+        ValueError: a file stands twice in the dataset.
         SchemaError: the values do not fit the schema, or are more or fewer than the records.
     """
     if not schema.names or len(set(schema.names)) != len(schema.names):
         raise SchemaError("an overlay needs fields, each of another name")
     storage = _local(dataset.storage)
+    if len({os.path.realpath(path) for path in dataset.paths}) < len(dataset.paths):
+        raise ValueError("a file that stands twice in a dataset cannot have an overlay of it")
     limits = dataset.options.limits
     known = [find(path, storage, limits) for path in dataset.paths]
     sequence = _sequence(known, name, overwrite)
