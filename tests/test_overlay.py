@@ -238,6 +238,13 @@ def test_forged_overlays_with_right_checksums_are_refused(tmp_path: Path) -> Non
             pass
 
 
+def test_limits_hold_for_overlays(path: str) -> None:
+    keep(path, score=np.arange(COUNT))
+    for name, most in (("footer_bytes", 100), ("batch_bytes", 100_000)):
+        with pytest.raises(ps.LimitError, match=name):
+            ps.open(path, limits={name: most})
+
+
 def test_an_overlay_that_is_replaced_while_it_is_read_is_told(path: str) -> None:
     keep(path, score=np.arange(COUNT))
     dataset = ps.open(path)

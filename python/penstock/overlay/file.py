@@ -267,6 +267,7 @@ class Overlay:
         start = size - len(tail) - contents_bytes
         if start < 0 or facts_bytes > _MOST_FACTS:
             raise FormatError("its table is larger than the file", byte=size - len(tail))
+        self._limits.check("footer_bytes", contents_bytes)
         contents = source.read(start, contents_bytes)
         if len(contents) != contents_bytes or contents.crc32c() != contents_crc:
             raise ChecksumError("the checksum of its table does not match", byte=start)
@@ -301,6 +302,7 @@ class Overlay:
         wrong = (np.diff(ends) <= 0).any() or (np.diff(records) <= 0).any()
         if wrong or ends[-1] != end or records[-1] != num_records:
             raise FormatError("its table has blocks where none can be", byte=end)
+        self._limits.check("batch_bytes", int(np.diff(ends).max(initial=0)))
 
     # -- values ---------------------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ def write_overlay(
         schema: the fields.
         columns_of_shard: gives the values of one shard's records as batches of the schema, of any
             length, in the order of the records.
-        overwrite: replace an overlay of this name.
+        overwrite: replace an overlay of this name; it then counts as the latest.
 
     Raises:
         FileExistsError: there is an overlay of this name with other values.
