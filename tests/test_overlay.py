@@ -254,6 +254,21 @@ def test_an_overlay_that_is_replaced_while_it_is_read_is_told(path: str) -> None
     assert ps.open(path)[1] == {"id": 1, "score": 2}
 
 
+@pytest.mark.skipif(
+    not os.path.isdir("/proc/self/fd"), reason="counts open files as Linux lists them"
+)
+def test_many_shards_hold_few_overlays_open(tmp_path: Path) -> None:
+    ps.write({"id": range(300)}, tmp_path / "a.tfrecord", num_shards=150)
+    keep(ps.open(tmp_path), score=np.arange(300))
+    dataset = ps.open(tmp_path)
+    assert pa.table(dataset).column("score").to_pylist() == list(range(300))
+    links = [os.path.join("/proc/self/fd", number) for number in os.listdir("/proc/self/fd")]
+    held = [os.readlink(link) for link in links if os.path.islink(link)]
+    folder = str(tmp_path)
+    assert sum(name.startswith(folder) and name.endswith(".overlay") for name in held) <= 64
+    assert dataset.take([299, 0, 150]).column("score").to_pylist() == [299, 0, 150]
+
+
 # -- writing --------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ import os
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ BLOCK_RECORDS = 1 << 16
 BLOCK_BYTES = 512 << 10
 FOLDER_SUFFIX = ".penstock-fields"
 SUFFIX = ".overlay"
+KEPT_FILES = 64
 _TRAILER = struct.Struct("<8sIIQQQQ12s")
 KEPT_BYTES = 32 << 20
 """Blocks of all overlays of a dataset that are kept, since chunks are smaller than blocks."""
@@ -86,13 +87,32 @@ def name_in(path: str) -> str:
 
 
 class Kept:
-    """The blocks that were used last, up to a size. Safe to use from several threads."""
+    """The blocks that were used last, up to a size, and the files that were read last, up to a
+    number: a dataset of many shards must not hold all of them open. Used by several threads."""
 
     def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
         self._most_bytes = most_bytes
         self._num_bytes = 0
         self._blocks: OrderedDict[tuple[str, int], tuple[pa.RecordBatch, int]] = OrderedDict()
+        self._sources: OrderedDict[str, Source] = OrderedDict()
         self._lock = threading.Lock()
+
+    def source(self, key: str, again: Callable[[], Source]) -> Source:
+        """An open file, opened again where it is not kept. Whoever still reads from one that is
+        let go of here keeps it open."""
+        with self._lock:
+            found = self._sources.pop(key, None)
+            if found is None:
+                found = again()
+            self._sources[key] = found
+            if len(self._sources) > KEPT_FILES:
+                self._sources.popitem(last=False)
+            return found
+
+    def forget(self, key: str) -> None:
+        """Let go of an open file."""
+        with self._lock:
+            self._sources.pop(key, None)
 
     def get(self, key: tuple[str, int]) -> pa.RecordBatch | None:
         """A block, if it is kept."""
@@ -247,8 +267,7 @@ class Overlay:
             raise error.at(file=path, hint=_BROKEN) from None
         finally:
             source.close()
-        self._source: Source | None = None
-        self._lock = threading.Lock()
+        self._key = f"{path}\0{self.digest}"
         self._kept = Kept() if kept is None else kept
 
     def _read_facts(self, source: Source) -> None:
@@ -346,7 +365,7 @@ class Overlay:
 
     def _block(self, block: int) -> pa.RecordBatch:
         """The batch of one block."""
-        key = self.path, block
+        key = self._key, block
         batch = self._kept.get(key)
         if batch is None:
             start = int(self._ends[block - 1]) if block else 0
@@ -356,15 +375,14 @@ class Overlay:
         return batch
 
     def _opened(self) -> Source:
-        with self._lock:
-            if self._source is None:
-                source = self._storage.source(self.path)
-                if source.size != self.num_bytes or _trailer_of(source) != self._tail:
-                    source.close()
-                    message = "the overlay is not the one that was opened"
-                    raise ChangedError(message, file=self.path)
-                self._source = source
-            return self._source
+        return self._kept.source(self._key, self._open_again)
+
+    def _open_again(self) -> Source:
+        source = self._storage.source(self.path)
+        if source.size != self.num_bytes or _trailer_of(source) != self._tail:
+            source.close()
+            raise ChangedError("the overlay is not the one that was opened", file=self.path)
+        return source
 
     def _decoded(self, source: Source, block: int, start: int, length: int) -> pa.RecordBatch:
         data = source.read(start, length)
@@ -403,10 +421,7 @@ class Overlay:
 
     def close(self) -> None:
         """Let go of the file."""
-        with self._lock:
-            source, self._source = self._source, None
-        if source is not None:
-            source.close()
+        self._kept.forget(self._key)
 
 
 def _trailer_of(source: Source) -> bytes:
