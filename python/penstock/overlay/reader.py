@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.errors import ChangedError, SchemaError, StaleIndexError
 from penstock.format import Chunk, Format, Options, Projection, Reader, Selection
 from penstock.formats.batches import empty_columns
+from penstock.formats.borrowed import translated
 from penstock.limits import Limits
 from penstock.overlay.file import Kept, Overlay, fields_of, find
 from penstock.overlay.identity import identity_of
@@ -91,9 +92,10 @@ class Overlays:
                 if name in self.fields
             }
             names = asked if names is None else names
-        order = [*(names or ()), *base.schema.names, *fields]
         owners = {name: self._owners[shard].get(name) for name in fields}
-        return OverlaidReader(base, source.path, fields, owners, order, options.damage)
+        with translated(source.path):  # a file may have names that are no text
+            order = [*(names or ()), *base.schema.names, *fields]
+            return OverlaidReader(base, source.path, fields, owners, order, options.damage)
 
     def _opened(
         self, shard: int, fmt: Format, source: Source, options: Options, settled: Any
