@@ -69,12 +69,12 @@ def test_any_range_and_any_choice_of_values_is_read(path: str) -> None:
     for first in edges:
         for last in (first, first + 1, first + 20_000, COUNT):
             last = min(last, COUNT)
-            batch = overlay.between(first, last)
+            batch = overlay.between(first, last, ["text", "score"])
             assert batch.column("score").to_pylist() == list(range(first, last))
             assert batch.column("text").to_pylist() == texts[first:last]
     rng = np.random.default_rng(1)
     for numbers in (rng.integers(0, COUNT, 500), np.array(edges[1:]) % COUNT, np.arange(0)):
-        batch = overlay.take(numbers)
+        batch = overlay.take(numbers, ["text", "score"])
         assert batch.column("score").to_pylist() == numbers.tolist()
         assert batch.column("text").to_pylist() == [texts[n] for n in numbers]
 
@@ -238,6 +238,13 @@ def test_forged_overlays_with_right_checksums_are_refused(tmp_path: Path) -> Non
             pass
 
 
+def test_limits_hold_for_overlays(path: str) -> None:
+    keep(path, score=np.arange(COUNT))
+    for name, most in (("footer_bytes", 100), ("batch_bytes", 100_000)):
+        with pytest.raises(ps.LimitError, match=name):
+            ps.open(path, limits={name: most})
+
+
 def test_an_overlay_that_is_replaced_while_it_is_read_is_told(path: str) -> None:
     keep(path, score=np.arange(COUNT))
     dataset = ps.open(path)
@@ -245,6 +252,21 @@ def test_an_overlay_that_is_replaced_while_it_is_read_is_told(path: str) -> None
     with pytest.raises(ps.ChangedError, match="not the one that was opened"):
         dataset.take([1])
     assert ps.open(path)[1] == {"id": 1, "score": 2}
+
+
+@pytest.mark.skipif(
+    not os.path.isdir("/proc/self/fd"), reason="counts open files as Linux lists them"
+)
+def test_many_shards_hold_few_overlays_open(tmp_path: Path) -> None:
+    ps.write({"id": range(300)}, tmp_path / "a.tfrecord", num_shards=150)
+    keep(ps.open(tmp_path), score=np.arange(300))
+    dataset = ps.open(tmp_path)
+    assert pa.table(dataset).column("score").to_pylist() == list(range(300))
+    links = [os.path.join("/proc/self/fd", number) for number in os.listdir("/proc/self/fd")]
+    held = [os.readlink(link) for link in links if os.path.islink(link)]
+    folder = str(tmp_path)
+    assert sum(name.startswith(folder) and name.endswith(".overlay") for name in held) <= 64
+    assert dataset.take([299, 0, 150]).column("score").to_pylist() == [299, 0, 150]
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -404,6 +426,39 @@ def test_a_feature_description_chooses_fields_of_overlays(path: str) -> None:
     dataset = ps.open(path, schema=asked)
     assert dataset[4] == {"score": 8, "id": 4}
     assert dataset.schema.names == ["score", "id"]
+    alone = ps.open(path, schema={"score": asked["score"]})
+    assert alone.take([5, 4]).to_pydict() == {"score": [10, 8]}
+    assert next(alone.scan()).column("score").to_pylist()[:3] == [0, 2, 4]
+
+
+def test_a_field_that_may_not_be_null_must_be_in_every_shard(tmp_path: Path) -> None:
+    for name in ("a.parquet", "b.parquet"):
+        ps.write({"id": range(10)}, tmp_path / name)
+    keep(str(tmp_path / "a.parquet"), score=np.arange(10))
+    fields = [pa.field("score", pa.int64(), nullable=False), pa.field("id", pa.int64())]
+    dataset = ps.open(tmp_path, schema=pa.schema(fields))
+    with pytest.raises(ps.SchemaError, match="allows no nulls") as raised:
+        list(dataset.scan())
+    assert raised.value.field == "score"
+
+
+def test_a_file_that_stands_twice_in_a_dataset_gets_no_overlay(path: str) -> None:
+    with pytest.raises(ValueError, match="stands twice"):
+        keep(ps.open([path, path]), score=np.arange(2 * COUNT))
+    keep(path, score=np.arange(COUNT))
+    assert ps.open([path, path])[COUNT + 3] == {"id": 3, "score": 3}
+
+
+def test_verify_writes_no_index_to_look_at_overlays(path: str) -> None:
+    keep(path, score=np.arange(COUNT))
+    os.unlink(path + ".penstock")
+    assert ps.verify(path).ok
+    assert not os.path.exists(path + ".penstock")
+    overwritten = Path(path).read_bytes()
+    ps.write({"id": range(1, COUNT + 1)}, path, overwrite=True, index=False)
+    assert [finding.kind for finding in ps.verify(path).findings] == ["stale_overlay"]
+    Path(path).write_bytes(overwritten)
+    assert ps.verify(path).ok
 
 
 def test_only_the_asked_fields_of_an_overlay_read_no_records(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ class Dataset:
         self._names: Sequence[str] | None = None
         first = self._first_reader()
         self._full_schema = first.schema
-        self._names = first.schema.names
+        if self._overlays is not None:
+            self._names = first.schema.names
         self._settled = getattr(first, "base", first).schema
         missing = [c for c in self._columns or () if c not in self._full_schema.names]
         if missing:

@@ -12,6 +12,7 @@ from framed_lines import LinesFormat
 import frames
 import penstock as ps
 from penstock import formats
+from penstock.verbs.overlays import write_overlay
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "architecture.md"
@@ -119,3 +120,23 @@ def test_a_cut_file_is_located(numbers: Path) -> None:
     with pytest.raises(ps.TruncatedError) as caught:
         ps.open(numbers)
     assert (caught.value.record, caught.value.byte) == (9_999, 8 + 2 * 9_999)
+
+
+def test_fields_are_kept_beside_it(numbers: Path) -> None:
+    ds = ps.open(numbers)
+    ranks = pa.record_batch({"rank": range(len(VALUES), 0, -1)})
+    write_overlay(ds, "rank", ranks.schema, lambda shard: [ranks])
+    ds = ps.open(numbers)
+    table = pa.table(ds)
+    assert table.column("record").to_pylist() == VALUES
+    assert table.column("rank").to_pylist() == ranks.column(0).to_pylist()
+    asked = [9_999, 0, 4096, 4095, 4096]
+    for columns in (["rank", "record"], ["rank"], ["record"], []):
+        for damage in ("error", "skip"):
+            taken = ps.open(numbers, columns=columns, damage=damage).take(asked)
+            assert taken.num_rows == len(asked)
+            if columns:
+                assert taken.to_pylist() == table.select(columns).take(asked).to_pylist()
+    numbers.write_bytes(numbers.read_bytes() + b"ab")
+    with pytest.raises(ps.StaleIndexError):
+        ps.open(numbers)

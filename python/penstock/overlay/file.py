@@ -30,7 +30,7 @@ import os
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ BLOCK_RECORDS = 1 << 16
 BLOCK_BYTES = 512 << 10
 FOLDER_SUFFIX = ".penstock-fields"
 SUFFIX = ".overlay"
+KEPT_FILES = 64
 _TRAILER = struct.Struct("<8sIIQQQQ12s")
 KEPT_BYTES = 32 << 20
 """Blocks of all overlays of a dataset that are kept, since chunks are smaller than blocks."""
@@ -86,13 +87,32 @@ def name_in(path: str) -> str:
 
 
 class Kept:
-    """The blocks that were used last, up to a size. Safe to use from several threads."""
+    """The blocks that were used last, up to a size, and the files that were read last, up to a
+    number: a dataset of many shards must not hold all of them open. Used by several threads."""
 
     def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
         self._most_bytes = most_bytes
         self._num_bytes = 0
         self._blocks: OrderedDict[tuple[str, int], tuple[pa.RecordBatch, int]] = OrderedDict()
+        self._sources: OrderedDict[str, Source] = OrderedDict()
         self._lock = threading.Lock()
+
+    def source(self, key: str, again: Callable[[], Source]) -> Source:
+        """An open file, opened again where it is not kept. Whoever still reads from one that is
+        let go of here keeps it open."""
+        with self._lock:
+            found = self._sources.pop(key, None)
+            if found is None:
+                found = again()
+            self._sources[key] = found
+            if len(self._sources) > KEPT_FILES:
+                self._sources.popitem(last=False)
+            return found
+
+    def forget(self, key: str) -> None:
+        """Let go of an open file."""
+        with self._lock:
+            self._sources.pop(key, None)
 
     def get(self, key: tuple[str, int]) -> pa.RecordBatch | None:
         """A block, if it is kept."""
@@ -247,8 +267,7 @@ class Overlay:
             raise error.at(file=path, hint=_BROKEN) from None
         finally:
             source.close()
-        self._source: Source | None = None
-        self._lock = threading.Lock()
+        self._key = f"{path}\0{self.digest}"
         self._kept = Kept() if kept is None else kept
 
     def _read_facts(self, source: Source) -> None:
@@ -267,6 +286,7 @@ class Overlay:
         start = size - len(tail) - contents_bytes
         if start < 0 or facts_bytes > _MOST_FACTS:
             raise FormatError("its table is larger than the file", byte=size - len(tail))
+        self._limits.check("footer_bytes", contents_bytes)
         contents = source.read(start, contents_bytes)
         if len(contents) != contents_bytes or contents.crc32c() != contents_crc:
             raise ChecksumError("the checksum of its table does not match", byte=start)
@@ -301,11 +321,12 @@ class Overlay:
         wrong = (np.diff(ends) <= 0).any() or (np.diff(records) <= 0).any()
         if wrong or ends[-1] != end or records[-1] != num_records:
             raise FormatError("its table has blocks where none can be", byte=end)
+        self._limits.check("batch_bytes", int(np.diff(ends).max(initial=0)))
 
     # -- values ---------------------------------------------------------------------------------
 
-    def between(self, first: int, last: int) -> pa.RecordBatch:
-        """The values of records [first, last); without copying where they lie in one block."""
+    def between(self, first: int, last: int, columns: Sequence[str]) -> pa.RecordBatch:
+        """Columns of records [first, last); without copying where they lie in one block."""
         low = int(np.searchsorted(self._records, first, "right"))
         high = int(np.searchsorted(self._records, last, "left"))
         parts: list[pa.RecordBatch] = []
@@ -313,22 +334,26 @@ class Overlay:
             start = self._first(block)
             begin, end = max(first - start, 0), min(last, int(self._records[block])) - start
             if begin < end:
-                parts.append(self._block(block).slice(begin, end - begin))
+                batch = self._block(block).select(columns)
+                parts.append(batch.slice(begin, end - begin))
         if len(parts) == 1:
             return parts[0]
-        return pa.concat_batches(parts) if parts else _empty(self.schema)
+        return pa.concat_batches(parts) if parts else self._none(columns)
 
-    def take(self, records: np.ndarray) -> pa.RecordBatch:
-        """The values of some records, in the order asked, repeats allowed."""
+    def take(self, records: np.ndarray, columns: Sequence[str]) -> pa.RecordBatch:
+        """Columns of some records, in the order asked, repeats allowed."""
         if not len(records):
-            return _empty(self.schema)
+            return self._none(columns)
         first = int(records[0])
         if (np.diff(records) == 1).all():
-            return self.between(first, first + len(records))
-        blocks = np.unique(np.searchsorted(self._records, records, "right"))
-        parts = ((self._first(int(block)), self._block(int(block))) for block in blocks)
+            return self.between(first, first + len(records), columns)
+        blocks = np.unique(np.searchsorted(self._records, records, "right")).tolist()
+        parts = ((self._first(block), self._block(block).select(columns)) for block in blocks)
         with translated(self.path):
-            return gather_parts(parts, records, self.schema, self.path)
+            return gather_parts(parts, records, self._none(columns).schema, self.path)
+
+    def _none(self, columns: Sequence[str]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], schema=self.schema).select(columns)
 
     def prove(self) -> None:
         """Read all values. Raises ChangedError where they are not those that were written."""
@@ -340,7 +365,7 @@ class Overlay:
 
     def _block(self, block: int) -> pa.RecordBatch:
         """The batch of one block."""
-        key = self.path, block
+        key = self._key, block
         batch = self._kept.get(key)
         if batch is None:
             start = int(self._ends[block - 1]) if block else 0
@@ -350,15 +375,14 @@ class Overlay:
         return batch
 
     def _opened(self) -> Source:
-        with self._lock:
-            if self._source is None:
-                source = self._storage.source(self.path)
-                if source.size != self.num_bytes or _trailer_of(source) != self._tail:
-                    source.close()
-                    message = "the overlay is not the one that was opened"
-                    raise ChangedError(message, file=self.path)
-                self._source = source
-            return self._source
+        return self._kept.source(self._key, self._open_again)
+
+    def _open_again(self) -> Source:
+        source = self._storage.source(self.path)
+        if source.size != self.num_bytes or _trailer_of(source) != self._tail:
+            source.close()
+            raise ChangedError("the overlay is not the one that was opened", file=self.path)
+        return source
 
     def _decoded(self, source: Source, block: int, start: int, length: int) -> pa.RecordBatch:
         data = source.read(start, length)
@@ -397,10 +421,7 @@ class Overlay:
 
     def close(self) -> None:
         """Let go of the file."""
-        with self._lock:
-            source, self._source = self._source, None
-        if source is not None:
-            source.close()
+        self._kept.forget(self._key)
 
 
 def _trailer_of(source: Source) -> bytes:
@@ -409,10 +430,6 @@ def _trailer_of(source: Source) -> bytes:
     if len(tail) != length:
         raise TruncatedError("too short for an overlay", file=source.path, found=len(tail))
     return tail
-
-
-def _empty(schema: Any) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def fields_of(overlays: Sequence[Overlay]) -> dict[str, Overlay]:

@@ -52,8 +52,8 @@ def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identi
         StaleIndexError: the shard is damaged and has no index, so that nobody knows the numbers of
             its records.
     """
-    index: Index | None = getattr(reader, "index", None)
-    if index is None:
+    index: Any = getattr(reader, "index", None)
+    if not isinstance(index, Index):
         num_records = reader.num_records if count else None
         return Identity(source.size, num_records, f"sample:{_sampled(source)}")
     if index.gap_ends is not None:

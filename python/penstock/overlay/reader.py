@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.errors import ChangedError, SchemaError, StaleIndexError
 from penstock.format import Chunk, Format, Options, Projection, Reader, Selection
 from penstock.formats.batches import empty_columns
+from penstock.formats.borrowed import translated
 from penstock.limits import Limits
 from penstock.overlay.file import Kept, Overlay, fields_of, find
 from penstock.overlay.identity import identity_of
@@ -91,9 +92,10 @@ class Overlays:
                 if name in self.fields
             }
             names = asked if names is None else names
-        order = [*(names or ()), *base.schema.names, *fields]
         owners = {name: self._owners[shard].get(name) for name in fields}
-        return OverlaidReader(base, source.path, fields, owners, order, options.damage)
+        with translated(source.path):  # a file may have names that are no text
+            order = [*(names or ()), *base.schema.names, *fields]
+            return OverlaidReader(base, source.path, fields, owners, order, options.damage)
 
     def _opened(
         self, shard: int, fmt: Format, source: Source, options: Options, settled: Any
@@ -176,6 +178,9 @@ class OverlaidReader:
         self._fields = own
         placed: list[pa.Field] = []
         for name in dict.fromkeys(order):
+            if name in self._nulls and not fields[name].nullable:
+                message = "is not in this file, and the schema allows no nulls"
+                raise SchemaError(message, file=path, field=name)
             if name in own or name in self._nulls:
                 placed.append(fields[name])
                 continue
@@ -275,7 +280,8 @@ class OverlaidReader:
                 overlay = self._owners[name]
                 assert overlay is not None, "own fields have one"
                 if overlay.path not in read:
-                    read[overlay.path] = _values(overlay, numbers)
+                    mine = [n for n in self._fields if self._owners[n] is overlay and n in names]
+                    read[overlay.path] = _values(overlay, numbers, mine)
                 array = read[overlay.path].column(name)
                 array = self._cast(array, field, overlay)
             elif name in self._nulls:
@@ -322,7 +328,9 @@ def _numbers(chunk: Chunk, records: Selection) -> np.ndarray | range:
     return np.asarray(records, dtype=np.int64) + chunk.first_record
 
 
-def _values(overlay: Overlay, numbers: np.ndarray | range) -> pa.RecordBatch:
+def _values(
+    overlay: Overlay, numbers: np.ndarray | range, columns: Sequence[str]
+) -> pa.RecordBatch:
     if isinstance(numbers, range):
-        return overlay.between(numbers.start, numbers.stop)
-    return overlay.take(numbers)
+        return overlay.between(numbers.start, numbers.stop, columns)
+    return overlay.take(numbers, columns)

@@ -160,15 +160,18 @@ def write_overlay(
         schema: the fields.
         columns_of_shard: gives the values of one shard's records as batches of the schema, of any
             length, in the order of the records.
-        overwrite: replace an overlay of this name.
+        overwrite: replace an overlay of this name; it then counts as the latest.
 
     Raises:
         FileExistsError: there is an overlay of this name with other values.
+        ValueError: a file stands twice in the dataset.
         SchemaError: the values do not fit the schema, or are more or fewer than the records.
     """
     if not schema.names or len(set(schema.names)) != len(schema.names):
         raise SchemaError("an overlay needs fields, each of another name")
     storage = _local(dataset.storage)
+    if len({os.path.realpath(path) for path in dataset.paths}) < len(dataset.paths):
+        raise ValueError("a file that stands twice in a dataset cannot have an overlay of it")
     limits = dataset.options.limits
     known = [find(path, storage, limits) for path in dataset.paths]
     sequence = _sequence(known, name, overwrite)

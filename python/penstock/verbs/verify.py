@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from penstock import formats
-from penstock.errors import ChangedError, FormatError, PenstockError, StaleIndexError
+from penstock.errors import (
+    ChangedError,
+    FormatError,
+    PenstockError,
+    StaleIndexError,
+    UnsupportedError,
+)
 from penstock.format import Chunk, Format, Options, Reader, Surveyed
 from penstock.framing import sidecar
 from penstock.framing.survey import Survey
@@ -187,7 +193,7 @@ def overlay_findings(
         return [Finding("overlay", path, None, 0, source.size, str(error), 0)]
     found: list[Finding] = []
     try:
-        stale = overlays.stale(0, kind.open(source, options), source, counted=True)
+        stale = overlays.stale(0, _counting(kind, source, options), source, counted=True)
     except PenstockError:
         stale = None  # the file is damaged, as its own findings say
     if stale is not None:
@@ -200,6 +206,17 @@ def overlay_findings(
         finally:
             overlay.close()
     return found
+
+
+def _counting(kind: Format, source: Source, options: Options) -> Reader:
+    """A reader that knows the numbers of the records, and keeps no index that it makes."""
+    try:
+        reader = kind.open(source, replace(options, raw=True))
+    except UnsupportedError:
+        return kind.open(source, options)
+    if getattr(reader, "has_index", True):
+        return reader
+    return kind.open(source, replace(options, raw=True, index="never"))
 
 
 # -- formats that say where their records lie ------------------------------------------------------
