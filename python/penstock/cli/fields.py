@@ -8,6 +8,7 @@ import click
 
 from penstock import describe
 from penstock.cli import output
+from penstock.cli.fields_change import COMMANDS
 from penstock.cli.options import json_option, misuse, one_or_many, source_argument
 
 if TYPE_CHECKING:
@@ -18,12 +19,17 @@ if TYPE_CHECKING:
     "fields",
     epilog="""\b
 Examples:
+  penstock fields add 'train-*.tfrecord' --from scores.parquet
+  penstock fields drop train.tfrecord label --in-place
   penstock fields list 'train-*.tfrecord'
-  penstock fields remove 'train-*.tfrecord' score
 """,
 )
 def command() -> None:
-    """Fields that are kept beside the files (overlays), and shown as if they were in them."""
+    """Add, drop, rename and replace fields of existing records, or keep new ones beside the files."""
+
+
+for _command in COMMANDS:
+    command.add_command(_command)
 
 
 @command.command(

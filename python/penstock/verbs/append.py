@@ -24,6 +24,7 @@ from penstock.format import Appendable, Format, Options, Summary, Surveyed, opti
 from penstock.formats.batches import conform
 from penstock.framing import sidecar
 from penstock.framing.sidecar import Index
+from penstock.overlay.file import has_overlays
 from penstock.pipeline import default_threads
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import LocalSink, LocalStorage, Storage
@@ -96,6 +97,12 @@ def append(
     threads = default_threads() if threads is None else threads
     work = _Work(place, kind, index, threads, progress)
     if where.new is None:
+        if has_overlays([last], place):
+            raise UnsupportedError(
+                "fields are kept beside this file, and would have no values for the new records",
+                file=last,
+                hint="penstock fields bake first, or shard='new'",
+            )
         # Before any work is done. It is looked at again under the lock, if it has changed by then.
         known = _state_of(last), work.end_of(last)
         compression: str | None = known[1].compression

@@ -383,7 +383,7 @@ def _rewrite(
     published: Callable[[int], None] | None = None,
 ) -> Summary:
     if (into is None) == (not in_place):
-        raise ValueError("either into= for new files or in_place=True")
+        raise ValueError("say where the new records go: into= a new place, or in_place=True")
     if dataset.has_overlays and not isinstance(edit.new, Baked):
         raise UnsupportedError(
             "fields are kept beside these files, and would be lost",

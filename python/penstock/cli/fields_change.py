@@ -1,0 +1,203 @@
+"""The commands of `penstock fields` that change fields: add, drop, rename, replace, bake."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from penstock import describe
+from penstock.cli import output
+from penstock.cli.options import NAMES, json_option, misuse, pairs_of, reading, values_of
+
+if TYPE_CHECKING:
+    import penstock as ps
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_source = click.argument("source", type=click.Path(), metavar="SOURCE")
+_WHERE = (
+    click.option(
+        "--into", type=click.Path(), help="A file, a folder or a pattern for the new files."
+    ),
+    click.option("--in-place", is_flag=True, help="Replace each file when its new one is whole."),
+    click.option("--overwrite", is_flag=True, help="Replace files that exist."),
+    click.option(
+        "--verify", is_flag=True, help="Prove all old fields equal before a file is named."
+    ),
+    *(reading("threads"), json_option),
+)
+_VALUES = (
+    click.option(
+        "--from", "table", type=click.Path(), help="A table: any data that penstock opens."
+    ),
+    click.option(
+        "--set", "constants", multiple=True, metavar="NAME=VALUE", help="One value for all records."
+    ),
+    click.option(
+        "--function",
+        metavar="MODULE:NAME",
+        help="A Python function of a record batch, which gives the new fields.",
+    ),
+    click.option(
+        "--reads", type=NAMES, metavar="NAME,NAME,…", help="The fields that the function is given."
+    ),
+    click.option("--by", metavar="NAME", help="Join the table by this field."),
+    click.option(
+        "--missing",
+        type=click.Choice(["error", "null"]),
+        default="error",
+        show_default=True,
+        help="What becomes of a record whose key is not in the table.",
+    ),
+)
+
+
+def _options(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    def add(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+@click.command(
+    "add",
+    epilog="""\b
+Examples:
+  penstock fields add 'train-*.tfrecord' --from scores.parquet
+  penstock fields add train.tfrecord --from labels.parquet --by id --in-place
+  penstock fields add 'train-*.tfrecord' --set split=train --into scored/
+  penstock fields add train.tfrecord --function sizes:measure --reads image
+""",
+)
+@_source
+@_options(*_VALUES)
+@click.option("--name", help="What an overlay is called. [default: as its fields]")
+@click.option("--replace", is_flag=True, help="New fields may take the place of old ones.")
+@_options(*_WHERE)
+def add(source: str, as_json: bool, **options: Any) -> None:
+    """Give the records of SOURCE new fields.
+
+    Without --into or --in-place they are kept beside the files, which stay as they are.
+    """
+    import penstock as ps
+
+    fields, how = _values(options)
+    _run("add", as_json, lambda **told: ps.add_fields(source, fields, **how, **told))
+
+
+@click.command(
+    "replace",
+    epilog="""\b
+Examples:
+  penstock fields replace train.tfrecord --from labels.parquet --by id --in-place
+  penstock fields replace 'train-*.tfrecord' --set split=test --into out/
+""",
+)
+@_source
+@_options(*_VALUES, *_WHERE)
+def replace(source: str, as_json: bool, **options: Any) -> None:
+    """Give fields of the records of SOURCE other values. The old ones are cut out."""
+    import penstock as ps
+
+    fields, how = _values(options)
+    _run("replace", as_json, lambda **told: ps.replace_fields(source, fields, **how, **told))
+
+
+@click.command(
+    "drop",
+    epilog="""\b
+Examples:
+  penstock fields drop train.tfrecord label --in-place
+  penstock fields drop 'train-*.tfrecord' label debug --into smaller/
+""",
+)
+@_source
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@_options(*_WHERE)
+def drop(source: str, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Take the fields called NAME out of the records of SOURCE."""
+    import penstock as ps
+
+    _run("drop", as_json, lambda **told: ps.drop_fields(source, names, **options, **told))
+
+
+@click.command(
+    "rename",
+    epilog="""\b
+Examples:
+  penstock fields rename train.tfrecord label=class --in-place
+  penstock fields rename 'train-*.tfrecord' a=b b=a --into swapped/
+""",
+)
+@_source
+@click.argument("names", nargs=-1, required=True, metavar="OLD=NEW...")
+@_options(*_WHERE)
+def rename(source: str, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Give fields of the records of SOURCE other names."""
+    import penstock as ps
+
+    pairs = pairs_of(names, "rename")
+    _run("rename", as_json, lambda **told: ps.rename_fields(source, pairs, **options, **told))
+
+
+@click.command(
+    "bake",
+    epilog="""\b
+Examples:
+  penstock fields bake train.tfrecord --in-place
+  penstock fields bake 'train-*.tfrecord' --into baked/ --verify
+""",
+)
+@_source
+@_options(*_WHERE)
+def bake(source: str, as_json: bool, **options: Any) -> None:
+    """Put the fields that are kept beside SOURCE into its records."""
+    import penstock as ps
+
+    _run("bake", as_json, lambda **told: ps.bake_fields(source, **options, **told))
+
+
+def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The values asked for, and the options that are left."""
+    table, function = options.pop("table"), options.pop("function")
+    constants = values_of(options.pop("constants"), "--set")
+    reads = options.pop("reads") or ()
+    if sum(bool(given) for given in (table, function, constants)) != 1:
+        raise click.UsageError("say where the values come from: --from, --set or --function")
+    if function is not None:
+        return _function(function), {**options, "reads": reads}
+    return table or constants, {**options, "reads": reads}
+
+
+def _function(named: str) -> Any:
+    """A function by its module and name; modules of this folder are found."""
+    module, sign, name = named.partition(":")
+    if not (module and sign and name):
+        raise click.UsageError(f"--function: {named!r} is not MODULE:NAME")
+    sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise click.UsageError(f"--function: {error}") from None
+
+
+def _run(title: str, as_json: bool, work: Callable[..., ps.Summary]) -> None:
+    with output.progress(f"fields {title}") as progress, misuse():
+        made = work(progress=progress)
+    if as_json:
+        facts = {"num_records": made.num_records, "num_bytes": made.num_bytes}
+        output.emit({"paths": made.paths, **facts})
+        return
+    records, size = describe.count(made.num_records), describe.size(made.num_bytes)
+    where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
+    click.echo(f"{records} records, {size}: {describe.escape(where)}")
+
+
+COMMANDS = (add, drop, rename, replace, bake)
