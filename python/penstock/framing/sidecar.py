@@ -115,27 +115,33 @@ def cache_folder() -> str:
 
 def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
     """Write the sidecar of a file, and return its path."""
-    body = b"".join(_sections(index))
-    points_bytes = len(body) - 8 * (index.num_records + 1) - 4 * index.num_records
+    numbers = [
+        np.ascontiguousarray(index.starts, "<u8"),
+        np.ascontiguousarray(index.checksums, "<u4"),
+    ]
+    points = b"".join(_points(index))
+    crc = 0
+    for part in numbers:
+        crc = _core.Buffer.from_values(pa.array(part)).crc32c(crc)
+    crc = _core.Buffer.from_bytes(points).crc32c(crc)
     header = _HEADER.pack(
         MAGIC,
         VERSION,
         _COMPRESSIONS.index(index.compression),
         _LAYOUTS.index(index.layout),
-        _core.Buffer.from_bytes(body).crc32c(),
+        crc,
         index.num_records,
         index.data_bytes,
         index.plain_bytes,
         len(index.points),
-        points_bytes,
+        len(points),
         0,
     )
     header += struct.pack("<I", _core.Buffer.from_bytes(header).crc32c())
     path = path_for(data_path, folder)
     sink = storage.sink(path, overwrite=True)
     try:
-        sink.write(header)
-        sink.write(body)
+        sink.write_all([header, *numbers, points])
         sink.commit()
     except BaseException:
         sink.abort()
@@ -143,15 +149,13 @@ def save(index: Index, data_path: str, storage: Storage, folder: str | None = No
     return path
 
 
-def _sections(index: Index) -> list[bytes]:
+def _points(index: Index) -> list[bytes]:
     windows = [zlib.compress(point.window, 6) if point.window else b"" for point in index.points]
     table = [
         _POINT.pack(p.compressed_bit, p.plain_start, p.check, len(w))
         for p, w in zip(index.points, windows, strict=True)
     ]
-    starts = np.ascontiguousarray(index.starts, dtype="<u8").tobytes()
-    checksums = np.ascontiguousarray(index.checksums, dtype="<u4").tobytes()
-    return [starts, checksums, *table, *windows]
+    return [*table, *windows]
 
 
 def discard(data_path: str) -> None:

@@ -12,6 +12,8 @@ import json
 import os
 from typing import Any
 
+import pyarrow as pa
+
 from penstock import _core
 from penstock.errors import PenstockError, UnsupportedError
 from penstock.framing.sidecar import Index
@@ -127,7 +129,8 @@ class Journal:
 def contents_of(index: Index) -> str:
     """A name for the records of a file, from what its frames say of them."""
     places, checksums = (
-        _core.Buffer.from_bytes(part.tobytes()).crc32c() for part in (index.starts, index.checksums)
+        _core.Buffer.from_values(pa.array(part)).crc32c()
+        for part in (index.starts, index.checksums)
     )
     return f"records {index.num_records} {places:08x} {checksums:08x}"
 

@@ -7,9 +7,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow_array::UInt8Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
+use arrow_array::{Array, UInt8Array};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use pyo3::exceptions::{PyEOFError, PyMemoryError, PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -40,6 +40,18 @@ impl PyBuffer {
         let owner = Arc::new(Borrowed(data.unbind()));
         // SAFETY: bytes objects never change and never move, and `owner` keeps this one alive.
         Self(unsafe { Buffer::from_custom_allocation(pointer, length, owner) })
+    }
+
+    /// The values of an array of numbers (without nulls) as they lie in memory, without copying.
+    #[staticmethod]
+    fn from_values(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let data = import(array)?.to_data();
+        let (Some(width), Some(values)) =
+            (data.data_type().primitive_width(), data.buffers().first())
+        else {
+            return Err(PyTypeError::new_err("expected an array of numbers"));
+        };
+        Ok(Self(values.slice_with_length(data.offset() * width, data.len() * width)))
     }
 
     fn __len__(&self) -> usize {
