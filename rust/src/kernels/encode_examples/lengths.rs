@@ -1,0 +1,136 @@
+//! The first pass: how long every part of every message is, before anything is written.
+
+use super::{ABSENT, MESSAGE_BYTES, Payload, disagree, too_long};
+use crate::kernels::example_columns::{Column, Section, Values};
+use crate::wire::{Fault, varint};
+
+/// Bytes of a varint, as the type that lengths have here.
+#[inline(always)]
+pub(super) fn varint_len(value: u64) -> u64 {
+    varint::len(value) as u64
+}
+
+/// Bytes of a length-delimited field whose tag takes one byte.
+#[inline(always)]
+pub fn field_len(length: u64) -> u64 {
+    1u64.saturating_add(varint_len(length)).saturating_add(length)
+}
+
+/// The bytes of a list's run, given those of the list, which are tag, varint and run.
+#[inline(always)]
+pub(super) fn run_len(list: u64) -> Option<u64> {
+    (1..=10).find_map(|width| {
+        let run = list.checked_sub(1)?.checked_sub(width)?;
+        (varint_len(run) == width).then_some(run)
+    })
+}
+
+/// How long the parts of every record's message are, without their own tags and lengths. A part
+/// that the message does not have at all is an empty vector.
+pub(super) struct Sections {
+    context: Vec<u64>,
+    lists: Vec<u64>,
+}
+
+impl Sections {
+    pub(super) fn new(columns: &[Column<'_>], payload: Payload, num_records: usize) -> Self {
+        let has = |section| columns.iter().any(|column| column.section == section);
+        let part = |present| if present { vec![0; num_records] } else { Vec::new() };
+        Self {
+            context: part(payload == Payload::Example || has(Section::Context)),
+            lists: part(has(Section::Lists)),
+        }
+    }
+
+    pub(super) fn of(&mut self, section: Section) -> &mut [u64] {
+        match section {
+            Section::Context => &mut self.context,
+            Section::Lists => &mut self.lists,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn lengths(&self, section: Section) -> &[u64] {
+        match section {
+            Section::Context => &self.context,
+            Section::Lists => &self.lists,
+        }
+    }
+
+    pub(super) fn payload_len(&self, record: usize) -> Option<u64> {
+        let part = |lengths: &Vec<u64>| lengths.get(record).map_or(0, |&length| field_len(length));
+        Some(part(&self.context).saturating_add(part(&self.lists)))
+    }
+}
+
+/// The bytes inside each record's list (of a feature), or feature list (of a column of those).
+pub(super) fn measure(column: &Column<'_>, num_records: usize) -> Result<Vec<u32>, Fault> {
+    let mut lengths = Vec::with_capacity(num_records);
+    for record in 0..num_records {
+        if column.is_null(record) {
+            lengths.push(ABSENT);
+            continue;
+        }
+        let length = match &column.frames {
+            None => feature_list_len(column, record, record)?,
+            Some(frames) => {
+                let (start, count) = frames.span(record).ok_or_else(|| disagree(record))?;
+                let mut total = 0u64;
+                for frame in start..start.saturating_add(count) {
+                    let list = feature_list_len(column, frame, record)?.unwrap_or(0);
+                    total = total.saturating_add(field_len(field_len(list)));
+                }
+                (!matches!(column.values, Values::Nothing)).then_some(total)
+            }
+        };
+        match length {
+            None => lengths.push(ABSENT),
+            Some(length) if length <= MESSAGE_BYTES => lengths.push(length as u32),
+            Some(length) => return Err(too_long(record, length)),
+        }
+    }
+    Ok(lengths)
+}
+
+/// The bytes inside the list of one feature, or None where its column cannot say of what type an
+/// empty list is.
+#[inline(always)]
+pub(super) fn feature_list_len(
+    column: &Column<'_>,
+    row: usize,
+    record: usize,
+) -> Result<Option<u64>, Fault> {
+    let (start, count) = column.rows.span(row).ok_or_else(|| disagree(record))?;
+    column.refuse_nulls(row, start, count).map_err(|fault| fault.in_record(record))?;
+    if matches!(column.values, Values::Nothing) {
+        return Ok(None);
+    }
+    let length = column.values.list_len(start, count).ok_or_else(|| disagree(record))?;
+    Ok(Some(length))
+}
+
+impl Values<'_> {
+    /// Bytes inside the list message of `count` values.
+    #[inline(always)]
+    pub(super) fn list_len(&self, start: usize, count: usize) -> Option<u64> {
+        let run = match self {
+            Self::Nothing => 0,
+            Self::Int(values) => {
+                let values = values.get(start..start.checked_add(count)?)?;
+                values.iter().fold(0u64, |sum, &v| sum.wrapping_add(varint_len(v as u64)))
+            }
+            Self::Float(values) => {
+                let values = values.get(start..start.checked_add(count)?)?;
+                (values.len() as u64).saturating_mul(4)
+            }
+            Self::Bytes(values) => {
+                let mut total = 0u64;
+                for at in start..start.checked_add(count)? {
+                    total = total.saturating_add(field_len(values.get(at)?.len() as u64));
+                }
+                return Some(total);
+            }
+        };
+        Some(if run == 0 { 0 } else { field_len(run) })
+    }
+}
