@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from reading import run_python
 
@@ -43,3 +44,21 @@ def test_public_names_are_sorted_and_exist() -> None:
     assert len(set(penstock.__all__)) == len(penstock.__all__)
     assert all(hasattr(penstock, name) for name in penstock.__all__)
     assert list(penstock.__all__) == sorted(penstock.__all__)
+
+
+WRITE = "import sys, penstock as ps; ps.write({'id': range(100)}, sys.argv[1], index=False)"
+READ = """
+import sys
+import penstock as ps
+for _ in range(2):  # without an index, then with it
+    ds = ps.open(sys.argv[1])
+    assert sum(batch.num_rows for batch in ds.scan()) == 100
+    assert ds.take([5, 3]).num_rows == 2
+print("pandas" in sys.modules)
+"""
+
+
+def test_reading_does_not_wait_for_pandas_to_be_imported(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.tfrecord")
+    run_python(WRITE, path)
+    assert run_python(READ, path).strip() == "False"

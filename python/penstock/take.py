@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import RecordIndexError, StaleIndexError
+from penstock.numbers import as_arrow
 from penstock.scan import join
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def take(
 
 def _reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
     try:
-        return batch.take(pa.array(place))
+        return batch.take(as_arrow(place))
     except pa.ArrowNotImplementedError:
         # pyarrow cannot take from view types yet; one slice a record moves views, not bytes.
         return join([batch.slice(int(at), 1) for at in place])

@@ -23,6 +23,7 @@ from penstock.formats.tfrecord_columns import Payload, PayloadPlan, plan_payload
 from penstock.framing.inflated import POINT_BYTES
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.limits import KIB
+from penstock.numbers import as_numpy
 from penstock.pipeline import default_threads
 from penstock.storage import Sink
 
@@ -196,9 +197,9 @@ class TFRecordWriter:
         )
 
     def _take(self, framed: _core.Framed) -> None:
-        lengths = pa.array(framed.lengths).to_numpy()
+        lengths = as_numpy(framed.lengths)
         self._lengths.append(lengths)
-        self._checksums.append(pa.array(framed.checksums).to_numpy())
+        self._checksums.append(as_numpy(framed.checksums))
         self._output.add(framed.data, lengths)
 
     def _drain(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import ChangedError, ChecksumError, PenstockError, StaleIndexError
@@ -21,6 +20,7 @@ from penstock.framing.gather import gather
 from penstock.framing.held import Held, frames_in
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, fits
+from penstock.numbers import as_arrow, as_numpy
 
 _DAMAGED_HEAD = "the head of the record is damaged"
 _RESTORED = "only the framing of the record is damaged, the payload is right"
@@ -61,8 +61,8 @@ class ChunkFrames:
     def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
         """Where the frames of a chunk that can be had begin, and where they end."""
         frames = self.read(chunk, None).frames
-        starts = pa.array(frames.starts()).to_numpy()
-        return starts, starts + self._framing.frame_bytes(pa.array(frames.lengths()).to_numpy())
+        starts = as_numpy(frames.starts())
+        return starts, starts + self._framing.frame_bytes(as_numpy(frames.lengths()))
 
     # -- by an index ----------------------------------------------------------------------------
 
@@ -117,8 +117,8 @@ class ChunkFrames:
         if not len(records):
             return self._walk(window.slice(0, 0), 0)[0]
         starts, ends = index.starts[records], index.ends[records]
-        places, lengths = pa.array(starts), pa.array(ends - starts)
-        inside = pa.array(starts - np.uint64(begin))
+        places, lengths = as_arrow(starts), as_arrow(ends - starts)
+        inside = as_arrow(starts - np.uint64(begin))
         try:
             return _core.frames_at(self._framing.name, window, inside, lengths, places)
         except _core.KernelError as error:
@@ -149,12 +149,12 @@ class ChunkFrames:
 
     def proved(self, held: Held, chunk: Chunk) -> Held:
         """The frames whose payloads are what was written; the others raise or are passed over."""
-        indexed = None if held.checksums is None else pa.array(held.checksums)
+        indexed = None if held.checksums is None else as_arrow(held.checksums)
         faults = held.frames.verify(indexed)
         # Who asks for records by number wants those or an error, not others in their places.
         picked = isinstance(chunk.data, Held) and chunk.data.records is not None
-        starts = pa.array(held.frames.starts()).to_numpy()
-        sizes = self._framing.frame_bytes(pa.array(held.frames.lengths()).to_numpy())
+        starts = as_numpy(held.frames.starts())
+        sizes = self._framing.frame_bytes(as_numpy(held.frames.lengths()))
         kept = np.ones(len(held.frames), dtype=bool)
         for fault in faults:
             row = fault.record or 0  # of frames, each fault has one
@@ -227,9 +227,9 @@ class ChunkFrames:
         """The frames at these places; those with damaged heads restored, where reading goes on."""
         sizes = ends - starts
         data, inside = gather(self._shard.source, self._shard.stream, index, starts, ends)
-        name, places = self._framing.name, pa.array(starts)
+        name, places = self._framing.name, as_arrow(starts)
         try:
-            return _core.frames_at(name, data, pa.array(inside), pa.array(sizes), places)
+            return _core.frames_at(name, data, as_arrow(inside), as_arrow(sizes), places)
         except _core.KernelError:
             if not self._shard.goes_on:
                 raise

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
 from penstock.format import Chunk
@@ -20,6 +19,7 @@ from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Bad, Frames
+from penstock.numbers import as_numpy
 
 
 def surveyed_chunks(
@@ -51,8 +51,8 @@ def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
         if frames is not None:
             found.append(frames)
             first += len(frames.frames)
-    starts = _joined([pa.array(part.frames.starts()).to_numpy() for part in found])
-    lengths = _joined([pa.array(part.frames.lengths()).to_numpy() for part in found])
+    starts = _joined([as_numpy(part.frames.starts()) for part in found])
+    lengths = _joined([as_numpy(part.frames.lengths()) for part in found])
     sizes = shard.framing.frame_bytes(lengths)
     data = _core.Buffer.join([part.data for part in found])
     frames = frames_in(shard.framing, data, starts, sizes)
@@ -72,7 +72,7 @@ def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
 def _checksums(frames: _core.Frames, index: Index, starts: np.ndarray) -> np.ndarray:
     """By which checksum each frame is to be proved: around damage its own, and the index's where
     that one does not match, since then it may be the stored one that is damaged."""
-    checksums = pa.array(frames.checksums()).to_numpy().copy()
+    checksums = as_numpy(frames.checksums()).copy()
     for fault in frames.verify(None):
         row = fault.record or 0
         known = index.checksum_at(int(starts[row]))

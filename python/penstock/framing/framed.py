@@ -23,6 +23,7 @@ from penstock.framing.chunks import indexed_chunks, walked_chunks
 from penstock.framing.indexing import build_index
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
+from penstock.numbers import as_arrow
 
 UNPROVED = "unproved"
 """The column that marks salvaged records."""
@@ -117,7 +118,7 @@ class FramedReader:
         wanted = None if columns is None else [c for c in columns if c != UNPROVED]
         proof = None
         if self._proves:
-            proof = Proof(None if held.checksums is None else pa.array(held.checksums))
+            proof = Proof(None if held.checksums is None else as_arrow(held.checksums))
         try:
             try:
                 batch = self._decoder.decode(held.frames, wanted, proof)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
 from penstock.framing.inflated import Stream
 from penstock.framing.sidecar import Index
+from penstock.numbers import as_arrow
 from penstock.pipeline import in_order
 from penstock.storage import Source
 
@@ -31,7 +31,7 @@ def gather(
     if index.compression:
         buffer = _inflated(stream, index, starts, ends)
     else:
-        buffer = source.gather(pa.array(starts), pa.array(lengths))
+        buffer = source.gather(as_arrow(starts), as_arrow(lengths))
     return buffer, np.cumsum(lengths) - lengths
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import StaleIndexError
@@ -21,6 +20,7 @@ from penstock.framing.gzip_members import Member
 from penstock.framing.inflated import POINT_BYTES, InflatedStream, Stream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, SeekPoint
+from penstock.numbers import as_numpy
 from penstock.pipeline import in_order
 from penstock.storage import LocalSource, LocalStorage, Source
 
@@ -66,8 +66,8 @@ def _extended(shard: Shard, index: Index) -> Index | None:
         )
         if fault is not None:
             return None
-        found = pa.array(starts).to_numpy() - np.uint64(start)
-        stored = pa.array(checksums).to_numpy()
+        found = as_numpy(starts) - np.uint64(start)
+        stored = as_numpy(checksums)
         size = source.size - start
         more = Index(len(stored), size, size, "", found, stored)
     else:
@@ -126,8 +126,8 @@ def _index_plain(shard: Shard, source: LocalSource) -> tuple[Index, bool]:
         if shard.options.damage == "error":
             raise shard.error(fault, fault.record)
         return _index_by_walking(shard)
-    found = pa.array(starts).to_numpy()
-    return _index(source, found, pa.array(checksums).to_numpy(), "", (), "plain"), True
+    found = as_numpy(starts)
+    return _index(source, found, as_numpy(checksums), "", (), "plain"), True
 
 
 def _index(
@@ -156,10 +156,10 @@ def _index_by_walking(
     checksums: list[np.ndarray] = []
     for chunk in walked_chunks(walking, points):
         frames = chunk_frames.read(chunk, None).frames
-        begin = pa.array(frames.starts()).to_numpy()
+        begin = as_numpy(frames.starts())
         starts.append(begin)
-        ends.append(begin + shard.framing.frame_bytes(pa.array(frames.lengths()).to_numpy()))
-        checksums.append(pa.array(frames.checksums()).to_numpy())
+        ends.append(begin + shard.framing.frame_bytes(as_numpy(frames.lengths())))
+        checksums.append(as_numpy(frames.checksums()))
     begin = np.concatenate([*starts, np.zeros(0, np.uint64)])
     end = np.concatenate([*ends, np.zeros(0, np.uint64)])
     stored = np.concatenate([*checksums, np.zeros(0, np.uint32)])
@@ -205,8 +205,8 @@ def _index_of_members(shard: Shard, members: list[Member]) -> Index | None:
         except _core.KernelError:
             return [None]
         whole = consumed == len(plain) and len(frames) == sum(m.num_records for m in run)
-        lengths = framing.frame_bytes(pa.array(frames.lengths()).to_numpy())
-        return [(lengths, pa.array(frames.checksums()).to_numpy()) if whole else None]
+        lengths = framing.frame_bytes(as_numpy(frames.lengths()))
+        return [(lengths, as_numpy(frames.checksums())) if whole else None]
 
     def runs() -> Iterator[list[Member]]:
         return iter(gzip_members.groups(members))

@@ -13,12 +13,12 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
 from penstock.framing.forward import ForwardStream, Inflation
 from penstock.framing.framings import Framing
 from penstock.framing.sidecar import Index, SeekPoint
+from penstock.numbers import as_numpy
 from penstock.storage import LocalSource, Source
 
 POINT_BYTES = 1 << 20
@@ -73,7 +73,7 @@ class PlainStream:
         if not isinstance(self._source, LocalSource):
             return None
         starts, _, _ = _core.index_file(framing.name, self._source.file, limit, start, goal)
-        return pa.array(starts).to_numpy()
+        return as_numpy(starts)
 
     def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
         if isinstance(self._source, LocalSource) and self._source.mapped is None:

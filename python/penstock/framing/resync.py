@@ -18,11 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
 from penstock.framing.framings import Framing
 from penstock.framing.inflated import Stream
+from penstock.numbers import as_numpy
 
 _WINDOW_BYTES = 4 << 20
 _FIRST_BYTES = 1 << 16
@@ -157,7 +157,7 @@ class _Search:
                 return reached
             frames, consumed, need, fault = _core.walk(self._framing.name, window, at, 1 << 62)
             if num_heads < _KEPT_HEADS:
-                chain.append(pa.array(frames.starts()).to_numpy())
+                chain.append(as_numpy(frames.starts()))
                 num_heads += len(frames) + 1
             at += consumed
             want = _WINDOW_BYTES

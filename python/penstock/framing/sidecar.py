@@ -38,6 +38,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import StaleIndexError
 from penstock.framing.framings import Framing
+from penstock.numbers import as_arrow, as_numpy
 from penstock.storage import SIDECAR_SUFFIX, Source, Storage
 
 MAGIC = b"PENSTOCK"
@@ -122,7 +123,7 @@ def save(index: Index, data_path: str, storage: Storage, folder: str | None = No
     points = b"".join(_points(index))
     crc = 0
     for part in numbers:
-        crc = _core.Buffer.from_values(pa.array(part)).crc32c(crc)
+        crc = _core.Buffer.from_values(as_arrow(part)).crc32c(crc)
     crc = _core.Buffer.from_bytes(points).crc32c(crc)
     header = _HEADER.pack(
         MAGIC,
@@ -199,7 +200,7 @@ def _parse(source: Source) -> Index:
         body = source.read(starts_at, source.size - starts_at)
         if body.crc32c() != body_crc:
             raise ValueError("checksum does not match")
-        raw = pa.array(body).to_numpy()
+        raw = as_numpy(body)
     else:
         raw = np.memmap(source.path, np.uint8, "r", starts_at)
     starts = raw[: checksums_at - starts_at].view("<u8")
@@ -336,4 +337,4 @@ def _agrees(index: Index, source: Source, framing: Framing, record: int) -> bool
 
 def as_uint64(numbers: Any) -> pa.Array:
     """Numbers as the kernels take them."""
-    return pa.array(np.ascontiguousarray(numbers, dtype=np.uint64))
+    return as_arrow(np.ascontiguousarray(numbers, dtype=np.uint64))

@@ -15,7 +15,6 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
 from penstock.framing import gzip_members
@@ -36,6 +35,7 @@ from penstock.framing.survey_parts import (
 )
 from penstock.framing.survey_walk import Walk
 from penstock.limits import Limits
+from penstock.numbers import as_numpy
 from penstock.storage import Source
 
 _ENTRIES = _core.ExamplePlan([], "protobuf")
@@ -166,8 +166,8 @@ class Survey:
 
     def _around(self, task: Frames, faults: list[Any]) -> Iterator[Part]:
         """The right records between those whose payloads are wrong, and these."""
-        starts = pa.array(task.frames.starts()).to_numpy().astype(np.int64)
-        lengths = pa.array(task.frames.lengths()).to_numpy().astype(np.int64)
+        starts = as_numpy(task.frames.starts()).astype(np.int64)
+        lengths = as_numpy(task.frames.lengths()).astype(np.int64)
         framing = self._scope.framing
         base = int(starts[0])
         done = 0
@@ -212,8 +212,8 @@ class Survey:
                 fault = error.args[0]
             bad = int(fault.record or 0)
             record = None if task.first_record is None else task.first_record + done + bad
-            start = int(pa.array(rest.starts()).to_numpy()[bad])
-            length = int(pa.array(rest.lengths()).to_numpy()[bad])
+            start = int(as_numpy(rest.starts())[bad])
+            length = int(as_numpy(rest.lengths())[bad])
             end = start + self._scope.framing.frame_bytes(length)
             message = f"the payload is no Example, though the first records are: {fault.message}"
             yield Bad(self._scope.finding("message", record, start, end, message, 0))
@@ -280,7 +280,7 @@ def _members_of(index: Index, start: int, end: int) -> list[Member]:
 
 def _up_to(task: Frames, end: int) -> Frames:
     """The frames that begin before `end`."""
-    starts = pa.array(task.frames.starts()).to_numpy()
+    starts = as_numpy(task.frames.starts())
     count = int(np.searchsorted(starts, end))
     last = int(starts[count]) if count < len(starts) else task.end
     return replace(task, frames=task.frames[:count], data=task.data.slice(0, last - task.start))

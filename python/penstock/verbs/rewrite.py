@@ -29,6 +29,7 @@ from penstock.formats.tfrecord import compression_of
 from penstock.formats.tfrecord_columns import RECORD, PayloadPlan, plan_payload
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
+from penstock.numbers import as_numpy
 from penstock.pipeline import default_threads, in_order
 from penstock.schema import IN_LISTS_KEY
 from penstock.storage import LocalStorage
@@ -382,8 +383,8 @@ class _Output:
 
     def add(self, framed: _core.Framed) -> None:
         """Append whole frames."""
-        lengths = pa.array(framed.lengths).to_numpy()
-        checksums = pa.array(framed.checksums).to_numpy()
+        lengths = as_numpy(framed.lengths)
+        checksums = as_numpy(framed.checksums)
         self._writer.write_frames(framed.data, lengths, checksums)
         self.num_records += len(lengths)
 

@@ -12,11 +12,10 @@ import json
 import os
 from typing import Any
 
-import pyarrow as pa
-
 from penstock import _core
 from penstock.errors import PenstockError, UnsupportedError
 from penstock.framing.sidecar import Index
+from penstock.numbers import as_arrow
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage
 
 PREFIX = ".penstock-fields-"
@@ -129,7 +128,7 @@ class Journal:
 def contents_of(index: Index) -> str:
     """A name for the records of a file, from what its frames say of them."""
     places, checksums = (
-        _core.Buffer.from_values(pa.array(part)).crc32c()
+        _core.Buffer.from_values(as_arrow(part)).crc32c()
         for part in (index.starts, index.checksums)
     )
     return f"records {index.num_records} {places:08x} {checksums:08x}"

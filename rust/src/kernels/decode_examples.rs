@@ -188,6 +188,21 @@ fn only_field(b: &[u8], tag: u8) -> Option<&[u8]> {
     }
 }
 
+/// Whether two keys are the same. Most are short enough for two loads each that may overlap, which
+/// is less than calling a function.
+#[inline(always)]
+fn same_key(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    match a.len() {
+        4..8 => a.first_chunk::<4>() == b.first_chunk() && a.last_chunk::<4>() == b.last_chunk(),
+        8..17 => a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk(),
+        2..4 => a.first_chunk::<2>() == b.first_chunk() && a.last() == b.last(),
+        _ => a == b,
+    }
+}
+
 impl<'a> Walker<'a, '_> {
     /// Note where the wanted values of a record are.
     fn find(&mut self, payload: &'a [u8]) -> Result<(), Fault> {
@@ -310,7 +325,7 @@ impl<'a> Walker<'a, '_> {
     fn put(&mut self, key: &[u8], slot: Slot<'a>, in_lists: bool) -> Result<(), Fault> {
         let guess = if in_lists { &self.lists_guess } else { &self.context_guess };
         let column = match guess.get(self.place) {
-            Some((expected, column)) if expected == key => *column,
+            Some((expected, column)) if same_key(expected, key) => *column,
             _ => self.look_up(key, in_lists)?,
         };
         self.place = self.place.wrapping_add(1);
