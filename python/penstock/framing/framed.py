@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -137,6 +137,10 @@ class FramedReader:
             raise
         batch = _marked(batch, held.unproved, columns) if self._shard.salvages else batch
         return batch, None if held.records is None else held.records - chunk.first_record
+
+    def held(self, chunk: Chunk) -> Chunk:
+        """The same chunk with its frames in hand, so that they are read once for several uses."""
+        return replace(chunk, data=self._frames.read(chunk, None))
 
     def frames(self, chunk: Chunk) -> _core.Frames:
         """All frames of a chunk, unproved."""

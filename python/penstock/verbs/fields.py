@@ -21,9 +21,10 @@ from penstock.format import Summary
 from penstock.paths import expand
 from penstock.pipeline import in_order
 from penstock.storage import LocalStorage
+from penstock.verbs.edit import Edit
 from penstock.verbs.new_fields import Baked, NewFields, new_fields
 from penstock.verbs.overlays import overlays, remove_overlay, write_overlay
-from penstock.verbs.rewrite import Edit, Job, Progress, rewrite
+from penstock.verbs.rewrite import Job, Progress, rewrite
 from penstock.verbs.rewrite_journal import Journal
 from penstock.verbs.write import Names
 

@@ -15,48 +15,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock import _core
 from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
-from penstock.errors import PenstockError, SchemaError, UnsupportedError
-from penstock.faults import error_from
-from penstock.format import Chunk, Summary
-from penstock.formats.tfrecord import compression_of
-from penstock.formats.tfrecord_columns import RECORD, PayloadPlan, plan_payload
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.format import Summary
+from penstock.formats.tfrecord_columns import RECORD
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
-from penstock.numbers import as_numpy
 from penstock.pipeline import default_threads, in_order
-from penstock.schema import IN_LISTS_KEY
 from penstock.storage import LocalStorage
-from penstock.verbs.new_fields import NewFields
+from penstock.verbs.edit import REPLACE_HINT, Edit, Part, edited, names_after
 from penstock.verbs.rewrite_journal import Journal, bytes_of, contents_of
+from penstock.verbs.splicing import Output, Splicing, held_bytes
 
 if TYPE_CHECKING:
-    from penstock.formats.tfrecord_writer import TFRecordWriter
+    pass
 
 Progress = Callable[[int, int, int], None]
 """Called now and then with the records done, the bytes of the source done, and those in all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """What becomes of the fields of every record."""
-
-    new: NewFields | None = None
-    drop: tuple[str, ...] = ()
-    rename: tuple[tuple[str, str], ...] = ()
-    replace: bool = False
-    """New fields take the place of old ones of their name."""
-
-    def facts(self) -> Any:
-        """What tells this edit from others."""
-        new = None if self.new is None else self.new.facts()
-        return [new, self.drop, self.rename, self.replace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +87,6 @@ def rewrite(job: Job) -> Summary:
     return Summary(job.targets, work.num_records, work.num_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A shard that is to be written: its place among those that are, and among all."""
-
-    place: int
-    shard: int
-
-
 def _check(job: Job, old: Dataset, todo: list[int]) -> None:
     """Refuse what cannot be done before anything is written."""
     edit, path, known = job.edit, old.paths[0], old.schema.names
@@ -133,7 +105,7 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
     for name in () if edit.new is None else edit.new.schema.names:
         if name in known and not edit.replace:
             message = "there is such a field already"
-            raise SchemaError(message, field=name, file=path, hint=_REPLACE_HINT)
+            raise SchemaError(message, field=name, file=path, hint=REPLACE_HINT)
     if not job.in_place:
         sources = {os.path.realpath(source) for source in job.dataset.paths}
         for target in job.targets:
@@ -146,7 +118,6 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
     _check_space(job, old, todo)
 
 
-_REPLACE_HINT = "replace=True puts the new values in the place of the old ones"
 _SPARE_BYTES = 16 << 20
 """Room that is left for others when space is counted."""
 
@@ -163,11 +134,6 @@ def _check_space(job: Job, old: Dataset, todo: list[int]) -> None:
     if free < wanted + _SPARE_BYTES:
         message = f"{wanted:,} bytes and more are needed, and {free:,} are free"
         raise OSError(errno.ENOSPC, message, folder)
-
-
-Task = tuple[Part, FramedReader, Chunk | None]
-Spliced = tuple[Part, _core.Framed | None]
-"""The new frames of some records of a shard; None after the last."""
 
 
 class _Work:
@@ -207,13 +173,13 @@ class _Work:
         """Write TFRecord shards: several read at once, one written."""
         if not parts:
             return
-        plan = _Plan(old, self._job.edit)
+        plan = Splicing(old, self._job.edit)
         streams = [partial(plan.tasks, part) for part in parts]
-        output: _Output | None = None
+        output: Output | None = None
         try:
-            for part, framed in in_order(streams, plan.run, _held_bytes, self._threads):
+            for part, framed in in_order(streams, plan.run, held_bytes, self._threads):
                 if output is None:
-                    output = _Output(self._job, part.shard, self._storage)
+                    output = self._output(part.shard)
                 if framed is not None:
                     output.add(framed)
                     self._tell(output.num_records)
@@ -225,7 +191,17 @@ class _Work:
                 output.abort()
             raise
 
-    def _publish(self, old: Dataset, part: Part, output: _Output) -> None:
+    def _output(self, shard: int) -> Output:
+        job = self._job
+        return Output(
+            job.dataset.paths[shard],
+            job.targets[shard],
+            self._storage,
+            overwrite=job.in_place or job.overwrite,
+            threads=job.threads,
+        )
+
+    def _publish(self, old: Dataset, part: Part, output: Output) -> None:
         """Give a whole file its name, so that a restart knows whether it has it."""
         shard, index = part.shard, output.finish()
         if self._job.verify:
@@ -250,7 +226,7 @@ class _Work:
         from penstock.verbs.write import write
 
         job = self._job
-        batches = _edited(old, part, job.edit)
+        batches = edited(old, part, job.edit)
         first = next(batches)
 
         def told() -> Iterator[pa.RecordBatch]:
@@ -282,169 +258,6 @@ def _format_name(old: Dataset, part: Part) -> str:
     return old.shards[part.place].format
 
 
-def _held_bytes(result: Spliced) -> int:
-    return 0 if result[1] is None else len(result[1].data)
-
-
-class _Plan:
-    """How the records of a job's shards are read and spliced."""
-
-    def __init__(self, old: Dataset, edit: Edit) -> None:
-        self._old = old
-        self._edit = edit
-        in_lists = any(IN_LISTS_KEY in (field.metadata or {}) for field in old.schema)
-        self._kind: Literal["example", "sequence"] = "sequence" if in_lists else "example"
-        self._payload: PayloadPlan | None = None
-        if edit.new is not None:
-            self._payload = plan_payload(edit.new.schema, self._kind)
-        self._prove = old.options.checksums == "all"
-
-    def tasks(self, part: Part) -> Iterator[Task]:
-        """The chunks of a shard, then None."""
-        reader = self._old.reader(part.place)
-        assert isinstance(reader, FramedReader)
-        for chunk in reader.chunks():
-            yield part, reader, chunk
-        yield part, reader, None
-
-    def run(self, task: Task) -> Iterator[Spliced]:
-        """The new frames of a chunk."""
-        part, reader, chunk = task
-        if chunk is None:
-            yield part, None
-            return
-        try:
-            yield part, self._spliced(part.shard, reader, chunk)
-        except SchemaError as error:
-            raise error.at(file=reader.source.path) from None
-
-    def _spliced(self, shard: int, reader: FramedReader, chunk: Chunk) -> _core.Framed:
-        frames = reader.frames(chunk)
-        added = self._added(shard, reader, chunk, len(frames))
-        edit = self._edit
-        cuts: dict[str, Any] = {"drop": list(edit.drop), "rename": list(edit.rename)}
-        try:
-            framed, _ = _core.splice_fields(
-                frames, added, self._kind, **cuts, replace=edit.replace, verify=self._prove
-            )
-        except _core.KernelError as error:
-            raise self._located(error.args[0], chunk, reader.source.path) from None
-        return framed
-
-    def _added(
-        self, shard: int, reader: FramedReader, chunk: Chunk, num_records: int
-    ) -> pa.RecordBatch | None:
-        new, payload = self._edit.new, self._payload
-        if new is None or payload is None:
-            return None
-        old = reader.decode(chunk, None, list(new.reads)) if new.reads else None
-        batch = new.batch(shard, chunk.first_record, num_records, old)
-        try:
-            return payload.convert(batch)
-        except SchemaError as error:
-            if error.record is not None:
-                error.record += chunk.first_record
-            raise
-
-    @staticmethod
-    def _located(fault: Any, chunk: Chunk, path: str) -> PenstockError:
-        record = None if fault.record is None else chunk.first_record + fault.record
-        error = error_from(fault, file=path, record=record)
-        if isinstance(error, SchemaError):
-            error.hint = _REPLACE_HINT
-        return error
-
-
-class _Output:
-    """One spliced shard on its way to the disk."""
-
-    def __init__(self, job: Job, shard: int, storage: LocalStorage) -> None:
-        from penstock.formats.tfrecord_raw import RAW_SCHEMA
-        from penstock.formats.tfrecord_writer import TFRecordWriteOptions, TFRecordWriter
-
-        head = storage.source(job.dataset.paths[shard]).read(0, 64).to_bytes()
-        compression: Any = compression_of(head) or None
-        options = TFRecordWriteOptions(compression=compression, payload="raw")
-        replaces = job.in_place or job.overwrite
-        self._sink = storage.sink(job.targets[shard], overwrite=replaces)
-        self.num_records = 0
-        try:
-            self._writer: TFRecordWriter = TFRecordWriter(
-                self._sink, RAW_SCHEMA, options, job.threads
-            )
-        except BaseException:
-            self._sink.abort()
-            raise
-
-    @property
-    def temporary(self) -> str:
-        """Where the bytes lie before they have a name."""
-        return self._sink.temporary
-
-    def add(self, framed: _core.Framed) -> None:
-        """Append whole frames."""
-        lengths = as_numpy(framed.lengths)
-        checksums = as_numpy(framed.checksums)
-        self._writer.write_frames(framed.data, lengths, checksums)
-        self.num_records += len(lengths)
-
-    def finish(self) -> sidecar.Index:
-        """Make all bytes durable; where the records lie."""
-        self._writer.close()
-        self._sink.finish()
-        return self._writer.index()
-
-    def commit(self) -> None:
-        self._sink.commit()
-
-    def abort(self) -> None:
-        try:
-            self._writer.abort()
-        finally:
-            self._sink.abort()
-
-
-# -- decoded --------------------------------------------------------------------------------------
-
-
-def _edited(old: Dataset, part: Part, edit: Edit) -> Iterator[pa.RecordBatch]:
-    """The records of a shard with the fields that an edit makes; at least one batch."""
-    reader = old.reader(part.place)
-    names = _names_after(old.schema.names, edit)
-    found = False
-    for chunk in reader.chunks():
-        batch = reader.decode(chunk, None, None)
-        yield _apply(batch, names, edit, part.shard, chunk.first_record)
-        found = True
-    if not found:
-        empty = pa.RecordBatch.from_pylist([], schema=old.schema)
-        yield _apply(empty, names, edit, part.shard, 0)
-
-
-def _names_after(names: list[str], edit: Edit) -> dict[str, str]:
-    """The old fields that stay, {new name: old name}."""
-    renamed = dict(edit.rename)
-    after = {renamed.get(name, name): name for name in names if name not in edit.drop}
-    if len(after) < len(names) - len(set(edit.drop)):
-        raise SchemaError("two fields would have the same name")
-    return after
-
-
-def _apply(
-    batch: pa.RecordBatch, names: dict[str, str], edit: Edit, shard: int, first: int
-) -> pa.RecordBatch:
-    columns = {new: batch.column(batch.schema.get_field_index(old)) for new, old in names.items()}
-    fields = {new: batch.schema.field(old).with_name(new) for new, old in names.items()}
-    if edit.new is not None:
-        old = batch.select(list(edit.new.reads)) if edit.new.reads else None
-        added = edit.new.batch(shard, first, batch.num_rows, old)
-        for field, column in zip(added.schema, added.columns, strict=True):
-            columns[field.name], fields[field.name] = column, field
-    return pa.RecordBatch.from_arrays(
-        list(columns.values()), schema=pa.schema(list(fields.values()))
-    )
-
-
 def _verify(job: Job, old: Dataset, part: Part, path: str) -> None:
     """Prove that a new file has the old fields as they were.
 
@@ -455,7 +268,7 @@ def _verify(job: Job, old: Dataset, part: Part, path: str) -> None:
 
     edit = job.edit
     new = set() if edit.new is None else set(edit.new.schema.names)
-    names = _names_after(old.schema.names, edit)
+    names = names_after(old.schema.names, edit)
     kept = {after: before for after, before in names.items() if after not in new}
     fields = [old.schema.field(before).with_name(after) for after, before in kept.items()]
     how: dict[str, Any] = {"format": _format_name(old, part), "index": "never"}

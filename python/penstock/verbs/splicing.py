@@ -1,0 +1,158 @@
+"""TFRecord shards with other fields: frames are read, cut and added to, and put out in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.dataset import Dataset
+from penstock.errors import PenstockError, SchemaError
+from penstock.faults import error_from
+from penstock.format import Chunk
+from penstock.formats.tfrecord import compression_of
+from penstock.formats.tfrecord_columns import PayloadPlan, plan_payload
+from penstock.framing import sidecar
+from penstock.framing.framed import FramedReader
+from penstock.numbers import as_numpy
+from penstock.schema import IN_LISTS_KEY
+from penstock.storage import LocalStorage
+from penstock.verbs.edit import REPLACE_HINT, Edit, Part
+
+if TYPE_CHECKING:
+    from penstock.formats.tfrecord_writer import TFRecordWriter
+
+Task = tuple[Part, FramedReader, Chunk | None]
+Spliced = tuple[Part, _core.Framed | None]
+"""The new frames of some records of a shard; None after the last."""
+
+
+def held_bytes(result: Spliced) -> int:
+    """What a result holds until it is written."""
+    return 0 if result[1] is None else len(result[1].data)
+
+
+class Splicing:
+    """How the records of a job's shards are read and spliced."""
+
+    def __init__(self, old: Dataset, edit: Edit) -> None:
+        self._old = old
+        self._edit = edit
+        in_lists = any(IN_LISTS_KEY in (field.metadata or {}) for field in old.schema)
+        self._kind: Literal["example", "sequence"] = "sequence" if in_lists else "example"
+        self._payload: PayloadPlan | None = None
+        if edit.new is not None:
+            self._payload = plan_payload(edit.new.schema, self._kind)
+        self._prove = old.options.checksums == "all"
+
+    def tasks(self, part: Part) -> Iterator[Task]:
+        """The chunks of a shard, then None."""
+        reader = self._old.reader(part.place)
+        assert isinstance(reader, FramedReader)
+        for chunk in reader.chunks():
+            yield part, reader, chunk
+        yield part, reader, None
+
+    def run(self, task: Task) -> Iterator[Spliced]:
+        """The new frames of a chunk."""
+        part, reader, chunk = task
+        if chunk is None:
+            yield part, None
+            return
+        try:
+            yield part, self._spliced(part.shard, reader, chunk)
+        except SchemaError as error:
+            raise error.at(file=reader.source.path) from None
+
+    def _spliced(self, shard: int, reader: FramedReader, chunk: Chunk) -> _core.Framed:
+        chunk = reader.held(chunk)  # the frames are needed twice where old fields are read
+        frames = reader.frames(chunk)
+        added = self._added(shard, reader, chunk, len(frames))
+        edit = self._edit
+        cuts: dict[str, Any] = {"drop": list(edit.drop), "rename": list(edit.rename)}
+        try:
+            framed, _ = _core.splice_fields(
+                frames, added, self._kind, **cuts, replace=edit.replace, verify=self._prove
+            )
+        except _core.KernelError as error:
+            raise self._located(error.args[0], chunk, reader.source.path) from None
+        return framed
+
+    def _added(
+        self, shard: int, reader: FramedReader, chunk: Chunk, num_records: int
+    ) -> pa.RecordBatch | None:
+        new, payload = self._edit.new, self._payload
+        if new is None or payload is None:
+            return None
+        old = reader.decode(chunk, None, list(new.reads)) if new.reads else None
+        batch = new.batch(shard, chunk.first_record, num_records, old)
+        try:
+            return payload.convert(batch)
+        except SchemaError as error:
+            if error.record is not None:
+                error.record += chunk.first_record
+            raise
+
+    @staticmethod
+    def _located(fault: Any, chunk: Chunk, path: str) -> PenstockError:
+        record = None if fault.record is None else chunk.first_record + fault.record
+        error = error_from(fault, file=path, record=record)
+        if isinstance(error, SchemaError):
+            error.hint = REPLACE_HINT
+        return error
+
+
+class Output:
+    """One spliced shard on its way to the disk."""
+
+    def __init__(
+        self,
+        path: str,
+        target: str,
+        storage: LocalStorage,
+        *,
+        overwrite: bool,
+        threads: int | None,
+    ) -> None:
+        from penstock.formats.tfrecord_raw import RAW_SCHEMA
+        from penstock.formats.tfrecord_writer import TFRecordWriteOptions, TFRecordWriter
+
+        head = storage.source(path).read(0, 64).to_bytes()
+        compression: Any = compression_of(head) or None
+        options = TFRecordWriteOptions(compression=compression, payload="raw")
+        self._sink = storage.sink(target, overwrite=overwrite)
+        self.num_records = 0
+        try:
+            self._writer: TFRecordWriter = TFRecordWriter(self._sink, RAW_SCHEMA, options, threads)
+        except BaseException:
+            self._sink.abort()
+            raise
+
+    @property
+    def temporary(self) -> str:
+        """Where the bytes lie before they have a name."""
+        return self._sink.temporary
+
+    def add(self, framed: _core.Framed) -> None:
+        """Append whole frames."""
+        lengths = as_numpy(framed.lengths)
+        checksums = as_numpy(framed.checksums)
+        self._writer.write_frames(framed.data, lengths, checksums)
+        self.num_records += len(lengths)
+
+    def finish(self) -> sidecar.Index:
+        """Make all bytes durable; where the records lie."""
+        self._writer.close()
+        self._sink.finish()
+        return self._writer.index()
+
+    def commit(self) -> None:
+        self._sink.commit()
+
+    def abort(self) -> None:
+        try:
+            self._writer.abort()
+        finally:
+            self._sink.abort()
