@@ -18,7 +18,7 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is the oracle of these
 
 import penstock as ps  # noqa: E402
 from penstock.schema import IN_LISTS_KEY  # noqa: E402
-from reading import ROOT, SHARED  # noqa: E402
+from reading import ROOT  # noqa: E402
 from test_corpus import CORPUS, FILES, Stated  # noqa: E402
 
 COMPRESSIONS = {"": "", "gzip": "GZIP", "zlib": "ZLIB"}
@@ -72,7 +72,10 @@ def text(value: bytes) -> bytes:
 
 def batched(row: Stated, path: Path) -> tuple[list[int], list[bytes]]:
     """The new fields, as TensorFlow's parser of batches reads them."""
-    spec = {NUMBER: tf.io.FixedLenFeature([], tf.int64), SPLIT: tf.io.FixedLenFeature([], tf.string)}
+    spec = {
+        NUMBER: tf.io.FixedLenFeature([], tf.int64),
+        SPLIT: tf.io.FixedLenFeature([], tf.string),
+    }
     data = payloads(path, row.compression)
     if row.path in SEQUENCES:
         parsed, _, _ = tf.io.parse_sequence_example(data, context_features=spec)
@@ -93,7 +96,9 @@ def test_a_field_is_added_replaced_renamed_and_dropped(row: Stated, tmp_path: Pa
     source.write_bytes((CORPUS / row.path).read_bytes())
     old_payloads = payloads(source, row.compression)
     old = [message(row, payload) for payload in old_payloads]
-    added, replaced, renamed, dropped, again = (tmp_path / str(step) / source.name for step in range(5))
+    added, replaced, renamed, dropped, again = (
+        tmp_path / str(step) / source.name for step in range(5)
+    )
     for path in (added, replaced, renamed, dropped, again):
         path.parent.mkdir()
 

@@ -56,8 +56,10 @@ def new_fields(
     by: str | None = None,
     missing: str = "error",
     reads: Sequence[str] = (),
+    unchanged: Dataset | None = None,
 ) -> NewFields:
-    """The values that a caller asked for, see `penstock.add_fields`."""
+    """The values that a caller asked for, see `penstock.add_fields`. `unchanged`: the files that
+    have the old fields still, where a killed job has changed others of the dataset."""
     if missing not in ("error", "null"):
         raise ValueError(f"missing={missing!r} is not one of 'error', 'null'")
     for name in reads:
@@ -65,7 +67,7 @@ def new_fields(
     if callable(fields) or _has_functions(fields):
         if by is not None:
             raise ValueError("a function is given the records; by= is for tables")
-        return _Computed(dataset, fields, reads)
+        return _Computed(dataset, fields, reads, unchanged or dataset)
     if reads:
         raise ValueError("reads= says what a function of batches is given; there is none here")
     constants = {k: v for k, v in fields.items() if _is_constant(v)} if _is_dict(fields) else {}
@@ -167,23 +169,25 @@ def _plain(value: Any) -> Any:
 
 
 class Baked(NewFields):
-    """What the overlays of a dataset show."""
+    """What the overlays of a dataset show. Its shards are those of these numbers in the job."""
 
-    def __init__(self, dataset: Dataset, names: list[str]) -> None:
+    FACTS = "bake"
+
+    def __init__(self, dataset: Dataset, names: list[str], shards: Sequence[int]) -> None:
         super().__init__(pa.schema([dataset.schema.field(name) for name in names]))
-        self._firsts = dataset.firsts
+        self._firsts = dict(zip(shards, map(int, dataset.firsts[:-1]), strict=True))
         self._shown = dataset.reopened(columns=names)
 
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
         del old
-        begin = int(self._firsts[shard]) + first
+        begin = self._firsts[shard] + first
         return self._shown.take(np.arange(begin, begin + num_records))
 
     def facts(self) -> Any:
         """Overlays go one by one as they are baked, so what is left of them is not the job."""
-        return "bake"
+        return self.FACTS
 
 
 class _Aligned(NewFields):
@@ -333,16 +337,18 @@ class _Joined(NewFields):
 class _Computed(NewFields):
     """What a function makes of the records. What it gives for the first ones settles the types."""
 
-    def __init__(self, dataset: Dataset, fields: Any, reads: Sequence[str]) -> None:
+    def __init__(
+        self, dataset: Dataset, fields: Any, reads: Sequence[str], unchanged: Dataset
+    ) -> None:
         if not reads:
             known = ", ".join(dataset.schema.names)
             raise ValueError(f"reads= names the fields that the function needs, of: {known}")
         self._fields = fields
         self._paths = dataset.paths
         self._lock = threading.Lock()
-        first = next((b for b in dataset.scan(list(reads), 16, threads=1) if b.num_rows), None)
+        first = next((b for b in unchanged.scan(list(reads), 16, threads=1) if b.num_rows), None)
         if first is None:
-            first = pa.RecordBatch.from_pylist([], schema=_selected(dataset.schema, reads))
+            first = pa.RecordBatch.from_pylist([], schema=_selected(unchanged.schema, reads))
         self._types: dict[str, pa.DataType] = {}
         made = self._call(first, 0, 0)
         unknown = next((f.name for f in made.schema if pa.types.is_null(f.type)), None)

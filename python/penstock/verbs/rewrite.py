@@ -32,7 +32,7 @@ from penstock.framing.framed import FramedReader
 from penstock.pipeline import default_threads, in_order
 from penstock.schema import IN_LISTS_KEY
 from penstock.storage import LocalStorage
-from penstock.verbs.new_fields import NewFields
+from penstock.verbs.new_fields import Baked, NewFields
 from penstock.verbs.rewrite_journal import Journal, bytes_of, contents_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def rewrite(job: Job) -> Summary:
     if len(set(targets)) < len(targets):
         raise ValueError("two of the shards would be written to the same file")
     folder = None if isinstance(job.index, bool) else job.index
-    journal = Journal(job.targets, [job.edit.facts(), job.dataset.paths, job.in_place])
+    journal = _journal(job.targets, job.edit.facts(), job.dataset.paths, job.in_place)
     journal.load()
     todo = [shard for shard in range(len(job.targets)) if not journal.is_done(shard)]
     work = _Work(job, journal, folder)
@@ -98,12 +98,28 @@ def rewrite(job: Job) -> Summary:
             os.makedirs(folder or ".", exist_ok=True)
         framed = [isinstance(old.reader(n), FramedReader) for n in range(len(todo))]
         parts = [Part(n, shard) for n, shard in enumerate(todo)]
-        work.splice(old, [part for part in parts if framed[part.place]])
-        for part in parts:
-            if not framed[part.place]:
-                work.decode_and_write(old, part)
+        journal.start()
+        try:
+            work.splice(old, [part for part in parts if framed[part.place]])
+            for part in parts:
+                if not framed[part.place]:
+                    work.decode_and_write(old, part)
+        except BaseException:
+            journal.stop()
+            raise
     journal.forget()
     return Summary(job.targets, work.num_records, work.num_bytes)
+
+
+def _journal(
+    targets: tuple[str, ...], edit: Any, paths: tuple[str, ...], in_place: bool
+) -> Journal:
+    return Journal(targets, [edit, paths, in_place])
+
+
+def journal_of_baking(paths: tuple[str, ...]) -> Journal:
+    """What says how far overlays were baked into these files; for that none has to be readable."""
+    return _journal(paths, [Baked.FACTS, (), (), True], paths, in_place=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +145,10 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
         if name not in known:
             message = f"no such field; there are: {', '.join(known)}"
             raise SchemaError(message, field=name, file=path)
+    staying = {name for name in known if name not in dict(edit.rename)}
+    for _, after in edit.rename:
+        if after in staying:
+            raise SchemaError("there is such a field already", field=after, file=path)
     for name in () if edit.new is None else edit.new.schema.names:
         if name in known and not edit.replace:
             message = "there is such a field already"

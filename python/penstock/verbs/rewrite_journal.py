@@ -39,10 +39,17 @@ class Journal:
     def written(self) -> list[int]:
         """The shards that an unfinished job has written, whichever job it is."""
         done, begun, _ = self._stored()
-        shards = list(done)
-        if begun is not None and _holds(self._targets[begun[0]], begun[1]):
-            shards.append(begun[0])
-        return [shard for shard in shards if shard < len(self._targets)]
+        said = done if begun is None else {**done, begun[0]: begun[1]}
+        # A file that was put back as it was is to be changed again.
+        return [
+            shard
+            for shard, facts in said.items()
+            if shard < len(self._targets) and _holds(self._targets[shard], facts)
+        ]
+
+    def is_of_this_job(self) -> bool:
+        """Whether it is this very job that is unfinished."""
+        return self._stored()[2] == self._job
 
     def part(self, shard: int) -> str:
         """Where a file that another verb writes lies until it gets its name."""
@@ -55,10 +62,10 @@ class Journal:
         Raises:
             UnsupportedError: another job on these files has not been finished.
         """
-        done, begun, job = self._stored()
-        if not done and begun is None:
+        if not os.path.exists(self._path):
             return
-        if job != self._job:
+        done, begun, job = self._stored()
+        if job != self._job and (done or begun is not None):
             raise UnsupportedError(
                 "another change of the fields of these files has begun and was not finished",
                 file=self._targets[0],
@@ -98,7 +105,11 @@ class Journal:
     def is_done(self, shard: int) -> bool:
         """Whether a shard is written, and still what was written."""
         facts = self.done.get(shard)
-        return facts is not None and _size(self._targets[shard]) == facts["num_bytes"]
+        return facts is not None and _holds(self._targets[shard], facts)
+
+    def start(self) -> None:
+        """Note that there is a job, so that what it leaves half done is known as its own."""
+        self._save()
 
     def begin(self, shard: int, facts: dict[str, Any]) -> None:
         """Note what a shard will hold, before it gets its name."""
@@ -119,6 +130,11 @@ class Journal:
         except BaseException:
             sink.abort()
             raise
+
+    def stop(self) -> None:
+        """Nothing goes on. Where nothing was done either, nothing is left to tell."""
+        if not self.done and self._begun is None:
+            self.forget()
 
     def forget(self) -> None:
         """All is done."""
