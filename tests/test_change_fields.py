@@ -257,7 +257,7 @@ def test_a_job_on_half_finished_files_is_not_begun_by_another(three: Path) -> No
     assert done.returncode == 9
     has = ["x" in ps.open(path).schema.names for path in paths]
     assert has == [True, True, False]
-    with pytest.raises(ps.UnsupportedError, match="has begun and was not finished"):
+    with pytest.raises(ps.UnsupportedError, match="was not finished"):
         ps.add_fields(paths, {"y": 8}, in_place=True)
     ps.add_fields(paths, {"x": 7}, in_place=True)
     assert [row["x"] for row in ps.open(paths)] == [7] * 10
@@ -289,3 +289,78 @@ def test_records_that_are_no_examples_are_refused(tmp_path: Path) -> None:
     ps.write([b"no example", b"either"], tmp_path / "a.tfrecord")
     with pytest.raises(ps.UnsupportedError, match="no Examples"):
         ps.add_fields(tmp_path / "a.tfrecord", {"x": 1}, in_place=True)
+
+
+def test_a_file_that_grows_meanwhile_is_not_replaced(three: Path) -> None:
+    path = min(three.glob("a-*.tfrecord"))
+    calls: list[int] = []
+
+    def growing(batch: pa.RecordBatch) -> dict[str, Any]:
+        calls.append(batch.num_rows)
+        if len(calls) == 2:  # the first one tells the types, before the job begins
+            ps.append({"id": [99], "text": ["more"]}, path)
+        return {"x": [1] * batch.num_rows}
+
+    with pytest.raises(ps.ChangedError, match="was changed while its fields were"):
+        ps.add_fields(path, growing, reads=["id"], in_place=True, threads=1)
+    assert [row["id"] for row in ps.open(path)][-1] == 99
+
+
+def test_the_columns_of_other_formats_stay_whatever_the_schema_shows(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    ps.write({"id": list(range(5)), "image": [b"x"] * 5}, path)
+    shown = ps.open(path, schema=pa.schema([("id", pa.int32())]))
+    ps.add_fields(shown, {"n": 1}, in_place=True, verify=True)
+    assert ps.open(path)[0] == {"id": 0, "image": b"x", "n": 1}
+
+
+def test_large_unsigned_keys_are_found(tmp_path: Path) -> None:
+    ids = [2**60 + n for n in range(100)]
+    ps.write({"id": ids}, tmp_path / "a.tfrecord")
+    table = pa.table({"id": pa.array(ids[::-1], pa.uint64()), "v": range(100)})
+    ps.add_fields(tmp_path / "a.tfrecord", table, by="id", in_place=True)
+    assert [row["v"] for row in ps.open(tmp_path / "a.tfrecord")] == list(range(100))[::-1]
+    wide = pa.table({"id": pa.array([2**64 - 1, *ids], pa.uint64()), "w": range(101)})
+    ps.add_fields(tmp_path / "a.tfrecord", wide, by="id", in_place=True)
+    assert ps.open(tmp_path / "a.tfrecord")[0]["w"] == 1
+
+
+def test_a_replaced_feature_list_stays_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"id": [1, 2], "frames": [[["a"], ["b"]], [["c"]]]}, path)
+    ps.replace_fields(path, {"frames": [["x"], ["y", "z"]]}, in_place=True, verify=True)
+    messages = [
+        tf.train.SequenceExample.FromString(record.numpy())
+        for record in tf.data.TFRecordDataset(str(path))
+    ]
+    lists = messages[1].feature_lists.feature_list
+    assert [f.bytes_list.value[0] for f in lists["frames"].feature] == [b"y", b"z"]
+    assert list(messages[1].context.feature) == ["id"]
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_an_empty_shard_among_others_gets_its_overlay(tmp_path: Path, missing: int) -> None:
+    for shard in range(3):
+        rows = {"id": pa.array([] if shard == missing else [shard], pa.int64())}
+        ps.write(rows, tmp_path / f"s{shard}.tfrecord")
+    source = str(tmp_path / "s*.tfrecord")
+    ps.add_fields(source, lambda b: {"x": [7] * b.num_rows}, reads=["id"])
+    assert [row["x"] for row in ps.open(source)] == [7, 7]
+
+
+def test_other_values_are_another_job(three: Path) -> None:
+    from penstock.verbs.new_fields import new_fields
+
+    ds = ps.open(sources(three))
+    big = pa.table({"v": range(20)})
+    words = [pa.array(["a", "b"] * 5).dictionary_encode(), pa.array(["c", "d"] * 5)]
+    tables = [
+        big.slice(0, 10),
+        big.slice(10),
+        {"v": words[0]},
+        {"v": words[1].dictionary_encode()},
+        {"v": 1, "w": 2},
+        {"v": 1, "w": 3},
+    ]
+    facts = [str(new_fields(ds, table).facts()) for table in tables]
+    assert len(set(facts)) == len(facts)

@@ -17,14 +17,15 @@ import pyarrow as pa
 from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
-from penstock.format import Summary
-from penstock.paths import expand
+from penstock.format import Chunk, Summary
+from penstock.limits import limits_from
+from penstock.overlay.file import find
 from penstock.pipeline import in_order
 from penstock.storage import LocalStorage
 from penstock.verbs.edit import Edit
 from penstock.verbs.new_fields import Baked, NewFields, new_fields
-from penstock.verbs.overlays import overlays, remove_overlay, write_overlay
-from penstock.verbs.rewrite import Job, Progress, rewrite
+from penstock.verbs.overlays import identify, overlays, remove_overlay, write_overlay
+from penstock.verbs.rewrite import Job, Progress, journal_of_baking, rewrite
 from penstock.verbs.rewrite_journal import Journal
 from penstock.verbs.write import Names
 
@@ -82,8 +83,11 @@ def add_fields(
         reads: the fields that a function is given. Nothing else is decoded.
         name: what an overlay is called, as `remove_overlay` wants it; None: as its fields, with "+"
             between them.
-        replace: a new field may take the place of an old one of its name, whose bytes are cut out.
-            An overlay shows the new values instead of the old ones.
+        replace: a new field may take the place of an old one of its name, whose bytes are cut out;
+            a record for which there is no new value loses the old one. An overlay shows the new
+            values instead of the old ones. Without `replace` a field that exists is an error. An
+            overlay asks the schema, which is told from the first records of the first file;
+            rewriting asks each record.
         overwrite: replace files that exist.
         verify: before a new file gets its name, read it and prove all old fields equal.
         checksums: "all" verifies each old payload; a damaged one is an error that names it.
@@ -120,7 +124,8 @@ def add_fields(
         {'id': 3, 'twice': 6}
     """
     dataset = _opened(source, checksums)
-    new = new_fields(dataset, fields, by=by, missing=missing, reads=reads)
+    unchanged = _unchanged(dataset) if in_place else None
+    new = new_fields(dataset, fields, by=by, missing=missing, reads=reads, unchanged=unchanged)
     how = How(overwrite, verify, index, threads, progress)
     if into is not None or in_place:
         return _rewrite(dataset, Edit(new=new, replace=replace), into, in_place, how)
@@ -219,10 +224,6 @@ def rename_fields(
     dataset = _opened(source)
     if not names:
         raise ValueError("no names of fields to change")
-    staying = [name for name in dataset.schema.names if name not in names]
-    for new in names.values():
-        if new in staying:
-            raise SchemaError("there is such a field already", field=new, file=dataset.paths[0])
     if len(set(names.values())) < len(names):
         raise SchemaError("two fields would have the same name")
     edit = Edit(rename=tuple(names.items()))
@@ -278,7 +279,8 @@ def replace_fields(
         8
     """
     dataset = _opened(source)
-    new = new_fields(dataset, fields, by=by, missing=missing, reads=reads)
+    unchanged = _unchanged(dataset) if in_place else None
+    new = new_fields(dataset, fields, by=by, missing=missing, reads=reads, unchanged=unchanged)
     for name in new.schema.names:
         if name not in dataset.schema.names:
             known = ", ".join(dataset.schema.names)
@@ -334,28 +336,63 @@ def bake_fields(
         >>> ps.overlays("two.tfrecord"), ps.open("two.tfrecord")[1]
         ([], {'id': 2, 'score': 1.5})
     """
-    paths = list(source.paths) if isinstance(source, Dataset) else expand(source, LocalStorage())
-    if in_place:
-        # A job that was killed may have left overlays beside files that have their fields.
-        for shard in Journal(tuple(paths), None).written():
-            _remove_overlays(paths[shard])
-    dataset = _opened(source).reopened(columns=None, overlays=True)
-    names = [name for overlay in overlays(paths) for name in overlay.fields.names]
-    if not names:
-        journal = Journal(tuple(paths), None)
-        if len(journal.written()) < len(paths):
-            raise ValueError(f"no fields are kept beside {paths[0]}")
+    bare = _bare(source)
+    paths, left = bare.paths, list(range(len(bare.paths)))
+    journal = journal_of_baking(paths)
+    if in_place and journal.is_of_this_job():
+        left = _left_to_bake(paths, journal)
+    kept = overlays([paths[shard] for shard in left]) if left else []
+    if not kept and len(left) == len(paths):
+        raise ValueError(f"no fields are kept beside {paths[0]}")
+    if not kept:
+        journal.load()
         journal.forget()  # all was done but for this
-        return Summary(tuple(paths), len(dataset), sum(map(os.path.getsize, paths)))
-    edit = Edit(new=Baked(dataset, list(dict.fromkeys(names))), replace=True)
+        return Summary(paths, len(bare), sum(map(os.path.getsize, paths)))
+    names = list(dict.fromkeys(name for overlay in kept for name in overlay.fields.names))
+    # What is baked already is not opened: there the fields may have other types than beside others.
+    shown = bare.reopened(source=[paths[shard] for shard in left], overlays=True)
+    edit = Edit(new=Baked(shown, names, left), replace=True)
     how = How(overwrite, verify, index, threads, progress)
     published = (lambda shard: _remove_overlays(paths[shard])) if in_place else None
-    return _rewrite(dataset, edit, into, in_place, how, published)
+    return _rewrite(bare, edit, into, in_place, how, published)
+
+
+def _bare(source: Any) -> Dataset:
+    """The files without what is kept beside them."""
+    if isinstance(source, Dataset):
+        return source.reopened(columns=None, overlays=False)
+    return open_dataset(source, overlays=False)
+
+
+def _left_to_bake(paths: tuple[str, ...], journal: Journal) -> list[int]:
+    """The shards that a killed bake has not written. It may have left overlays beside others."""
+    written = journal.written()
+    for shard in written:
+        _remove_baked(paths[shard])
+    if written and overlays([paths[shard] for shard in written]):
+        journal.forget()  # they were made since then, so that all of it is to be baked
+        written = []
+    return [shard for shard in range(len(paths)) if shard not in written]
 
 
 def _remove_overlays(path: str) -> None:
     for overlay in overlays(path):
         remove_overlay(path, overlay.name)
+
+
+def _remove_baked(path: str) -> None:
+    """Remove the overlays of what a file was before it was replaced."""
+    state = identify(open_dataset(path, overlays=False), 0)
+    for overlay in find(path, LocalStorage(), limits_from(None)):
+        if not state.fits(overlay.identity):
+            remove_overlay(path, overlay.name)
+
+
+def _unchanged(dataset: Dataset) -> Dataset | None:
+    """The files that an unfinished job in place has not changed yet, where it has changed some."""
+    written = Journal(dataset.paths, dataset.paths, None, in_place=True).written()
+    left = [path for shard, path in enumerate(dataset.paths) if shard not in written]
+    return dataset.reopened(source=left, columns=None) if written and left else None
 
 
 def _opened(source: Any, checksums: str = "all") -> Dataset:
@@ -399,7 +436,8 @@ def _rewrite(
 
 def _refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
     """Raise if the records have one of the fields, other than by the overlay of this name."""
-    known = set(dataset.reopened(columns=None, overlays=False).schema.names)
+    plain = dataset.reopened(columns=None, overlays=False, schema=None, raw=False)
+    known = set(plain.schema.names)
     for other in overlays(dataset):
         if other.name != overlay:
             known.update(other.fields.names)
@@ -420,7 +458,7 @@ def _keep_beside(
 
     def columns_of(shard: int) -> Iterator[pa.RecordBatch]:
         first, end = dataset.firsts[shard], dataset.firsts[shard + 1]
-        if new.reads:
+        if new.reads and end > first:
             yield from _computed(dataset, shard, new, threads)
             return
         for start in range(0, int(end - first), _BATCH_RECORDS):
@@ -435,19 +473,14 @@ _BATCH_RECORDS = 1 << 16
 def _computed(
     dataset: Dataset, shard: int, new: NewFields, threads: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """What a function makes of a shard's records, several batches at once."""
-    reading = dataset.reopened(source=[dataset.paths[shard]], columns=None)
+    """What new fields are for a shard's records, several chunks at once."""
+    reader = dataset.reader(shard)
 
-    def tasks() -> Iterator[tuple[int, pa.RecordBatch]]:
-        done = 0
-        for batch in reading.scan(list(new.reads), threads=1):
-            yield done, batch
-            done += batch.num_rows
+    def run(chunk: Chunk) -> list[pa.RecordBatch]:
+        old = reader.decode(chunk, None, list(new.reads))
+        return [new.batch(shard, chunk.first_record, old.num_rows, old)]
 
-    def run(task: tuple[int, pa.RecordBatch]) -> list[pa.RecordBatch]:
-        return [new.batch(shard, task[0], task[1].num_rows, task[1])]
-
-    yield from in_order([tasks], run, lambda batch: batch.nbytes, threads)
+    yield from in_order([reader.chunks], run, lambda batch: batch.nbytes, threads)
 
 
 def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:

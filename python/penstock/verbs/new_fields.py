@@ -56,16 +56,23 @@ def new_fields(
     by: str | None = None,
     missing: str = "error",
     reads: Sequence[str] = (),
+    unchanged: Dataset | None = None,
 ) -> NewFields:
-    """The values that a caller asked for, see `penstock.add_fields`."""
+    """The values that a caller asked for, see `penstock.add_fields`. `unchanged`: the files that
+    have the old fields still, where a killed job has changed others of the dataset."""
     if missing not in ("error", "null"):
         raise ValueError(f"missing={missing!r} is not one of 'error', 'null'")
     for name in reads:
         _check_old(dataset, name)
     if callable(fields) or _has_functions(fields):
+        listed = () if callable(fields) else fields.items()
+        for name, value in listed:
+            if not callable(value) and not _is_constant(value):
+                message = "values by position do not go together with functions"
+                raise SchemaError(message, field=name, hint="two calls")
         if by is not None:
             raise ValueError("a function is given the records; by= is for tables")
-        return _Computed(dataset, fields, reads)
+        return _Computed(dataset, fields, reads, unchanged or dataset)
     if reads:
         raise ValueError("reads= says what a function of batches is given; there is none here")
     constants = {k: v for k, v in fields.items() if _is_constant(v)} if _is_dict(fields) else {}
@@ -129,26 +136,41 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     return pa.concat_batches(batches)
 
 
+class _Sum:
+    """A file that keeps nothing of what is written to it but a checksum and a count."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.crc = 0
+        self.num_bytes = 0
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self.crc = _core.Buffer.from_bytes(part).crc32c(self.crc)
+        self.num_bytes += len(part)
+        return len(part)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 def _digest(table: pa.Table) -> str:
-    """A name for the values of a table."""
-    facts = [table.num_rows]
-    for chunk in (chunk for column in table.columns for chunk in column.chunks):
-        for buffer in chunk.buffers():
-            data = pa.py_buffer(b"") if buffer is None else buffer
-            values = pa.Array.from_buffers(pa.uint8(), data.size, [None, data])
-            facts.append(_core.Buffer.from_values(values).crc32c())
-        facts.append(len(chunk))
-    return " ".join(f"{fact:x}" for fact in facts)
+    """A name for the values of a table: dictionaries included, and nothing beyond its slice."""
+    sum_ = _Sum()
+    with pa.ipc.new_stream(pa.PythonFile(sum_, "w"), table.schema) as stream:
+        stream.write_table(table)
+    return f"{sum_.num_bytes:x} {sum_.crc:08x}"
 
 
 class _Constant(NewFields):
     """The same value for every record."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = {
-            name: value if isinstance(value, pa.Scalar) else pa.scalar(_plain(value))
-            for name, value in values.items()
-        }
+        self._values = {name: _plain_scalar(name, value) for name, value in values.items()}
         super().__init__(pa.schema([(name, v.type) for name, v in self._values.items()]))
 
     def batch(
@@ -167,23 +189,25 @@ def _plain(value: Any) -> Any:
 
 
 class Baked(NewFields):
-    """What the overlays of a dataset show."""
+    """What the overlays of a dataset show. Its shards are those of these numbers in the job."""
 
-    def __init__(self, dataset: Dataset, names: list[str]) -> None:
+    FACTS = "bake"
+
+    def __init__(self, dataset: Dataset, names: list[str], shards: Sequence[int]) -> None:
         super().__init__(pa.schema([dataset.schema.field(name) for name in names]))
-        self._firsts = dataset.firsts
+        self._firsts = dict(zip(shards, map(int, dataset.firsts[:-1]), strict=True))
         self._shown = dataset.reopened(columns=names)
 
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
         del old
-        begin = int(self._firsts[shard]) + first
+        begin = self._firsts[shard] + first
         return self._shown.take(np.arange(begin, begin + num_records))
 
     def facts(self) -> Any:
         """Overlays go one by one as they are baked, so what is left of them is not the job."""
-        return "bake"
+        return self.FACTS
 
 
 class _Aligned(NewFields):
@@ -255,11 +279,12 @@ class _Rows:
     def __init__(self, keys: pa.ChunkedArray, name: str) -> None:
         self._name = name
         self._is_number = pa.types.is_integer(keys.type)
+        self._type = keys.type
         if keys.null_count:
             raise SchemaError("the table has a row without a key", field=name)
         self._known: dict[Any, int] = {}
         if self._is_number:
-            values = keys.to_numpy()
+            values = _as_key(keys)
             self._order = np.argsort(values, kind="stable")
             self._sorted = values[self._order]
             twice = np.flatnonzero(self._sorted[1:] == self._sorted[:-1])
@@ -279,13 +304,14 @@ class _Rows:
             raise SchemaError(
                 "the key has another type in the table than in the records",
                 field=self._name,
-                expected="an integer" if pa.types.is_integer(keys.type) else str(keys.type),
+                expected=str(keys.type),
+                found=str(self._type),
             )
         if not self._is_number:
             return np.array([self._known.get(_key(k), -1) for k in keys.to_pylist()], np.int64)
         if not len(self._sorted):
             return np.full(len(keys), -1, np.int64)
-        values = keys.fill_null(0).to_numpy(zero_copy_only=False)
+        values = _as_key(keys.fill_null(0))
         at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
         found = (self._sorted[at] == values) & ~np.asarray(keys.is_null())
         return np.where(found, self._order[at], -1).astype(np.int64)
@@ -299,6 +325,17 @@ class _Rows:
         else:
             facts.update(repr(list(self._known)).encode("utf-8", "surrogatepass"))
         return facts.hexdigest()
+
+
+def _as_key(numbers: Any) -> np.ndarray:
+    """Integers of any type as keys that compare alike: the two's complement of unsigned ones would
+    make a negative number of a large one, so the sign goes before them."""
+    values = numbers.to_numpy(zero_copy_only=False)
+    if values.dtype != np.uint64:
+        return values.astype(np.int64)
+    if len(values) and int(values.max()) > np.iinfo(np.int64).max:
+        return values.astype(object)
+    return values.astype(np.int64)
 
 
 def _key(value: Any) -> Any:
@@ -333,16 +370,18 @@ class _Joined(NewFields):
 class _Computed(NewFields):
     """What a function makes of the records. What it gives for the first ones settles the types."""
 
-    def __init__(self, dataset: Dataset, fields: Any, reads: Sequence[str]) -> None:
+    def __init__(
+        self, dataset: Dataset, fields: Any, reads: Sequence[str], unchanged: Dataset
+    ) -> None:
         if not reads:
             known = ", ".join(dataset.schema.names)
             raise ValueError(f"reads= names the fields that the function needs, of: {known}")
         self._fields = fields
         self._paths = dataset.paths
         self._lock = threading.Lock()
-        first = next((b for b in dataset.scan(list(reads), 16, threads=1) if b.num_rows), None)
+        first = next((b for b in unchanged.scan(list(reads), 16, threads=1) if b.num_rows), None)
         if first is None:
-            first = pa.RecordBatch.from_pylist([], schema=_selected(dataset.schema, reads))
+            first = pa.RecordBatch.from_pylist([], schema=_selected(unchanged.schema, reads))
         self._types: dict[str, pa.DataType] = {}
         made = self._call(first, 0, 0)
         unknown = next((f.name for f in made.schema if pa.types.is_null(f.type)), None)
@@ -365,6 +404,10 @@ class _Computed(NewFields):
                 expected=f"{num_records} values",
                 found=f"{made.num_rows} values",
             )
+        extra = [name for name in made.schema.names if name not in self._types]
+        if extra:
+            message = "the function did not give this field for the first records"
+            raise SchemaError(message, field=extra[0], file=self._paths[shard], record=first)
         arrays: list[pa.Array] = []
         for field in self.schema:
             at = made.schema.get_field_index(field.name)
@@ -378,6 +421,8 @@ class _Computed(NewFields):
         if array.type == field.type:
             return array
         try:
+            if not _is_alike(array.type, field.type):
+                raise pa.ArrowInvalid("another kind of value")
             return array.cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise SchemaError(
@@ -398,7 +443,7 @@ class _Computed(NewFields):
             raise SchemaError("the function gives None", file=self._paths[shard], record=first)
         if isinstance(made, Mapping):
             columns = {
-                name: pa.repeat(_plain_scalar(v), old.num_rows) if _is_constant(v) else v
+                name: pa.repeat(_plain_scalar(name, v), old.num_rows) if _is_constant(v) else v
                 for name, v in cast("Mapping[str, Any]", made).items()
             }
             made = columns
@@ -406,20 +451,38 @@ class _Computed(NewFields):
         return _one_batch(pa.Table.from_batches(batches, schema=schema).combine_chunks())
 
     def facts(self) -> Any:
-        named = self._fields if callable(self._fields) else list(self._fields.values())
-        return [*super().facts(), [_described(f) for f in _listed(named)]]
+        named = [self._fields] if callable(self._fields) else list(self._fields.values())
+        return [*super().facts(), [_described(f) if callable(f) else repr(f) for f in named]]
 
 
-def _plain_scalar(value: Any) -> pa.Scalar:
-    return value if isinstance(value, pa.Scalar) else pa.scalar(_plain(value))
+def _plain_scalar(name: str, value: Any) -> pa.Scalar:
+    if isinstance(value, pa.Scalar):
+        return value
+    try:
+        return pa.scalar(_plain(value))
+    except (pa.ArrowException, OverflowError) as error:
+        raise SchemaError(f"no value that can be stored: {error}", field=name) from None
+
+
+def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether one may stand for the other: numbers for numbers, text for bytes, nothing for all."""
+    types = pa.types
+    if types.is_null(found):
+        return True
+    if types.is_list(found) and types.is_list(wanted):
+        return _is_alike(found.value_type, wanted.value_type)
+
+    def is_number(type_: pa.DataType) -> bool:
+        return types.is_integer(type_) or types.is_floating(type_)
+
+    def is_text(type_: pa.DataType) -> bool:
+        return types.is_string(type_) or types.is_large_string(type_) or types.is_binary(type_)
+
+    return (is_number(found) and is_number(wanted)) or (is_text(found) and is_text(wanted))
 
 
 def _selected(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in names])
-
-
-def _listed(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
 def _described(function: Any) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -27,9 +28,12 @@ from penstock.formats.tfrecord_columns import RECORD
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
 from penstock.pipeline import default_threads, in_order
+from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import LocalStorage
+from penstock.tail import Tail
 from penstock.verbs.edit import REPLACE_HINT, Edit, Part, edited, names_after
-from penstock.verbs.rewrite_journal import Journal, bytes_of, contents_of
+from penstock.verbs.new_fields import Baked
+from penstock.verbs.rewrite_journal import Journal, alone_in, bytes_of, contents_of
 from penstock.verbs.splicing import Output, Splicing, held_bytes
 
 if TYPE_CHECKING:
@@ -61,30 +65,64 @@ def rewrite(job: Job) -> Summary:
     targets = [os.path.realpath(target) for target in job.targets]
     if len(set(targets)) < len(targets):
         raise ValueError("two of the shards would be written to the same file")
-    folder = None if isinstance(job.index, bool) else job.index
-    journal = Journal(job.targets, [job.edit.facts(), job.dataset.paths, job.in_place])
+    folders = {os.path.dirname(target) or "." for target in job.targets}
+    made = [folder for folder in folders if not os.path.isdir(folder)]
+    for folder in made:
+        os.makedirs(folder)
+    try:
+        with alone_in(os.path.dirname(job.targets[0]) or "."):
+            return _rewrite_alone(job)
+    finally:
+        for folder in made:
+            with suppress(OSError):  # there is something in it
+                os.rmdir(folder)
+
+
+def _rewrite_alone(job: Job) -> Summary:
+    journal = _journal(job.dataset.paths, job.targets, job.edit.facts(), in_place=job.in_place)
     journal.load()
-    todo = [shard for shard in range(len(job.targets)) if not journal.is_done(shard)]
-    work = _Work(job, journal, folder)
-    for shard in range(len(job.targets)):
-        if shard not in todo:
+    try:
+        work = _Work(job, journal, None if isinstance(job.index, bool) else job.index)
+        todo = [shard for shard in range(len(job.targets)) if shard not in journal.done]
+        for shard in journal.done:
             work.passed(shard)
             job.published(shard)
-    if todo:
-        # What is replaced already has the new fields: the others tell what the old ones are.
-        paths = [job.dataset.paths[shard] for shard in todo]
-        old = job.dataset.reopened(source=paths, columns=None, overlays=False)
-        _check(job, old, todo)
-        for folder in {os.path.dirname(target) for target in job.targets}:
-            os.makedirs(folder or ".", exist_ok=True)
-        framed = [isinstance(old.reader(n), FramedReader) for n in range(len(todo))]
-        parts = [Part(n, shard) for n, shard in enumerate(todo)]
-        work.splice(old, [part for part in parts if framed[part.place]])
-        for part in parts:
-            if not framed[part.place]:
-                work.decode_and_write(old, part)
+        if todo:
+            # What is replaced already has the new fields: the others tell what the old ones are.
+            paths = [job.dataset.paths[shard] for shard in todo]
+            old = _old(job.dataset, paths)
+            _check(job, old, todo)
+            framed = [isinstance(old.reader(n), FramedReader) for n in range(len(todo))]
+            parts = [Part(n, shard) for n, shard in enumerate(todo)]
+            work.splice(old, [part for part in parts if framed[part.place]])
+            for part in parts:
+                if not framed[part.place]:
+                    work.decode_and_write(old, part)
+    except BaseException:
+        journal.stop()
+        raise
     journal.forget()
     return Summary(job.targets, work.num_records, work.num_bytes)
+
+
+def _old(dataset: Dataset, paths: list[str]) -> Dataset:
+    """The records as they are in the files. A schema chooses what is shown of Examples, whose bytes
+    are copied whatever it says; other formats are read by it, and are to keep all columns."""
+    old = dataset.reopened(source=paths, columns=None, overlays=False)
+    if old.options.schema is None or isinstance(old.reader(0), FramedReader):
+        return old
+    return dataset.reopened(source=paths, columns=None, overlays=False, schema=None)
+
+
+def _journal(
+    sources: tuple[str, ...], targets: tuple[str, ...], edit: Any, *, in_place: bool
+) -> Journal:
+    return Journal(sources, targets, edit, in_place=in_place)
+
+
+def journal_of_baking(paths: tuple[str, ...]) -> Journal:
+    """What says how far overlays were baked into these files; for that none has to be readable."""
+    return _journal(paths, paths, [Baked.FACTS, (), (), True], in_place=True)
 
 
 def _check(job: Job, old: Dataset, todo: list[int]) -> None:
@@ -95,13 +133,19 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
             f"fields are not changed under damage={old.options.damage!r}: records would be lost",
             hint="penstock repair first",
         )
-    if known == [RECORD] and isinstance(old.reader(0), FramedReader):
+    has_records = (old.schema.metadata or {}).get(INFERRED_KEY) != NO_RECORDS
+    if known == [RECORD] and has_records and isinstance(old.reader(0), FramedReader):
         message = "these records are no Examples, and have no fields to change"
         raise UnsupportedError(message, file=path)
     for name in [*edit.drop, *(before for before, _ in edit.rename)]:
         if name not in known:
             message = f"no such field; there are: {', '.join(known)}"
-            raise SchemaError(message, field=name, file=path)
+            hint = 'infer_records="all" of open, where only late records have it'
+            raise SchemaError(message, field=name, file=path, hint=hint)
+    staying = {name for name in known if name not in dict(edit.rename)}
+    for _, after in edit.rename:
+        if after in staying:
+            raise SchemaError("there is such a field already", field=after, file=path)
     for name in () if edit.new is None else edit.new.schema.names:
         if name in known and not edit.replace:
             message = "there is such a field already"
@@ -132,7 +176,8 @@ def _check_space(job: Job, old: Dataset, todo: list[int]) -> None:
         folder = os.path.dirname(folder) or "."
     free = shutil.disk_usage(folder).free
     if free < wanted + _SPARE_BYTES:
-        message = f"{wanted:,} bytes and more are needed, and {free:,} are free"
+        spare = f"{_SPARE_BYTES >> 20} MiB are left for others"
+        message = f"{wanted:,} bytes and more are needed, {free:,} are free, and {spare}"
         raise OSError(errno.ENOSPC, message, folder)
 
 
@@ -211,13 +256,25 @@ class _Work:
             "num_bytes": index.data_bytes,
             "contents": contents_of(index),
         }
-        self._journal.begin(shard, facts)
-        output.commit()
+        with self._kept_from_others(shard):
+            self._journal.begin(shard, output.temporary, facts)
+            output.commit()
         if self._job.index is not False:
             sidecar.save(index, self._job.targets[shard], self._storage, self._index_folder)
         self._journal.finish(shard)
         self._job.published(shard)
         self._count(shard, index.num_records, index.data_bytes)
+
+    @contextmanager
+    def _kept_from_others(self, shard: int) -> Generator[None]:
+        """While a file is replaced nobody appends to it; and nobody has changed it meanwhile."""
+        if not self._job.in_place:
+            self._journal.check(shard)
+            yield
+            return
+        with Tail(self._job.targets[shard], self._storage.calls):
+            self._journal.check(shard)
+            yield
 
     # -- other formats --------------------------------------------------------------------------
 
@@ -247,8 +304,9 @@ class _Work:
             "num_bytes": made.num_bytes,
             "contents": bytes_of(path),
         }
-        self._journal.begin(part.shard, facts)
-        os.replace(path, job.targets[part.shard])
+        with self._kept_from_others(part.shard):
+            self._journal.begin(part.shard, path, facts)
+            os.replace(path, job.targets[part.shard])
         self._journal.finish(part.shard)
         job.published(part.shard)
         self._count(part.shard, made.num_records, made.num_bytes)

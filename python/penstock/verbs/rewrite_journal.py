@@ -1,107 +1,221 @@
 """Which shards of a job are written, so that a killed job goes on with the others.
 
 A shard gets its name by one rename, and the journal cannot be written in the same moment. So it
-says beforehand what the new file will hold; after a restart the file itself tells, by its contents,
-whether the rename has happened. No time stamp is believed.
+says beforehand what the new file is; after a restart the file itself tells whether the rename has
+happened. Every file has to be in a state that the journal knows: as it was when the job began, or
+as the job has left it. Whatever else it may be, the job does not touch it again.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock import _core
-from penstock.errors import PenstockError, UnsupportedError
+from penstock.errors import ChangedError, PenstockError, UnsupportedError
 from penstock.framing.sidecar import Index
 from penstock.numbers import as_arrow
-from penstock.storage import TEMPORARY_SUFFIX, LocalStorage
+from penstock.storage import SIDECAR_SUFFIX, TEMPORARY_SUFFIX, LocalStorage
 
 PREFIX = ".penstock-fields-"
+_LOCK = ".penstock-fields.lock"
+
+State = list[int]
+"""What tells a file from another one of its name, and from itself in another state."""
+
+
+def state_of(path: str) -> State | None:
+    """The state of a file; None where there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns]
+
+
+@contextmanager
+def alone_in(folder: str) -> Generator[None]:
+    """Keep other jobs out of a folder. The lock ends with the process.
+
+    Raises:
+        BlockingIOError: another job is under way there.
+    """
+    path = os.path.join(folder, _LOCK)
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                message = "another change of fields is under way in this folder"
+                raise BlockingIOError(errno.EAGAIN, message, folder) from None
+            if not _is_at(lock, path):
+                continue  # the one who had it before has removed it
+            try:
+                yield
+                return
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
+        finally:
+            os.close(lock)
+
+
+def _is_at(file: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 class Journal:
-    """The shards of one job. Used by one thread."""
+    """The shards of one job. Used by one thread, of one process at a time."""
 
-    def __init__(self, targets: tuple[str, ...], job: Any) -> None:
-        self._targets = targets
+    def __init__(
+        self, sources: Sequence[str], targets: Sequence[str], job: Any, *, in_place: bool
+    ) -> None:
+        self._sources, self._targets = list(sources), list(targets)
+        self._in_place = in_place
         self._folder = os.path.dirname(targets[0]) or "."
-        names = "\0".join(os.path.abspath(target) for target in targets)
-        self._token = _digest(names)[:12]
-        self._path = os.path.join(self._folder, f"{PREFIX}{self._token}.json")
-        self._job = _digest(json.dumps(job, sort_keys=True, default=str))
+        self._files = [os.path.realpath(target) for target in targets]
+        self._path = os.path.join(self._folder, f"{PREFIX}{_digest(chr(0).join(self._files))}.json")
+        paths = [os.path.realpath(source) for source in sources]
+        self._job = _digest(json.dumps([job, paths, in_place], sort_keys=True, default=str))
         self._storage = LocalStorage()
+        self.before: list[State | None] = [state_of(source) for source in sources]
+        """The state of each source when the job began."""
         self.done: dict[int, dict[str, Any]] = {}
         self._begun: tuple[int, dict[str, Any]] | None = None
-
-    def written(self) -> list[int]:
-        """The shards that an unfinished job has written, whichever job it is."""
-        done, begun, _ = self._stored()
-        shards = list(done)
-        if begun is not None and _holds(self._targets[begun[0]], begun[1]):
-            shards.append(begun[0])
-        return [shard for shard in shards if shard < len(self._targets)]
 
     def part(self, shard: int) -> str:
         """Where a file that another verb writes lies until it gets its name."""
         folder, name = os.path.split(self._targets[shard])
-        return os.path.join(folder, f".{name}.{self._token}{TEMPORARY_SUFFIX}")
+        return os.path.join(folder, f".{name}.{_digest(self._path)}{TEMPORARY_SUFFIX}")
 
     def load(self) -> None:
         """Find out what an earlier run of this job has written, and drop what it left half done.
 
         Raises:
             UnsupportedError: another job on these files has not been finished.
+            ChangedError: a file is neither as it was nor as this job has left it.
         """
-        done, begun, job = self._stored()
-        if not done and begun is None:
+        self._refuse_others()
+        stored = _stored(self._path)
+        if stored is None or not (stored["job"] == self._job or self.written()):
+            if stored is not None:
+                self._tidy()  # of a job that was killed before it had changed anything
+            self._save()
             return
-        if job != self._job:
-            raise UnsupportedError(
-                "another change of the fields of these files has begun and was not finished",
-                file=self._targets[0],
-                hint=f"call it again the same way, or delete {self._path} to give it up",
-            )
-        self.done = done
-        if begun is not None and _holds(self._targets[begun[0]], begun[1]):
-            self.done[begun[0]] = begun[1]
+        if stored["job"] != self._job:
+            raise self._unfinished(self._path, stored)
+        begun = stored["begun"]
+        known = dict(stored["done"])
+        if begun is not None:
+            known[begun[0]] = begun[1]
+        now, self.before = self.before, stored["before"]
+        for shard, facts in sorted(known.items()):
+            if self._is_written(shard, facts, now[shard]):
+                self.done[shard] = facts
+        for shard, state in enumerate(now):
+            if shard in self.done or state == self.before[shard]:
+                continue
+            if self._in_place:
+                message = (
+                    "the file is not as it was when this change of fields began, nor as it left it"
+                )
+                hint = (
+                    f"restore it, or delete {self._path} to begin anew with the files as they are"
+                )
+                raise ChangedError(message, file=self._sources[shard], hint=hint)
+            self.before[shard] = state
         self._tidy()
 
-    def _stored(self) -> tuple[dict[int, Any], tuple[int, Any] | None, str]:
-        """What the journal says: shards done, the one begun, and of which job."""
-        try:
-            with open(self._path, encoding="utf-8") as file:
-                stored = json.load(file)
-            done = {int(shard): dict(facts) for shard, facts in stored["done"].items()}
-            begun = stored["begun"]
-            return done, None if begun is None else (int(begun[0]), dict(begun[1])), stored["job"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return {}, None, ""
+    def is_of_this_job(self) -> bool:
+        """Whether it is this very job that is unfinished."""
+        stored = _stored(self._path)
+        return stored is not None and stored["job"] == self._job
+
+    def stop(self) -> None:
+        """The job failed: nothing is to be remembered where nothing was done."""
+        if not self.done and self._begun is None:
+            self.forget()
+
+    def _is_written(self, shard: int, facts: dict[str, Any], source: State | None) -> bool:
+        """Whether a shard's file is the one that this job has made of the source as it is."""
+        if not self._in_place and source != self.before[shard]:
+            return False
+        target = self._targets[shard]
+        return state_of(target) == facts["state"] or _holds(target, facts)
+
+    def _refuse_others(self) -> None:
+        for folder in {os.path.dirname(target) or "." for target in self._targets}:
+            if not os.path.isdir(folder):
+                continue
+            for name in sorted(os.listdir(folder)):
+                path = os.path.join(folder, name)
+                if not (name.startswith(PREFIX) and name.endswith(".json")):
+                    continue
+                stored = None if path == self._path else _stored(path)
+                if stored is None or (not stored["done"] and stored["begun"] is None):
+                    continue  # it has changed nothing
+                if not set(stored["files"]).isdisjoint(self._files):
+                    raise self._unfinished(path, stored)
+
+    def _unfinished(self, path: str, stored: dict[str, Any]) -> UnsupportedError:
+        number = len(stored["done"]) + (stored["begun"] is not None)
+        return UnsupportedError(
+            f"another change of the fields of these files was not finished: up to {number} of "
+            f"{len(stored['files'])} are written",
+            file=self._targets[0],
+            hint="call it again the same way, with the same files in the same order; or delete "
+            f"{path} to leave each file as it is now",
+        )
 
     def _tidy(self) -> None:
-        """Remove temporary files of targets: nobody else writes them while this job lasts."""
+        """Remove temporary files of this job's: nobody else writes them while it lasts."""
         for folder in {os.path.dirname(target) or "." for target in self._targets}:
             mine = {
-                f".{os.path.basename(target)}."
+                f".{os.path.basename(target)}{suffix}."
                 for target in self._targets
                 if (os.path.dirname(target) or ".") == folder
+                for suffix in ("", SIDECAR_SUFFIX)
             }
-            with os.scandir(folder) as entries:
-                names = [entry.name for entry in entries]
-            for name in names:
+            mine.add(f".{os.path.basename(self._path)}.")
+            for name in os.listdir(folder):
                 stem = name.removesuffix(TEMPORARY_SUFFIX)
                 if stem != name and stem.rpartition(".")[0] + "." in mine:
                     os.unlink(os.path.join(folder, name))
 
-    def is_done(self, shard: int) -> bool:
-        """Whether a shard is written, and still what was written."""
-        facts = self.done.get(shard)
-        return facts is not None and _size(self._targets[shard]) == facts["num_bytes"]
+    def written(self) -> list[int]:
+        """The shards that an unfinished job on these files has written, whichever job it is."""
+        stored = _stored(self._path)
+        if stored is None:
+            return []
+        known = [*stored["done"].items()]
+        if stored["begun"] is not None:
+            known.append(stored["begun"])
+        return [
+            shard
+            for shard, facts in known
+            if state_of(self._targets[shard]) == facts["state"]
+            or _holds(self._targets[shard], facts)
+        ]
 
-    def begin(self, shard: int, facts: dict[str, Any]) -> None:
-        """Note what a shard will hold, before it gets its name."""
-        self._begun = shard, facts
+    def check(self, shard: int) -> None:
+        """Raise ChangedError if a source is not as it was when the job began."""
+        if state_of(self._sources[shard]) != self.before[shard]:
+            message = "the file was changed while its fields were"
+            raise ChangedError(message, file=self._sources[shard])
+
+    def begin(self, shard: int, temporary: str, facts: dict[str, Any]) -> None:
+        """Note what a shard will be, before it gets its name."""
+        self._begun = shard, {**facts, "state": state_of(temporary)}
         self._save()
 
     def finish(self, shard: int) -> None:
@@ -110,7 +224,13 @@ class Journal:
         self.done[shard] = self._begun[1]
 
     def _save(self) -> None:
-        stored = {"job": self._job, "begun": self._begun, "done": self.done}
+        stored = {
+            "job": self._job,
+            "files": self._files,
+            "before": self.before,
+            "begun": self._begun,
+            "done": self.done,
+        }
         sink = self._storage.sink(self._path, overwrite=True)
         try:
             sink.write(json.dumps(stored).encode())
@@ -120,9 +240,33 @@ class Journal:
             raise
 
     def forget(self) -> None:
-        """All is done."""
-        if os.path.exists(self._path):
+        """All is done, or nothing was."""
+        with suppress(FileNotFoundError):
             os.unlink(self._path)
+
+
+def _stored(path: str) -> dict[str, Any] | None:
+    """What a journal says; None where there is none, or none that says anything."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            stored = json.load(file)
+        files, before = list(stored["files"]), list(stored["before"])
+        done = {int(shard): dict(facts) for shard, facts in stored["done"].items()}
+        begun = stored["begun"]
+        if begun is not None:
+            begun = int(begun[0]), dict(begun[1])
+        shards = [*done, *([] if begun is None else [begun[0]])]
+        if len(before) != len(files) or any(not 0 <= s < len(files) for s in shards):
+            return None
+        return {
+            "job": stored["job"],
+            "files": files,
+            "before": before,
+            "done": done,
+            "begun": begun,
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def contents_of(index: Index) -> str:
@@ -144,8 +288,9 @@ def bytes_of(path: str) -> str:
 
 
 def _holds(path: str, facts: dict[str, Any]) -> bool:
-    """Whether a file is the one that was about to get this name."""
-    if _size(path) != facts["num_bytes"]:
+    """Whether a file has the contents of one that the job has made."""
+    state = state_of(path)
+    if state is None or state[2] != facts["num_bytes"]:
         return False
     if facts["contents"].startswith("bytes"):
         return bytes_of(path) == facts["contents"]
@@ -159,12 +304,5 @@ def _holds(path: str, facts: dict[str, Any]) -> bool:
         return False
 
 
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return -1
-
-
 def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -13,7 +13,7 @@ from penstock.errors import PenstockError, SchemaError
 from penstock.faults import error_from
 from penstock.format import Chunk
 from penstock.formats.tfrecord import compression_of
-from penstock.formats.tfrecord_columns import PayloadPlan, plan_payload
+from penstock.formats.tfrecord_columns import LISTS_PREFIX, PayloadPlan, plan_payload
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
 from penstock.numbers import as_numpy
@@ -40,11 +40,19 @@ class Splicing:
     def __init__(self, old: Dataset, edit: Edit) -> None:
         self._old = old
         self._edit = edit
-        in_lists = any(IN_LISTS_KEY in (field.metadata or {}) for field in old.schema)
-        self._kind: Literal["example", "sequence"] = "sequence" if in_lists else "example"
+        lists = {field.name for field in old.schema if IN_LISTS_KEY in (field.metadata or {})}
+        self._kind: Literal["example", "sequence"] = "sequence" if lists else "example"
         self._payload: PayloadPlan | None = None
+        self._names: list[str] = []
         if edit.new is not None:
-            self._payload = plan_payload(edit.new.schema, self._kind)
+            # What takes the place of a feature list is one, whatever its own type would make it.
+            names = edit.new.schema.names
+            self._names = [
+                name if name not in lists or name.startswith(LISTS_PREFIX) else LISTS_PREFIX + name
+                for name in names
+            ]
+            fields = zip(edit.new.schema, self._names, strict=True)
+            self._payload = plan_payload(pa.schema([f.with_name(n) for f, n in fields]), self._kind)
         self._prove = old.options.checksums == "all"
 
     def tasks(self, part: Part) -> Iterator[Task]:
@@ -88,6 +96,7 @@ class Splicing:
             return None
         old = reader.decode(chunk, None, list(new.reads)) if new.reads else None
         batch = new.batch(shard, chunk.first_record, num_records, old)
+        batch = batch.rename_columns(self._names)
         try:
             return payload.convert(batch)
         except SchemaError as error:

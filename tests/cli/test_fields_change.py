@@ -1,0 +1,273 @@
+"""`penstock fields add`, `replace`, `drop`, `rename` and `bake`: what they do, print and refuse."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running import run, run_process
+
+import penstock as ps
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    """A table with a row for each record, by key and not in their order."""
+    path = tmp_path / "scores.parquet"
+    ids = list(range(300))[::-1]
+    ps.write({"id": ids, "points": [n * 10 for n in ids]}, path)
+    return path
+
+
+@pytest.fixture
+def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run in a folder with a module; what was imported from it is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "lengths.py").write_text(
+        "def measure(batch):\n"
+        "    names = batch['name'].to_pylist()\n"
+        "    return {'length': [len(name) for name in names], 'columns': batch.num_columns}\n"
+        "def fail(batch):\n"
+        "    raise KeyError('no such thing')\n"
+    )
+    yield
+    sys.modules.pop("lengths", None)
+
+
+def column(source: Path, name: str) -> list[object]:
+    return [row[name] for row in ps.open(source)]
+
+
+def test_add_without_a_place_keeps_the_field_beside_the_files(shards: Path, scores: Path) -> None:
+    before = {path: path.read_bytes() for path in shards.glob("*.tfrecord")}
+    ran = run("fields", "add", shards, "--from", scores, "--by", "id", "--name", "points", "--json")
+    assert ran.status == 0
+    assert ran.err == ""
+    document = ran.document
+    assert document["num_records"] == 300
+    assert len(document["paths"]) == 3
+    assert all(path.endswith(".penstock-fields/points.overlay") for path in document["paths"])
+    assert {path: path.read_bytes() for path in shards.glob("*.tfrecord")} == before
+    assert column(shards, "points") == [n * 10 for n in range(300)]
+    assert [o["name"] for o in run("fields", "list", shards, "--json").document["overlays"]] == [
+        "points"
+    ]
+
+
+def test_add_in_place_by_a_key_and_verified(shards: Path, scores: Path) -> None:
+    ran = run(
+        "fields", "add", shards, "--from", scores, "--by", "id", "--in-place", "--verify", "--json"
+    )
+    paths = [str(path) for path in sorted(shards.glob("*.tfrecord"))]
+    num_bytes = sum(Path(path).stat().st_size for path in paths)
+    assert ran.status == 0
+    assert ran.document == {"paths": paths, "num_records": 300, "num_bytes": num_bytes}
+    assert column(shards, "points") == [n * 10 for n in range(300)]
+    assert ps.overlays(shards) == []
+
+
+def test_add_set_into_a_folder_takes_values_for_what_they_are(shards: Path, tmp_path: Path) -> None:
+    into = tmp_path / "out"
+    ran = run("fields", "add", shards, "--set", "split=train", "--set", "n=7", "--into", into)
+    assert ran.status == 0
+    assert ran.out.startswith("300 records, ")
+    assert str(into) in ran.out
+    assert len(ran.out.splitlines()) == 1
+    first = ps.open(into)[0]
+    assert (first["split"], first["n"], first["id"]) == (b"train", 7, 0)
+    assert "split" not in ps.open(shards).schema.names
+    again = run("fields", "add", shards, "--set", "split=train", "--into", into)
+    assert again.status == 2
+    assert "overwrite" in again.err
+    more = ("--set", "split=test", "--into", into, "--overwrite")
+    assert run("fields", "add", shards, *more).status == 0
+    assert set(column(into, "split")) == {b"test"}
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_add_what_a_function_gives(single: Path) -> None:
+    given = ("--function", "lengths:measure", "--reads", "name")
+    ran = run("fields", "add", single, *given, "--in-place", "--threads", 1)
+    assert ran.status == 0
+    rows = ps.open(single)[:].to_pylist()
+    assert [row["length"] for row in rows] == [len(row["name"]) for row in rows]
+    assert {row["columns"] for row in rows} == {1}
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_a_process_of_its_own_finds_the_function_too(single: Path, tmp_path: Path) -> None:
+    given = ("--function", "lengths:measure", "--reads", "name", "--into", "out.tfrecord")
+    ran = run_process("fields", "add", single.name, *given, "--json", cwd=tmp_path)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.document["paths"] == ["out.tfrecord"]
+    assert column(tmp_path / "out.tfrecord", "length")[1] == 3
+
+
+def test_a_field_that_is_there_is_refused_unless_replaced(single: Path) -> None:
+    before = single.read_bytes()
+    for where in (("--in-place",), ()):
+        ran = run("fields", "add", single, "--set", "name=x", *where, "--json")
+        assert ran.status == 1
+        assert ran.document["error"]["field"] == "name"
+        assert "there is such a field already" in ran.err
+    assert single.read_bytes() == before
+    ran = run("fields", "add", single, "--set", "name=x", "--in-place", "--replace")
+    assert ran.status == 0
+    assert set(column(single, "name")) == {b"x"}
+
+
+def test_a_missing_key_is_told_or_becomes_a_null(single: Path, tmp_path: Path) -> None:
+    table = tmp_path / "few.parquet"
+    ps.write({"id": [n for n in range(300) if n != 42], "points": [1] * 299}, table)
+    before = single.read_bytes()
+    command = ("fields", "add", single, "--from", table, "--by", "id", "--in-place")
+    ran = run(*command, "--json")
+    assert ran.status == 1
+    error = ran.document["error"]
+    assert (error["field"], error["record"], error["file"]) == ("id", 42, str(single))
+    assert "record 42, field 'id': the table has no row for 42" in ran.err
+    assert single.read_bytes() == before
+    assert run(*command, "--missing", "null").status == 0
+    assert [n for n, v in enumerate(column_or_none(single, "points")) if v is None] == [42]
+
+
+def column_or_none(source: Path, name: str) -> list[object]:
+    return [row.get(name) for row in ps.open(source)]
+
+
+def test_a_key_that_comes_twice_and_a_short_table_are_told(single: Path, tmp_path: Path) -> None:
+    table = tmp_path / "twice.parquet"
+    ps.write({"id": [1, 2, 1], "points": [1, 2, 3]}, table)
+    ran = run("fields", "add", single, "--from", table, "--by", "id", "--in-place")
+    assert ran.status == 1
+    assert "the key 1 twice" in ran.err
+    short = run("fields", "add", single, "--from", table, "--in-place", "--replace")
+    assert short.status == 1
+    assert "300 records" in short.err
+    assert "3 values" in short.err
+
+
+def test_replace_gives_other_values(shards: Path, tmp_path: Path) -> None:
+    table = tmp_path / "names.parquet"
+    ps.write({"id": list(range(300)), "name": [f"n{n}" for n in range(300)]}, table)
+    ran = run("fields", "replace", shards, "--from", table, "--by", "id", "--in-place", "--verify")
+    assert ran.status == 0
+    assert column(shards, "name") == [f"n{n}".encode() for n in range(300)]
+    unknown = run("fields", "replace", shards, "--set", "colour=red", "--in-place")
+    assert unknown.status == 1
+    assert "field 'colour': no such field; there are: id, name, score, tokens" in unknown.err
+
+
+def test_drop_takes_several(shards: Path, tmp_path: Path) -> None:
+    into = tmp_path / "small"
+    ran = run("fields", "drop", shards, "score", "tokens", "--into", into, "--verify", "--json")
+    assert ran.status == 0
+    assert ran.document["num_records"] == 300
+    assert ps.open(into).schema.names == ["id", "name"]
+    unknown = run("fields", "drop", shards, "colour", "--in-place")
+    assert unknown.status == 1
+    assert "field 'colour': no such field" in unknown.err
+
+
+def test_rename_lets_two_change_places(single: Path) -> None:
+    old = ps.open(single)[5]
+    ran = run("fields", "rename", single, "id=name", "name=id", "--in-place", "--verify")
+    assert ran.status == 0
+    new = ps.open(single)[5]
+    assert (new["id"], new["name"]) == (old["name"], old["id"])
+    taken = run("fields", "rename", single, "id=score", "--in-place")
+    assert taken.status == 1
+    assert "field 'score': there is such a field already" in taken.err
+
+
+def test_bake_puts_what_is_beside_into_the_records(shards: Path, tmp_path: Path) -> None:
+    assert run("fields", "add", shards, "--set", "n=1", "--name", "first").status == 0
+    assert run("fields", "add", shards, "--set", "m=2", "--name", "second").status == 0
+    shown = ps.open(shards)[:].to_pylist()
+    refused = run("fields", "drop", shards, "name", "--in-place")
+    assert refused.status == 1
+    assert "penstock fields bake" in refused.err
+    into = tmp_path / "baked"
+    assert run("fields", "bake", shards, "--into", into, "--verify").status == 0
+    assert len(ps.overlays(shards)) == 2
+    ran = run("fields", "bake", shards, "--in-place", "--verify", "--json")
+    assert ran.status == 0
+    assert ran.document["num_records"] == 300
+    assert ps.overlays(shards) == []
+    for source in (into, shards):
+        assert sorted(ps.open(source, overlays=False).schema.names) == sorted(shown[0])
+        assert ps.open(source, overlays=False)[:].to_pylist() == shown
+    nothing = run("fields", "bake", shards, "--in-place")
+    assert nothing.status == 2
+    assert "no fields are kept beside" in nothing.err
+
+
+MISUSE = {
+    "no values": ("add", "--in-place"),
+    "two sources of values": ("add", "--set", "a=1", "--function", "json:dumps"),
+    "a constant without a value": ("add", "--set", "a"),
+    "a function without a module": ("add", "--function", "measure"),
+    "a module that is not there": ("add", "--function", "no_such_module:f", "--reads", "id"),
+    "a function that is not there": ("add", "--function", "json:no_such", "--reads", "id"),
+    "a function without columns": ("add", "--function", "json:dumps"),
+    "columns without a function": ("add", "--set", "a=1", "--reads", "id"),
+    "a key for a function": ("add", "--function", "json:dumps", "--reads", "id", "--by", "id"),
+    "another word for missing": ("add", "--set", "a=1", "--missing", "zero"),
+    "two places": ("add", "--set", "a=1", "--in-place", "--into", "x.tfrecord"),
+    "a table that is not there": ("add", "--from", "nothing.parquet", "--in-place"),
+    "drop without a place": ("drop", "id"),
+    "drop without a name": ("drop", "--in-place"),
+    "rename without a place": ("rename", "id=number"),
+    "rename without a new name": ("rename", "id", "--in-place"),
+    "replace without a place": ("replace", "--set", "id=1"),
+    "bake without a place": ("bake",),
+    "bake without anything beside": ("bake", "--in-place"),
+    "an option that is not there": ("add", "--set", "a=1", "--colour", "red"),
+}
+
+
+@pytest.mark.parametrize("words", MISUSE.values(), ids=MISUSE.keys())
+def test_misuse_ends_with_2_and_changes_nothing(single: Path, words: tuple[str, ...]) -> None:
+    before = single.read_bytes()
+    name, *rest = words
+    ran = run("fields", name, single, *rest)
+    assert ran.status == 2, ran.err
+    assert ran.err
+    assert ran.out == ""
+    assert single.read_bytes() == before
+    assert ps.overlays(single) == []
+
+
+@pytest.mark.parametrize("name", ["add", "replace", "drop", "rename", "bake"])
+def test_a_source_that_is_not_there_is_misuse(name: str, tmp_path: Path) -> None:
+    words = {"drop": ("a",), "rename": ("a=b",), "bake": ()}.get(name, ("--set", "a=1"))
+    assert run("fields", name, tmp_path / "nothing", *words, "--in-place").status == 2
+
+
+def test_damage_is_a_problem_of_the_data(damaged: Path) -> None:
+    ran = run("fields", "add", damaged, "--set", "a=1", "--in-place", "--json")
+    assert ran.status == 1
+    assert ran.document["error"]["type"] == "ChecksumError"
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_an_error_of_the_function_is_shown_as_it_is(single: Path) -> None:
+    before = single.read_bytes()
+    given = ("--function", "lengths:fail", "--reads", "name", "--in-place")
+    ran = run_process("fields", "add", single, *given, cwd=single.parent)
+    assert ran.status == 1
+    assert "KeyError: 'no such thing'" in ran.err
+    assert single.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["add", "replace", "drop", "rename", "bake"])
+def test_help_has_the_places_and_examples(name: str) -> None:
+    shown = run("fields", name, "--help")
+    assert shown.status == 0
+    for word in ("--into", "--in-place", "--overwrite", "--verify", "--json", "Examples:"):
+        assert word in shown.out
+    assert shown.out.count(f"penstock fields {name} ") >= 2
+    assert f"\n  {name} " in run("fields", "--help").out

@@ -1,0 +1,36 @@
+"""Bakes overlays in place in a process of its own for every line it reads, to be killed there."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import penstock as ps
+
+
+def bake(folder: str) -> None:
+    """The job that is killed and called again."""
+    shards = sorted(str(path) for path in Path(folder).glob("*.tfrecord"))
+    ps.bake_fields(shards, in_place=True, threads=2)
+
+
+def main(folder: str) -> None:
+    """Forks once a line and says the child's number."""
+    # What is imported late is imported now, so that the children spend their lives with the job.
+    with tempfile.TemporaryDirectory() as warm:
+        ps.write({"id": range(50)}, f"{warm}/a.tfrecord")
+        ps.add_fields(f"{warm}/a.tfrecord", {"score": range(50)})
+        ps.bake_fields(f"{warm}/a.tfrecord", in_place=True, threads=1)
+    for _ in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            bake(folder)
+            os._exit(0)
+        print(child, flush=True)
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
