@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -90,17 +91,14 @@ class Journal:
     def _tidy(self) -> None:
         """Remove temporary files of targets: nobody else writes them while this job lasts."""
         for folder in {os.path.dirname(target) or "." for target in self._targets}:
-            mine = {
-                f".{os.path.basename(target)}."
-                for target in self._targets
-                if (os.path.dirname(target) or ".") == folder
-            }
-            with os.scandir(folder) as entries:
-                names = [entry.name for entry in entries]
-            for name in names:
-                stem = name.removesuffix(TEMPORARY_SUFFIX)
-                if stem != name and stem.rpartition(".")[0] + "." in mine:
-                    os.unlink(os.path.join(folder, name))
+            _clear(
+                folder,
+                {
+                    os.path.basename(target)
+                    for target in self._targets
+                    if (os.path.dirname(target) or ".") == folder
+                },
+            )
 
     def is_done(self, shard: int) -> bool:
         """Whether a shard is written, and still what was written."""
@@ -134,12 +132,25 @@ class Journal:
     def stop(self) -> None:
         """Nothing goes on. Where nothing was done either, nothing is left to tell."""
         if not self.done and self._begun is None:
-            self.forget()
+            with suppress(OSError):  # what stopped the job is told
+                self._tidy()
+                self.forget()
 
     def forget(self) -> None:
-        """All is done."""
+        """All is done. What a kill left of the journal itself goes, too."""
+        _clear(self._folder, {os.path.basename(self._path)})
         if os.path.exists(self._path):
             os.unlink(self._path)
+
+
+def _clear(folder: str, names: set[str]) -> None:
+    """Remove the temporary files of these names."""
+    with os.scandir(folder) as entries:
+        found = [entry.name for entry in entries]
+    for name in found:
+        stem = name.removesuffix(TEMPORARY_SUFFIX)
+        if stem != name and stem.rpartition(".")[0].removeprefix(".") in names:
+            os.unlink(os.path.join(folder, name))
 
 
 def contents_of(index: Index) -> str:
