@@ -289,3 +289,21 @@ def test_records_that_are_no_examples_are_refused(tmp_path: Path) -> None:
     ps.write([b"no example", b"either"], tmp_path / "a.tfrecord")
     with pytest.raises(ps.UnsupportedError, match="no Examples"):
         ps.add_fields(tmp_path / "a.tfrecord", {"x": 1}, in_place=True)
+
+
+def test_a_shard_may_lack_a_field_that_is_proved_in_others(tmp_path: Path) -> None:
+    rare = pa.array([[1, 2], None, None, None], pa.list_(pa.int64()))
+    paths = ps.write({"id": range(4), "rare": rare}, tmp_path / "a.tfrecord", num_shards=2).paths
+    ps.add_fields(paths, {"x": range(4)}, in_place=True, verify=True)
+    assert ps.open(paths)[:].to_pylist()[::3] == [
+        {"id": 0, "rare": [1, 2], "x": 0},
+        {"id": 3, "rare": None, "x": 3},
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["tfrecord", "parquet"])
+def test_proof_where_no_old_field_stays_counts_the_records(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    ps.write({"id": range(4)}, path)
+    ps.replace_fields(path, {"id": [5, 6, 7, 8]}, in_place=True, verify=True)
+    assert [row["id"] for row in ps.open(path)] == [5, 6, 7, 8]

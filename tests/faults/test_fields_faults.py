@@ -63,7 +63,8 @@ def test_every_failing_call_leaves_whole_shards_and_is_made_good(
             change(paths, calls)
         except OSError as caught:
             raised = caught
-        assert calls.failed is not None
+        # Closing works on a full disk, and is what comes last.
+        assert calls.failed is not None or (double is FullDisk and failing == counting.seen - 1)
         assert raised is None or raised.errno == error, (failing, calls.failed)
         found = contents(paths)
         where = (failing, calls.failed)
@@ -71,7 +72,8 @@ def test_every_failing_call_leaves_whole_shards_and_is_made_good(
         # What is not told may not matter to the records.
         assert raised is not None or found == new, where
         mixed += 0 < sum(f == n for f, n in zip(found, new, strict=True)) < SHARDS
-        change(paths)
+        if raised is not None:
+            change(paths)
         assert contents(paths) == new, where
         left = [name for name in os.listdir(tmp_path / str(failing)) if name.startswith(".")]
         assert not left, (where, left)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import PenstockError, UnsupportedError
 from penstock.framing.sidecar import Index
-from penstock.storage import TEMPORARY_SUFFIX, LocalStorage
+from penstock.storage import SIDECAR_SUFFIX, TEMPORARY_SUFFIX, LocalStorage
 
 PREFIX = ".penstock-fields-"
 
@@ -89,16 +89,14 @@ class Journal:
             return {}, None, ""
 
     def _tidy(self) -> None:
-        """Remove temporary files of targets: nobody else writes them while this job lasts."""
-        for folder in {os.path.dirname(target) or "." for target in self._targets}:
-            _clear(
-                folder,
-                {
-                    os.path.basename(target)
-                    for target in self._targets
-                    if (os.path.dirname(target) or ".") == folder
-                },
-            )
+        """Remove temporary files of targets and of the indexes beside them: nobody else writes them
+        while this job lasts."""
+        names: dict[str, set[str]] = {}
+        for target in self._targets:
+            folder, name = os.path.split(target)
+            names.setdefault(folder or ".", set()).update((name, name + SIDECAR_SUFFIX))
+        for folder, mine in names.items():
+            _clear(folder, mine)
 
     def is_done(self, shard: int) -> bool:
         """Whether a shard is written, and still what was written."""
