@@ -24,7 +24,7 @@ COMMANDS = {
     "schema": "The fields of a record, and what they were told from.",
     "stats": "What is in each field: nulls, lengths, ranges, images.",
     "index": "Make indexes, for random access.",
-    "fields": "Fields kept beside the files: list and remove them.",
+    "fields": "Add, drop, rename and replace fields, or keep new ones beside the files.",
     "verify": "Check every byte that has a checksum.",
     "repair": "Copy everything that is whole out of damaged files.",
     "append": "Put more records behind those that are there.",

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.format import Summary
 from penstock.formats.tfrecord_columns import RECORD
 from penstock.framing import sidecar

@@ -144,7 +144,9 @@ class Journal:
     def stop(self) -> None:
         """The job failed: nothing is to be remembered where nothing was done."""
         if not self.done and self._begun is None:
-            self.forget()
+            with suppress(OSError):  # what stopped the job is told
+                self._tidy()
+                self.forget()
 
     def _is_written(self, shard: int, facts: dict[str, Any], source: State | None) -> bool:
         """Whether a shard's file is the one that this job has made of the source as it is."""
