@@ -188,11 +188,7 @@ class Journal:
                 if (os.path.dirname(target) or ".") == folder
                 for suffix in ("", SIDECAR_SUFFIX)
             }
-            mine.add(f".{os.path.basename(self._path)}.")
-            for name in os.listdir(folder):
-                stem = name.removesuffix(TEMPORARY_SUFFIX)
-                if stem != name and stem.rpartition(".")[0] + "." in mine:
-                    os.unlink(os.path.join(folder, name))
+            _clear(folder, mine)
 
     def written(self) -> list[int]:
         """The shards that an unfinished job on these files has written, whichever job it is."""
@@ -242,7 +238,8 @@ class Journal:
             raise
 
     def forget(self) -> None:
-        """All is done, or nothing was."""
+        """All is done, or nothing was. What a kill left of the journal itself goes, too."""
+        _clear(self._folder, {f".{os.path.basename(self._path)}."})
         with suppress(FileNotFoundError):
             os.unlink(self._path)
 
@@ -269,6 +266,14 @@ def _stored(path: str) -> dict[str, Any] | None:
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _clear(folder: str, stems: set[str]) -> None:
+    """Remove the temporary files whose names begin so, up to what tells them apart."""
+    for name in os.listdir(folder):
+        stem = name.removesuffix(TEMPORARY_SUFFIX)
+        if stem != name and stem.rpartition(".")[0] + "." in stems:
+            os.unlink(os.path.join(folder, name))
 
 
 def contents_of(index: Index) -> str:
