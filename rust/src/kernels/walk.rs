@@ -7,6 +7,7 @@ use arrow_array::BinaryViewArray;
 use arrow_buffer::{Buffer, ScalarBuffer};
 
 use crate::wire::frames::{Framing, Step};
+use crate::wire::prefetch::prefetch;
 use crate::wire::{Fault, FaultKind};
 
 /// Where records lie in one buffer.
@@ -187,6 +188,13 @@ pub struct Walk {
     pub fault: Option<Fault>,
 }
 
+/// How far ahead of a walk over small frames memory is asked for: each head says where the next one
+/// is, so the processor cannot know, and its own look ahead ends with every page.
+const AHEAD: usize = 4096;
+
+/// How many records ahead memory is asked for where they lie anywhere.
+const LATER: usize = 8;
+
 /// Walk over the frames at the front of `window`, until it ends, something is wrong, or the next
 /// frame is longer than `max_record`.
 pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64) -> Walk {
@@ -198,6 +206,9 @@ pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64) -> Walk {
         }
         match framing.next(rest) {
             Step::Frame { payload, length, total } => {
+                if total <= AHEAD {
+                    prefetch(window, found.consumed.wrapping_add(AHEAD), total);
+                }
                 if length as u64 > max_record {
                     let at = found.consumed as u64;
                     let fault = too_long::<F>(total as u64, max_record, at);
@@ -246,6 +257,11 @@ pub fn frames_at<F: Framing>(
 ) -> Result<Frames, Fault> {
     let mut spans = Vec::with_capacity(starts.len());
     for (record, ((&start, &total), &place)) in starts.iter().zip(lengths).zip(places).enumerate() {
+        // Records from anywhere in a mapped file: several wait for memory at once.
+        let later = record.saturating_add(LATER);
+        if let (Some(&start), Some(&total)) = (starts.get(later), lengths.get(later)) {
+            prefetch(buffer, start as usize, (total as usize).min(AHEAD));
+        }
         let end = start.saturating_add(total);
         let frame = buffer.get(start as usize..end as usize).unwrap_or_default();
         match framing.next(frame) {
