@@ -162,6 +162,8 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
     _check_space(job, old, todo)
 
 
+_AHEAD_BYTES = 16 << 20
+"""Spliced bytes that wait to be written: enough to keep writing, little enough for caches."""
 _SPARE_BYTES = 16 << 20
 """Room that is left for others when space is counted."""
 
@@ -222,7 +224,9 @@ class _Work:
         streams = [partial(plan.tasks, part) for part in parts]
         output: Output | None = None
         try:
-            for part, framed in in_order(streams, plan.run, held_bytes, self._threads):
+            for part, framed in in_order(
+                streams, plan.run, held_bytes, self._threads, _AHEAD_BYTES
+            ):
                 if output is None:
                     output = self._output(part.shard)
                 if framed is not None:
