@@ -364,3 +364,14 @@ def test_other_values_are_another_job(three: Path) -> None:
     ]
     facts = [str(new_fields(ds, table).facts()) for table in tables]
     assert len(set(facts)) == len(facts)
+
+
+def test_large_keys_are_the_same_job_again(three: Path) -> None:
+    from penstock.verbs.new_fields import new_fields
+
+    ds = ps.open(sources(three))
+    facts = set()
+    for _ in range(3):
+        keys = pa.array([2**64 - 1, *range(10)], pa.uint64())
+        facts.add(str(new_fields(ds, pa.table({"id": keys, "w": range(11)}), by="id").facts()))
+    assert len(facts) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -102,21 +101,13 @@ def build_index(shard: Shard) -> Index:
     return index
 
 
-def _save_index(index: Index, data_path: str, folder: str | None) -> str | None:
-    """Keep an index beside its file, or in the user's cache where that folder is not writable."""
-    storage = LocalStorage()
-    if folder is not None:
-        os.makedirs(folder, exist_ok=True)
-        return sidecar.save(index, data_path, storage, folder)
+def _save_index(index: Index, data_path: str, folder: str | None) -> None:
+    """Keep an index; without a folder that was asked for it is a convenience that can be made again."""
     try:
-        return sidecar.save(index, data_path, storage)
+        sidecar.keep(index, data_path, LocalStorage(), folder)
     except OSError:
-        cache = sidecar.cache_folder()
-        try:
-            os.makedirs(cache, exist_ok=True)
-            return sidecar.save(index, data_path, storage, cache)
-        except OSError:
-            return None  # an index is a convenience: it can be made again
+        if folder is not None:
+            raise
 
 
 def _index_plain(shard: Shard, source: LocalSource) -> tuple[Index, bool]:

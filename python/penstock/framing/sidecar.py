@@ -150,6 +150,20 @@ def save(index: Index, data_path: str, storage: Storage, folder: str | None = No
     return path
 
 
+def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> str:
+    """Save the sidecar of a file in `folder`, or beside the file, or in the user's cache where that
+    cannot be written."""
+    if folder is not None:
+        os.makedirs(folder, exist_ok=True)
+        return save(index, data_path, storage, folder)
+    try:
+        return save(index, data_path, storage)
+    except OSError:
+        cache = cache_folder()
+        os.makedirs(cache, exist_ok=True)
+        return save(index, data_path, storage, cache)
+
+
 def _points(index: Index) -> list[bytes]:
     windows = [zlib.compress(point.window, 6) if point.window else b"" for point in index.points]
     table = [

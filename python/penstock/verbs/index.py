@@ -119,7 +119,7 @@ def _index_one(
         known = None if force else load_fitting(path, source, kind.framing, folder, storage)
         if known is None:
             found = reader.index
-            kept_at = _keep(found, path, folder, storage)
+            kept_at = sidecar.keep(found, path, storage, folder)
         else:
             kept_at, found = known
         if from_text is not None and from_text is not False:
@@ -146,16 +146,3 @@ def load_fitting(
         if sidecar.fits(index, source, framing):
             return kept_at, index
     return None
-
-
-def _keep(index: Index, path: str, folder: str | None, storage: Storage) -> str:
-    """Keep an index where it belongs; in the user's cache where that folder is not writable."""
-    if folder is not None:
-        os.makedirs(folder, exist_ok=True)
-        return sidecar.save(index, path, storage, folder)
-    try:
-        return sidecar.save(index, path, storage)
-    except OSError:
-        cache = sidecar.cache_folder()
-        os.makedirs(cache, exist_ok=True)
-        return sidecar.save(index, path, storage, cache)

@@ -7,9 +7,7 @@ twice) is found when the source is made.
 
 from __future__ import annotations
 
-import hashlib
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -20,8 +18,6 @@ from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError
 from penstock.verbs.incoming import batches_of
-
-Function = Callable[[pa.RecordBatch], Any]
 
 _SCALARS = (bool, int, float, str, bytes, np.generic, pa.Scalar)
 
@@ -245,6 +241,7 @@ class _Keyed(NewFields):
             raise SchemaError(f"the table has no such column; it has: {known}", field=by)
         self._by, self._missing = by, missing
         self._paths = dataset.paths
+        self._given = table
         self._rows = _Rows(table.column(by), by)
         self._table = table.drop_columns([by]).combine_chunks()
         super().__init__(self._table.schema, [by])
@@ -270,7 +267,7 @@ class _Keyed(NewFields):
         return _one_batch(taken.combine_chunks())
 
     def facts(self) -> Any:
-        return [*super().facts(), self._missing, self._rows.digest(), _digest(self._table)]
+        return [*super().facts(), self._missing, _digest(self._given)]
 
 
 class _Rows:
@@ -316,20 +313,10 @@ class _Rows:
         found = (self._sorted[at] == values) & ~np.asarray(keys.is_null())
         return np.where(found, self._order[at], -1).astype(np.int64)
 
-    def digest(self) -> str:
-        """A name for the keys in their order."""
-        facts = hashlib.blake2b(digest_size=16)
-        if self._is_number:
-            facts.update(np.ascontiguousarray(self._order).tobytes())
-            facts.update(np.ascontiguousarray(self._sorted).tobytes())
-        else:
-            facts.update(repr(list(self._known)).encode("utf-8", "surrogatepass"))
-        return facts.hexdigest()
-
 
 def _as_key(numbers: Any) -> np.ndarray:
-    """Integers of any type as keys that compare alike: the two's complement of unsigned ones would
-    make a negative number of a large one, so the sign goes before them."""
+    """Integers of any type as keys that compare exactly. NumPy compares int64 with uint64 as floats,
+    so all are int64, or Python's own where one is beyond that."""
     values = numbers.to_numpy(zero_copy_only=False)
     if values.dtype != np.uint64:
         return values.astype(np.int64)
@@ -378,7 +365,6 @@ class _Computed(NewFields):
             raise ValueError(f"reads= names the fields that the function needs, of: {known}")
         self._fields = fields
         self._paths = dataset.paths
-        self._lock = threading.Lock()
         first = next((b for b in unchanged.scan(list(reads), 16, threads=1) if b.num_rows), None)
         if first is None:
             first = pa.RecordBatch.from_pylist([], schema=_selected(unchanged.schema, reads))

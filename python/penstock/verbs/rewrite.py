@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -35,9 +35,6 @@ from penstock.verbs.edit import REPLACE_HINT, Edit, Part, edited, names_after
 from penstock.verbs.new_fields import Baked
 from penstock.verbs.rewrite_journal import Journal, alone_in, bytes_of, contents_of
 from penstock.verbs.splicing import Output, Splicing, held_bytes
-
-if TYPE_CHECKING:
-    pass
 
 Progress = Callable[[int, int, int], None]
 """Called now and then with the records done, the bytes of the source done, and those in all."""
@@ -79,7 +76,8 @@ def rewrite(job: Job) -> Summary:
 
 
 def _rewrite_alone(job: Job) -> Summary:
-    journal = _journal(job.dataset.paths, job.targets, job.edit.facts(), in_place=job.in_place)
+    paths, facts = job.dataset.paths, job.edit.facts()
+    journal = Journal(paths, job.targets, facts, in_place=job.in_place)
     journal.load()
     try:
         work = _Work(job, journal, None if isinstance(job.index, bool) else job.index)
@@ -114,15 +112,10 @@ def _old(dataset: Dataset, paths: list[str]) -> Dataset:
     return dataset.reopened(source=paths, columns=None, overlays=False, schema=None)
 
 
-def _journal(
-    sources: tuple[str, ...], targets: tuple[str, ...], edit: Any, *, in_place: bool
-) -> Journal:
-    return Journal(sources, targets, edit, in_place=in_place)
-
-
 def journal_of_baking(paths: tuple[str, ...]) -> Journal:
     """What says how far overlays were baked into these files; for that none has to be readable."""
-    return _journal(paths, paths, [Baked.FACTS, (), (), True], in_place=True)
+    facts = [Baked.FACTS, (), (), True]  # as Edit tells them
+    return Journal(paths, paths, facts, in_place=True)
 
 
 def _check(job: Job, old: Dataset, todo: list[int]) -> None:
