@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -11,18 +11,16 @@ from penstock import _core
 from penstock.dataset import Dataset
 from penstock.errors import PenstockError, SchemaError
 from penstock.faults import error_from
-from penstock.format import Chunk
-from penstock.formats.tfrecord import compression_of
+from penstock.format import Abortable, Chunk
+from penstock.formats.tfrecord import TFRecordFormat, compression_of
 from penstock.formats.tfrecord_columns import LISTS_PREFIX, PayloadPlan, plan_payload
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
 from penstock.numbers import as_numpy
+from penstock.pipeline import default_threads
 from penstock.schema import IN_LISTS_KEY
 from penstock.storage import LocalStorage
 from penstock.verbs.edit import REPLACE_HINT, Edit, Part
-
-if TYPE_CHECKING:
-    from penstock.formats.tfrecord_writer import TFRecordWriter
 
 Task = tuple[Part, FramedReader, Chunk | None]
 Spliced = tuple[Part, _core.Framed | None]
@@ -125,16 +123,12 @@ class Output:
         overwrite: bool,
         threads: int | None,
     ) -> None:
-        from penstock.formats.tfrecord_raw import RAW_SCHEMA
-        from penstock.formats.tfrecord_writer import TFRecordWriteOptions, TFRecordWriter
-
-        head = storage.source(path).read(0, 64).to_bytes()
-        compression: Any = compression_of(head) or None
-        options = TFRecordWriteOptions(compression=compression, payload="raw")
+        compression = compression_of(storage.source(path).read(0, 64).to_bytes()) or ""
+        threads = default_threads() if threads is None else threads
         self._sink = storage.sink(target, overwrite=overwrite)
         self.num_records = 0
         try:
-            self._writer: TFRecordWriter = TFRecordWriter(self._sink, RAW_SCHEMA, options, threads)
+            self._writer = TFRecordFormat().create_copy(self._sink, compression, threads)
         except BaseException:
             self._sink.abort()
             raise
@@ -162,6 +156,7 @@ class Output:
 
     def abort(self) -> None:
         try:
-            self._writer.abort()
+            if isinstance(self._writer, Abortable):
+                self._writer.abort()
         finally:
             self._sink.abort()
