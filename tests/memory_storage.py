@@ -69,6 +69,13 @@ class MemorySink:
         for part in parts:
             self.write(part)
 
+    def patch(self, start: int, data: object) -> None:
+        whole = bytearray(b"".join(self._parts))
+        new = bytes(memoryview(data))  # type: ignore[arg-type]
+        assert start + len(new) <= len(whole), "nothing was written there before"
+        whole[start : start + len(new)] = new
+        self._parts = [bytes(whole)]
+
     def finish(self) -> None:
         pass
 

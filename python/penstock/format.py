@@ -67,8 +67,13 @@ class FormatInfo:
 
     name: str
     extensions: tuple[str, ...]
+    can_write: bool = True
     can_take: bool = True
     can_append: bool = False
+    can_map: bool = False
+    """A plain file is read through a memory map where `mmap=True` asks for it."""
+    compressions: tuple[str, ...] = ()
+    """What its files may be compressed with, inside or as a whole."""
     lossless: bool = True
     """A written batch reads back with the same Arrow types."""
     has_checksums: bool = False

@@ -57,6 +57,10 @@ class Sink(Protocol):
         """Append several, as one write where the storage can."""
         ...
 
+    def patch(self, start: int, data: object) -> None:
+        """Write over bytes that were written before: a header that is known only at the end."""
+        ...
+
     def finish(self) -> None:
         """Make what was written durable, and take no more. `commit` does it where nobody has."""
         ...
@@ -97,6 +101,9 @@ class Calls:
 
     def write(self, fd: int, parts: list[memoryview]) -> int:
         return os.writev(fd, parts)
+
+    def write_at(self, fd: int, part: memoryview, start: int) -> int:
+        return os.pwrite(fd, part, start)
 
     def fsync(self, fd: int) -> None:
         os.fsync(fd)
@@ -161,6 +168,13 @@ class LocalSink:
     def write_all(self, parts: Sequence[object]) -> None:
         assert self._fd is not None, "written after commit or abort"
         write_all(self._calls, self._fd, parts)
+
+    def patch(self, start: int, data: object) -> None:
+        assert self._fd is not None, "written after commit or abort"
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        while len(view):
+            done = self._calls.write_at(self._fd, view, start)
+            view, start = view[done:], start + done
 
     @property
     def temporary(self) -> str:

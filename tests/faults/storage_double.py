@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 
 from penstock.storage import Calls
 
-CALLS = ("open", "write", "fsync", "close", "rename", "link", "unlink", "mkdir", "truncate")
+CALLS = (
+    "open",
+    "write",
+    "write_at",
+    "fsync",
+    "close",
+    "rename",
+    "link",
+    "unlink",
+    "mkdir",
+    "truncate",
+)
 
 
 class FailingCalls(Calls):
@@ -38,6 +49,12 @@ class FailingCalls(Calls):
             super().write(fd, [parts[0][: len(parts[0]) // 2]])
         self._count("write")
         return super().write(fd, parts)
+
+    def write_at(self, fd: int, part: memoryview, start: int) -> int:
+        if self.seen == self.failing:
+            super().write_at(fd, part[: len(part) // 2], start)
+        self._count("write_at")
+        return super().write_at(fd, part, start)
 
     def fsync(self, fd: int) -> None:
         self._count("fsync")
@@ -137,6 +154,15 @@ class CrashingCalls(Calls):
         self._after()
         return len(taken)
 
+    def write_at(self, fd: int, part: memoryview, start: int) -> int:
+        file = self._descriptors[fd]
+        assert file is not None
+        assert start + len(part) <= len(file.cached), "nothing was written there before"
+        taken = bytes(part[: max(1, len(part) // 2)])
+        file.cached[start : start + len(taken)] = taken
+        self._after()
+        return len(taken)
+
     def fsync(self, fd: int) -> None:
         file = self._descriptors[fd]
         if file is None:
@@ -220,6 +246,11 @@ class RecordingCalls(Calls):
     def write(self, fd: int, parts: list[memoryview]) -> int:
         data = b"".join(parts)
         done = super().write(fd, [memoryview(data)[: max(1, len(data) // 2)]])  # short, but legal
+        self._after()
+        return done
+
+    def write_at(self, fd: int, part: memoryview, start: int) -> int:
+        done = super().write_at(fd, part[: max(1, len(part) // 2)], start)
         self._after()
         return done
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from test_laws import TABLE, opened, per_format, same, whole, written
+from held import NUM_RECORDS, table_of
+from test_laws import opened, per_format, same, whole, written
 
 import penstock as ps
 from penstock.format import Format
 from penstock.verbs.overlays import write_overlay
 
-COUNT = TABLE.num_rows
+COUNT = NUM_RECORDS
 NEW = pa.table(
     {
         "score": pa.array(np.arange(COUNT, dtype=np.float32) / 3),  # takes the place of a field
@@ -54,11 +55,12 @@ def overlay(dataset: ps.Dataset, new: pa.Table, name: str = "new", **options: An
 def test_a_scan_gives_the_records_with_the_values_kept_beside_them(
     fmt: Format, tmp_path: Path
 ) -> None:
-    path = written(fmt, tmp_path, TABLE)
+    table = table_of(fmt)
+    path = written(fmt, tmp_path, table)
     bytes_before = Path(path).read_bytes()
     overlay(opened(path, tmp_path), NEW)
     assert Path(path).read_bytes() == bytes_before
-    wanted = overlaid(TABLE, NEW)
+    wanted = overlaid(table, NEW)
     for options in ({}, {"threads": 1}, {"batch_records": 33}, {"batch_records": 10_000}):
         same(whole(opened(path, tmp_path), **options), wanted)
     dataset = opened(path, tmp_path)
@@ -67,21 +69,22 @@ def test_a_scan_gives_the_records_with_the_values_kept_beside_them(
         assert dataset.schema.field(name).type == NEW.schema.field(name).type
     same(pa.table(dataset), wanted)
     same(whole(opened(path, tmp_path, mmap=True)), wanted)
-    same(whole(opened(path, tmp_path, overlays=False)), TABLE)
+    same(whole(opened(path, tmp_path, overlays=False)), table)
 
 
 @per_format
 def test_take_equals_scan_with_an_overlay(fmt: Format, tmp_path: Path) -> None:
-    path = written(fmt, tmp_path, TABLE)
+    table = table_of(fmt)
+    path = written(fmt, tmp_path, table)
     overlay(opened(path, tmp_path), NEW)
-    wanted = overlaid(TABLE, NEW)
+    wanted = overlaid(table, NEW)
     dataset = opened(path, tmp_path)
     rng = random.Random(2)
     asked = [[0], [COUNT - 1, 0, -1], [rng.randrange(COUNT) for _ in range(300)], [7, 7], []]
     for numbers in [*asked, list(range(2400, 2600))]:
         places = pa.array([n % COUNT for n in numbers], pa.int64())
         same(dataset.take(numbers), wanted.take(places))
-        for columns in (["rank"], ["kind", "id"], ["score", "rank"]):
+        for columns in (["rank"], ["kind", table.schema.names[0]], ["score", "rank"]):
             narrow = opened(path, tmp_path, columns=columns)
             same(narrow.take(numbers), wanted.select(columns).take(places))
     same(dataset[5:9], wanted.slice(5, 4))
@@ -90,10 +93,12 @@ def test_take_equals_scan_with_an_overlay(fmt: Format, tmp_path: Path) -> None:
 
 @per_format
 def test_projection_commutes_with_an_overlay(fmt: Format, tmp_path: Path) -> None:
-    path = written(fmt, tmp_path, TABLE)
+    table = table_of(fmt)
+    path = written(fmt, tmp_path, table)
     overlay(opened(path, tmp_path), NEW)
-    wanted = overlaid(TABLE, NEW)
-    for columns in (["rank"], ["label", "id"], ["score"], ["kind", "text", "rank", "score"], []):
+    wanted = overlaid(table, NEW)
+    first, last = table.schema.names[0], table.schema.names[-1]
+    for columns in (["rank"], ["label", first], ["score"], ["kind", last, "rank", "score"], []):
         for damage in ("error", "skip"):
             found = list(opened(path, tmp_path, damage=damage).scan(columns=columns))
             assert sum(batch.num_rows for batch in found) == COUNT
@@ -104,10 +109,12 @@ def test_projection_commutes_with_an_overlay(fmt: Format, tmp_path: Path) -> Non
 
 @per_format
 def test_a_schema_chooses_among_fields_of_both(fmt: Format, tmp_path: Path) -> None:
-    path = written(fmt, tmp_path, TABLE)
+    table = table_of(fmt)
+    path = written(fmt, tmp_path, table)
     overlay(opened(path, tmp_path), NEW)
-    wanted = overlaid(TABLE, NEW)
-    asked = pa.schema([("rank", pa.int32()), ("id", pa.int64()), ("score", pa.float64())])
+    wanted = overlaid(table, NEW)
+    first = table.schema.field(0)
+    asked = pa.schema([("rank", pa.int32()), first, ("score", pa.float64())])
     dataset = opened(path, tmp_path, schema=asked)
     assert dataset.schema.names == asked.names
     found = whole(dataset)
@@ -119,27 +126,29 @@ def test_a_schema_chooses_among_fields_of_both(fmt: Format, tmp_path: Path) -> N
 
 @per_format
 def test_overlays_of_several_shards_and_layers(fmt: Format, tmp_path: Path) -> None:
-    paths = [written(fmt, tmp_path, TABLE.slice(n * 1000, 1000), f"s{n}") for n in range(5)]
+    table = table_of(fmt)
+    paths = [written(fmt, tmp_path, table.slice(n * 1000, 1000), f"s{n}") for n in range(5)]
     overlay(opened(paths, tmp_path), NEW.select(["rank", "label"]), "one")  # type: ignore[arg-type]
     later = pa.table({"rank": pa.array(np.arange(COUNT) * 2)})
     overlay(opened(paths, tmp_path), later, "two")  # type: ignore[arg-type]
-    both = overlaid(overlaid(TABLE, NEW.select(["rank", "label"])), later)
+    both = overlaid(overlaid(table, NEW.select(["rank", "label"])), later)
     dataset = opened(paths, tmp_path)  # type: ignore[arg-type]
     for threads in (1, 2, 5):
         same(whole(dataset, threads=threads), both)
     numbers = [4999, 0, 1000, 999, 2500]
     same(dataset.take(numbers), both.take(pa.array(numbers)))
     ps.remove_overlay(paths, "two")
-    first = overlaid(TABLE, NEW.select(["rank", "label"]))
+    first = overlaid(table, NEW.select(["rank", "label"]))
     same(whole(opened(paths, tmp_path)), first)  # type: ignore[arg-type]
     ps.remove_overlay(paths, "one")
-    same(whole(opened(paths, tmp_path)), TABLE)  # type: ignore[arg-type]
+    same(whole(opened(paths, tmp_path)), table)  # type: ignore[arg-type]
     assert not list(tmp_path.glob("*.penstock-fields"))
 
 
 @per_format
 def test_shards_without_an_overlay_have_nulls(fmt: Format, tmp_path: Path) -> None:
-    paths = [written(fmt, tmp_path, TABLE.slice(n * 1000, 1000), f"s{n}") for n in range(5)]
+    table = table_of(fmt)
+    paths = [written(fmt, tmp_path, table.slice(n * 1000, 1000), f"s{n}") for n in range(5)]
     for having in ([0], [3], [1, 4]):
         for number in having:
             part = NEW.slice(number * 1000, 1000).select(["rank", "score"])
@@ -151,23 +160,24 @@ def test_shards_without_an_overlay_have_nulls(fmt: Format, tmp_path: Path) -> No
             value if n // 1000 in having else None for n, value in enumerate(rank)
         ]
         # A field that the shard itself has is the shard's where no overlay takes its place.
-        old = TABLE.column("score").to_pylist()
+        old = table.column("score").to_pylist() if "score" in table.schema.names else [None] * COUNT
         assert found.column("score").to_pylist() == [
             value if n // 1000 in having else old[n] for n, value in enumerate(score)
         ]
         same(dataset.take([4500, 3500, 1500]), found.take([4500, 3500, 1500]))
-        schema = pa.schema([("rank", pa.int64()), ("id", pa.int64())])
+        schema = pa.schema([("rank", pa.int64()), table.schema.field(0)])
         chosen = whole(opened(paths, tmp_path, schema=schema))  # type: ignore[arg-type]
-        same(chosen, found.select(["rank", "id"]))
+        same(chosen, found.select(schema.names))
         ps.remove_overlay(paths, "some")
 
 
 @per_format
 def test_a_pickled_dataset_keeps_its_overlays(fmt: Format, tmp_path: Path) -> None:
-    path = written(fmt, tmp_path, TABLE)
+    table = table_of(fmt)
+    path = written(fmt, tmp_path, table)
     bare = opened(path, tmp_path).fingerprint
     overlay(opened(path, tmp_path), NEW)
-    dataset = opened(path, tmp_path, columns=["rank", "id"])
+    dataset = opened(path, tmp_path, columns=["rank", table.schema.names[0]])
     again = pickle.loads(pickle.dumps(dataset))
     assert dataset.fingerprint == again.fingerprint != bare
     same(whole(again), whole(dataset))
@@ -177,17 +187,19 @@ def test_a_pickled_dataset_keeps_its_overlays(fmt: Format, tmp_path: Path) -> No
 
 @per_format
 def test_a_shard_of_no_records_has_overlays_too(fmt: Format, tmp_path: Path) -> None:
-    paths = [written(fmt, tmp_path, TABLE.slice(0, n), f"s{n}") for n in (0, 3)]
+    table = table_of(fmt)
+    paths = [written(fmt, tmp_path, table.slice(0, n), f"s{n}") for n in (0, 3)]
     overlay(opened(paths, tmp_path), NEW.slice(0, 3))  # type: ignore[arg-type]
-    same(whole(opened(paths, tmp_path)), overlaid(TABLE, NEW).slice(0, 3))  # type: ignore[arg-type]
-    empty = opened(paths[0], tmp_path, schema=overlaid(TABLE, NEW).schema)
+    same(whole(opened(paths, tmp_path)), overlaid(table, NEW).slice(0, 3))  # type: ignore[arg-type]
+    empty = opened(paths[0], tmp_path, schema=overlaid(table, NEW).schema)
     assert len(empty) == 0
     assert sum(batch.num_rows for batch in empty.scan()) == 0
 
 
 @per_format
 def test_the_same_values_make_the_same_bytes(fmt: Format, tmp_path: Path) -> None:
-    path = written(fmt, tmp_path, TABLE)
+    table = table_of(fmt)
+    path = written(fmt, tmp_path, table)
     kept: set[bytes] = set()
     for length in (1, 700, 5000):
         batches = NEW.to_batches(max_chunksize=length)

@@ -65,7 +65,12 @@ WHOLE = "whole"
 class ArrowFormat:
     """Arrow IPC as a penstock format."""
 
-    info = FormatInfo("arrow", (".arrow", ".feather", ".arrows", ".ipc"))
+    info = FormatInfo(
+        "arrow",
+        (".arrow", ".feather", ".arrows", ".ipc"),
+        can_map=True,
+        compressions=("lz4", "zstd"),
+    )
 
     @property
     def write_options(self) -> type:

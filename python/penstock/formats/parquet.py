@@ -66,7 +66,13 @@ WHOLE = "whole"
 class ParquetFormat:
     """Parquet as a penstock format."""
 
-    info = FormatInfo("parquet", (".parquet", ".parq", ".pq"), has_checksums=True)
+    info = FormatInfo(
+        "parquet",
+        (".parquet", ".parq", ".pq"),
+        has_checksums=True,
+        can_map=True,
+        compressions=("snappy", "zstd", "gzip", "lz4", "brotli"),
+    )
 
     @property
     def write_options(self) -> type:

@@ -82,6 +82,8 @@ class TFRecordFormat:
         "tfrecord",
         (".tfrecord", ".tfrecords", ".tfrec", ".tfr"),
         can_append=True,
+        can_map=True,
+        compressions=("gzip", "zlib"),
         lossless=False,
         has_checksums=True,
     )

@@ -1,0 +1,147 @@
+r"""Logical types: what a value means where its container knows only bytes and numbers.
+
+| meaning | Arrow type |
+|---|---|
+| tensor of a fixed shape | `arrow.fixed_shape_tensor` |
+| tensor whose shape differs by record | `arrow.variable_shape_tensor`: struct of data and shape |
+| encoded image | `penstock.image` over binary; pixels as they are travel as a PPM file |
+| text, JSON | string, `arrow.json` |
+| class label | dictionary of names |
+| a dtype that Arrow lacks | its bits, with the dtype's name in the field's metadata, `penstock.dtype` |
+
+Every format reads into these and writes from them, so a field keeps its meaning on its way from one
+container to another. Sources: Arrow's canonical extension types; NetPBM for PPM (magic `P6`, or `P5`
+for grey: `P6\n<width> <height>\n255\n` and the rows of pixels).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+DTYPE_KEY = b"penstock.dtype"
+"""Metadata of a field: the NumPy name of the dtype that its values have."""
+
+
+class ImageType(pa.ExtensionType):
+    """An encoded image: the bytes of a JPEG, PNG, WebP or PPM file.
+
+    `codec` is "jpeg", "png", "webp" or "ppm" where all records have the same, else "".
+
+    Example:
+        >>> from penstock.types import ImageType
+        >>> ImageType("jpeg").codec
+        'jpeg'
+    """
+
+    def __init__(self, codec: str = "", storage: pa.DataType | None = None) -> None:
+        self.codec = codec
+        super().__init__(pa.binary() if storage is None else storage, "penstock.image")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return json.dumps({"codec": self.codec}).encode() if self.codec else b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> ImageType:
+        try:
+            codec = json.loads(serialized or b"{}").get("codec", "")
+        except (ValueError, AttributeError):
+            codec = ""  # a hint that nobody can read is no hint; the bytes tell
+        return cls(codec if isinstance(codec, str) else "", storage)
+
+
+class VariableShapeTensorType(pa.ExtensionType):
+    """A tensor of `num_dimensions`, of another shape in each record: struct of data and shape.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.types import VariableShapeTensorType
+        >>> VariableShapeTensorType(pa.uint8(), 3).num_dimensions
+        3
+    """
+
+    def __init__(self, value_type: pa.DataType, num_dimensions: int) -> None:
+        self.value_type = value_type
+        self.num_dimensions = num_dimensions
+        storage = pa.struct(
+            [
+                pa.field("data", pa.list_(value_type)),
+                pa.field("shape", pa.list_(pa.int32(), num_dimensions)),
+            ]
+        )
+        super().__init__(storage, "arrow.variable_shape_tensor")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(
+        cls, storage: pa.DataType, serialized: bytes
+    ) -> VariableShapeTensorType:
+        return cls(storage.field("data").type.value_type, storage.field("shape").type.list_size)
+
+
+def _register(type_: pa.ExtensionType) -> None:
+    try:
+        pa.register_extension_type(type_)
+    except pa.ArrowKeyError:
+        pass  # pyarrow knows it by itself, or another copy of this module was first
+
+
+_register(ImageType())
+_register(VariableShapeTensorType(pa.uint8(), 1))
+
+
+def is_image(type_: pa.DataType) -> bool:
+    """Whether values are encoded images."""
+    return getattr(type_, "extension_name", "") == "penstock.image"
+
+
+def is_json(type_: pa.DataType) -> bool:
+    """Whether values are JSON texts."""
+    return getattr(type_, "extension_name", "") == "arrow.json"
+
+
+def is_fixed_tensor(type_: pa.DataType) -> bool:
+    """Whether values are tensors of one shape."""
+    return getattr(type_, "extension_name", "") == "arrow.fixed_shape_tensor"
+
+
+def is_variable_tensor(type_: pa.DataType) -> bool:
+    """Whether values are tensors whose shapes differ."""
+    return getattr(type_, "extension_name", "") == "arrow.variable_shape_tensor"
+
+
+def storage_of(type_: pa.DataType) -> pa.DataType:
+    """The type that values are kept as: that of an extension, or the type itself."""
+    return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+
+
+def fixed_tensors(values: np.ndarray) -> pa.Array:
+    """An array whose first axis counts records as a column: numbers where that is the only axis,
+    tensors of a fixed shape otherwise. Shares memory where the order is C.
+
+    Example:
+        >>> import numpy as np
+        >>> from penstock.types import fixed_tensors
+        >>> fixed_tensors(np.zeros((5, 2, 3), np.float32)).type.shape
+        [2, 3]
+    """
+    values = np.ascontiguousarray(values)
+    flat = pa.array(values.reshape(-1))
+    if values.ndim == 1:
+        return flat
+    shape = values.shape[1:]
+    size = int(np.prod(shape))
+    storage = pa.FixedSizeListArray.from_arrays(flat, size) if size else _empty(flat, len(values))
+    kind: Any = pa.fixed_shape_tensor(flat.type, shape)
+    return pa.ExtensionArray.from_storage(kind, storage)
+
+
+def _empty(flat: pa.Array, num_records: int) -> pa.Array:
+    """Tensors of a shape with a zero in it: so many lists of nothing."""
+    type_ = pa.list_(flat.type, 0)
+    return pa.FixedSizeListArray.from_buffers(type_, num_records, [None], children=[flat])
