@@ -57,6 +57,16 @@ Examples:
 @click.option(
     "--shuffle", type=int, metavar="SEED", help="Write the records in an order of its own."
 )
+@click.option(
+    "--images", type=NAMES, metavar="NAME,…", help="Fields that hold images. [default: found]"
+)
+@click.option(
+    "--image-mode",
+    metavar="MODE",
+    help="Encode images as jpg, png, webp or raw; beton: also smart.",
+)
+@click.option("--max-side", type=click.IntRange(min=1), help="Make images at most so many pixels.")
+@click.option("--jpeg-quality", type=click.IntRange(1, 100), help="Of images that are encoded.")
 @click.option("--prove", is_flag=True, help="Read the result again and compare every value.")
 @click.option("--compression", help="As the format knows it, such as gzip or zstd.")
 @click.option(
@@ -94,9 +104,13 @@ def command(
     """
     import penstock as ps
 
+    words = ("images", "image_mode", "max_side", "jpeg_quality")
+    image_options = {word: options.pop(word) for word in words}
     reads = {word: options.pop(word) for word in _READING_DEFAULTS}
     pairs = {**options, "columns": columns, "rename": pairs_of(rename or [], "--rename")}
     pairs["sample"] = _sample(sample)
+    # What is not asked for is left to the format written.
+    pairs |= {word: value for word, value in image_options.items() if value is not None}
     given: dict[str, Any] = {**pairs, **values_of(more, "--option")}
     # Where nothing asks for more, payloads may pass from TFRecord to TFRecord without being parsed.
     ds = None if reads == _READING_DEFAULTS else opened(source, **reads)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
@@ -26,11 +26,15 @@ from penstock.verbs.write import (
     Names,
     check_cuts,
     format_and_options,
+    format_of,
     write,
 )
 
 Progress = Callable[[int, int, int], None]
 """Called now and then with the records done, the bytes of the source done, and those in all."""
+
+
+_IMAGE_WORDS = {"image_mode", "jpeg_quality", "max_side"}
 
 
 def convert(
@@ -44,6 +48,7 @@ def convert(
     sample: float | None = None,
     shuffle: int | None = None,
     seed: int = 0,
+    images: str | Sequence[str] | None = "auto",
     prove: bool = False,
     format: str | None = None,
     compression: str | None = None,
@@ -86,6 +91,10 @@ def convert(
             takes 8 bytes of memory a record, and records are read at random: fast where that is
             (TFRecord, Arrow), many passes over large Parquet files.
         seed: of `sample`.
+        images: the columns that hold encoded images; "auto" finds them, by their type or, where the
+            format written has a place for images, by their bytes. With `image_mode` ("jpg", "png",
+            "webp" or "raw"), `jpeg_quality` or `max_side` (pixels) they are encoded anew, whatever
+            the format; see the pages of formats that have such options of their own.
         prove: read the result again and compare every value with the source, after the writer's
             conversions, before it gets its name.
         format: the format to write; None goes by the target's name. A folder needs it.
@@ -123,9 +132,13 @@ def convert(
         raise ValueError(f"{to} is a folder; format= says what to write there")
     named = f"x.{format}" if is_folder else to
     choice = Choice(where, None if reads is None else list(reads), sample, shuffle, seed)
+    words = {field.name for field in fields(format_of(named, format).write_options)}
+    asked = {
+        word: format_options.pop(word) for word in _IMAGE_WORDS - words if word in format_options
+    }
     kind, options = format_and_options(named, format, compression, format_options)
     dataset = opened(source, columns, rename, options)
-    reading = Reading(dataset, columns, rename, choice, kind, threads)
+    reading = Reading(dataset, columns, rename, choice, (images, asked), kind, threads)
     writing = _Writing(kind, options, format_options, index, threads)
     total_bytes = sum(os.path.getsize(path) for path in dataset.paths)
     tell = _Progress(progress, reading.num_records, total_bytes)

@@ -16,6 +16,7 @@ from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format
 from penstock.overlay.file import has_overlays
 from penstock.verbs.choice import Choice, chosen
+from penstock.verbs.pictures import pictures_of
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
 
 
@@ -45,6 +46,7 @@ class Reading:
         columns: Sequence[str] | None,
         rename: Mapping[str, str] | None,
         choice: Choice,
+        images: tuple[str | Sequence[str] | None, dict[str, Any]],
         kind: Format,
         threads: int | None,
     ) -> None:
@@ -56,7 +58,12 @@ class Reading:
         if missing:
             known = ", ".join(self._columns if columns is None else dataset.schema.names)
             raise SchemaError(f"no such column; there are: {known}", field=missing[0])
+        self._pictures = pictures_of(
+            dataset, self._columns, *images, target_holds_images=kind.info.holds_images
+        )
         fields = [dataset.schema.field(name) for name in self._columns]
+        if self._pictures is not None:
+            fields = [self._pictures.field(field) for field in fields]
         names = [(rename or {}).get(name, name) for name in self._columns]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -92,7 +99,8 @@ class Reading:
         """What decides what is read, for telling one job from another."""
         order = b"" if self._order is None else self._order.tobytes()
         digest = hashlib.blake2b(order, digest_size=16).hexdigest()
-        return [str(self.schema), digest, repr(self.dataset.options.damage)]
+        damage = repr(self.dataset.options.damage)
+        return [str(self.schema), digest, damage, repr(self._pictures)]
 
     def batches(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
         """Records [first, last) in the order in which they are written."""
@@ -104,7 +112,11 @@ class Reading:
         else:
             size = sum(os.path.getsize(path) for path in dataset.paths)
             read = shuffled_between(dataset, self._order[first:last], columns, threads, size)
+        done = first
         for batch in read:
+            if self._pictures is not None:
+                batch = self._pictures.batch(batch, done, threads)
+            done += batch.num_rows
             arrays = [
                 array if array.type == field.type else array.cast(field.type)
                 for array, field in zip(batch.columns, self.schema, strict=True)
