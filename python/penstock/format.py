@@ -275,9 +275,9 @@ class FrameWriter(Writer, IndexMaking, Protocol):
     """A Writer that takes frames as they stand."""
 
     def write_frames(
-        self, frames: _core.Buffer, lengths: np.ndarray, checksums: np.ndarray
+        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """Append whole frames: their bytes, the uint64 length of each, and the uint32 checksum of
+        """Append whole frames: their bytes in any number of parts, the uint64 length of each, and the uint32 checksum of
         each payload as it is stored there."""
         ...
 
