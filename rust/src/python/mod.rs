@@ -5,6 +5,7 @@ mod bytes;
 mod compression;
 mod encode;
 mod frames;
+mod images;
 mod index_file;
 mod splice;
 
@@ -147,6 +148,7 @@ mod _core {
         },
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
+        images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
         index_file::index_file,
         splice::{has_fields, splice_fields},
     };
