@@ -26,8 +26,11 @@ __all__ = [
     "inflate_member",
     "inflate_members",
     "member_head",
+    "message_numbers",
     "next_head",
     "read_frames",
+    "riegeli_head",
+    "riegeli_records",
     "splice_fields",
     "walk",
 ]
@@ -299,3 +302,28 @@ def gzip_member(plain: Buffer, start: int, length: int, num_records: int, level:
 
 def member_head(data: Buffer, at: int) -> tuple[int, int] | None:
     """Bytes and records of the penstock member at `at`, or None if it is none."""
+
+def riegeli_records(
+    buffer: Buffer,
+    starts: _Arrow,
+    lengths: _Arrow,
+    offsets: _Arrow,
+    counts: _Arrow,
+    sizes: _Arrow,
+    max_record: int,
+    max_chunk: int,
+    check: bool = True,
+) -> Frames:
+    """The records of some chunks of a Riegeli file, in the order of the chunks.
+
+    Each chunk is where it starts in the buffer, how many bytes it may take, where it starts in the
+    file, how many records it has and how many bytes they have (uint64 arrays). Heads are always
+    proved, data with `check`."""
+
+def riegeli_head(buffer: Buffer, offset: int) -> tuple[int, int, int, int]:
+    """The head of the chunk at the front of a buffer, which is byte `offset` of its file: (kind,
+    bytes of data, records, their bytes)."""
+
+def message_numbers(frames: Frames, fields: list[int]) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+    """The numbers in each record, a small message of varints, by three fields: uint64 arrays, 0
+    where a message lacks the field."""

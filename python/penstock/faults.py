@@ -12,6 +12,7 @@ from penstock.errors import (
     SchemaError,
     StaleIndexError,
     TruncatedError,
+    UnsupportedError,
 )
 
 _KINDS: dict[str, type[PenstockError]] = {
@@ -24,6 +25,7 @@ _KINDS: dict[str, type[PenstockError]] = {
     "limit": LimitError,
     "schema": SchemaError,
     "stale": StaleIndexError,
+    "unsupported": UnsupportedError,
 }
 
 
@@ -54,6 +56,8 @@ def _hint(kind: str, file: str) -> str | None:
         return f"penstock schema --all {file}"
     if kind == "stale":
         return f"penstock index {file}"
+    if kind == "unsupported":
+        return None
     if kind == "message":
         return "open(..., raw=True) for the bytes as they are"
     return f"penstock verify {file}"

@@ -9,6 +9,7 @@ pub mod example_columns;
 pub mod infer_examples;
 pub mod inflate;
 pub mod members;
+pub mod riegeli;
 pub mod shelf;
 pub mod splice_fields;
 pub mod walk;

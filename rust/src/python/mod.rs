@@ -5,6 +5,7 @@ mod bytes;
 mod compression;
 mod encode;
 mod frames;
+mod riegeli;
 mod splice;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -146,6 +147,7 @@ mod _core {
         },
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, index_file, next_head, read_frames, walk},
+        riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
     };
 }
