@@ -62,6 +62,8 @@ CHUNK_BYTES = 2 << 20
 """Chunks of the file are read together up to this size."""
 PICK_BYTES = 64 << 20
 """What is picked by number is unpacked in parts of this size."""
+STEP_BYTES = 4 << 20
+"""The same for files whose records are chunks of their own, which need no sorting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,8 @@ class Extents:
         self.sizes = sizes
         self.firsts = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=self.firsts[1:])
+        self.are_single = bool((counts == 1).all())
+        """Whether a record and its chunk have one number."""
         # What a chunk costs: the larger of its bytes in the file and in memory.
         self.costs = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(np.maximum(self.ends - self.starts, sizes), out=self.costs[1:])
@@ -189,7 +193,7 @@ class ArrayRecordReader:
             if kind != ord("r"):
                 return None
             self._options.limits.check("footer_bytes", size)
-            return self._frames(data, *_columns([0, end - start, start, count, size]))
+            return self._frames(data, _columns([0, end - start, start, count, size]))
         except _core.KernelError as error:
             raise error_from(error.args[0], file=self._path, record=None) from None
 
@@ -274,12 +278,20 @@ class ArrayRecordReader:
         return Chunk(number, record, count, start, end, (first, last))
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
-        """All records in one pair, so that no chunk is unpacked twice."""
+        """All records in one pair, so that no chunk is unpacked twice; in several, each of which
+        stays in the processor's cache, where each record is a chunk of its own."""
         records = np.asarray(records, np.int64)
         if len(records) and not (0 <= records.min() and records.max() < self.num_records):
             raise RecordIndexError(f"there are {self.num_records} records", file=self._path)
-        if len(records):
-            yield self._chunk(0, 0, len(self._extents)), records
+        if not len(records):
+            return
+        whole = self._chunk(0, 0, len(self._extents))
+        if not self._extents.are_single:
+            yield whole, records
+            return
+        costs = np.cumsum(self._extents.costs[records + 1] - self._extents.costs[records])
+        for run in np.split(records, np.flatnonzero(np.diff(costs // STEP_BYTES)) + 1):
+            yield whole, run
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         """Some records of one chunk.
@@ -349,7 +361,7 @@ class ArrayRecordReader:
         counts = extents.firsts[chunks + 1] - extents.firsts[chunks]
         columns = [_arrow(c) for c in (inside, lengths, starts, counts, extents.sizes[chunks])]
         try:
-            return self._frames(data, *columns)
+            return self._frames(data, columns)
         except _core.KernelError as error:
             fault = error.args[0]
             row = 0 if fault.record is None else fault.record
@@ -357,11 +369,20 @@ class ArrayRecordReader:
             record = int(extents.firsts[chunks[min(place, len(chunks) - 1)]])
             raise error_from(fault, file=self._path, record=record) from None
 
-    def _frames(self, data: _core.Buffer, *columns: pa.Array) -> _core.Frames:
+    def _frames(self, data: _core.Buffer, columns: list[pa.Array]) -> _core.Frames:
+        starts, lengths, offsets, counts, sizes = columns
         limits = self._options.limits
-        check = self._options.checksums == "all"
-        most = limits.record_bytes, limits.member_bytes
-        return _core.riegeli_records(data, *columns, *most, check)
+        return _core.riegeli_records(
+            data,
+            starts,
+            lengths,
+            offsets,
+            counts,
+            sizes,
+            limits.record_bytes,
+            limits.member_bytes,
+            self._options.checksums == "all",
+        )
 
     # -- what stands in a damaged file ----------------------------------------------------------
 

@@ -209,7 +209,7 @@ def _type_of(encoding: str, first: Ranges | None) -> pa.DataType:
     if encoding in _FIXED:
         return pa.from_numpy_dtype(_FIXED[encoding])
     if encoding.startswith("list["):
-        items = None if first is None else _items(first).only(np.arange(0, 1))
+        items = None if first is None else _items(first)
         some = items is not None and len(items.starts)
         return pa.list_(_type_of(encoding[5:-1], items if some else None))
     if encoding == "pil":
