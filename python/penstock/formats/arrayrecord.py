@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import (
+    ChecksumError,
     FormatError,
     PenstockError,
     RecordIndexError,
@@ -41,6 +42,7 @@ from penstock.format import (
     Options,
     Projection,
     Selection,
+    SkippedRegion,
     Writer,
     options_from,
 )
@@ -156,7 +158,12 @@ class ArrayRecordReader:
             raise kind("does not start as ArrayRecord", byte=0, found=head[:8].hex(" "))
         if size < 2 * BLOCK or size % BLOCK:
             raise self._without_end()
-        frames = self._control_chunk(size - BLOCK, size)
+        try:
+            frames = self._control_chunk(size - BLOCK, size)
+        except ChecksumError:
+            raise
+        except FormatError:  # the last block is of a larger chunk: the file was cut there
+            raise self._without_end() from None
         if frames is None or len(frames) != POSTSCRIPT_RECORDS:
             raise self._without_end()
         offsets, magics, _ = (as_numpy(n) for n in self._numbers(frames, [1, 2, 3], size - BLOCK))
@@ -301,9 +308,7 @@ class ArrayRecordReader:
             SchemaError: a record does not fit the schema.
         """
         if records is None:
-            data = self._source.read(chunk.start_byte, chunk.end_byte - chunk.start_byte)
-            frames = self._unpacked(np.arange(*chunk.data), data)
-            numbers = np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
+            frames, numbers = self._whole(chunk)
             return self._decoded(frames, numbers, columns)
         numbers = chunk.first_record + np.asarray(records, np.int64)
         places = np.searchsorted(self._extents.firsts, numbers, "right") - 1
@@ -319,6 +324,21 @@ class ArrayRecordReader:
             some = order[np.searchsorted(order, low) : np.searchsorted(order, high)]
             batches.append(_compact(self._picked(part, some, columns)))
         return _restored(join(batches).take(as_arrow(back.astype(np.int64))), self.schema)
+
+    def _whole(self, chunk: Chunk) -> tuple[_core.Frames, np.ndarray]:
+        """The records of a chunk and their numbers; but for those in damaged chunks of the file,
+        where reading goes on."""
+        data = self._source.read(chunk.start_byte, chunk.end_byte - chunk.start_byte)
+        firsts = self._extents.firsts
+        try:
+            frames = self._unpacked(np.arange(*chunk.data), data)
+            return frames, np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
+        except FormatError:
+            if self._options.damage not in ("skip", "salvage"):
+                raise
+        sound = self._sound(chunk)
+        runs = [np.arange(firsts[one], firsts[one + 1]) for one in sound]
+        return self._unpacked(sound), np.concatenate([np.zeros(0, np.int64), *runs])
 
     def _picked(
         self, chunks: np.ndarray, numbers: np.ndarray, columns: Projection
@@ -384,35 +404,20 @@ class ArrayRecordReader:
             self._options.checksums == "all",
         )
 
-    # -- what stands in a damaged file ----------------------------------------------------------
-
-    def readable(self, chunk: Chunk) -> np.ndarray:
-        """See penstock.format.PartlyReadable: the records of the file's chunks that are sound."""
+    def _sound(self, chunk: Chunk) -> np.ndarray:
+        """Those of the file's chunks in a chunk that can be unpacked; the others are noted."""
         extents = self._extents
-        good: list[np.ndarray] = [np.zeros(0, np.int64)]
+        sound: list[int] = []
         for one in range(*chunk.data):
-            first, last = extents.firsts[one], extents.firsts[one + 1]
             try:
                 self._unpacked(np.array([one]))
             except FormatError as error:
-                self._pass_over(one, error)
+                count = int(extents.firsts[one + 1] - extents.firsts[one])
+                place = int(extents.starts[one]), int(extents.ends[one])
+                self._options.skipped(SkippedRegion(self._path, *place, count, error.message))
             else:
-                good.append(np.arange(first, last) - chunk.first_record)
-        return np.concatenate(good)
-
-    def _pass_over(self, one: int, error: FormatError) -> None:
-        from penstock.format import SkippedRegion
-
-        extents = self._extents
-        count = int(extents.firsts[one + 1] - extents.firsts[one])
-        start, end = int(extents.starts[one]), int(extents.ends[one])
-        self._options.skipped(SkippedRegion(self._path, start, end, count, error.message))
-
-    def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-        """Where the file's chunks that hold the readable records begin, and where they end."""
-        records = chunk.first_record + self.readable(chunk)
-        holders = np.searchsorted(self._extents.firsts, records, "right") - 1
-        return self._extents.starts[holders], self._extents.ends[holders]
+                sound.append(one)
+        return np.array(sound, np.int64)
 
     def close(self) -> None:
         """Let go of the file."""
