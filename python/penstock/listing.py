@@ -64,7 +64,8 @@ def _parsed(data: bytes) -> list[ListedShard] | None:
     if not isinstance(shards, list) or not all(_is_shard(shard) for shard in shards):
         return None
     if index.get("version") != 2:
-        raise UnsupportedError("an index.json of this version is not known", found=index["version"])
+        found = repr(index.get("version"))[:40]
+        raise UnsupportedError("an index.json of this version is not known", found=found)
     return [_shard(shard, number) for number, shard in enumerate(shards)]
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
-from riegeli_files import (
+
+import penstock as ps
+from fuzz.riegeli_files import (
     BLOCK,
     SIGNATURE,
     chunk,
@@ -21,8 +23,6 @@ from riegeli_files import (
     numbers,
     varint,
 )
-
-import penstock as ps
 from memory_storage import MemoryStorage
 from penstock import _core
 from penstock.formats import arrayrecord

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from mds_shards import index_of, one_column, shard, simple
 
 import penstock as ps
+from fuzz.mds_shards import index_of, one_column, shard, simple
 from memory_storage import MemoryStorage
 from penstock.types import is_fixed_tensor, is_image, is_json, is_variable_tensor
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mds_shards import folder_of, index_of, listed, simple
 
 import penstock as ps
+from fuzz.mds_shards import folder_of, index_of, listed, simple
 from memory_storage import MemoryStorage
 
 

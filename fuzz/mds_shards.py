@@ -1,4 +1,4 @@
-"""A plain writer of MDS shards, for tests: by the published layout, without the peer's library."""
+"""A plain writer of MDS shards, for tests and fuzzing: by the published layout, without the peer's library."""
 
 from __future__ import annotations
 
