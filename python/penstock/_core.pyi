@@ -29,10 +29,13 @@ __all__ = [
     "inflate_member",
     "inflate_members",
     "member_head",
+    "message_numbers",
     "next_head",
     "probe_images",
     "read_frames",
     "reencode_images",
+    "riegeli_head",
+    "riegeli_records",
     "splice_fields",
     "walk",
 ]
@@ -364,3 +367,23 @@ def reencode_images(
 ) -> ArrowArray:
     """Each image as another one: smaller, of another codec or quality. What needs no change keeps
     its bytes."""
+def riegeli_records(
+    buffer: Buffer,
+    starts: _Arrow,
+    lengths: _Arrow,
+    offsets: _Arrow,
+    counts: _Arrow,
+    max_record: int,
+    max_chunk: int,
+    check: bool = True,
+) -> Frames:
+    """The records of some chunks of a Riegeli file, in the order of the chunks.
+    Each chunk is where it starts in the buffer, how many bytes it may take, where it starts in the
+    file, how many records it has and how many bytes they have (uint64 arrays). Heads are always
+    proved, data with `check`."""
+def riegeli_head(buffer: Buffer, offset: int) -> tuple[int, int, int, int]:
+    """The head of the chunk at the front of a buffer, which is byte `offset` of its file: (kind,
+    bytes of data, records, their bytes)."""
+def message_numbers(frames: Frames, fields: list[int]) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+    """The numbers in each record, a small message of varints, by three fields: uint64 arrays, 0
+    where a message lacks the field."""

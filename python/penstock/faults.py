@@ -61,6 +61,8 @@ def _hint(kind: str, file: str) -> str | None:
         return f"penstock schema --all {file}"
     if kind == "stale":
         return f"penstock index {file}"
+    if kind == "unsupported":
+        return None
     if kind == "message":
         return "open(..., raw=True) for the bytes as they are"
     return f"penstock verify {file}"

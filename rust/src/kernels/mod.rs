@@ -12,6 +12,7 @@ pub mod images;
 pub mod infer_examples;
 pub mod inflate;
 pub mod members;
+pub mod riegeli;
 pub mod shelf;
 pub mod splice_fields;
 pub mod walk;

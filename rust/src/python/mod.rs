@@ -7,6 +7,7 @@ mod encode;
 mod frames;
 mod images;
 mod index_file;
+mod riegeli;
 mod splice;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -150,6 +151,7 @@ mod _core {
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
         images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
         index_file::index_file,
+        riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
     };
 }

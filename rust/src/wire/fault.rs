@@ -35,6 +35,8 @@ pub enum FaultKind {
     Stale,
     /// Bytes that are no image, or one that is damaged.
     Image,
+    /// Parts of a container that do not fit each other.
+    Structure,
     /// Valid, but beyond penstock.
     Unsupported,
 }
@@ -58,6 +60,7 @@ impl FaultKind {
             Self::TrailingBytes => "trailing_bytes",
             Self::Stale => "stale",
             Self::Image => "image",
+            Self::Structure => "structure",
             Self::Unsupported => "unsupported",
         }
     }

@@ -9,6 +9,7 @@ pub mod gzip;
 pub mod image_head;
 pub mod prefetch;
 pub mod recordio;
+pub mod riegeli;
 pub mod tf_example;
 pub mod varint;
 
