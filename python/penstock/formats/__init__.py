@@ -6,10 +6,11 @@ from penstock.errors import FormatError
 from penstock.format import Format
 from penstock.formats.arrow import ArrowFormat
 from penstock.formats.npy import NpyFormat
+from penstock.formats.npz import NpzFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.tfrecord import TFRecordFormat
 
-_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat(), NpyFormat())
+_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat(), NpyFormat(), NpzFormat())
 
 FORMATS: list[Format] = list(_OWN)
 """In the order in which they are tried: the one whose structure proves most comes first, those from

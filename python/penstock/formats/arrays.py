@@ -190,7 +190,7 @@ class ArrayColumn:
     """An array, or one field of a structured one."""
 
     def __init__(self, name: str, array: StoredArray, part: str | None = None) -> None:
-        self._array = array
+        self.array = array
         self._part = part
         self.num_records = array.num_records
         self.record_bytes: float = array.record_bytes
@@ -202,7 +202,7 @@ class ArrayColumn:
         self.field: Any = field_of(name, dtype, array.inner)
 
     def read(self, cut: Cut) -> Any:
-        values = cut.values(self._array)
+        values = cut.values(self.array)
         return column(values if self._part is None else values[self._part], self.field.type)
 
 

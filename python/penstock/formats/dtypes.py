@@ -360,10 +360,10 @@ def values_of(array: Any, dtype: np.dtype[Any], name: str) -> np.ndarray:
         width = np.int32 if array.type == pa.date32() else np.int64
         found = _numbers(array, np.dtype(width)).astype(np.int64)
         if array.null_count:
-            found[_missing(array)] = NOT_A_TIME
+            found[missing_of(array)] = NOT_A_TIME
         return found.view(base)
     if array.null_count:
-        record = int(np.flatnonzero(_missing(array))[0])
+        record = int(np.flatnonzero(missing_of(array))[0])
         raise SchemaError("a value is missing, and an array holds no nulls", record=record, field=name)
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
@@ -383,7 +383,7 @@ def _flat(array: Any, base: np.dtype[Any], name: str) -> np.ndarray:
             array.offset * array.type.list_size, len(array) * array.type.list_size
         )
         if array.null_count:
-            first = int(np.flatnonzero(_missing(array))[0])
+            first = int(np.flatnonzero(missing_of(array))[0])
             message = "a value in a list is missing, and an array holds no nulls"
             raise SchemaError(message, record=first // max(per_record, 1), field=name)
     if base.kind == "c":
@@ -427,7 +427,7 @@ def _set(bits_: Any, start: int, count: int) -> np.ndarray:
     return found[start:].view(bool)
 
 
-def _missing(array: Any) -> np.ndarray:
+def missing_of(array: Any) -> np.ndarray:
     """Which values are null."""
     return ~_set(array.buffers()[0], array.offset, len(array))
 
