@@ -5,12 +5,13 @@ from __future__ import annotations
 from penstock.errors import FormatError
 from penstock.format import Format
 from penstock.formats.arrow import ArrowFormat
+from penstock.formats.hdf5 import Hdf5Format
 from penstock.formats.npy import NpyFormat
 from penstock.formats.npz import NpzFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.tfrecord import TFRecordFormat
 
-_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat(), NpyFormat(), NpzFormat())
+_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat(), NpyFormat(), NpzFormat(), Hdf5Format())
 
 FORMATS: list[Format] = list(_OWN)
 """In the order in which they are tried: the one whose structure proves most comes first, those from

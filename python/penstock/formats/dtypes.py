@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, SchemaError, UnsupportedError
+from penstock.formats.dtypes_hdf5 import marked_column, marked_type, text_column
 from penstock.types import DTYPE_KEY, is_fixed_tensor, storage_of
 
 NOT_A_TIME = np.iinfo(np.int64).min
@@ -74,6 +75,12 @@ def _without_sub_array(
 
 def _value_type(name: str, dtype: np.dtype[Any]) -> Any:
     kind, size = dtype.kind, dtype.itemsize
+    try:
+        marked = marked_type(dtype)
+    except UnsupportedError as error:
+        raise error.at(field=name) from None
+    if marked is not None:
+        return marked
     if dtype.names is not None:
         assert dtype.fields is not None
         return pa.struct([field_of(field, dtype.fields[field][0]) for field in dtype.names])
@@ -146,8 +153,12 @@ def column(values: np.ndarray, type_: Any) -> Any:
     if kind == "b":
         set_ = np.ascontiguousarray(values).view(np.uint8) != 0
         return pa.Array.from_buffers(pa.bool_(), len(values), [None, bitmap(set_)])
+    marks = dtype.metadata or {}
+    if "vlen" in marks or "enum" in marks:
+        return marked_column(values, type_)
     if kind == "S":
-        return _bytes(values)
+        found = _bytes(values)
+        return found if type_ == found.type else text_column(found)
     if kind == "U":
         return _text(values)
     if kind in "mM":
