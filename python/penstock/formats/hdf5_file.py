@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import (
-    ChangedError,
     FormatError,
     LimitError,
     PenstockError,
@@ -76,11 +75,18 @@ def open_file(source: Source) -> Any:
     with translated(source.path):
         if isinstance(source, LocalSource):
             file = h5py.File(source.path, "r", rdcc_nbytes=_CACHE_BYTES, locking=False)
-            if file.id.get_filesize() > source.size:
-                file.close()
-                raise ChangedError("the file changed while it was being opened", file=source.path)
-            return file
-        return h5py.File(PositionedFile(source), "r", rdcc_nbytes=_CACHE_BYTES)
+        else:
+            file = h5py.File(PositionedFile(source), "r", rdcc_nbytes=_CACHE_BYTES)
+        says = file.id.get_filesize()
+        if says > source.size:
+            file.close()
+            raise TruncatedError(
+                "the file is cut",
+                byte=source.size,
+                expected=f"{says} bytes",
+                found=f"{source.size} bytes",
+            )
+        return file
 
 
 @dataclass(frozen=True, slots=True)

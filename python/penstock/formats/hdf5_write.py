@@ -106,12 +106,11 @@ class _Dataset:
         size = max(self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64)), 1)
         return 1 << max(0, (CHUNK_BYTES // size).bit_length() - 1)
 
-    def create(self, file: Any) -> None:
-        """Make the dataset. Labels wait until their names are known."""
+    def _create(self, file: Any, chunk_records: int) -> None:
+        """Make the dataset, when its first records come: then it is known what names labels have,
+        and whether there is a whole chunk."""
         import h5py
 
-        if self._dataset is not None or (self._kind == "labels" and self._names is None):
-            return
         dtype: Any = self.dtype
         if self._kind == "labels":
             names = {name: n for n, name in enumerate(self._names or [])}
@@ -125,7 +124,7 @@ class _Dataset:
             self.name,
             (0, *self.shape),
             dtype,
-            chunks=(self.chunk_records, *(max(n, 1) for n in self.shape)),
+            chunks=(chunk_records, *(max(n, 1) for n in self.shape)),
             maxshape=(None, *self.shape),
             compression=None if codec == "none" else codec,
             compression_opts=options.level if codec == "gzip" else None,
@@ -153,7 +152,8 @@ class _Dataset:
         self._drain(file, self._num_waiting)
 
     def _drain(self, file: Any, count: int) -> None:
-        self.create(file)
+        if self._dataset is None:
+            self._create(file, min(self.chunk_records, 1 << max(count - 1, 0).bit_length()))
         if not count:
             return
         whole = np.concatenate(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
@@ -161,8 +161,19 @@ class _Dataset:
         self._num_waiting -= count
         self._dataset.resize(self._written + count, axis=0)
         if 0 not in self.shape:
-            self._dataset[self._written : self._written + count] = whole[:count]
+            self._put(whole[:count])
         self._written += count
+
+    def _put(self, values: np.ndarray) -> None:
+        """Write behind the last record, without h5py's guesses about what the values mean."""
+        import h5py
+
+        handle = self._dataset.id
+        rest = self.shape
+        stored = handle.get_space()
+        stored.select_hyperslab((self._written, *(0 for _ in rest)), (len(values), *rest))
+        memory = h5py.h5s.create_simple((len(values), *rest))
+        handle.write(memory, stored, values, h5py.h5t.py_create(self._dataset.dtype))
 
     def _values(self, array: Any) -> np.ndarray:
         if self._kind == "values":
@@ -177,7 +188,7 @@ class _Dataset:
             )
         if self._kind == "labels":
             return self._codes(array)
-        found = np.empty(len(array), object)
+        found = np.empty(len(array), self.dtype)
         if self._kind == "text":
             found[:] = array.to_pylist()
             for record, text in enumerate(found):
@@ -268,8 +279,6 @@ class Hdf5Writer:
                 set_attribute(self._file, key, value)
             if kept:
                 set_attribute(self._file, SCHEMA_ATTRIBUTE, kept)
-            for dataset in self._datasets:
-                dataset.create(self._file)
         except PenstockError as error:
             self.abort()
             raise error.at(file=sink.path) from None
