@@ -52,7 +52,7 @@ def marked_column(values: np.ndarray, type_: Any) -> Any:
     if "enum" in marks:
         return _named(values, marks["enum"], type_)
     if marks["vlen"] in (str, bytes):
-        return text_column(pa.array([_as_bytes(value) for value in values], pa.binary()))
+        return text_column(_joined([_as_bytes(value) for value in values]))
     base = np.dtype(marks["vlen"]).newbyteorder("=")
     parts = [np.zeros(0, base) if _is_nothing(part) else np.asarray(part) for part in values]
     offsets = np.zeros(len(parts) + 1, np.int64)
@@ -88,6 +88,16 @@ def text_column(array: Any) -> Any:
     raise FormatError("text that is no UTF-8")
 
 
+def _joined(values: list[bytes]) -> Any:
+    """Byte strings as a column; `pa.array` would import pandas for it."""
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(value) for value in values], out=offsets[1:])
+    if offsets[-1] > 0x7FFFFFFF:
+        raise UnsupportedError("more than 2 GiB of text in one batch")
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
 def _as_bytes(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
@@ -109,4 +119,5 @@ def _named(values: np.ndarray, names: dict[str, int], type_: Any) -> Any:
         raise FormatError("a number without a name", record=record, found=int(numbers[record]))
     indices = places.astype(type_.index_type.to_pandas_dtype())
     stored = pa.Array.from_buffers(type_.index_type, len(values), [None, pa.py_buffer(indices)])
-    return pa.DictionaryArray.from_arrays(stored, pa.array([name for name, _ in ordered], pa.string()))
+    texts = [name.encode("utf-8", "surrogateescape") for name, _ in ordered]
+    return pa.DictionaryArray.from_arrays(stored, text_column(_joined(texts)))

@@ -36,7 +36,7 @@ from penstock.format import (
     Writer,
     options_from,
 )
-from penstock.formats.arrays import Cut
+from penstock.formats.arrays import Cut, StoredArray
 from penstock.formats.batches import (
     check_columns,
     check_options,
@@ -46,6 +46,7 @@ from penstock.formats.batches import (
     projected,
 )
 from penstock.formats.dtypes import column, field_of
+from penstock.formats.hdf5_direct import direct
 from penstock.formats.hdf5_file import (
     SIGNATURE,
     Found,
@@ -54,6 +55,7 @@ from penstock.formats.hdf5_file import (
     open_file,
     translated,
 )
+from penstock.numbers import as_arrow
 from penstock.storage import Sink, Source
 
 CHUNK_BYTES = 2 << 20
@@ -125,8 +127,10 @@ class Hdf5Format:
 class _Field:
     """One dataset as a field."""
 
-    def __init__(self, found: Found, file_bytes: int) -> None:
+    def __init__(self, found: Found, source: Source, lock: threading.Lock) -> None:
         self.found = found
+        self._lock = lock
+        self._direct = direct(found, source, lock)
         kept = attributes(found.id)
         field: Any = field_of(found.name, found.dtype, found.shape[1:])
         metadata = {**kept, **(field.metadata or {})}
@@ -135,11 +139,22 @@ class _Field:
         for length in found.shape[1:]:
             self.record_bytes *= length
         if found.dtype.hasobject:
-            self.record_bytes += file_bytes // max(found.shape[0], 1)
+            self.record_bytes += source.size // max(found.shape[0], 1)
         self.step = found.chunk[0] if found.chunk else 1
 
-    def read(self, cut: Cut) -> Any:
-        """Some records as a column. The runs of a cut rise and do not meet."""
+    def read(self, cut: Cut, *, alone: bool) -> Any:
+        """Some records as a column. The runs of a cut rise and do not meet. `alone` where the
+        caller has no other threads at work."""
+        if isinstance(self._direct, StoredArray):
+            values = self._direct.read(cut)
+        elif self._direct is not None:
+            values = self._direct.read(cut, alone=alone)
+        else:
+            with self._lock:
+                values = self._by_libhdf5(cut)
+        return column(values, self.field.type)
+
+    def _by_libhdf5(self, cut: Cut) -> np.ndarray:
         import h5py
 
         found = self.found
@@ -163,7 +178,7 @@ class _Field:
                 values[at : at + len(places)] = whole[places]
                 count = len(places)
             at += count
-        return column(values, self.field.type)
+        return values
 
     def _slabs(self, cut: Cut) -> Iterator[tuple[int, int, np.ndarray | None]]:
         """(first, last, which of them or None for all): runs of records to be read at once, so
@@ -212,7 +227,7 @@ class Hdf5Reader:
         fields: list[_Field] = []
         for found in tables:
             try:
-                fields.append(_Field(found, self._source.size))
+                fields.append(_Field(found, self._source, self._lock))
             except PenstockError as error:
                 raise error.at(field=found.name) from None
         self._fields = {field.field.name: field for field in fields}
@@ -261,10 +276,10 @@ class Hdf5Reader:
         if not schema.names:
             return empty_columns(cut.total if back is None else len(back))
         arrays: list[Any] = []
-        with self._lock, translated(self._path):
+        with translated(self._path):
             for name in schema.names:
                 try:
-                    arrays.append(self._fields[name].read(cut))
+                    arrays.append(self._fields[name].read(cut, alone=records is not None))
                 except FormatError as error:
                     if error.record is not None:
                         error.record = int(cut.records()[error.record])
@@ -274,7 +289,7 @@ class Hdf5Reader:
             arrays, schema=pa.schema(fields, self._stored.metadata)
         )
         batch = conform(batch, schema, self._path)
-        return batch if back is None else batch.take(pa.array(back))
+        return batch if back is None else batch.take(as_arrow(back))
 
     def close(self) -> None:
         """Let go of the file."""

@@ -74,7 +74,7 @@ def open_file(source: Source) -> Any:
     h5py = h5py_or_error()
     with translated(source.path):
         if isinstance(source, LocalSource):
-            file = h5py.File(source.path, "r", rdcc_nbytes=_CACHE_BYTES, locking=False)
+            file = h5py.File(source.path, "r", rdcc_nbytes=_CACHE_BYTES)
         else:
             file = h5py.File(PositionedFile(source), "r", rdcc_nbytes=_CACHE_BYTES)
         says = file.id.get_filesize()
