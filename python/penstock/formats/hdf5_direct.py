@@ -146,9 +146,9 @@ class ChunkedArray:
             inside = tuple(slice(0, e - s) for s, e in zip(column, ends, strict=True))
             place = table.get((base, *column))
             if place is None:
-                out[target, *cells] = self._fill
+                out[(target, *cells)] = self._fill
             else:
-                self._unpack(place, rows, out[target, *cells], inside)
+                self._unpack(place, rows, out[(target, *cells)], inside)
 
     def _unpack(
         self, place: tuple[int, int, int], rows: _Rows, out: np.ndarray, inside: tuple[slice, ...]
@@ -219,5 +219,8 @@ class ChunkedArray:
                 starts += (place[0] + rows * row).tolist()
                 lengths += [row] * len(rows)
         whole = FilePlace(self._source, 0, self._source.size)
-        found = whole.gather(np.array(starts, np.int64), np.array(lengths, np.int64))
+        if all(at + size == after for at, size, after in zip(starts, lengths, starts[1:], strict=False)):
+            found = whole.read(starts[0], sum(lengths))
+        else:
+            found = whole.gather(np.array(starts, np.int64), np.array(lengths, np.int64))
         return found.view(self._dtype).reshape(cut.total, *self._found.shape[1:])
