@@ -184,7 +184,12 @@ def _shaped_column(values: np.ndarray, type_: Any) -> Any:
     leaf = type_.value_type if is_fixed_tensor(type_) else type_
     while pa.types.is_fixed_size_list(leaf):
         leaf = leaf.value_type
-    array = column(values.reshape(-1), leaf)
+    try:
+        array = column(values.reshape(-1), leaf)
+    except FormatError as error:
+        if error.record is not None:
+            error.record //= math.prod(shape)
+        raise
     if is_fixed_tensor(type_):
         return pa.ExtensionArray.from_storage(type_, _lists(array, math.prod(shape), num_records))
     for axis in range(len(shape) - 1, -1, -1):

@@ -53,6 +53,7 @@ from penstock.formats.hdf5_file import (
     attributes,
     datasets,
     open_file,
+    text_of,
     translated,
 )
 from penstock.numbers import as_arrow
@@ -329,8 +330,6 @@ def _is_small(found: Found) -> bool:
 def _single_text(found: Found) -> bytes:
     """A value without axes as text, for metadata."""
     import h5py
-
-    from penstock.formats.hdf5_file import text_of
 
     value = np.zeros((), found.dtype)
     found.id.read(h5py.h5s.ALL, h5py.h5s.ALL, value)

@@ -196,6 +196,13 @@ def _look(name: str, handle: Any, limits: Limits, size: int) -> Found | None:
         dtype: np.dtype[Any] = handle.dtype
     except TypeError as error:
         raise UnsupportedError(f"a type that NumPy has not: {error}") from error
+    if dtype.hasobject and dtype.kind != "O":
+        # libhdf5 1.14 keeps how it converts such types beyond the file that they belong to; reading
+        # one again after another handle of the file was let go ends the process.
+        raise UnsupportedError(
+            "text or lists of any length inside of a structure, which libhdf5 does not read safely",
+            hint="datasets=, the names or groups to read; or store them as datasets of their own",
+        )
     chunk = tuple(int(n) for n in plan.get_chunk()) if layout == h5py.h5d.CHUNKED else None
     filters = tuple(FILTERS[code] for code in codes)
     _check_claims(shape, chunk, dtype, limits, size)

@@ -183,7 +183,12 @@ class _Lists(_Ranges):
     def read(self, cut: Cut) -> Any:
         inner, offsets = self.ranges(cut)
         self._limits.check("batch_bytes", int(inner.total * self._values.record_bytes))
-        values = self._values.read(inner)
+        try:
+            values = self._values.read(inner)
+        except FormatError as error:
+            if error.record is not None:
+                error.record = int(np.searchsorted(offsets, error.record, side="right")) - 1
+            raise
         buffers = [None, pa.py_buffer(offsets.astype(np.int32))]
         return pa.Array.from_buffers(self.field.type, cut.total, buffers, children=[values])
 
@@ -201,7 +206,11 @@ class _Labels:
     def read(self, cut: Cut) -> Any:
         if self._read_names is None:
             count = self._names.num_records
-            self._read_names = self._names.read(Cut(np.array([0]), np.array([count])))
+            try:
+                self._read_names = self._names.read(Cut(np.array([0]), np.array([count])))
+            except FormatError as error:
+                error.record = None
+                raise
         codes = cut.values(self._codes.array)
         wrong = (codes < 0) | (codes >= len(self._read_names))
         if wrong.any():
