@@ -367,6 +367,7 @@ def reencode_images(
 ) -> ArrowArray:
     """Each image as another one: smaller, of another codec or quality. What needs no change keeps
     its bytes."""
+
 def riegeli_records(
     buffer: Buffer,
     starts: _Arrow,
@@ -381,9 +382,11 @@ def riegeli_records(
     Each chunk is where it starts in the buffer, how many bytes it may take, where it starts in the
     file, how many records it has and how many bytes they have (uint64 arrays). Heads are always
     proved, data with `check`."""
+
 def riegeli_head(buffer: Buffer, offset: int) -> tuple[int, int, int, int]:
     """The head of the chunk at the front of a buffer, which is byte `offset` of its file: (kind,
     bytes of data, records, their bytes)."""
+
 def message_numbers(frames: Frames, fields: list[int]) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
     """The numbers in each record, a small message of varints, by three fields: uint64 arrays, 0
     where a message lacks the field."""

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import strategies
 from penstock.format import Format
 from penstock.formats import FORMATS
+from penstock.types import fixed_tensors
 
 NUM_RECORDS = 5000
 
@@ -51,8 +52,26 @@ class Held:
     nothing that tells of the cut (or no bytes at all)."""
 
 
+def array_table(num_records: int) -> pa.Table:
+    """Columns of one size each, as arrays hold them."""
+    rng = np.random.default_rng(4)
+    pixels = rng.integers(0, 256, (num_records, 4, 25), dtype=np.uint8)
+    return pa.table(
+        {
+            "id": pa.array(np.arange(num_records)),
+            "score": pa.array(rng.standard_normal(num_records).astype(np.float32)),
+            "good": pa.array(rng.integers(0, 2, num_records).astype(bool)),
+            "pixels": fixed_tensors(pixels),
+            "digest": pa.array([rng.bytes(400) for _ in range(num_records)], pa.binary(400)),
+        }
+    )
+
+
 HELD: dict[str, Held] = {
     "tfrecord": Held(cuts_unseen=12),
+    "npy": Held(table=array_table, batches=None, small_columns=None, cuts_unseen=0),
+    "npz": Held(cuts_unseen=0),
+    "hdf5": Held(batches=None, cuts_unseen=0),
 }
 
 WRITABLE = [fmt for fmt in FORMATS if fmt.info.can_write]

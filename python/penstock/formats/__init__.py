@@ -6,7 +6,10 @@ from penstock.errors import FormatError
 from penstock.format import Format
 from penstock.formats.arrayrecord import ArrayRecordFormat
 from penstock.formats.arrow import ArrowFormat
+from penstock.formats.hdf5 import Hdf5Format
 from penstock.formats.mds import MDSFormat
+from penstock.formats.npy import NpyFormat
+from penstock.formats.npz import NpzFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.tfrecord import TFRecordFormat
 
@@ -14,6 +17,9 @@ _OWN: tuple[Format, ...] = (
     TFRecordFormat(),
     ParquetFormat(),
     ArrowFormat(),
+    Hdf5Format(),
+    NpyFormat(),
+    NpzFormat(),
     ArrayRecordFormat(),
     MDSFormat(),
 )
