@@ -324,8 +324,9 @@ def _tensor(arguments: bytes, name: str, byte: int) -> tuple[tuple[int, ...], An
         if len(text) < length or not isinstance(described, str):
             raise ValueError
     except (ValueError, TypeError, RecursionError):
-        place = {"field": name, "byte": byte + _SHAPE.size}
-        raise FormatError("no description of a dtype", found=text[:40], **place) from None
+        raise FormatError(
+            "no description of a dtype", field=name, byte=byte + _SHAPE.size, found=text[:40]
+        ) from None
     if _DTYPE.fullmatch(described) is None:
         return tuple(sizes), None, described
     return tuple(sizes), np.dtype(described), text.decode("ascii")
