@@ -16,8 +16,11 @@ __all__ = [
     "Frames",
     "Inflater",
     "KernelError",
+    "Pixels",
     "ZlibDeflater",
+    "decode_images",
     "encode_examples",
+    "encode_images",
     "frame_records",
     "frames_at",
     "gzip_member",
@@ -27,7 +30,9 @@ __all__ = [
     "inflate_members",
     "member_head",
     "next_head",
+    "probe_images",
     "read_frames",
+    "reencode_images",
     "splice_fields",
     "walk",
 ]
@@ -299,3 +304,54 @@ def gzip_member(plain: Buffer, start: int, length: int, num_records: int, level:
 
 def member_head(data: Buffer, at: int) -> tuple[int, int] | None:
     """Bytes and records of the penstock member at `at`, or None if it is none."""
+
+@final
+class Pixels:
+    """Decoded pixels, which NumPy may read and write: `numpy.asarray(x)` is uint8[len(x)]."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int: ...
+
+def probe_images(images: _Arrow) -> ArrowArray:
+    """What the first bytes of each image of a binary array say: a struct array of codec (string),
+    width, height (uint32) and channels (uint8)."""
+
+def decode_images(
+    images: _Arrow,
+    *,
+    mode: str = "rgb",
+    image_pixels: int,
+    batch_bytes: int,
+    allow_damaged: bool = False,
+    threads: int = 1,
+) -> tuple[Pixels, ArrowArray]:
+    """The pixels of all images one behind another, and a struct array of width, height and
+    channels. A null has no pixels."""
+
+def encode_images(
+    pixels: list[Any],
+    sizes: _Arrow,
+    codec: str,
+    *,
+    quality: int = 90,
+    lossless: bool = False,
+    threads: int = 1,
+) -> ArrowArray:
+    """Pixels (arrays of uint8, each of one image or of several, one behind another) encoded: a
+    binary array. `sizes` is a record batch of width and height (uint32) and channels (uint8)."""
+
+def reencode_images(
+    images: _Arrow,
+    *,
+    codec: str | None = None,
+    quality: int | None = None,
+    lossless: bool = False,
+    max_side: int | None = None,
+    mode: str = "stored",
+    image_pixels: int,
+    allow_damaged: bool = False,
+    threads: int = 1,
+) -> ArrowArray:
+    """Each image as another one: smaller, of another codec or quality. What needs no change keeps
+    its bytes."""

@@ -3,9 +3,12 @@
 pub mod codec;
 pub mod columns;
 pub mod decode_examples;
+pub mod decode_images;
 pub mod deflate;
 pub mod encode_examples;
+pub mod encode_images;
 pub mod example_columns;
+pub mod images;
 pub mod infer_examples;
 pub mod inflate;
 pub mod members;

@@ -5,6 +5,7 @@ mod bytes;
 mod compression;
 mod encode;
 mod frames;
+mod images;
 mod splice;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -146,6 +147,7 @@ mod _core {
         },
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, index_file, next_head, read_frames, walk},
+        images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
         splice::{has_fields, splice_fields},
     };
 }

@@ -31,6 +31,10 @@ pub enum FaultKind {
     TrailingBytes,
     /// What a file holds is not what its index says.
     Stale,
+    /// Bytes that are no image, or one that is damaged.
+    Image,
+    /// Valid, but beyond penstock.
+    Unsupported,
 }
 
 impl FaultKind {
@@ -50,6 +54,8 @@ impl FaultKind {
             Self::SecondStream => "second_stream",
             Self::TrailingBytes => "trailing_bytes",
             Self::Stale => "stale",
+            Self::Image => "image",
+            Self::Unsupported => "unsupported",
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod example;
 pub mod fault;
 pub mod frames;
 pub mod gzip;
+pub mod image_head;
 pub mod prefetch;
 pub mod tf_example;
 pub mod varint;
