@@ -1,8 +1,8 @@
 """Reads and writes .beton files by ffcv itself. Runs in an environment of its own, where ffcv is.
 
-    ffcv_program.py load FILE OUT.npz       every field of every record, by Loader, both caches
-    ffcv_program.py write FILE OUT.npz      a file of every field, and what went into it
-    ffcv_program.py stored FILE             fields, and the stored bytes of images, by Reader
+ffcv_program.py load FILE OUT.npz       every field of every record, by Loader, both caches
+ffcv_program.py write FILE OUT.npz      a file of every field, and what went into it
+ffcv_program.py stored FILE             fields, and the stored bytes of images, by Reader
 """
 
 from __future__ import annotations
@@ -94,11 +94,13 @@ def stored(path: str) -> None:
         rows = reader.metadata[f"f{place}"]
         if rows.dtype.names is None or "mode" not in rows.dtype.names:
             continue
-        images[name] = [
-            [int(r["mode"]), int(r["width"]), int(r["height"])]
-            + [data[int(r["data_ptr"]) :][: sizes[int(r["data_ptr"])]].hex()]
-            for r in rows
-        ]
+        images[name] = []
+        for row in rows:
+            start = int(row["data_ptr"])
+            value = data[start : start + sizes[start]]
+            images[name].append(
+                [int(row["mode"]), int(row["width"]), int(row["height"]), value.hex()]
+            )
     said = {"names": reader.field_names, "records": int(reader.num_samples), "images": images}
     print(json.dumps(said))
 

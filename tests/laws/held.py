@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 import strategies
 from penstock.format import Format
 from penstock.formats import FORMATS
+from penstock.images import reencode
+from penstock.types import ImageType, fixed_tensors
 
 NUM_RECORDS = 5000
 
@@ -36,6 +38,22 @@ def some_table(num_records: int) -> pa.Table:
     )
 
 
+def beton_table(num_records: int) -> pa.Table:
+    """What a .beton holds: numbers, bytes, JSON, tensors and images."""
+    rng = np.random.default_rng(4)
+    pixels = rng.integers(0, 256, (num_records, 12), np.uint8)
+    pictures = pa.array([b"P6\n2 2\n255\n" + one.tobytes() for one in pixels], pa.binary())
+    jpegs = reencode(pictures, "jpeg").storage
+    table = some_table(num_records).select(["id", "text"])
+    texts = pa.array([f'{{"n": {n}}}' for n in range(num_records)], pa.json_())
+    return (
+        table.add_column(1, "score", pa.array(rng.standard_normal(num_records)))
+        .append_column("vector", fixed_tensors(rng.standard_normal((num_records, 2, 3))))
+        .append_column("json", texts)
+        .append_column("image", pa.ExtensionArray.from_storage(ImageType(), jpegs))
+    )
+
+
 @dataclass(frozen=True)
 class Held:
     """Records for one format."""
@@ -52,6 +70,7 @@ class Held:
 
 
 HELD: dict[str, Held] = {
+    "beton": Held(table=beton_table, batches=None, cuts_unseen=0),
     "tfrecord": Held(cuts_unseen=12),
 }
 

@@ -121,7 +121,7 @@ class BetonFormat:
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.beton_write import BetonWriter
 
-        return BetonWriter(sink, schema, options)
+        return BetonWriter(sink, schema, options, threads)
 
 
 def _is_descriptor(data: bytes) -> bool:

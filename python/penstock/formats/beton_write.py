@@ -11,13 +11,14 @@ import pyarrow as pa
 from penstock.errors import SchemaError
 from penstock.formats.batches import conform, same_columns
 from penstock.formats.beton_columns import Column, Stored, bytes_of, column_of, edges_of, picked
-from penstock.formats.beton_images import Images
+from penstock.formats.beton_images import Images, pixel_bytes
 from penstock.formats.beton_layout import BYTES, IMAGE, JSON, MAX_PAGE_BYTES, MIN_PAGE_BYTES
 from penstock.formats.beton_pages import Pages
 from penstock.formats.regroup import record_bytes
 from penstock.storage import Sink
+from penstock.types import is_image
 
-_PIECE_BYTES = 32 << 20
+_PIECE_BYTES = 16 << 20
 """Bytes of values that are put in order together."""
 _MOST_FIELDS = (1 << 16) - 1
 MODES = ("jpg", "raw", "smart", "proportion")
@@ -67,21 +68,22 @@ def _check(options: BetonOptions) -> None:
 class BetonWriter:
     """Writes one .beton."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema, options: BetonOptions) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema, options: BetonOptions, threads: int) -> None:
         _check(options)
+        self._is_decoding = options.image_mode != "jpg"
         self._path = sink.path
         self._schema = schema
-        self._columns = self._plan(schema, options)
+        self._columns = self._plan(schema, options, threads)
         self._pages = Pages(sink, tuple(c.field for c in self._columns), options.page_bytes)
         self._is_closed = False
 
-    def _plan(self, schema: Any, options: BetonOptions) -> list[Column]:
+    def _plan(self, schema: Any, options: BetonOptions, threads: int) -> list[Column]:
         try:
             if not schema.names or len(schema.names) > _MOST_FIELDS:
                 raise SchemaError(
                     "a .beton has 1 to 65535 fields", found=f"{len(schema.names)} fields"
                 )
-            columns = [column_of(f, Images(f.name, options)) for f in schema]
+            columns = [column_of(f, Images(f.name, options, threads)) for f in schema]
             for number, name in enumerate(schema.names):
                 if name in schema.names[:number]:
                     raise SchemaError("two fields have this name", field=name)
@@ -98,7 +100,7 @@ class BetonWriter:
         """Append the records of a batch."""
         same_columns(batch, self._schema, self._path)
         start = 0
-        for end in _piece_ends(batch):
+        for end in _piece_ends(batch, self._is_decoding):
             try:
                 self._write_piece(batch.slice(start, end - start))
             except SchemaError as error:
@@ -159,11 +161,14 @@ class BetonWriter:
             self._pages.close()
 
 
-def _piece_ends(batch: Any) -> list[int]:
-    """Where to cut a batch so that the values of a piece have about 32 MiB."""
+def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
+    """Where to cut a batch so that the values of a piece have about 16 MiB."""
     if not batch.num_rows:
         return []
     sizes = sum((record_bytes(column) for column in batch.columns), start=0)
+    if is_decoding:
+        pixels = (pixel_bytes(column) for column in batch.columns if is_image(column.type))
+        sizes = sum(pixels, start=sizes)
     each = np.broadcast_to(np.asarray(sizes, np.int64), (batch.num_rows,))
     pieces = np.cumsum(each) // _PIECE_BYTES
     return [*(np.flatnonzero(np.diff(pieces)) + 1).tolist(), batch.num_rows]
