@@ -47,7 +47,7 @@ def beton_table(num_records: int) -> pa.Table:
     table = some_table(num_records).select(["id", "text"])
     texts = pa.array([f'{{"n": {n}}}' for n in range(num_records)], pa.json_())
     return (
-        table.add_column(1, "score", pa.array(rng.standard_normal(num_records)))
+        table.add_column(1, "weight", pa.array(rng.standard_normal(num_records)))
         .append_column("vector", fixed_tensors(rng.standard_normal((num_records, 2, 3))))
         .append_column("json", texts)
         .append_column("image", pa.ExtensionArray.from_storage(ImageType(), jpegs))
@@ -70,7 +70,7 @@ class Held:
 
 
 HELD: dict[str, Held] = {
-    "beton": Held(table=beton_table, batches=None, cuts_unseen=0),
+    "beton": Held(beton_table, batches=None, small_columns=("id", "weight"), cuts_unseen=0),
     "tfrecord": Held(cuts_unseen=12),
 }
 

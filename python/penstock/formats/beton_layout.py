@@ -258,7 +258,10 @@ def _fields(data: bytes, page_bytes: int, custom: Mapping[str, str]) -> tuple[Fi
         field = _field(data[start : start + DESCRIPTOR_BYTES], byte, custom)
         if any(field.name == other.name for other in fields):
             raise FormatError("two fields have this name", field=field.name, byte=byte)
-        if field.kind in (NDARRAY, TENSOR) and field.value_bytes > page_bytes:
+        # Zeros in a shape must not hide that its other numbers are beyond anything.
+        if math.prod(size or 1 for size in field.shape) > page_bytes or (
+            field.value_bytes > page_bytes
+        ):
             raise FormatError(
                 "one tensor is larger than a page",
                 field=field.name,

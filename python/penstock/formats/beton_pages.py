@@ -102,6 +102,12 @@ class Pages:
                 self._write(entries.view(np.uint8).data)
         counts = (len(self._fields), self.page_bytes, self.num_records, table_start)
         self._sink.patch(0, HEADER.pack(VERSION, *counts))
+        self.drop()
+
+    def drop(self) -> None:
+        """Let go of what waits."""
+        self._rows.close()
+        self._table.close()
 
     def _make_room(self, rows_end: int) -> tuple[int, int, int]:
         """Repeat the pages that stand in the way of the rows; where these were, and how far they

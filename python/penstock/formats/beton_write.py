@@ -160,6 +160,10 @@ class BetonWriter:
             self._is_closed = True
             self._pages.close()
 
+    def abort(self) -> None:
+        """Give the file up."""
+        self._pages.drop()
+
 
 def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
     """Where to cut a batch so that the values of a piece have about 16 MiB."""
