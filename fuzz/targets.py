@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from fuzz import images, neighbours, seeds
+from fuzz import beton, images, neighbours, seeds
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
@@ -265,6 +265,7 @@ TARGETS = {
     "sniff": Target(sniff, seeds.everything),
     "parquet": Target(parquet, seeds.parquets),
     "arrow": Target(arrow, seeds.arrows),
+    "beton": Target(beton.read, beton.seeds),
     "jpeg": Target(images.decoded, images.jpegs),
     "png": Target(images.resealed, images.pngs),
     "webp": Target(images.decoded, images.webps),

@@ -6,6 +6,7 @@ from penstock.errors import FormatError
 from penstock.format import Format
 from penstock.formats.arrayrecord import ArrayRecordFormat
 from penstock.formats.arrow import ArrowFormat
+from penstock.formats.beton import BetonFormat
 from penstock.formats.hdf5 import Hdf5Format
 from penstock.formats.mds import MDSFormat
 from penstock.formats.npy import NpyFormat
@@ -17,6 +18,7 @@ _OWN: tuple[Format, ...] = (
     TFRecordFormat(),
     ParquetFormat(),
     ArrowFormat(),
+    BetonFormat(),
     Hdf5Format(),
     NpyFormat(),
     NpzFormat(),
