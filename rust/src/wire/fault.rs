@@ -31,6 +31,12 @@ pub enum FaultKind {
     TrailingBytes,
     /// What a file holds is not what its index says.
     Stale,
+    /// A header that breaks its format's rules.
+    Header,
+    /// The checksum of a header does not match.
+    HeaderChecksum,
+    /// Valid, but not read.
+    Unsupported,
 }
 
 impl FaultKind {
@@ -50,6 +56,9 @@ impl FaultKind {
             Self::SecondStream => "second_stream",
             Self::TrailingBytes => "trailing_bytes",
             Self::Stale => "stale",
+            Self::Header => "header",
+            Self::HeaderChecksum => "header_checksum",
+            Self::Unsupported => "unsupported",
         }
     }
 }
