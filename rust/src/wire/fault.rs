@@ -7,6 +7,8 @@ use std::fmt;
 pub enum FaultKind {
     /// The checksum over a frame's length does not match.
     LengthChecksum,
+    /// The bytes break the rules by which records are told apart.
+    Framing,
     /// The checksum over a payload does not match.
     DataChecksum,
     /// The bytes end before what was announced.
@@ -31,10 +33,6 @@ pub enum FaultKind {
     TrailingBytes,
     /// What a file holds is not what its index says.
     Stale,
-    /// A header that breaks its format's rules.
-    Header,
-    /// The checksum of a header does not match.
-    HeaderChecksum,
     /// Valid, but not read.
     Unsupported,
 }
@@ -44,6 +42,7 @@ impl FaultKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::LengthChecksum => "length_checksum",
+            Self::Framing => "framing",
             Self::DataChecksum => "data_checksum",
             Self::Truncated => "truncated",
             Self::Limit => "limit",
@@ -56,8 +55,6 @@ impl FaultKind {
             Self::SecondStream => "second_stream",
             Self::TrailingBytes => "trailing_bytes",
             Self::Stale => "stale",
-            Self::Header => "header",
-            Self::HeaderChecksum => "header_checksum",
             Self::Unsupported => "unsupported",
         }
     }

@@ -7,6 +7,7 @@ pub mod fault;
 pub mod frames;
 pub mod gzip;
 pub mod prefetch;
+pub mod recordio;
 pub mod tar;
 pub mod tf_example;
 pub mod varint;

@@ -16,7 +16,7 @@
 
 use std::borrow::Cow;
 
-use super::frames::Step;
+use super::frames::{Candidate, Framing, Step};
 use super::{Fault, FaultKind};
 
 /// Headers and paddings are multiples of this.
@@ -46,8 +46,6 @@ pub struct Member<'a> {
     pub name: Cow<'a, [u8]>,
     /// Whether it is a regular file.
     pub is_file: bool,
-    /// Where its own header starts.
-    pub header: usize,
     /// Where its contents start.
     pub contents: usize,
     /// Bytes of its contents.
@@ -102,9 +100,9 @@ fn sums_to(block: &[u8; BLOCK], stored: i64) -> bool {
 fn number(field: &[u8]) -> Option<u64> {
     let (&first, rest) = field.split_first()?;
     if first == 0x80 {
-        return rest.iter().try_fold(0u64, |value, &byte| {
-            value.checked_mul(256)?.checked_add(u64::from(byte))
-        });
+        return rest
+            .iter()
+            .try_fold(0u64, |value, &byte| value.checked_mul(256)?.checked_add(u64::from(byte)));
     }
     let text = text(field).trim_ascii();
     text.iter().try_fold(0u64, |value, &byte| match byte {
@@ -132,7 +130,7 @@ struct Said<'a> {
 
 #[cold]
 fn broken(message: &'static str) -> Fault {
-    Fault::new(FaultKind::Header, 0, message)
+    Fault::new(FaultKind::Framing, 0, message)
 }
 
 /// The member at the front of `bytes`, or what else stands there.
@@ -188,7 +186,7 @@ fn checked(block: &[u8; BLOCK]) -> Result<Option<(u8, u64)>, Fault> {
     let stored = number(field(148, 156)).and_then(|number| i64::try_from(number).ok());
     if !stored.is_some_and(|stored| sums_to(block, stored)) {
         let message = "no header of a tar member stands here";
-        return Err(Fault::new(FaultKind::HeaderChecksum, 0, message));
+        return Err(Fault::new(FaultKind::Framing, 0, message));
     }
     let kind = block.get(156).copied().unwrap_or_default();
     match number(field(124, 136)) {
@@ -227,7 +225,7 @@ fn member<'a>(
     let contents = at.saturating_add(BLOCK);
     let body = if has_contents { padded(length) } else { 0 };
     let total = (contents as u64).saturating_add(body);
-    Ok(Member { name, is_file, header: at, contents, length, total })
+    Ok(Member { name, is_file, contents, length, total })
 }
 
 impl<'a> Said<'a> {
@@ -245,8 +243,8 @@ impl<'a> Said<'a> {
     /// Lines of `length key=value\n`, where the length counts all of the line.
     fn hear_pax(&mut self, mut lines: &'a [u8], is_global: bool) -> Result<(), Fault> {
         while lines.first().is_some_and(|&byte| byte != 0) {
-            let (key, value, rest) =
-                pax_line(lines).ok_or_else(|| broken("a PAX header has a line of no right form"))?;
+            let (key, value, rest) = pax_line(lines)
+                .ok_or_else(|| broken("a PAX header has a line of no right form"))?;
             lines = rest;
             if key.starts_with(b"GNU.sparse.") {
                 let message = "a sparse member, which is not read";
@@ -299,7 +297,7 @@ pub struct Members<'a> {
     at: usize,
 }
 
-/// The members of a frame, which was found by `sample` before.
+/// The members of a frame, which `Tar` found before.
 pub fn members(frame: &[u8]) -> Members<'_> {
     Members { bytes: frame, at: 0 }
 }
@@ -329,60 +327,76 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// The record at the front of `window`, and where the header of its first member starts. `last`: the
-/// stream ends with the window.
+/// Tar as WebDataset has it: a frame is a record, a run of members of one key.
 ///
-/// A record is a run of members of one key. Members that belong to no record go with the one before
-/// them, or with the first; so do the zeros that end an archive. Behind these a record of a second
-/// archive begins, if one was put there.
-#[inline]
-pub fn record(window: &[u8], last: bool) -> (Step, usize) {
-    let mut key: Option<Vec<u8>> = None;
-    let (mut at, mut header) = (0usize, 0usize);
-    let mut ended = false;
-    let found = |at| Step::Frame { payload: 0, length: at, total: at };
-    loop {
-        let rest = window.get(at..).unwrap_or_default();
-        if rest.is_empty() && last && at == window.len() {
-            return match key {
-                Some(_) => (found(at), header),
-                None => (Step::Blank(at), header),
-            };
-        }
-        let total = match head(rest) {
-            Head::Zeros => {
-                ended = true;
-                BLOCK as u64
+/// Members that belong to no record go with the one before them, or with the first; so do the zeros
+/// that end an archive. Behind these a record of a second archive begins, if one was put there.
+#[derive(Clone, Copy, Debug)]
+pub struct Tar;
+
+impl Framing for Tar {
+    #[inline]
+    fn next(self, window: &[u8], last: bool) -> Step {
+        let mut key: Option<Vec<u8>> = None;
+        let mut at = 0usize;
+        let mut ended = false;
+        let found = |at| Step::Frame { payload: 0, length: at, total: at };
+        loop {
+            let rest = window.get(at..).unwrap_or_default();
+            if rest.is_empty() && last {
+                return if key.is_some() { found(at) } else { Step::Blank(at) };
             }
-            Head::Member(_) | Head::Broken(_) if ended && key.is_some() => {
-                return (found(at), header);
-            }
-            Head::Member(member) => {
-                ended = false;
-                if let Some(name) = split(&member.name).filter(|_| member.is_file) {
-                    match &key {
-                        None => {
-                            key = Some(name.key.to_vec());
-                            header = at.wrapping_add(member.header);
-                        }
-                        Some(known) if known == name.key => {}
-                        Some(_) => return (found(at), header),
-                    }
+            let total = match head(rest) {
+                Head::Zeros => {
+                    ended = true;
+                    BLOCK as u64
                 }
-                member.total
+                Head::Member(_) | Head::Broken(_) if ended && key.is_some() => return found(at),
+                Head::Member(member) => {
+                    if let Some(name) = split(&member.name).filter(|_| member.is_file) {
+                        match &key {
+                            None => key = Some(name.key.to_vec()),
+                            Some(known) if known == name.key => {}
+                            Some(_) => return found(at),
+                        }
+                    }
+                    member.total
+                }
+                Head::Need(need) => return more(window, last, (at as u64).saturating_add(need)),
+                Head::Broken(fault) => return Step::Broken(fault.shifted(at as u64)),
+            };
+            let end = (at as u64).saturating_add(total);
+            match usize::try_from(end) {
+                Ok(end) if end <= window.len() => at = end,
+                // The header behind this member tells whether the record ends.
+                _ => return more(window, last, end.saturating_add(if last { 0 } else { 512 })),
             }
-            Head::Need(need) => {
-                let need = (at as u64).saturating_add(need);
-                return (more(window, last, need), header);
-            }
-            Head::Broken(fault) => return (Step::Broken(fault.shifted(at as u64)), header),
-        };
-        let end = (at as u64).saturating_add(total);
-        match usize::try_from(end) {
-            Ok(end) if end <= window.len() => at = end,
-            _ if last => return (more(window, last, end), header),
-            // The header behind this member tells whether the record ends.
-            _ => return (more(window, last, end.saturating_add(BLOCK as u64)), header),
+        }
+    }
+
+    /// The members next to the damage may be the rest of a record, so that what is found is where the
+    /// key changes behind them.
+    fn find(self, window: &[u8], from: usize) -> Option<Candidate> {
+        let mut at = from;
+        loop {
+            let rest = window.get(at..)?;
+            let magic = rest.windows(262).position(|header| header.ends_with(b"ustar"))?;
+            at = at.checked_add(magic)?;
+            let rest = window.get(at..)?;
+            let passed = match self.next(rest, false) {
+                Step::Frame { total, .. } => {
+                    let at = at.checked_add(total)?;
+                    let total = match self.next(window.get(at..)?, false) {
+                        Step::Frame { total, .. } => total as u64,
+                        Step::Need(total) => total,
+                        _ => BLOCK as u64,
+                    };
+                    return Some(Candidate { at, total });
+                }
+                Step::Broken(fault) => usize::try_from(fault.byte).unwrap_or(usize::MAX),
+                Step::Need(_) | Step::Blank(_) => return None,
+            };
+            at = at.checked_add(passed.max(1))?;
         }
     }
 }
