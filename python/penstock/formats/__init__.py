@@ -7,8 +7,14 @@ from penstock.format import Format
 from penstock.formats.arrow import ArrowFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.tfrecord import TFRecordFormat
+from penstock.formats.webdataset import WebDatasetFormat
 
-_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
+_OWN: tuple[Format, ...] = (
+    TFRecordFormat(),
+    ParquetFormat(),
+    ArrowFormat(),
+    WebDatasetFormat(),
+)
 
 FORMATS: list[Format] = list(_OWN)
 """In the order in which they are tried: the one whose structure proves most comes first, those from

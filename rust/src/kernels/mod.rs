@@ -3,8 +3,10 @@
 pub mod codec;
 pub mod columns;
 pub mod decode_examples;
+pub mod decode_tar;
 pub mod deflate;
 pub mod encode_examples;
+pub mod encode_tar;
 pub mod example_columns;
 pub mod infer_examples;
 pub mod inflate;

@@ -7,6 +7,7 @@ mod encode;
 mod frames;
 mod index_file;
 mod splice;
+mod tar;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -149,5 +150,6 @@ mod _core {
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
         index_file::index_file,
         splice::{has_fields, splice_fields},
+        tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_fields},
     };
 }

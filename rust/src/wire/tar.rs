@@ -302,6 +302,20 @@ pub fn members(frame: &[u8]) -> Members<'_> {
     Members { bytes: frame, at: 0 }
 }
 
+impl Members<'_> {
+    /// Where the next member, or what describes it, starts.
+    #[inline]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Whether all bytes were those of members.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+}
+
 impl<'a> Iterator for Members<'a> {
     /// A member and its contents.
     type Item = (Member<'a>, &'a [u8]);

@@ -45,9 +45,11 @@ fn name_of(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
+type Parts<'a> = Option<(&'a [u8], &'a [u8])>;
+
 #[test]
 fn names_split_as_webdataset_splits_them() {
-    let cases: [(&[u8], Option<(&[u8], &[u8])>); 22] = [
+    let cases: [(&[u8], Parts<'_>); 22] = [
         (b"a.jpg", Some((b"a", b"jpg"))),
         (b"a.seg.png", Some((b"a", b"seg.png"))),
         (b"d.ir/a.b.c", Some((b"d.ir/a", b"b.c"))),
