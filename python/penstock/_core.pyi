@@ -227,9 +227,9 @@ class Inflater:
 
 @final
 class ZlibDeflater:
-    """Writes one zlib stream, in pieces."""
+    """Writes one zlib stream, or one gzip member, in pieces."""
 
-    def __new__(cls, level: int) -> ZlibDeflater: ...
+    def __new__(cls, level: int, gzip: bool = False) -> ZlibDeflater: ...
     def push(self, plain: Buffer) -> Buffer:
         """Add plain bytes; the compressed bytes that are ready, often none."""
 
