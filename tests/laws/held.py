@@ -53,6 +53,7 @@ class Held:
 
 HELD: dict[str, Held] = {
     "tfrecord": Held(cuts_unseen=12),
+    "webdataset": Held(cuts_unseen=1),
 }
 
 WRITABLE = [fmt for fmt in FORMATS if fmt.info.can_write]

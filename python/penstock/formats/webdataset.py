@@ -30,7 +30,7 @@ from penstock import _core
 from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.format import FormatInfo, FrameWriter, Options, Projection, Reader, Writer, options_from
 from penstock.formats.tfrecord_raw import RawDecoder, given, without_columns
-from penstock.formats.webdataset_comment import Stored, stored_in
+from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
 from penstock.formats.webdataset_fields import NPY, Plan, ending, plan_field, type_by_name
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
@@ -223,6 +223,8 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
     if options.raw:
         return RawDecoder()
     stored = _stored(shard)
+    if stored is not None:
+        _check_end(shard)
     schema = options.schema
     if schema is not None and not isinstance(schema, pa.Schema):
         if not isinstance(schema, dict):
@@ -257,6 +259,17 @@ def _stored(shard: Shard) -> Stored | None:
         return stored_in(shard.stream)
     except _core.KernelError:
         return None  # damaged where it begins: reading the records tells
+
+
+def _check_end(shard: Shard) -> None:
+    """Whether an archive of penstock's is there to its end: where one is cut between two members, nothing
+    else tells that the last record lacks some. Compressed data tells itself."""
+    size = shard.source.size
+    if shard.stream.container:
+        return
+    end = shard.source.read(max(0, size - END_BYTES), END_BYTES).to_bytes()
+    if size % ARCHIVE_BYTES or any(end):
+        shard.stop_at(_core.Fault("truncated", size, "the archive is cut: it has no end"), None, size)
 
 
 def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.Schema:

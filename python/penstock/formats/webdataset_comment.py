@@ -21,6 +21,10 @@ from penstock import _core
 from penstock.errors import SchemaError
 from penstock.framing.inflated import Stream
 
+ARCHIVE_BYTES = 10240
+"""An archive ends at a multiple of this, as tar's have since they were on tapes."""
+END_BYTES = 1024
+"""So many zeros end an archive, at least."""
 _BLOCK = 512
 _MOST_BYTES = 1 << 20
 _VERSION = 1

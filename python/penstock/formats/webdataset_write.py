@@ -34,7 +34,7 @@ from penstock import _core
 from penstock.errors import SchemaError
 from penstock.formats import webdataset_npy as npy
 from penstock.formats.tfrecord_writer import TFRecordWriteOptions, TFRecordWriter
-from penstock.formats.webdataset_comment import Stored, comment_of
+from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, comment_of
 from penstock.formats.webdataset_fields import (
     IMAGES,
     JSONS,
@@ -60,9 +60,6 @@ URL = "__url__"
 SLICE_BYTES = 1 << 20
 """Arrow bytes that are encoded at once."""
 SLICE_RECORDS = 4096
-ARCHIVE_BYTES = 10240
-"""An archive ends at a multiple of this, as tar's has since it was on tapes."""
-END_BYTES = 1024
 _BYTE_ENDINGS = (
     "bin npz npy mp msg cbor ten tb html htm tiff tif gif bmp pgm pbm pnm exr pyd pickle pkl pth pt "
     "mp4 ogv mjpeg avi mov h264 mpg webm wmv flac mp3 sox wav m4a ogg wma gz count"
