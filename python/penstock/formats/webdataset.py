@@ -19,7 +19,6 @@ No name in an archive is ever used as the name of a file, and no member's conten
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,11 +26,20 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import FormatError, SchemaError, UnsupportedError
-from penstock.format import FormatInfo, FrameWriter, Options, Projection, Reader, Writer, options_from
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.format import (
+    FormatInfo,
+    FrameWriter,
+    Options,
+    Projection,
+    Reader,
+    Writer,
+    options_from,
+)
 from penstock.formats.tfrecord_raw import RawDecoder, given, without_columns
 from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
 from penstock.formats.webdataset_fields import NPY, Plan, ending, plan_field, type_by_name
+from penstock.formats.webdataset_npy import header_of, type_of
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
 from penstock.framing.framed import FramedReader, Proof
@@ -123,7 +131,11 @@ def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> Shard:
     compression = mine.compression
     if compression is None:
         compression = "gzip" if head[:2] == b"\x1f\x8b" else ""
-        for magic, name in ((b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd")):
+        for magic, name in (
+            (b"BZh", "bzip2"),
+            (b"\xfd7zXZ\0", "xz"),
+            (b"\x28\xb5\x2f\xfd", "zstd"),
+        ):
             if head.startswith(magic):
                 raise UnsupportedError(
                     f"an archive compressed with {name}",
@@ -166,9 +178,7 @@ def _inflates_to_archive(head: bytes) -> bool:
 class RecordDecoder:
     """Frames, each the members of a record, as columns."""
 
-    def __init__(
-        self, plans: Sequence[Plan], schema: pa.Schema, url: str, limits: Limits
-    ) -> None:
+    def __init__(self, plans: Sequence[Plan], schema: pa.Schema, url: str, limits: Limits) -> None:
         self._plans = {plan.column.name: plan for plan in plans}
         self._kernels: dict[tuple[str, ...], Any] = {}
         self._url = url
@@ -200,9 +210,7 @@ class RecordDecoder:
         kernel = self._kernels.get(names)
         if kernel is None:
             wanted = [self._plans[name] for name in names if name in self._plans]
-            fields = {
-                _place(plan): "bytes" if plan.inflates else plan.contents for plan in wanted
-            }
+            fields = {_place(plan): "bytes" if plan.inflates else plan.contents for plan in wanted}
             kernel = _core.TarPlan(list(fields.items()), KEY in names and KEY not in self._plans)
             self._kernels[names] = kernel
         return kernel
@@ -232,7 +240,7 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
         schema = _with_types(_schema(shard, mine, stored), schema)
     if schema is None:
         schema = _schema(shard, mine, stored)
-    places = {} if stored is None else stored.fields
+    places: dict[str, str] = {} if stored is None else stored.fields
     own = [field for field in schema if field.name not in (KEY, URL)]
     plans = [plan_field(field, places.get(field.name, field.name)) for field in own]
     seen = [plan.field for plan in plans]
@@ -269,7 +277,9 @@ def _check_end(shard: Shard) -> None:
         return
     end = shard.source.read(max(0, size - END_BYTES), END_BYTES).to_bytes()
     if size % ARCHIVE_BYTES or any(end):
-        shard.stop_at(_core.Fault("truncated", size, "the archive is cut: it has no end"), None, size)
+        shard.stop_at(
+            _core.Fault("truncated", size, "the archive is cut: it has no end"), None, size
+        )
 
 
 def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.Schema:
@@ -295,8 +305,6 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
 
     Damage is passed over here: it is reported when the records are read.
     """
-    from penstock.formats import webdataset_npy as npy
-
     left = None if mine.infer_records == "all" else int(mine.infer_records)
     quiet = replace(
         shard.options, damage="skip" if shard.goes_on else "stop", skipped=lambda region: None
@@ -312,14 +320,16 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
         try:
             for name, count in _core.tar_fields(frames, MOST_FIELDS).items():
                 counts[name] = counts.get(name, 0) + count
-            arrays = [name for name in counts if ending(name) == (NPY, False)] if mine.decode else []
+            arrays = (
+                [name for name in counts if ending(name) == (NPY, False)] if mine.decode else []
+            )
             if arrays:
                 plan = _core.TarPlan([(name, "bytes") for name in arrays], False)
                 found = pa.record_batch(plan.decode(frames))
                 for name in arrays:
                     values = found.column(name).drop_null()
                     headers.setdefault(name, []).extend(
-                        npy.header_of(value.as_buffer()[:4096].to_pybytes()) for value in values
+                        header_of(value.as_buffer()[:4096].to_pybytes()) for value in values
                     )
         except _core.KernelError as error:
             raise shard.error(error.args[0], None) from None
@@ -329,4 +339,4 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
             left -= len(frames)
             if left <= 0 or seen_bytes >= _SAMPLE_BYTES:
                 break
-    return counts, {name: npy.type_of(seen) for name, seen in headers.items()}, num_records
+    return counts, {name: type_of(seen) for name, seen in headers.items()}, num_records

@@ -71,6 +71,8 @@ def _parsed(found: Any) -> Stored | None:
         return None
     facts: dict[str, Any] = found
     schema = pa.ipc.read_schema(pa.py_buffer(b64decode(facts["schema"], validate=True)))
-    fields: dict[str, str] = {name: facts["fields"][name] for name in schema.names if name in facts["fields"]}
+    fields: dict[str, str] = {
+        name: facts["fields"][name] for name in schema.names if name in facts["fields"]
+    }
     texts = all(isinstance(field, str) for field in fields.values())
     return Stored(schema, fields) if texts and len(set(schema.names)) == len(schema) else None

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import LimitError, SchemaError
-from penstock.formats import webdataset_npy as npy
+from penstock.formats.webdataset_npy import column as npy_column
 from penstock.limits import Limits
 from penstock.types import (
     ImageType,
     is_fixed_tensor,
-    is_image,
     is_json,
     is_variable_tensor,
     storage_of,
@@ -143,7 +142,7 @@ def _how(column: pa.Field, last: str) -> tuple[str, Finish]:
     if kind.is_null(type_):
         return "bytes", lambda values: pa.nulls(len(values))
     if last == NPY:
-        return "bytes", lambda values: npy.column(values, type_)
+        return "bytes", lambda values: npy_column(values, type_)
     if kind.is_uint64(type_):
         return "text", lambda values: pc.utf8_trim_whitespace(values).cast(type_)
     if is_number(type_) or kind.is_temporal(type_):

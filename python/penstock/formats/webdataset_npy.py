@@ -165,9 +165,7 @@ def _shaped(arrays: np.ndarray, type_: Any) -> Any:
         return pa.FixedSizeListArray.from_arrays(pa.array(arrays.ravel()).cast(value), type=type_)
     tensors = fixed_tensors(arrays)
     storage = tensors.storage
-    if storage.type.value_type != value:
-        storage = storage.cast(type_.storage_type)
-    elif storage.type != type_.storage_type:
+    if storage.type.value_type != value or storage.type != type_.storage_type:
         storage = storage.cast(type_.storage_type)
     return pa.ExtensionArray.from_storage(type_, storage)
 
@@ -262,11 +260,11 @@ def stacked_files(arrays: np.ndarray) -> Any:
 
 def files(flat: np.ndarray, ends: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> Any:
     """Parts of a run of numbers as npy files: binary. `ends` has an edge more than there are parts."""
-    data = memoryview(np.ascontiguousarray(flat).view(np.uint8))
+    data = np.ascontiguousarray(flat).view(np.uint8)
     width = flat.dtype.itemsize
     descr = flat.dtype.str
     parts = [
-        header_bytes(descr, shape) + bytes(data[int(a) * width : int(b) * width])
+        header_bytes(descr, shape) + data[int(a) * width : int(b) * width].tobytes()
         for a, b, shape in zip(ends[:-1], ends[1:], shapes, strict=True)
     ]
     return pa.array(parts, pa.large_binary())

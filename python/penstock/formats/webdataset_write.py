@@ -32,13 +32,11 @@ import pyarrow.compute as pc
 
 from penstock import _core
 from penstock.errors import SchemaError
-from penstock.formats import webdataset_npy as npy
 from penstock.formats.tfrecord_writer import TFRecordWriteOptions, TFRecordWriter
 from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, comment_of
 from penstock.formats.webdataset_fields import (
     IMAGES,
     JSONS,
-    KNOWN,
     NPY,
     NUMBERS,
     TEXTS,
@@ -49,6 +47,7 @@ from penstock.formats.webdataset_fields import (
     is_number,
     keys,
 )
+from penstock.formats.webdataset_npy import files, stacked_files
 from penstock.framing.sidecar import Index
 from penstock.numbers import as_numpy
 from penstock.pipeline import default_threads
@@ -60,10 +59,11 @@ URL = "__url__"
 SLICE_BYTES = 1 << 20
 """Arrow bytes that are encoded at once."""
 SLICE_RECORDS = 4096
-_BYTE_ENDINGS = (
-    "bin npz npy mp msg cbor ten tb html htm tiff tif gif bmp pgm pbm pnm exr pyd pickle pkl pth pt "
-    "mp4 ogv mjpeg avi mov h264 mpg webm wmv flac mp3 sox wav m4a ogg wma gz count"
-).split()
+_ARRAYS = ("npz", "npy", "mp", "msg", "cbor", "ten", "tb", "pyd", "pickle", "pkl", "pth", "pt")
+_PICTURES = ("tiff", "tif", "gif", "bmp", "pbm", "pnm", "exr", *IMAGES)
+_MOVIES = ("mp4", "ogv", "mjpeg", "avi", "mov", "h264", "mpg", "webm", "wmv")
+_SOUNDS = ("flac", "mp3", "sox", "wav", "m4a", "ogg", "wma")
+_BYTES = ("bin", "gz", "count", "html", "htm", *_ARRAYS, *_PICTURES, *_MOVIES, *_SOUNDS)
 _RAW_SCHEMA = pa.schema([pa.field("record", pa.binary())])
 
 
@@ -222,7 +222,9 @@ class WebDatasetWriter:
         if self._plan is None or self._plan.key is None or not len(names):
             return
         before = pa.concat_arrays([pa.array([self._last_key], names.type), names[:-1]])
-        same = pc.index(pc.fill_null(pc.equal(before, names), fill_value=False), pa.scalar(value=True))
+        same = pc.index(
+            pc.fill_null(pc.equal(before, names), fill_value=False), pa.scalar(value=True)
+        )
         if (row := same.as_py()) >= 0:
             raise SchemaError(
                 f"the record has the same key as the one before it, {names[row].as_py()!r}; the two "
@@ -339,7 +341,7 @@ def _endings(type_: Any) -> tuple[str, ...]:
     if is_json(type_):
         return JSONS
     if holds_bytes(storage) or kind.is_null(type_):
-        return (*_BYTE_ENDINGS, *IMAGES)
+        return _BYTES
     if holds_text(storage) or (kind.is_dictionary(type_) and holds_text(type_.value_type)):
         return TEXTS
     if is_number(type_) or kind.is_temporal(type_):
@@ -395,7 +397,9 @@ def _contents(values: Any, column: pa.Field) -> Any:
             whole = values.cast(pa.int8()) if kind.is_boolean(type_) else values
             return whole.cast(pa.string())
         if kind.is_temporal(type_):
-            return values.view(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(pa.string())
+            return values.view(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(
+                pa.string()
+            )
         if is_array(type_) or kind.is_floating(type_):
             return _files(values, type_)
     except SchemaError as error:
@@ -408,19 +412,19 @@ def _files(values: Any, type_: Any) -> Any:
     """Numbers and arrays of them as npy files."""
     full = values.drop_null() if values.null_count else values
     if pa.types.is_floating(type_):
-        found = npy.stacked_files(full.to_numpy(zero_copy_only=False))
+        found = stacked_files(full.to_numpy(zero_copy_only=False))
     elif is_fixed_tensor(type_):
         storage = full.storage
         arrays = _flat(storage, values).reshape(len(full), *type_.shape)
-        found = npy.stacked_files(arrays)
+        found = stacked_files(arrays)
     elif is_variable_tensor(type_):
         data, shapes = full.storage.field("data"), full.storage.field("shape")
-        found = npy.files(_flat(data, values), _ends(data), [tuple(s) for s in shapes.to_pylist()])
+        found = files(_flat(data, values), _ends(data), [tuple(s) for s in shapes.to_pylist()])
     elif pa.types.is_fixed_size_list(type_):
-        found = npy.stacked_files(_flat(full, values).reshape(len(full), type_.list_size))
+        found = stacked_files(_flat(full, values).reshape(len(full), type_.list_size))
     else:
         ends = _ends(full)
-        found = npy.files(_flat(full, values), ends, [(int(n),) for n in np.diff(ends)])
+        found = files(_flat(full, values), ends, [(int(n),) for n in np.diff(ends)])
     if not values.null_count:
         return found
     valid = values.is_valid().to_numpy(zero_copy_only=False)
@@ -432,7 +436,9 @@ def _flat(lists: Any, values: Any) -> np.ndarray:
     flat = lists.flatten()
     if flat.null_count:
         rows = [any(item is None for item in row or ()) for row in lists.to_pylist()]
-        row = int(np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))[rows.index(True)])
+        row = int(
+            np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))[rows.index(True)]
+        )
         raise SchemaError("a list has a null, which an npy file has no value for", record=row)
     return flat.to_numpy(zero_copy_only=False)
 
