@@ -201,7 +201,15 @@ class Framed:
     """Frames one after another, with what an index keeps of each."""
 
     @property
-    def data(self) -> Buffer: ...
+    def data(self) -> Buffer:
+        """The frames; copied where they are in parts."""
+
+    @property
+    def parts(self) -> list[Buffer]:
+        """The frames as parts that follow one another: large payloads stay where they lay."""
+
+    @property
+    def num_bytes(self) -> int: ...
     @property
     def lengths(self) -> ArrowArray:
         """Bytes of each whole frame, uint64."""

@@ -74,6 +74,10 @@ class FormatInfo:
     """A plain file is read through a memory map where `mmap=True` asks for it."""
     compressions: tuple[str, ...] = ()
     """What its files may be compressed with, inside or as a whole."""
+    can_overlay: bool = True
+    """Its records have a fixed order, so fields can be kept beside them."""
+    holds_images: bool = False
+    """Images have a place of their own in it: columns of them are found when data is converted."""
     lossless: bool = True
     """A written batch reads back with the same Arrow types."""
     has_checksums: bool = False
@@ -271,9 +275,9 @@ class FrameWriter(Writer, IndexMaking, Protocol):
     """A Writer that takes frames as they stand."""
 
     def write_frames(
-        self, frames: _core.Buffer, lengths: np.ndarray, checksums: np.ndarray
+        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """Append whole frames: their bytes, the uint64 length of each, and the uint32 checksum of
+        """Append whole frames: their bytes in any number of parts, the uint64 length of each, and the uint32 checksum of
         each payload as it is stored there."""
         ...
 

@@ -9,7 +9,7 @@ shard readable from its middle; none is empty, since TensorFlow takes an empty o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -154,15 +154,15 @@ class TFRecordWriter:
             raise
 
     def write_frames(
-        self, frames: _core.Buffer, lengths: np.ndarray, checksums: np.ndarray
+        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """Append whole frames as they stand: their bytes, the uint64 length of each, and the
+        """Append whole frames as they stand: their bytes in any number of parts, the uint64 length of each, and the
         uint32 checksum of each payload as it is stored there."""
         self._finishing(self._work.drain)
         self._num_records += len(lengths)
         self._lengths.append(lengths)
         self._checksums.append(checksums)
-        self._finishing(lambda: self._output.add(frames, lengths))
+        self._finishing(lambda: self._output.add_parts(frames, lengths))
 
     def flush(self) -> None:
         """Wait until all records handed over so far are counted in `num_bytes`."""
@@ -299,6 +299,12 @@ class _Plain:
         del lengths
         self._put(frames)
 
+    def add_parts(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+        """Append whole frames that are in parts."""
+        del lengths
+        for part in frames:
+            self._put(part)
+
     def drain(self) -> None:
         """Wait until everything that can be written is counted."""
 
@@ -360,6 +366,9 @@ class _Gzip(_Plain):
                 self._close_member()
             start, first = end, after
 
+    def add_parts(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+        self.add(_joined(list(frames)), lengths)
+
     def drain(self) -> None:
         self._work.drain()
 
@@ -417,6 +426,9 @@ class _OneStream(_Plain):
             self._parts.append(frames.slice(start, len(frames)))
             self._open_bytes += len(frames) - start
 
+    def add_parts(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+        self.add(_joined(list(frames)), lengths)
+
     def close(self) -> None:
         if self._open_bytes:
             self._push()
@@ -455,7 +467,7 @@ class _OneStream(_Plain):
 def _joined(parts: list[_core.Buffer]) -> _core.Buffer:
     if len(parts) == 1:
         return parts[0]
-    return _core.Buffer.from_bytes(b"".join(part.to_bytes() for part in parts))
+    return _core.Buffer.join(parts)
 
 
 def _view(data: _core.Buffer) -> memoryview:
