@@ -242,7 +242,7 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
         schema = _schema(shard, mine, stored)
     places: dict[str, str] = {} if stored is None else stored.fields
     own = [field for field in schema if field.name not in (KEY, URL)]
-    plans = [plan_field(field, places.get(field.name, field.name)) for field in own]
+    plans = [plan_field(field, places.get(str(field.name), str(field.name))) for field in own]
     seen = [plan.field for plan in plans]
     if len(set(seen)) < len(seen):
         raise SchemaError("two columns of one field", field=seen[0])
