@@ -17,10 +17,12 @@ __all__ = [
     "Inflater",
     "KernelError",
     "Pixels",
+    "TarPlan",
     "ZlibDeflater",
     "decode_images",
     "encode_examples",
     "encode_images",
+    "encode_tar",
     "frame_records",
     "frames_at",
     "gzip_member",
@@ -28,6 +30,7 @@ __all__ = [
     "index_file",
     "inflate_member",
     "inflate_members",
+    "is_tar_head",
     "member_head",
     "message_numbers",
     "next_head",
@@ -37,6 +40,8 @@ __all__ = [
     "riegeli_head",
     "riegeli_records",
     "splice_fields",
+    "tar_comment",
+    "tar_fields",
     "walk",
 ]
 
@@ -188,6 +193,18 @@ class ExamplePlan:
     def __new__(cls, columns: list[_Column], dialect: str) -> ExamplePlan: ...
 
 @final
+class TarPlan:
+    """What to read of the records of a tar archive, made once for many batches.
+
+    A field is (name, contents), contents "bytes", "text" or "number"; with `keys`, the records' keys
+    are the first column.
+    """
+
+    def __new__(cls, fields: list[tuple[str, str]], keys: bool) -> TarPlan: ...
+    def decode(self, frames: Frames) -> ArrowArray:
+        """The columns of some records: a struct array."""
+
+@final
 class Framed:
     """Frames one after another, with what an index keeps of each."""
 
@@ -243,9 +260,9 @@ class Inflater:
 
 @final
 class ZlibDeflater:
-    """Writes one zlib stream, in pieces."""
+    """Writes one zlib stream, or one gzip member, in pieces."""
 
-    def __new__(cls, level: int) -> ZlibDeflater: ...
+    def __new__(cls, level: int, gzip: bool = False) -> ZlibDeflater: ...
     def push(self, plain: Buffer) -> Buffer:
         """Add plain bytes; the compressed bytes that are ready, often none."""
 
@@ -279,6 +296,18 @@ def index_file(
 
 def encode_examples(batch: _Arrow, kind: str) -> Framed:
     """The records of a batch as framed messages of kind "example" or "sequence"."""
+
+def encode_tar(keys: _Arrow, batch: _Arrow) -> Framed:
+    """Columns of byte strings, called as fields and in their order, as tar records of these keys."""
+
+def is_tar_head(buffer: Buffer) -> bool:
+    """Whether a tar archive may begin so."""
+
+def tar_comment(text: str) -> Buffer:
+    """The global PAX header that holds a comment, padded."""
+
+def tar_fields(frames: Frames, most: int) -> dict[str, int]:
+    """The fields of some records, at most so many, each with the number of records that have it."""
 
 def frame_records(records: _Arrow) -> Framed:
     """Byte strings, each a record as it stands, as frames."""

@@ -22,6 +22,7 @@ from penstock.overlay.reader import Overlays
 from penstock.paths import expand
 from penstock.scan import scan
 from penstock.schema import INFERRED_KEY, NO_RECORDS
+from penstock.shard_lists import ShardList, shard_list
 from penstock.storage import LocalStorage, Source, Storage
 from penstock.take import take
 
@@ -58,12 +59,19 @@ class Dataset:
         {'id': [3, 1]}
     """
 
-    def __init__(self, paths: Sequence[str], storage: Storage, call: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        storage: Storage,
+        call: dict[str, Any],
+        listed: ShardList | None = None,
+    ) -> None:
         self._call = {**call, "source": list(paths)}
         self._storage = storage
         self._columns: Sequence[str] | None = call["columns"]
         self._format: str | None = call["format"]
         self._paths = list(paths)
+        self._listed = listed
         self._regions: dict[SkippedRegion, None] = {}
         self._noting = threading.local()
         self._options = Options(
@@ -223,6 +231,8 @@ class Dataset:
         if self._firsts is None:
             self._open_all()
             counts = [self.reader(n).num_records for n in range(len(self._paths))]
+            if self._listed is not None:
+                self._listed.check(counts)
             self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return self._firsts
 
@@ -380,7 +390,8 @@ def open(
     """Open data as it lies.
 
     Args:
-        source: a path, a list of paths, a glob, a folder, or `name@N` for numbered shards.
+        source: a path, a list of paths, a glob, a folder, `name@N` for numbered shards, or
+            WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of shards.
         format: a format's name, instead of telling it by the bytes.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
             descriptor; None infers one from the first records.
@@ -439,4 +450,4 @@ def open(
         "format_options": format_options,
     }
     place = storage or LocalStorage()
-    return Dataset(expand(source, place), place, call)
+    return Dataset(expand(source, place), place, call, shard_list(source, place))

@@ -90,6 +90,7 @@ HELD: dict[str, Held] = {
     "npy": Held(table=array_table, batches=None, small_columns=None, cuts_unseen=0),
     "npz": Held(cuts_unseen=0),
     "hdf5": Held(batches=None, cuts_unseen=0),
+    "webdataset": Held(cuts_unseen=1),
 }
 
 WRITABLE = [fmt for fmt in FORMATS if fmt.info.can_write]

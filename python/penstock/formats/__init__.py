@@ -13,11 +13,13 @@ from penstock.formats.npy import NpyFormat
 from penstock.formats.npz import NpzFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.tfrecord import TFRecordFormat
+from penstock.formats.webdataset import WebDatasetFormat
 
 _OWN: tuple[Format, ...] = (
     TFRecordFormat(),
     ParquetFormat(),
     ArrowFormat(),
+    WebDatasetFormat(),
     BetonFormat(),
     Hdf5Format(),
     NpyFormat(),

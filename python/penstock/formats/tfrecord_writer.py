@@ -82,6 +82,7 @@ class TFRecordWriter:
         schema: of the batches that will come.
         options: see TFRecordWriteOptions.
         threads: how many slices are encoded and compressed at once; None: one a core.
+        one_stream: gzip is one member, for programs that read no other.
 
     Raises:
         SchemaError: a column has a type that no payload holds.
@@ -105,6 +106,8 @@ class TFRecordWriter:
         schema: pa.Schema,
         options: TFRecordWriteOptions,
         threads: int | None = None,
+        *,
+        one_stream: bool = False,
     ) -> None:
         self._plan = plan_payload(schema, options.payload, exact_float64=options.float64 == "exact")
         self._schema = schema
@@ -117,10 +120,10 @@ class TFRecordWriter:
         self._checksums: list[np.ndarray] = []
         self._num_records = 0
         self._output: _Plain
-        if options.compression == "gzip":
+        if options.compression == "gzip" and not one_stream:
             self._output = _Gzip(sink, options, _InOrder(self._pool, 4 * threads))
-        elif options.compression == "zlib":
-            self._output = _Zlib(sink, options)
+        elif options.compression:
+            self._output = _OneStream(sink, options)
         else:
             self._output = _Plain(sink)
 
@@ -394,16 +397,16 @@ class _Gzip(_Plain):
         self._work.put(compress, write)
 
 
-class _Zlib(_Plain):
-    """One zlib stream. It is inflated again on the way, which is how its seek points are found."""
+class _OneStream(_Plain):
+    """One zlib stream, or one gzip member. It is inflated again on the way, which is how its seek points are found."""
 
-    compression = "zlib"
     layout = "points"
 
     def __init__(self, sink: Sink, options: TFRecordWriteOptions) -> None:
         super().__init__(sink)
-        self._deflater = _core.ZlibDeflater(options.level)
-        self._inflater = _core.Inflater("zlib", POINT_BYTES)
+        self.compression = options.compression or "zlib"
+        self._deflater = _core.ZlibDeflater(options.level, options.compression == "gzip")
+        self._inflater = _core.Inflater(self.compression, POINT_BYTES)
         # Plain bytes that do not make a whole push yet.
         self._parts: list[_core.Buffer] = []
         self._open_bytes = 0

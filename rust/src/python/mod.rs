@@ -9,6 +9,7 @@ mod images;
 mod index_file;
 mod riegeli;
 mod splice;
+mod tar;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -153,5 +154,6 @@ mod _core {
         index_file::index_file,
         riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
+        tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_fields},
     };
 }

@@ -75,6 +75,8 @@ pub enum AnyFraming {
     RecordIo,
     /// None: something else than a walk has found the payloads.
     Bare,
+    /// Tar archives of WebDataset.
+    Tar,
 }
 
 impl AnyFraming {
@@ -83,6 +85,7 @@ impl AnyFraming {
         Some(match name {
             "tfrecord" => Self::TfRecord,
             "recordio" => Self::RecordIo,
+            "webdataset" => Self::Tar,
             _ => return None,
         })
     }
@@ -102,6 +105,10 @@ macro_rules! with_framing {
             }
             $crate::wire::frames::AnyFraming::RecordIo => {
                 let $framing = $crate::wire::recordio::RecordIo;
+                $body
+            }
+            $crate::wire::frames::AnyFraming::Tar => {
+                let $framing = $crate::wire::tar::Tar;
                 $body
             }
         }

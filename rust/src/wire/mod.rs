@@ -10,6 +10,7 @@ pub mod image_head;
 pub mod prefetch;
 pub mod recordio;
 pub mod riegeli;
+pub mod tar;
 pub mod tf_example;
 pub mod varint;
 
