@@ -6,6 +6,8 @@ pub mod example;
 pub mod fault;
 pub mod frames;
 pub mod gzip;
+pub mod msgpack;
+pub mod numpy_map;
 pub mod prefetch;
 pub mod tf_example;
 pub mod varint;
