@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import frames
 from penstock import _core
-from penstock.framing.framings import TFRECORD, Framing
+from penstock.framing.framings import RECORDIO, TFRECORD
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", b"some payload" * 100])
@@ -32,11 +36,62 @@ def test_any_one_wrong_byte_of_a_head_leaves_the_true_length_among_the_possible(
             assert 1234 in TFRECORD.lengths(bytes(wrong)), (place, flip)
 
 
-def test_a_framing_without_checksums_pads_and_proves_nothing() -> None:
-    padded = Framing("other", head_bytes=8, tail_bytes=0, align_bytes=4)
-    assert [padded.frame_bytes(n) for n in range(6)] == [8, 12, 12, 12, 12, 16]
-    sizes = padded.frame_bytes(np.arange(6, dtype=np.uint64))
-    assert sizes.dtype == np.uint64
-    assert sizes.tolist() == [8, 12, 12, 12, 12, 16]
-    assert not padded.proves(_core.Buffer.from_bytes(b""), b"")
-    assert list(padded.lengths(bytes(8))) == []
+def part(flag: int, payload: bytes) -> bytes:
+    head = struct.pack("<II", 0xCED7230A, flag << 29 | len(payload))
+    return head + payload + bytes(-len(payload) % 4)
+
+
+# A record of three parts, whose first is empty, between records of one.
+SELF_DELIMITED = [
+    part(0, b"one"),
+    part(1, b"") + part(2, b"12345678") + part(3, b"9"),
+    part(0, b""),
+    part(0, bytes(5000)),
+]
+
+
+def test_a_frame_that_tells_its_own_size_is_its_own_payload() -> None:
+    data = b"".join(SELF_DELIMITED)
+    buffer = _core.Buffer.from_bytes(data)
+    for last in (True, False):
+        frames, consumed, need, fault = _core.walk("recordio", buffer, 100, 1 << 30, last)
+        assert (consumed, need, fault) == (len(data), 0, None)
+        assert pa.array(frames.views()).to_pylist() == SELF_DELIMITED
+        lengths = np.array([len(frame) for frame in SELF_DELIMITED])
+        starts = pa.array(frames.starts()).to_numpy()
+        assert starts.tolist() == (100 + np.cumsum(lengths) - lengths).tolist()
+        assert RECORDIO.frame_bytes(lengths).tolist() == lengths.tolist()
+    crcs = [_core.Buffer.from_bytes(frame).crc32c() for frame in SELF_DELIMITED]
+    assert pa.array(frames.checksums()).to_pylist() == crcs
+    assert not frames.verify()
+    assert not frames.verify(pa.array(crcs, pa.uint32()))
+    crcs[2] ^= 1
+    (fault,) = frames.verify(pa.array(crcs, pa.uint32()))
+    assert (fault.kind, fault.record) == ("data_checksum", 2)
+
+
+def test_a_file_of_such_frames_is_indexed_as_it_is_walked(tmp_path: Path) -> None:
+    # The large record is many times a window, and a part of another lies on a border.
+    long = part(1, bytes(1 << 20)) + part(2, bytes(3 << 20)) + part(3, b"end")
+    frames = [*SELF_DELIMITED, long, *SELF_DELIMITED]
+    path = tmp_path / "frames"
+    path.write_bytes(b"".join(frames))
+    starts, stored, fault = _core.index_file("recordio", _core.File(str(path)), 1 << 30)
+    assert fault is None
+    edges = np.cumsum([0, *(len(frame) for frame in frames)])
+    assert pa.array(starts).to_pylist() == edges.tolist()
+    assert pa.array(stored).to_pylist() == [_core.Buffer.from_bytes(f).crc32c() for f in frames]
+    path.write_bytes(b"".join(frames)[:-1])
+    starts, stored, fault = _core.index_file("recordio", _core.File(str(path)), 1 << 30)
+    assert (fault.kind, fault.record) == ("truncated", len(frames) - 1)
+    assert len(pa.array(stored)) == len(frames) - 1
+    _, _, fault = _core.index_file("recordio", _core.File(str(path)), 1 << 20)
+    assert (fault.kind, fault.record) == ("limit", 4)
+
+
+def test_after_damage_such_frames_are_found_where_they_lead_to_the_end() -> None:
+    data = b"".join(SELF_DELIMITED)
+    buffer = _core.Buffer.from_bytes(bytes(3) + data)
+    assert _core.next_head("recordio", buffer, 0) == (3, 12)
+    assert _core.next_head("recordio", buffer, 4) == (15, 36)
+    assert _core.next_head("recordio", _core.Buffer.from_bytes(bytes(100)), 0) is None

@@ -237,9 +237,10 @@ class ZlibDeflater:
         """End the stream; the last compressed bytes."""
 
 def walk(
-    name: str, buffer: Buffer, base: int, max_record: int
+    name: str, buffer: Buffer, base: int, max_record: int, last: bool = True
 ) -> tuple[Frames, int, int, Fault | None]:
-    """Walk over frames: (frames, bytes consumed, bytes the next frame needs in all, fault)."""
+    """Walk over frames: (frames, bytes consumed, bytes the next frame needs in all, fault). `last`:
+    the stream of frames ends where the buffer ends."""
 
 def read_frames(
     name: str, file: File, start: int, length: int, max_record: int

@@ -73,6 +73,9 @@ def walked_chunks(shard: Shard, points: list[SeekPoint] | None = None) -> Iterat
         frames, consumed, need, fault, num_bytes = walked
         if not num_bytes:
             return
+        if consumed and not len(frames):
+            at += consumed  # nothing but padding
+            continue
         if len(frames):
             yield Chunk(number, first, len(frames), at, at + consumed, Held(frames))
             first, number, at = first + len(frames), number + 1, at + consumed
@@ -82,7 +85,7 @@ def walked_chunks(shard: Shard, points: list[SeekPoint] | None = None) -> Iterat
             if num_bytes < want:
                 fault = _cut(shard, num_bytes - consumed, at, need)
             elif not len(frames):
-                want = max(need, CHUNK_BYTES)
+                want = max(shard.framing.more_bytes(need, want), CHUNK_BYTES)
         if fault is not None:
             if shard.goes_on:
                 yield from surveyed_chunks(shard, number, at, first, points)
@@ -94,6 +97,8 @@ def walked_chunks(shard: Shard, points: list[SeekPoint] | None = None) -> Iterat
 def _hop(shard: Shard, at: int) -> tuple[int, int] | None:
     """How many records the next chunk has and where it ends, if heads are enough to tell: the
     bytes of such chunks are then read side by side."""
+    if not shard.framing.is_checked:
+        return None  # heads do not tell
     starts = shard.stream.hop(shard.framing, at, CHUNK_BYTES, shard.record_bytes)
     if starts is None or len(starts) < 2:
         return None

@@ -182,7 +182,8 @@ class ForwardStream:
     ) -> tuple[_core.Frames, int, int, _core.Fault | None, int]:
         """Read a window and find the frames in it; see `inflated.Walked`."""
         window = self.read(start, length)
-        return *_core.walk(framing.name, window, start, limit), len(window)
+        last = len(window) < length or self.size() == start + length
+        return *_core.walk(framing.name, window, start, limit, last), len(window)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         """Bytes [start, start + length) of the stream; shorter where it ends or is broken.

@@ -8,35 +8,62 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from penstock import _core
 
 
+class Readable(Protocol):
+    """A file, or the stream in it."""
+
+    def read(self, start: int, length: int) -> _core.Buffer: ...
+
+
+_SMALL_BYTES = 64 << 10
+"""Up to this size a frame is read whole to see whether it is the one that was indexed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """A framing without checksums: nothing proves a payload, so nothing is ever restored."""
+    """A framing whose records tell their own size and have no checksum: the frame is the payload.
+
+    Its index keeps the CRC-32C of each whole frame, so that with an index damage is found.
+    """
 
     name: str
     """What the kernels call it."""
-    head_bytes: int
-    tail_bytes: int
-    align_bytes: int = 1
-    """Each frame takes a multiple of so many bytes."""
+    head_bytes: int = 0
+    tail_bytes: int = 0
+    look_bytes: int = 1
+    """Bytes by which a frame's beginning is known."""
+    is_checked: bool = False
+    """Whether frames have checksums of their own, which prove a payload without an index."""
 
     @property
     def least_bytes(self) -> int:
-        """Bytes of the frame of an empty payload."""
-        return self.frame_bytes(0)
+        """Bytes of the frame of an empty payload, as far as the framing knows."""
+        return self.head_bytes + self.tail_bytes
 
     def frame_bytes(self, payload_bytes: Any) -> Any:
         """Bytes of whole frames, of one payload or of an array of them."""
-        bare = payload_bytes + (self.head_bytes + self.tail_bytes)
-        if self.align_bytes == 1:
-            return bare
-        return (bare + self.align_bytes - 1) // self.align_bytes * self.align_bytes
+        return payload_bytes + (self.head_bytes + self.tail_bytes)
+
+    def more_bytes(self, need: int, had: int) -> int:
+        """How many bytes to read for a frame that needs `need` and of which `had` were not enough.
+        One that cannot say its size before it ends gets twice as many, so that the work stays in
+        proportion to its bytes."""
+        return max(need, 2 * had)
+
+    def agrees(self, data: Readable, start: int, end: int, known: int) -> bool:
+        """Whether the record in a part of a file seems to be the one whose checksum an index knows.
+        Cheap: a large one is not read."""
+        if end - start > _SMALL_BYTES:
+            head = data.read(start, _SMALL_BYTES)
+            found = _core.next_head(self.name, head, 0)
+            return found is not None and found[0] == 0
+        return data.read(start, end - start).crc32c() == known
 
     def stored(self, tail: bytes) -> int:
         """The checksum in the tail of a frame."""
@@ -65,6 +92,16 @@ class Framing:
 
 class _TFRecord(Framing):
     """`length u64, masked crc32c of it u32, payload, masked crc32c of the payload u32`."""
+
+    def more_bytes(self, need: int, had: int) -> int:
+        return need
+
+    def agrees(self, data: Readable, start: int, end: int, known: int) -> bool:
+        # The head and the stored checksum, not the payload.
+        head = data.read(start, self.head_bytes)
+        tail = data.read(end - self.tail_bytes, self.tail_bytes).to_bytes()
+        right = _core.next_head(self.name, head, 0) == (0, end - start)
+        return right and self.stored(tail) == known
 
     def stored(self, tail: bytes) -> int:
         return int.from_bytes(tail, "little")
@@ -97,4 +134,5 @@ class _TFRecord(Framing):
         return _core.frame_records(pa.array(payloads, pa.binary()))
 
 
-TFRECORD = _TFRecord("tfrecord", head_bytes=12, tail_bytes=4)
+TFRECORD = _TFRecord("tfrecord", head_bytes=12, tail_bytes=4, look_bytes=12, is_checked=True)
+RECORDIO = Framing("recordio", look_bytes=8)

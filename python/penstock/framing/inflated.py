@@ -155,7 +155,8 @@ class InflatedStream:
 def walk(stream: Stream, framing: Framing, start: int, length: int, limit: int) -> Walked:
     """A window of any stream, walked over once it has been read."""
     window = stream.read(start, length)
-    return *_core.walk(framing.name, window, start, limit), len(window)
+    last = len(window) < length or stream.size() == start + length
+    return *_core.walk(framing.name, window, start, limit, last), len(window)
 
 
 def _shifted(fault: Any, by: int) -> Any:

@@ -72,7 +72,7 @@ def resynchronise(
             offset = found[0] + 1
         if len(window) < _WINDOW_BYTES:
             return Region(at + len(window), None, True)
-        at += len(window) - (framing.head_bytes - 1)
+        at += len(window) - (framing.look_bytes - 1)
 
 
 class _Readable:
@@ -143,6 +143,8 @@ class _Search:
 
     def _reaches_end(self, start: int) -> bool:
         """Whether the heads from `start` on lead to the end."""
+        if not self._framing.is_checked:
+            return self._walks_to_end(start)
         chain: list[np.ndarray] = []
         num_heads = 0
         at, want = start, _FIRST_BYTES
@@ -173,6 +175,21 @@ class _Search:
             if at in self._dead:
                 self._forget(chain, start)
                 return False
+
+    def _walks_to_end(self, start: int) -> bool:
+        """The same where frames have to be read to know where they end."""
+        framing = self._framing
+        at, want = start, _FIRST_BYTES
+        while True:
+            window = self._stream.read(at, want)
+            if not len(window):
+                return at > start and not self._stream.breaks_off
+            last = len(window) < want
+            _, consumed, need, fault = _core.walk(framing.name, window, at, _MOST_BYTES, last)
+            if fault is not None or (last and need):
+                return False
+            at += consumed
+            want = _WINDOW_BYTES if consumed else framing.more_bytes(need, want)
 
     def _forget(self, chain: list[np.ndarray], start: int) -> None:
         """Note the places of a chain that leads nowhere."""

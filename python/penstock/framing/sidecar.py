@@ -342,11 +342,7 @@ def _agrees(index: Index, source: Source, framing: Framing, record: int) -> bool
     start, end = int(index.starts[record]), int(index.starts[record + 1])
     if not start < end <= index.data_bytes:
         return False
-    # The head and the stored checksum, not the payload: this has to be cheap.
-    head = source.read(start, framing.head_bytes)
-    candidate = _core.next_head(framing.name, head, 0)
-    tail = source.read(end - framing.tail_bytes, framing.tail_bytes).to_bytes()
-    return candidate == (0, end - start) and framing.stored(tail) == int(index.checksums[record])
+    return framing.agrees(source, start, end, int(index.checksums[record]))
 
 
 def as_uint64(numbers: Any) -> pa.Array:

@@ -82,7 +82,7 @@ class Walk:
             window, broken = self._read(self._at, want)
             base = self._plain_base + self._at
             frames, consumed, need, fault = _core.walk(
-                self._scope.framing.name, window, base, limit
+                self._scope.framing.name, window, base, limit, len(window) < want
             )
             cut = fault is None and need > 0 and len(window) < want
             if cut:
@@ -93,6 +93,9 @@ class Walk:
                 yield Frames(frames, data, self._record, taken, self._unproved)
                 self._advance(consumed, len(frames))
                 want = CHUNK_BYTES
+            elif consumed:
+                self._advance(consumed, 0)  # nothing but padding
+                continue
             yield from self._oddities()
             if broken is not None:
                 goes_on, parts = self._after_broken_stream(broken)
@@ -108,7 +111,7 @@ class Walk:
                 yield self._found([self._cut_end(len(window) - consumed, need)])
                 want = CHUNK_BYTES
             elif not len(frames):
-                want = max(need, CHUNK_BYTES)
+                want = max(self._scope.framing.more_bytes(need, want), CHUNK_BYTES)
 
     def _read(self, start: int, length: int) -> tuple[_core.Buffer, Any]:
         """Bytes of the stream, and the fault of the compressed data if there are none for one."""
@@ -239,16 +242,11 @@ class Walk:
         assert index is not None
         last = min(record + _AGREEING, index.num_records)
         for number in range(record, last):
-            end = int(index.starts[number + 1])
-            if self._stored(end) == int(index.checksums[number]):
+            start, end = int(index.starts[number]), int(index.starts[number + 1])
+            known = int(index.checksums[number])
+            if self._scope.framing.agrees(self._stream, start, end, known):
                 return True
         return record == last
-
-    def _stored(self, end: int) -> int:
-        """The checksum at the end of a frame."""
-        framing = self._scope.framing
-        tail = self._stream.read(max(end - framing.tail_bytes, 0), framing.tail_bytes)
-        return framing.stored(tail.to_bytes())
 
     def _right_payload(self, end: int, known: int | None = None) -> _core.Buffer | None:
         """The payload of the frame from here to `end`, if it has the checksum that is known, or

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use arrow_array::BinaryViewArray;
 use arrow_buffer::{Buffer, ScalarBuffer};
 
-use crate::wire::frames::{Framing, Step};
+use crate::wire::frames::{AnyFraming, Framing, Step, with_framing};
 use crate::wire::prefetch::prefetch;
 use crate::wire::{Fault, FaultKind};
 
 /// Where records lie in one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
+    /// How they are framed.
+    pub kind: AnyFraming,
     /// The bytes.
     pub buffer: Buffer,
     /// Offset of the buffer in its file (or in the decompressed stream).
@@ -57,13 +59,35 @@ impl Frames {
             None => None,
             Some(all) => Some(records.map(|r| all.get(r).copied()).collect::<Option<Arc<_>>>()?),
         };
-        Some(Self { buffer: self.buffer.clone(), base: self.base, spans, places })
+        Some(Self { kind: self.kind, buffer: self.buffer.clone(), base: self.base, spans, places })
     }
 
-    /// The stored checksums, as the index keeps them.
-    pub fn checksums<F: Framing>(&self, framing: F) -> Vec<u32> {
+    /// Offset of a record's frame in its file.
+    pub fn start(&self, record: usize) -> u64 {
+        self.place(record).saturating_sub(with_framing!(self.kind, f => head_of(f)))
+    }
+
+    /// The checksums, as the index keeps them.
+    pub fn checksums(&self) -> Vec<u32> {
+        with_framing!(self.kind, f => self.checksums_in(f))
+    }
+
+    fn checksums_in<F: Framing>(&self, framing: F) -> Vec<u32> {
         let stored = |record| self.frame::<F>(record).map_or(0, |frame| framing.stored(frame));
         (0..self.spans.len()).map(stored).collect()
+    }
+
+    /// Check some records in turn, and stop at the first fault.
+    pub fn prove_range(&self, records: Range<usize>, indexed: Option<&[u32]>) -> Result<(), Fault> {
+        with_framing!(self.kind, f => self.prove_all(f, records, indexed))
+    }
+
+    /// Check all payloads. Returns what is wrong, by record.
+    pub fn verify(&self, indexed: Option<&[u32]>) -> Vec<Fault> {
+        let records = 0..self.spans.len();
+        with_framing!(self.kind, f => {
+            records.filter_map(|record| self.prove(f, record, indexed).err()).collect()
+        })
     }
 
     /// Check a payload against its stored checksum, and that against the one of an index, if given.
@@ -81,8 +105,11 @@ impl Frames {
         }
         match indexed.and_then(|all| all.get(record)) {
             Some(&known) if known != framing.stored(frame) => {
-                let message = "the record is not the one that was indexed";
-                let fault = Fault::new(FaultKind::Stale, self.place(record), message);
+                let (kind, message) = match F::CHECKED {
+                    true => (FaultKind::Stale, "the record is not the one that was indexed"),
+                    false => (FaultKind::DataChecksum, "the checksum in the index does not match"),
+                };
+                let fault = Fault::new(kind, self.place(record), message);
                 let found = u64::from(framing.stored(frame));
                 Err(fault.values(u64::from(known), found).in_record(record))
             }
@@ -107,12 +134,6 @@ impl Frames {
             return Ok(());
         }
         records.clone().try_for_each(|record| self.prove(framing, record, indexed))
-    }
-
-    /// Check all payloads. Returns what is wrong, by record.
-    pub fn verify<F: Framing>(&self, framing: F, indexed: Option<&[u32]>) -> Vec<Fault> {
-        let prove = |record| self.prove(framing, record, indexed).err();
-        (0..self.spans.len()).filter_map(prove).collect()
     }
 
     /// The payloads as views into the buffer.
@@ -195,16 +216,20 @@ const AHEAD: usize = 4096;
 /// How many records ahead memory is asked for where they lie anywhere.
 const LATER: usize = 8;
 
+fn head_of<F: Framing>(_: F) -> u64 {
+    F::HEAD as u64
+}
+
 /// Walk over the frames at the front of `window`, until it ends, something is wrong, or the next
-/// frame is longer than `max_record`.
-pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64) -> Walk {
+/// frame is longer than `max_record`. `last`: the window ends where the stream ends.
+pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool) -> Walk {
     let mut found = Walk { spans: Vec::new(), consumed: 0, need: 0, fault: None };
     loop {
         let rest = window.get(found.consumed..).unwrap_or_default();
         if rest.is_empty() {
             return found;
         }
-        match framing.next(rest) {
+        match framing.next(rest, last) {
             Step::Frame { payload, length, total } => {
                 if total <= AHEAD {
                     prefetch(window, found.consumed.wrapping_add(AHEAD), total);
@@ -221,6 +246,9 @@ pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64) -> Walk {
                 }
                 found.spans.push((found.consumed.wrapping_add(payload), length));
                 found.consumed = found.consumed.wrapping_add(total);
+            }
+            Step::Blank(length) => {
+                found.consumed = found.consumed.wrapping_add(length.max(1)).min(window.len());
             }
             Step::Need(need) => {
                 let record = found.spans.len();
@@ -248,13 +276,26 @@ pub fn too_long<F: Framing>(total: u64, max_record: u64, at: u64) -> Option<Faul
 }
 
 /// The frames at known places of a buffer: where an index says they are, and proved to be there.
-pub fn frames_at<F: Framing>(
-    framing: F,
+pub fn frames_at(
+    kind: AnyFraming,
     buffer: &Buffer,
     starts: &[u64],
     lengths: &[u64],
     places: &[u64],
 ) -> Result<Frames, Fault> {
+    let spans = with_framing!(kind, f => spans_at(f, buffer, starts, lengths, places))?;
+    let head = with_framing!(kind, f => head_of(f));
+    let places = places.iter().map(|place| place.saturating_add(head)).collect();
+    Ok(Frames { kind, buffer: buffer.clone(), base: 0, spans, places: Some(places) })
+}
+
+fn spans_at<F: Framing>(
+    framing: F,
+    buffer: &Buffer,
+    starts: &[u64],
+    lengths: &[u64],
+    places: &[u64],
+) -> Result<Vec<(usize, usize)>, Fault> {
     let mut spans = Vec::with_capacity(starts.len());
     for (record, ((&start, &total), &place)) in starts.iter().zip(lengths).zip(places).enumerate() {
         // Records from anywhere in a mapped file: several wait for memory at once.
@@ -264,7 +305,7 @@ pub fn frames_at<F: Framing>(
         }
         let end = start.saturating_add(total);
         let frame = buffer.get(start as usize..end as usize).unwrap_or_default();
-        match framing.next(frame) {
+        match framing.next(frame, true) {
             Step::Frame { payload, length, total } if total == frame.len() => {
                 spans.push(((start as usize).saturating_add(payload), length));
             }
@@ -274,30 +315,7 @@ pub fn frames_at<F: Framing>(
             }
         }
     }
-    let places = places.iter().map(|place| place.saturating_add(F::HEAD as u64)).collect();
-    Ok(Frames { buffer: buffer.clone(), base: 0, spans, places: Some(places) })
-}
-
-/// A place where a frame may start again after damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// Offset in the window.
-    pub at: usize,
-    /// Bytes of the whole frame.
-    pub total: u64,
-}
-
-/// The first place from `from` on where a frame's head is right, whether or not the window holds
-/// the frame whole; None if no head in the window is.
-pub fn next_head<F: Framing>(framing: F, window: &[u8], from: usize) -> Option<Candidate> {
-    (from..window.len().saturating_sub(F::HEAD.wrapping_sub(1))).find_map(|at| {
-        let rest = window.get(at..)?;
-        match framing.next(rest) {
-            Step::Frame { total, .. } => Some(Candidate { at, total: total as u64 }),
-            Step::Need(total) if rest.len() >= F::HEAD => Some(Candidate { at, total }),
-            _ => None,
-        }
-    })
+    Ok(spans)
 }
 
 #[cfg(test)]
@@ -314,22 +332,22 @@ mod tests {
     #[test]
     fn views_hold_short_and_long_payloads() {
         let bytes = file(&[b"", b"twelve bytes", b"thirteen byte"]);
-        let found = walk(TfRecord, &bytes, 1 << 30);
+        let found = walk(TfRecord, &bytes, 1 << 30, true);
         let frames =
             Frames { buffer: Buffer::from_vec(bytes), spans: found.spans, ..Frames::default() };
         let views = frames.views().unwrap();
         assert_eq!(views.value(0), b"");
         assert_eq!(views.value(1), b"twelve bytes");
         assert_eq!(views.value(2), b"thirteen byte");
-        assert!(frames.verify(TfRecord, None).is_empty());
-        assert_eq!(frames.verify(TfRecord, Some(&[0, 0, 0])).len(), 3);
+        assert!(frames.verify(None).is_empty());
+        assert_eq!(frames.verify(Some(&[0, 0, 0])).len(), 3);
     }
 
     #[test]
     fn a_cut_file_asks_for_what_is_missing() {
         let bytes = file(&[b"first", b"second"]);
         for end in 22..bytes.len() {
-            let found = walk(TfRecord, &bytes[..end], 1 << 30);
+            let found = walk(TfRecord, &bytes[..end], 1 << 30, true);
             assert_eq!((found.spans.len(), found.consumed), (1, 21));
             assert_eq!(found.need, if end < 33 { 12 } else { 22 });
         }
@@ -337,9 +355,9 @@ mod tests {
 
     #[test]
     fn a_long_record_is_a_limit_fault() {
-        let found = walk(TfRecord, &file(&[&[7; 100]])[..50], 99);
+        let found = walk(TfRecord, &file(&[&[7; 100]])[..50], 99, true);
         assert_eq!(found.fault.unwrap().kind, FaultKind::Limit);
-        let whole = walk(TfRecord, &file(&[b"short", &[7; 100]]), 99);
+        let whole = walk(TfRecord, &file(&[b"short", &[7; 100]]), 99, true);
         assert_eq!((whole.spans.len(), whole.fault.unwrap().record), (1, Some(1)));
     }
 }

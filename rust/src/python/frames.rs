@@ -19,7 +19,7 @@ use crate::kernels::infer_examples::infer;
 use crate::kernels::shelf;
 use crate::kernels::walk::{self as walking, Frames};
 use crate::wire::example::Kind;
-use crate::wire::frames::{Framing, Step, TfRecord};
+use crate::wire::frames::{AnyFraming, Framing, with_framing};
 use crate::wire::tf_example::Parser;
 use crate::wire::{Fault, FaultKind};
 
@@ -56,7 +56,7 @@ impl Checks {
 
     fn prove(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
         let known = self.indexed.as_ref().map(|numbers| &numbers.values()[..]);
-        frames.prove_all(TfRecord, records, known)
+        frames.prove_range(records, known)
     }
 
     fn pass(&self, frames: &Frames) -> Result<(), Fault> {
@@ -67,11 +67,9 @@ impl Checks {
     }
 }
 
-fn framing(name: &str) -> PyResult<TfRecord> {
-    match name {
-        "tfrecord" => Ok(TfRecord),
-        _ => Err(PyValueError::new_err(format!("unknown framing {name:?}"))),
-    }
+pub(super) fn framing(name: &str) -> PyResult<AnyFraming> {
+    AnyFraming::named(name)
+        .ok_or_else(|| PyValueError::new_err(format!("unknown framing {name:?}")))
 }
 
 #[pymethods]
@@ -101,9 +99,8 @@ impl PyFrames {
 
     /// Offset of each frame in its file, as uint64.
     fn starts(&self) -> ArrowArray {
-        let head = TfRecord::HEAD as u64;
-        let start = |record| self.0.place(record).saturating_sub(head);
-        ArrowArray::new((0..self.0.spans.len()).map(start).collect::<UInt64Array>())
+        let starts = (0..self.0.spans.len()).map(|record| self.0.start(record));
+        ArrowArray::new(starts.collect::<UInt64Array>())
     }
 
     /// Bytes of each payload, as uint64.
@@ -114,7 +111,7 @@ impl PyFrames {
 
     /// The stored checksum of each record, as uint32.
     fn checksums(&self, py: Python<'_>) -> PyResult<ArrowArray> {
-        let stored = run(py, || Ok(self.0.checksums(TfRecord)))?;
+        let stored = run(py, || Ok(self.0.checksums()))?;
         Ok(ArrowArray::new(UInt32Array::from(stored)))
     }
 
@@ -144,7 +141,7 @@ impl PyFrames {
     fn verify(&self, py: Python<'_>, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<PyFault>> {
         let indexed = indexed.map(u32s).transpose()?;
         let known = indexed.as_ref().map(|numbers| &numbers.values()[..]);
-        let faults = run(py, || Ok(self.0.verify(TfRecord, known)))?;
+        let faults = run(py, || Ok(self.0.verify(known)))?;
         Ok(faults.into_iter().map(PyFault::from).collect())
     }
 
@@ -298,18 +295,22 @@ impl PyPlan {
 }
 
 /// Walk over the frames of a buffer: (frames, bytes consumed, bytes that the next frame needs in
-/// all, fault or None). `base` is the buffer's offset in its file.
+/// all, fault or None). `base` is the buffer's offset in its file; `last` says that the stream of
+/// frames ends where the buffer ends.
 #[pyfunction]
+#[pyo3(signature = (name, buffer, base, max_record, last = true))]
 pub fn walk(
     py: Python<'_>,
     name: &str,
     buffer: &PyBuffer,
     base: u64,
     max_record: u64,
+    last: bool,
 ) -> PyResult<(PyFrames, usize, u64, Option<PyFault>)> {
-    let framing = framing(name)?;
-    let found = run(py, || Ok(walking::walk(framing, &buffer.0, max_record)))?;
-    let frames = Frames { buffer: buffer.0.clone(), base, spans: found.spans, places: None };
+    let kind = framing(name)?;
+    let walk = || Ok(with_framing!(kind, f => walking::walk(f, &buffer.0, max_record, last)));
+    let found = run(py, walk)?;
+    let frames = Frames { kind, buffer: buffer.0.clone(), base, spans: found.spans, places: None };
     let fault = found.fault.map(|fault| PyFault::from(fault.shifted(base)));
     Ok((PyFrames(frames), found.consumed, found.need, fault))
 }
@@ -325,17 +326,18 @@ pub fn read_frames(
     length: usize,
     max_record: u64,
 ) -> PyResult<(PyFrames, usize, u64, Option<PyFault>, usize)> {
-    let framing = framing(name)?;
+    let kind = framing(name)?;
     let length = file.clamp(start, length);
+    let last = start.saturating_add(length as u64) >= file.size;
     let mut bytes = room(length)?;
     let mut read = || {
         file.read_into(&mut bytes, start, length)?;
-        let found = walking::walk(framing, &bytes, max_record);
+        let found = with_framing!(kind, f => walking::walk(f, &bytes, max_record, last));
         Ok::<_, std::io::Error>((shelf::shelve(std::mem::take(&mut bytes)), found))
     };
     let (buffer, found) = run(py, || Ok(read()))??;
     let num_bytes = buffer.len();
-    let frames = Frames { buffer, base: start, spans: found.spans, places: None };
+    let frames = Frames { kind, buffer, base: start, spans: found.spans, places: None };
     let fault = found.fault.map(|fault| PyFault::from(fault.shifted(start)));
     Ok((PyFrames(frames), found.consumed, found.need, fault, num_bytes))
 }
@@ -351,10 +353,10 @@ pub fn frames_at(
     lengths: &Bound<'_, PyAny>,
     places: &Bound<'_, PyAny>,
 ) -> PyResult<PyFrames> {
-    let framing = framing(name)?;
+    let kind = framing(name)?;
     let (starts, lengths, places) = (u64s(starts)?, u64s(lengths)?, u64s(places)?);
     let (s, l, p) = (starts.values(), lengths.values(), places.values());
-    run(py, || walking::frames_at(framing, &buffer.0, s, l, p)).map(PyFrames)
+    run(py, || walking::frames_at(kind, &buffer.0, s, l, p)).map(PyFrames)
 }
 
 /// The first place from `start` on whose bytes are a right head of a frame: (offset in the
@@ -366,106 +368,7 @@ pub fn next_head(
     buffer: &PyBuffer,
     start: usize,
 ) -> PyResult<Option<(usize, u64)>> {
-    let framing = framing(name)?;
-    let found = run(py, || Ok(walking::next_head(framing, &buffer.0, start)))?;
+    let kind = framing(name)?;
+    let found = run(py, || Ok(with_framing!(kind, f => f.find(&buffer.0, start))))?;
     Ok(found.map(|candidate| (candidate.at, candidate.total)))
-}
-
-/// Index a local file by its heads alone: (starts of all frames and the end of the last, stored
-/// checksums, fault or None). Small records are read in windows, large ones hopped over. Begins
-/// at the frame at `start`, and ends with the frame that brings `goal` bytes together, if given.
-#[pyfunction]
-#[pyo3(signature = (name, file, max_record, start = 0, goal = u64::MAX))]
-pub fn index_file(
-    py: Python<'_>,
-    name: &str,
-    file: &PyFile,
-    max_record: u64,
-    start: u64,
-    goal: u64,
-) -> PyResult<(ArrowArray, ArrowArray, Option<PyFault>)> {
-    let framing = framing(name)?;
-    let mut hops = Hops { file, window: Vec::new(), at: 0, goal: start.saturating_add(goal) };
-    let (mut starts, mut stored) = (vec![start], Vec::new());
-    let indexed = run(py, || Ok(hops.index(framing, max_record, &mut starts, &mut stored)))?;
-    let fault = indexed?.map(PyFault::from);
-    Ok((
-        ArrowArray::new(UInt64Array::from(starts)),
-        ArrowArray::new(UInt32Array::from(stored)),
-        fault,
-    ))
-}
-
-/// Reads a little of a file at a time, wherever the next head is.
-struct Hops<'a> {
-    file: &'a PyFile,
-    window: Vec<u8>,
-    at: u64,
-    goal: u64,
-}
-
-/// Frames from this size on are hopped over instead of read.
-const HOP_BYTES: u64 = 16 << 10;
-const WINDOW_BYTES: usize = 1 << 20;
-
-impl Hops<'_> {
-    /// `length` bytes at `at`, or fewer at the end; reads `ahead` bytes if they are not at hand.
-    fn bytes(&mut self, at: u64, length: usize, ahead: usize) -> std::io::Result<&[u8]> {
-        let inside = at.checked_sub(self.at).map(|skip| skip as usize);
-        let held = inside.filter(|skip| skip + length <= self.window.len());
-        let start = match held {
-            Some(start) => start,
-            None => {
-                self.window.clear();
-                self.at = at;
-                let left = self.file.size.saturating_sub(at).min(ahead as u64) as usize;
-                self.file.read_into(&mut self.window, at, left)?;
-                0
-            }
-        };
-        Ok(&self.window[start..(start + length).min(self.window.len())])
-    }
-
-    fn index(
-        &mut self,
-        framing: TfRecord,
-        max_record: u64,
-        starts: &mut Vec<u64>,
-        stored: &mut Vec<u32>,
-    ) -> std::io::Result<Option<Fault>> {
-        let mut at = starts.last().copied().unwrap_or_default();
-        let ends = TfRecord::HEAD + TfRecord::TAIL;
-        let mut ahead = if self.goal == u64::MAX { WINDOW_BYTES } else { ends };
-        while at < self.file.size.min(self.goal) {
-            let head = self.bytes(at, TfRecord::HEAD, ahead)?;
-            let short = head.len() < TfRecord::HEAD;
-            let total = match framing.next(head) {
-                Step::Frame { total, .. } => total as u64,
-                Step::Need(total) if !short => total,
-                Step::Need(total) => {
-                    return Ok(Some(cut(at, total, self.file.size).in_record(stored.len())));
-                }
-                Step::Broken(fault) => {
-                    return Ok(Some(fault.shifted(at).in_record(stored.len())));
-                }
-            };
-            if total > self.file.size - at {
-                return Ok(Some(cut(at, total, self.file.size).in_record(stored.len())));
-            }
-            if let Some(fault) = walking::too_long::<TfRecord>(total, max_record, at) {
-                return Ok(Some(fault.in_record(stored.len())));
-            }
-            ahead = if total < HOP_BYTES { WINDOW_BYTES } else { ends };
-            let tail = self.bytes(at + total - TfRecord::TAIL as u64, TfRecord::TAIL, ahead)?;
-            stored.push(framing.stored(tail));
-            at += total;
-            starts.push(at);
-        }
-        Ok(None)
-    }
-}
-
-#[cold]
-fn cut(at: u64, total: u64, size: u64) -> Fault {
-    Fault::new(FaultKind::Truncated, at, "the file ends inside a record").values(total, size - at)
 }

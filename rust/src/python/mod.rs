@@ -5,6 +5,7 @@ mod bytes;
 mod compression;
 mod encode;
 mod frames;
+mod index_file;
 mod splice;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -145,7 +146,8 @@ mod _core {
             PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,
         },
         encode::{PyFramed, encode_examples, frame_records},
-        frames::{PyFrames, PyPlan, frames_at, index_file, next_head, read_frames, walk},
+        frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
+        index_file::index_file,
         splice::{has_fields, splice_fields},
     };
 }

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum FaultKind {
     /// The checksum over a frame's length does not match.
     LengthChecksum,
+    /// The bytes break the rules by which records are told apart.
+    Framing,
     /// The checksum over a payload does not match.
     DataChecksum,
     /// The bytes end before what was announced.
@@ -38,6 +40,7 @@ impl FaultKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::LengthChecksum => "length_checksum",
+            Self::Framing => "framing",
             Self::DataChecksum => "data_checksum",
             Self::Truncated => "truncated",
             Self::Limit => "limit",

@@ -17,25 +17,91 @@ pub enum Step {
     },
     /// The frame goes on beyond the window; this many bytes in all hold it, or its next part.
     Need(u64),
+    /// So many bytes hold no record.
+    Blank(usize),
     /// The bytes break the rules.
     Broken(Fault),
 }
 
 /// A container whose records are found by walking: a window of bytes in, the next frame out.
+///
+/// A framing with a head and a tail of fixed size (TFRecord) marks off a payload. One without
+/// (`HEAD` and `TAIL` are 0) has records that tell their own size: the frame is the payload, and
+/// what its record means is for its decoder.
 pub trait Framing: Copy + Send + Sync {
-    /// The frame at the front of `window`, which is not empty.
-    fn next(self, window: &[u8]) -> Step;
-    /// Check the payload of a whole frame against its own checksum.
-    fn check(self, frame: &[u8]) -> Result<(), Fault>;
+    /// The frame at the front of `window`, which is not empty. `last` says that the window ends
+    /// where the stream of frames ends.
+    fn next(self, window: &[u8], last: bool) -> Step;
+    /// The first place from `from` on where a frame seems to begin, for going on after damage.
+    fn find(self, window: &[u8], from: usize) -> Option<Candidate>;
+    /// Check the payload of a whole frame against its own checksum, if it has one.
+    fn check(self, frame: &[u8]) -> Result<(), Fault> {
+        let _ = frame;
+        Ok(())
+    }
     /// The first of some whole frames whose payload does not match its own checksum.
-    fn first_broken<'a>(self, frames: impl Iterator<Item = &'a [u8]>) -> Option<usize>;
-    /// The stored checksum of a whole frame, as the index keeps it.
-    fn stored(self, frame: &[u8]) -> u32;
+    fn first_broken<'a>(self, frames: impl Iterator<Item = &'a [u8]>) -> Option<usize> {
+        let _ = frames;
+        None
+    }
+    /// The checksum of a whole frame, as the index keeps it: its own, or that of all its bytes.
+    fn stored(self, frame: &[u8]) -> u32 {
+        crc32c(frame)
+    }
     /// Bytes of framing before the payload.
-    const HEAD: usize;
+    const HEAD: usize = 0;
     /// Bytes of framing after the payload.
-    const TAIL: usize;
+    const TAIL: usize = 0;
+    /// Whether frames have checksums of their own, and their heads alone tell where they end.
+    const CHECKED: bool = false;
 }
+
+/// A place where a frame may start again after damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Offset in the window.
+    pub at: usize,
+    /// Bytes of the whole frame, as far as its head tells.
+    pub total: u64,
+}
+
+/// The framings by their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnyFraming {
+    /// TFRecord.
+    #[default]
+    TfRecord,
+    /// MXNet's RecordIO.
+    RecordIo,
+}
+
+impl AnyFraming {
+    /// The framing that Python calls so.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "tfrecord" => Self::TfRecord,
+            "recordio" => Self::RecordIo,
+            _ => return None,
+        })
+    }
+}
+
+/// Run something that is generic over a framing with the one of a kind.
+macro_rules! with_framing {
+    ($kind:expr, $framing:ident => $body:expr) => {
+        match $kind {
+            $crate::wire::frames::AnyFraming::TfRecord => {
+                let $framing = $crate::wire::frames::TfRecord;
+                $body
+            }
+            $crate::wire::frames::AnyFraming::RecordIo => {
+                let $framing = $crate::wire::recordio::RecordIo;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_framing;
 
 /// TFRecord: `length u64, masked crc32c of length u32, payload, masked crc32c of payload u32`.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +113,7 @@ pub const TFRECORD_HEAD: usize = 12;
 pub const TFRECORD_TAIL: usize = 4;
 
 #[inline(always)]
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk::<4>().map(|w| u32::from_le_bytes(*w))
 }
 
@@ -59,9 +125,20 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 impl Framing for TfRecord {
     const HEAD: usize = TFRECORD_HEAD;
     const TAIL: usize = TFRECORD_TAIL;
+    const CHECKED: bool = true;
+
+    fn find(self, window: &[u8], from: usize) -> Option<Candidate> {
+        (from..window.len().saturating_sub(TFRECORD_HEAD - 1)).find_map(|at| {
+            match self.next(window.get(at..)?, false) {
+                Step::Frame { total, .. } => Some(Candidate { at, total: total as u64 }),
+                Step::Need(total) => Some(Candidate { at, total }),
+                _ => None,
+            }
+        })
+    }
 
     #[inline(always)]
-    fn next(self, window: &[u8]) -> Step {
+    fn next(self, window: &[u8], _last: bool) -> Step {
         let (Some(length), Some(stored)) = (u64_at(window, 0), u32_at(window, 8)) else {
             return Step::Need(TFRECORD_HEAD as u64);
         };
@@ -134,7 +211,7 @@ mod tests {
                 0x1f, 0x1c, 0x19
             ]
         );
-        assert_eq!(TfRecord.next(&out), Step::Frame { payload: 12, length: 5, total: 21 });
+        assert_eq!(TfRecord.next(&out, true), Step::Frame { payload: 12, length: 5, total: 21 });
         assert!(TfRecord.check(&out).is_ok());
     }
 
@@ -145,8 +222,7 @@ mod tests {
         for bit in 0..frame.len() * 8 {
             let mut bad = frame.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            let whole =
-                matches!(TfRecord.next(&bad), Step::Frame { total, .. } if total == bad.len());
+            let whole = matches!(TfRecord.next(&bad, true), Step::Frame { total, .. } if total == bad.len());
             assert!(!whole || TfRecord.check(&bad).is_err(), "bit {bit}");
         }
     }

@@ -9,6 +9,7 @@ pub mod gzip;
 pub mod msgpack;
 pub mod numpy_map;
 pub mod prefetch;
+pub mod recordio;
 pub mod tf_example;
 pub mod varint;
 
