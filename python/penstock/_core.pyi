@@ -16,15 +16,20 @@ __all__ = [
     "Frames",
     "Inflater",
     "KernelError",
+    "MsgpackFacts",
+    "MsgpackPlan",
     "ZlibDeflater",
     "encode_examples",
+    "encode_msgpack",
     "frame_records",
+    "frame_values",
     "frames_at",
     "gzip_member",
     "has_fields",
     "index_file",
     "inflate_member",
     "inflate_members",
+    "looks_like_maps",
     "member_head",
     "next_head",
     "read_frames",
@@ -266,6 +271,40 @@ def encode_examples(batch: _Arrow, kind: str) -> Framed:
 
 def frame_records(records: _Arrow) -> Framed:
     """Byte strings, each a record as it stands, as frames."""
+
+@final
+class MsgpackFacts:
+    """What was seen of some MessagePack records."""
+
+    def __new__(cls) -> MsgpackFacts: ...
+    def see(self, frames: Frames, nesting: int) -> None:
+        """Look at more records, whose containers may be `nesting` deep."""
+
+    @property
+    def num_records(self) -> int: ...
+    def columns(self) -> ArrowArray | None:
+        """A batch without records that has the columns that fit them, with metadata
+        `penstock.msgpack` for what a type does not say; None where records are no maps of fields."""
+
+@final
+class MsgpackPlan:
+    """What to decode of MessagePack maps, made once for many batches: the columns of a batch
+    without records, as `MsgpackFacts.columns` gives them."""
+
+    def __new__(cls, columns: _Arrow, nesting: int, blanks: int) -> MsgpackPlan: ...
+    def decode(
+        self, frames: Frames, check: bool = False, indexed: _Arrow | None = None
+    ) -> ArrowArray:
+        """Records as columns: a struct array; with `check`, they are proved first."""
+
+def encode_msgpack(batch: _Arrow) -> Framed:
+    """The records of a batch as MessagePack maps."""
+
+def frame_values(records: _Arrow) -> Framed:
+    """Byte strings, each a whole MessagePack value as it stands, as records."""
+
+def looks_like_maps(frames: Frames) -> bool:
+    """Whether records can hardly be anything but MessagePack maps of the same fields."""
 
 def splice_fields(
     frames: Frames,

@@ -53,6 +53,7 @@ class Held:
 
 HELD: dict[str, Held] = {
     "tfrecord": Held(cuts_unseen=12),
+    "msgpack": Held(cuts_unseen=12),
 }
 
 WRITABLE = [fmt for fmt in FORMATS if fmt.info.can_write]

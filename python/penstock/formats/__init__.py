@@ -5,10 +5,11 @@ from __future__ import annotations
 from penstock.errors import FormatError
 from penstock.format import Format
 from penstock.formats.arrow import ArrowFormat
+from penstock.formats.msgpack import MessagePackFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.tfrecord import TFRecordFormat
 
-_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
+_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat(), MessagePackFormat())
 
 FORMATS: list[Format] = list(_OWN)
 """In the order in which they are tried: the one whose structure proves most comes first, those from

@@ -136,3 +136,4 @@ class _TFRecord(Framing):
 
 TFRECORD = _TFRecord("tfrecord", head_bytes=12, tail_bytes=4, look_bytes=12, is_checked=True)
 RECORDIO = Framing("recordio", look_bytes=8)
+MSGPACK = Framing("msgpack")

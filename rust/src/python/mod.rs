@@ -6,6 +6,7 @@ mod compression;
 mod encode;
 mod frames;
 mod index_file;
+mod msgpack;
 mod splice;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -148,6 +149,7 @@ mod _core {
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
         index_file::index_file,
+        msgpack::{PyFacts, PyMsgpackPlan, encode_msgpack, frame_values, looks_like_maps},
         splice::{has_fields, splice_fields},
     };
 }

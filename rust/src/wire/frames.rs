@@ -73,6 +73,8 @@ pub enum AnyFraming {
     TfRecord,
     /// MXNet's RecordIO.
     RecordIo,
+    /// MessagePack: each value a record.
+    MessagePack,
 }
 
 impl AnyFraming {
@@ -81,6 +83,7 @@ impl AnyFraming {
         Some(match name {
             "tfrecord" => Self::TfRecord,
             "recordio" => Self::RecordIo,
+            "msgpack" => Self::MessagePack,
             _ => return None,
         })
     }
@@ -96,6 +99,10 @@ macro_rules! with_framing {
             }
             $crate::wire::frames::AnyFraming::RecordIo => {
                 let $framing = $crate::wire::recordio::RecordIo;
+                $body
+            }
+            $crate::wire::frames::AnyFraming::MessagePack => {
+                let $framing = $crate::wire::msgpack::MessagePack;
                 $body
             }
         }

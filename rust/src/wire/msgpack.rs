@@ -4,6 +4,7 @@
 //! Nothing here calls itself, so no nesting exhausts the stack.
 
 use super::cursor::Cursor;
+use super::frames::{Candidate, Framing, Step};
 use super::{Fault, FaultKind};
 
 /// What the front of a window holds.
@@ -98,6 +99,33 @@ pub fn extent(window: &[u8]) -> Extent {
     match at <= window.len() {
         true => Extent::Whole(at),
         false => Extent::Cut(at as u64),
+    }
+}
+
+/// Values one behind another, each a record.
+#[derive(Clone, Copy, Debug)]
+pub struct MessagePack;
+
+impl Framing for MessagePack {
+    #[inline(always)]
+    fn next(self, window: &[u8], _last: bool) -> Step {
+        match extent(window) {
+            Extent::Whole(total) => Step::Frame { payload: 0, length: total, total },
+            Extent::Cut(need) => Step::Need(need),
+            Extent::Reserved(at) => {
+                Step::Broken(Fault { kind: FaultKind::Framing, ..reserved(at) })
+            }
+        }
+    }
+
+    /// Nearly every byte begins a value, so this proves nothing.
+    fn find(self, window: &[u8], from: usize) -> Option<Candidate> {
+        let at = (from..window.len()).find(|&at| window.get(at) != Some(&0xc1))?;
+        match self.next(window.get(at..)?, false) {
+            Step::Frame { total, .. } => Some(Candidate { at, total: total as u64 }),
+            Step::Need(total) => Some(Candidate { at, total }),
+            _ => None,
+        }
     }
 }
 

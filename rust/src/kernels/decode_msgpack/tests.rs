@@ -57,7 +57,7 @@ fn nulls_that_cost_nothing_in_the_file_have_a_limit() {
     let mark = HashMap::from([(MARK.to_owned(), "tensor 1024,1024".to_owned())]);
     let kind = DataType::FixedSizeList(item.into(), 1 << 20);
     let fields = vec![Field::new("a", kind, true).with_metadata(mark)];
-    assert_eq!(decoded(&[b"\x80"; 2], fields).unwrap_err().kind, FaultKind::Limit);
+    assert_eq!(decoded(&[&b"\x80"[..]; 2], fields).unwrap_err().kind, FaultKind::Limit);
 }
 
 #[test]
