@@ -39,6 +39,7 @@ Examples:
   penstock convert 'train-*.tfrecord' train.tfrecord.gz --num-shards 16
   penstock convert train.parquet train.tfrecord --columns image,label --prove
   penstock convert 'train-*.tfrecord' parquet/ --to parquet --option level=9
+  penstock convert train.parquet some.arrow --where 'label >= 3' --sample 0.1
   penstock convert --json train.arrow train.tfrecord --shuffle 7 --overwrite
 """,
 )
@@ -47,8 +48,25 @@ Examples:
 @click.option("--to", help="Format to write. [default: told by the name of TARGET]")
 @click.option("--rename", type=NAMES, metavar="OLD=NEW,…", help="New names of fields.")
 @click.option(
+    "--where",
+    metavar="CONDITION",
+    help="Only records that fulfil it, such as 'label >= 3 and name == \"cat\"'.",
+)
+@click.option("--sample", metavar="PART|N", help="Only a part of them (0.1), or so many (1000).")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of --sample.")
+@click.option(
     "--shuffle", type=int, metavar="SEED", help="Write the records in an order of its own."
 )
+@click.option(
+    "--images", type=NAMES, metavar="NAME,…", help="Fields that hold images. [default: found]"
+)
+@click.option(
+    "--image-mode",
+    metavar="MODE",
+    help="Encode images as jpg, png, webp or raw; beton: also smart.",
+)
+@click.option("--max-side", type=click.IntRange(min=1), help="Make images at most so many pixels.")
+@click.option("--jpeg-quality", type=click.IntRange(1, 100), help="Of images that are encoded.")
 @click.option("--prove", is_flag=True, help="Read the result again and compare every value.")
 @click.option("--compression", help="As the format knows it, such as gzip or zstd.")
 @click.option(
@@ -72,6 +90,7 @@ def command(
     to: str | None,
     rename: list[str] | None,
     more: tuple[str, ...],
+    sample: str | None,
     columns: list[str] | None,
     threads: int | None,
     as_json: bool,
@@ -85,8 +104,13 @@ def command(
     """
     import penstock as ps
 
+    words = ("images", "image_mode", "max_side", "jpeg_quality")
+    image_options = {word: options.pop(word) for word in words}
     reads = {word: options.pop(word) for word in _READING_DEFAULTS}
     pairs = {**options, "columns": columns, "rename": pairs_of(rename or [], "--rename")}
+    pairs["sample"] = _sample(sample)
+    # What is not asked for is left to the format written.
+    pairs |= {word: value for word, value in image_options.items() if value is not None}
     given: dict[str, Any] = {**pairs, **values_of(more, "--option")}
     # Where nothing asks for more, payloads may pass from TFRecord to TFRecord without being parsed.
     ds = None if reads == _READING_DEFAULTS else opened(source, **reads)
@@ -109,3 +133,13 @@ def command(
     click.echo(f"{records} records, {size}: {describe.escape(where)}")
     if ds is not None:
         output.note_damage(ds)
+
+
+def _sample(text: str | None) -> float | None:
+    """A part is written with a point."""
+    if text is None:
+        return None
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is neither a part of 1 nor a number") from None

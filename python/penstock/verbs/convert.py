@@ -10,30 +10,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock import formats
-from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
-from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, Summary, Surveyed
-from penstock.overlay.file import has_overlays
 from penstock.storage import LocalStorage
+from penstock.verbs.choice import Choice
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
-from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
+from penstock.verbs.convert_reading import Reading, is_tfrecord, opened
 from penstock.verbs.write import (
     Names,
     check_cuts,
     format_and_options,
+    format_of,
     write,
 )
 
 Progress = Callable[[int, int, int], None]
 """Called now and then with the records done, the bytes of the source done, and those in all."""
+
+
+_IMAGE_WORDS = {"image_mode", "jpeg_quality", "max_side"}
 
 
 def convert(
@@ -42,7 +43,12 @@ def convert(
     *,
     columns: Sequence[str] | None = None,
     rename: Mapping[str, str] | None = None,
+    where: str | Callable[[pa.RecordBatch], Any] | None = None,
+    reads: Sequence[str] | None = None,
+    sample: float | None = None,
     shuffle: int | None = None,
+    seed: int = 0,
+    images: str | Sequence[str] | None = "auto",
     prove: bool = False,
     format: str | None = None,
     compression: str | None = None,
@@ -75,9 +81,20 @@ def convert(
             source under the same names with a new suffix.
         columns: those wanted, in that order; None for all.
         rename: new names of columns, {old: new}.
+        where: only records for which this holds: comparisons in words, such as
+            `label >= 3 and split == "train"` (also `in [1, 2]`, `is null`, `is not null`), or a
+            function of a batch that gives a truth value for each record.
+        reads: the columns that a function `where` is given; None for all.
+        sample: only so many of the records, a part of 1 (a float) or a number (an int), drawn
+            without repeats by `seed`, in their order.
         shuffle: a seed; the records are written in an order of its own, over all shards. The order
             takes 8 bytes of memory a record, and records are read at random: fast where that is
             (TFRecord, Arrow), many passes over large Parquet files.
+        seed: of `sample`.
+        images: the columns that hold encoded images; "auto" finds them, by their type or, where the
+            format written has a place for images, by their bytes. With `image_mode` ("jpg", "png",
+            "webp" or "raw"), `jpeg_quality` or `max_side` (pixels) they are encoded anew, whatever
+            the format; see the pages of formats that have such options of their own.
         prove: read the result again and compare every value with the source, after the writer's
             conversions, before it gets its name.
         format: the format to write; None goes by the target's name. A folder needs it.
@@ -97,6 +114,7 @@ def convert(
 
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
+        ValueError: `where` is no condition, or there are fewer records than `sample`.
         SchemaError: a column or value that the format cannot hold; of columns before anything is
             written.
         FormatError: the source is damaged, or (with `prove`) a value written is not the one read.
@@ -113,9 +131,14 @@ def convert(
     if is_folder and format is None:
         raise ValueError(f"{to} is a folder; format= says what to write there")
     named = f"x.{format}" if is_folder else to
+    choice = Choice(where, None if reads is None else list(reads), sample, shuffle, seed)
+    words = {field.name for field in fields(format_of(named, format).write_options)}
+    asked = {
+        word: format_options.pop(word) for word in _IMAGE_WORDS - words if word in format_options
+    }
     kind, options = format_and_options(named, format, compression, format_options)
-    dataset = _opened(source, columns, rename, options)
-    reading = _Reading(dataset, columns, rename, shuffle, kind, threads)
+    dataset = opened(source, columns, rename, options)
+    reading = Reading(dataset, columns, rename, choice, (images, asked), kind, threads)
     writing = _Writing(kind, options, format_options, index, threads)
     total_bytes = sum(os.path.getsize(path) for path in dataset.paths)
     tell = _Progress(progress, reading.num_records, total_bytes)
@@ -146,7 +169,7 @@ class _Part:
 
 
 def _plan(
-    reading: _Reading,
+    reading: Reading,
     kind: Format,
     target: str,
     is_folder: bool,
@@ -188,7 +211,9 @@ def _edges(total: int, num_shards: int | None, shard_records: int | None) -> lis
 def _in_folder(path: str, folder: str, kind: Format, compression: str | None) -> str:
     """The name of a source's shard with the suffix of another format."""
     name = os.path.basename(path).removesuffix(".gz")
-    suffix = kind.info.extensions[0] + (".gz" if compression == "gzip" and _is_framed(kind) else "")
+    suffix = kind.info.extensions[0] + (
+        ".gz" if compression == "gzip" and isinstance(kind, Surveyed) else ""
+    )
     known = [ext for fmt in formats.FORMATS for ext in fmt.info.extensions]
     for ending in sorted(known, key=len, reverse=True):
         if name.endswith(ending):
@@ -196,111 +221,6 @@ def _in_folder(path: str, folder: str, kind: Format, compression: str | None) ->
         if f"{ending}-" in name:  # train.tfrecord-00000-of-00010
             return os.path.join(folder, name.replace(f"{ending}-", "-", 1) + suffix)
     return os.path.join(folder, name + suffix)
-
-
-def _is_framed(kind: Format) -> bool:
-    return isinstance(kind, Surveyed)
-
-
-# -- reading --------------------------------------------------------------------------------------
-
-
-def _opened(source: Any, columns: Any, rename: Any, options: Any) -> Dataset:
-    """The source; as raw records where they need not be parsed."""
-    if isinstance(source, Dataset):
-        return source
-    payload = getattr(options, "payload", "")
-    if columns is None and not rename and payload in (None, "raw"):
-        try:
-            dataset = open_dataset(source, raw=True)
-        except UnsupportedError:
-            pass  # it has columns, and no raw records
-        else:
-            # Raw records do not show the fields that are kept beside them.
-            if payload == "raw" or not has_overlays(dataset.paths, dataset.storage):
-                return dataset
-    return open_dataset(source)
-
-
-class _Reading:
-    """The records of the source as they are to be written."""
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        columns: Sequence[str] | None,
-        rename: Mapping[str, str] | None,
-        shuffle: int | None,
-        kind: Format,
-        threads: int | None,
-    ) -> None:
-        self.dataset = dataset
-        self._columns = list(dataset.schema.names if columns is None else columns)
-        self._threads = threads
-        missing = [name for name in self._columns if name not in dataset.schema.names]
-        missing += [name for name in rename or {} if name not in self._columns]
-        if missing:
-            known = ", ".join(self._columns if columns is None else dataset.schema.names)
-            raise SchemaError(f"no such column; there are: {known}", field=missing[0])
-        fields = [dataset.schema.field(name) for name in self._columns]
-        names = [(rename or {}).get(name, name) for name in self._columns]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise SchemaError("two columns would have this name", field=twice)
-        self.schema = pa.schema(
-            [
-                _storable(field, kind).with_name(name)
-                for field, name in zip(fields, names, strict=True)
-            ],
-            metadata=None if _is_framed(kind) else _kept_metadata(dataset.schema.metadata),
-        )
-        self._delivered: Delivered | None = None
-        if dataset.options.damage != "error":
-            self._delivered = Delivered(dataset, self._columns, threads)
-        self.firsts = dataset.firsts if self._delivered is None else self._delivered.firsts
-        """The number of each shard's first record, then of all that are written."""
-        self.num_records = int(self.firsts[-1])
-        self._order = None
-        self.shuffle = shuffle
-        if shuffle is not None:
-            if self._delivered is not None and dataset.damage:
-                raise UnsupportedError(
-                    "records of a damaged dataset cannot be shuffled while damage is passed over",
-                    file=dataset.damage[0].file,
-                    hint="convert without shuffle first, or use penstock repair",
-                )
-            self._order = np.random.default_rng(shuffle).permutation(self.num_records)
-
-    def batches(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """Records [first, last) in the order in which they are written."""
-        dataset, columns, threads = self.dataset, self._columns, self._threads
-        if self._delivered is not None and self._order is None:
-            read = self._delivered.between(first, last)
-        elif self._order is None:
-            read = batches_between(dataset, first, last, columns, threads)
-        else:
-            size = sum(os.path.getsize(path) for path in dataset.paths)
-            read = shuffled_between(dataset, self._order[first:last], columns, threads, size)
-        for batch in read:
-            arrays = [
-                array if array.type == field.type else array.cast(field.type)
-                for array, field in zip(batch.columns, self.schema, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-
-def _storable(field: pa.Field, kind: Format) -> pa.Field:
-    """Views into the bytes read are written as what they show."""
-    types = {pa.binary_view(): pa.binary(), pa.string_view(): pa.string()}
-    if not _is_framed(kind) and field.type in types:
-        field = field.with_type(types[field.type])
-    return field.remove_metadata()
-
-
-def _kept_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[bytes, bytes] | None:
-    """What a schema says of itself, but for penstock's notes on how it was inferred."""
-    kept = {k: v for k, v in (metadata or {}).items() if not k.startswith(b"penstock.")}
-    return kept or None
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -356,7 +276,7 @@ class _Progress:
 def _run(
     parts: list[_Part],
     target: str,
-    reading: _Reading,
+    reading: Reading,
     writing: _Writing,
     tell: _Progress,
     *,
@@ -389,7 +309,7 @@ def _run(
     return Summary(tuple(finals), num_records, sum(part.num_bytes for part in done))
 
 
-def _job(parts: list[_Part], reading: _Reading, writing: _Writing) -> dict[str, Any]:
+def _job(parts: list[_Part], reading: Reading, writing: _Writing) -> dict[str, Any]:
     """All that decides what is written. Another job must not use what this one has finished."""
     from importlib.metadata import version
 
@@ -401,21 +321,21 @@ def _job(parts: list[_Part], reading: _Reading, writing: _Writing) -> dict[str, 
         "version": version("penstock"),
         "sources": sources,
         "overlays": [reading.dataset.overlay_digests(n) for n in range(len(sources))],
-        "read": [str(reading.schema), reading.shuffle, repr(reading.dataset.options.damage)],
+        "read": reading.told,
         "written": [writing.kind.info.name, repr(writing.options)],
         "index": writing.index,
         "parts": [[part.number, part.first, part.last, part.final] for part in parts],
     }
 
 
-def _prove(part: _Part, path: str, reading: _Reading, writing: _Writing) -> None:
+def _prove(part: _Part, path: str, reading: Reading, writing: _Writing) -> None:
     """Compare a finished part with the records that it was made of."""
     # Only here: who does not ask for a proof need not wait for pyarrow.compute.
     from penstock.verbs.proof import Wire, prove_equal
 
     wanted = reading.batches(part.first, part.last)
     how: dict[str, Any] = {"format": writing.kind.info.name, "index": "never"}
-    if _is_framed(writing.kind):
+    if is_tfrecord(writing.kind):
         exact = getattr(writing.options, "float64", "exact") == "exact"
         wire = Wire(reading.schema, getattr(writing.options, "payload", None), exact_float64=exact)
         wanted = (wire.convert(batch) for batch in wanted)

@@ -132,13 +132,19 @@ def check_cuts(num_shards: object, shard_records: object, shard_bytes: object) -
         raise ValueError("num_shards says it all; leave out shard_records and shard_bytes")
 
 
+def format_of(target: str, format: str | None) -> Format:
+    """The format that is asked for, or that the name of a target says."""
+    return (
+        formats.by_path(target.removesuffix(".gz")) if format is None else formats.by_name(format)
+    )
+
+
 def format_and_options(
     target: str, format: str | None, compression: str | None, given: dict[str, Any]
 ) -> tuple[Format, Any]:
     """The format that a target asks for, and its options."""
     is_gzip_name = target.endswith(".gz")
-    inner = target[: -len(".gz")] if is_gzip_name else target
-    kind = formats.by_path(inner) if format is None else formats.by_name(format)
+    kind = format_of(target, format)
     name = kind.info.name
     if is_gzip_name:
         if compression not in (None, "gzip", "GZIP"):

@@ -1,0 +1,143 @@
+"""What a conversion reads: the chosen records of a dataset, as the columns that are to be written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.dataset import Dataset
+from penstock.dataset import open as open_dataset
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.format import Format
+from penstock.overlay.file import has_overlays
+from penstock.verbs.choice import Choice, chosen
+from penstock.verbs.pictures import pictures_of
+from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
+
+
+def opened(source: Any, columns: Any, rename: Any, options: Any) -> Dataset:
+    """The source; as raw records where they need not be parsed."""
+    if isinstance(source, Dataset):
+        return source
+    payload = getattr(options, "payload", "")
+    if columns is None and not rename and payload in (None, "raw"):
+        try:
+            dataset = open_dataset(source, raw=True)
+        except UnsupportedError:
+            pass  # it has columns, and no raw records
+        else:
+            # Raw records do not show the fields that are kept beside them.
+            if payload == "raw" or not has_overlays(dataset.paths, dataset.storage):
+                return dataset
+    return open_dataset(source)
+
+
+class Reading:
+    """The records of the source as they are to be written."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        columns: Sequence[str] | None,
+        rename: Mapping[str, str] | None,
+        choice: Choice,
+        images: tuple[str | Sequence[str] | None, dict[str, Any]],
+        kind: Format,
+        threads: int | None,
+    ) -> None:
+        self.dataset = dataset
+        self._columns = list(dataset.schema.names if columns is None else columns)
+        self._threads = threads
+        missing = [name for name in self._columns if name not in dataset.schema.names]
+        missing += [name for name in rename or {} if name not in self._columns]
+        if missing:
+            known = ", ".join(self._columns if columns is None else dataset.schema.names)
+            raise SchemaError(f"no such column; there are: {known}", field=missing[0])
+        self._pictures = pictures_of(
+            dataset, self._columns, *images, target_holds_images=kind.info.holds_images
+        )
+        fields = [dataset.schema.field(name) for name in self._columns]
+        if self._pictures is not None:
+            fields = [self._pictures.field(field) for field in fields]
+        names = [(rename or {}).get(name, name) for name in self._columns]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise SchemaError("two columns would have this name", field=twice)
+        self.schema = pa.schema(
+            [
+                _storable(field, kind).with_name(name)
+                for field, name in zip(fields, names, strict=True)
+            ],
+            metadata=None if is_tfrecord(kind) else _kept_metadata(dataset.schema.metadata),
+        )
+        self._delivered: Delivered | None = None
+        if dataset.options.damage != "error":
+            self._delivered = Delivered(dataset, self._columns, threads)
+        self.firsts = dataset.firsts if self._delivered is None else self._delivered.firsts
+        """The number of each shard's first record, then of all that are written."""
+        self.num_records = int(self.firsts[-1])
+        if not choice.is_all and self._delivered is not None and dataset.damage:
+            raise UnsupportedError(
+                "records of a damaged dataset cannot be chosen or shuffled while damage is passed "
+                "over",
+                file=dataset.damage[0].file,
+                hint="convert all of it first, or use penstock repair",
+            )
+        self._order = chosen(dataset, choice, threads)
+        if self._order is not None:
+            # A file of the source keeps its part of the records, whatever their order.
+            edges = np.searchsorted(np.sort(self._order), self.firsts)
+            self.firsts, self.num_records = edges, len(self._order)
+
+    @property
+    def told(self) -> list[Any]:
+        """What decides what is read, for telling one job from another."""
+        order = b"" if self._order is None else self._order.tobytes()
+        digest = hashlib.blake2b(order, digest_size=16).hexdigest()
+        damage = repr(self.dataset.options.damage)
+        return [str(self.schema), digest, damage, repr(self._pictures)]
+
+    def batches(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        """Records [first, last) in the order in which they are written."""
+        dataset, columns, threads = self.dataset, self._columns, self._threads
+        if self._delivered is not None and self._order is None:
+            read = self._delivered.between(first, last)
+        elif self._order is None:
+            read = batches_between(dataset, first, last, columns, threads)
+        else:
+            size = sum(os.path.getsize(path) for path in dataset.paths)
+            read = shuffled_between(dataset, self._order[first:last], columns, threads, size)
+        done = first
+        for batch in read:
+            if self._pictures is not None:
+                batch = self._pictures.batch(batch, done, threads)
+            done += batch.num_rows
+            arrays = [
+                array if array.type == field.type else array.cast(field.type)
+                for array, field in zip(batch.columns, self.schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def is_tfrecord(kind: Format) -> bool:
+    """Whether values become tf.train.Examples."""
+    return kind.info.name == "tfrecord"
+
+
+def _storable(field: pa.Field, kind: Format) -> pa.Field:
+    """Views into the bytes read are written as what they show."""
+    types = {pa.binary_view(): pa.binary(), pa.string_view(): pa.string()}
+    if not is_tfrecord(kind) and field.type in types:
+        field = field.with_type(types[field.type])
+    return field.remove_metadata()
+
+
+def _kept_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[bytes, bytes] | None:
+    """What a schema says of itself, but for penstock's notes on how it was inferred."""
+    kept = {k: v for k, v in (metadata or {}).items() if not k.startswith(b"penstock.")}
+    return kept or None

@@ -1,0 +1,138 @@
+"""`convert` of some records: filtered, sampled, shuffled, in one pass and in any number of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from penstock.verbs.conditions import parse
+
+COUNT = 3000
+RECORDS = pa.table(
+    {
+        "label": pa.array([n % 7 for n in range(COUNT)]),
+        "name": pa.array([("cat", "dog", None)[n % 3] for n in range(COUNT)]),
+        "score": pa.array([None if n % 5 == 0 else n / COUNT for n in range(COUNT)], pa.float32()),
+        "of-file": pa.array(np.arange(COUNT)),
+    }
+)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> list[str]:
+    ps.write(RECORDS, str(tmp_path / "in.parquet"), num_shards=3)
+    return [str(tmp_path / f"in-{n:05d}-of-00003.parquet") for n in range(3)]
+
+
+def converted(source: Any, tmp_path: Path, **options: Any) -> pa.Table:
+    made = ps.convert(source, str(tmp_path / "out.arrow"), overwrite=True, prove=True, **options)
+    found = pa.table(ps.open(list(made.paths)))
+    assert made.num_records == found.num_rows
+    return found
+
+
+def test_a_condition_in_words_keeps_the_records_that_fulfil_it(
+    source: list[str], tmp_path: Path
+) -> None:
+    rows = RECORDS.to_pylist()
+    asked = {
+        "label >= 3": lambda r: r["label"] >= 3,
+        'name == "cat" and label != 0': lambda r: r["name"] == "cat" and r["label"] != 0,
+        "name is null": lambda r: r["name"] is None,
+        "score is not null and score < 0.25": lambda r: (
+            r["score"] is not None and r["score"] < 0.25
+        ),
+        "label in [1, 2] and `of-file` > 100": lambda r: (
+            r["label"] in (1, 2) and r["of-file"] > 100
+        ),
+        'name in ["dog"]': lambda r: r["name"] == "dog",
+        "label > 100": lambda r: False,
+    }
+    for words, holds in asked.items():
+        assert converted(source, tmp_path, where=words).to_pylist() == [
+            row for row in rows if holds(row)
+        ], words
+
+
+def test_a_function_of_batches_filters_as_well(source: list[str], tmp_path: Path) -> None:
+    given: set[tuple[str, ...]] = set()
+
+    def even(batch: pa.RecordBatch) -> Any:
+        given.add(tuple(batch.schema.names))
+        return batch.column("of-file").to_numpy() % 2 == 0
+
+    found = converted(source, tmp_path, where=even, reads=["of-file"], columns=["label"])
+    assert found.column("label").to_pylist() == [n % 7 for n in range(0, COUNT, 2)]
+    assert given == {("of-file",)}
+    with pytest.raises(TypeError, match="not a truth value for each"):
+        converted(source, tmp_path, where=lambda batch: [1, 2])
+
+
+def test_words_that_are_no_condition_say_what_could_stand_there(
+    source: list[str], tmp_path: Path
+) -> None:
+    for words, told in {
+        "label": "a comparison should stand",
+        "label >= ": "a JSON value should stand",
+        "label = 3": "a comparison should stand",
+        "label in 3": "in takes a list",
+        "label == [3]": "== takes a value",
+        "label == 3 or name is null": "an `and` should stand",
+        "__import__('os')": "a comparison should stand",
+    }.items():
+        with pytest.raises(ValueError, match=told):
+            parse(words)
+    with pytest.raises(ps.SchemaError, match="no such column"):
+        converted(source, tmp_path, where="nothing == 3")
+    with pytest.raises(ps.SchemaError, match="cannot be compared"):
+        converted(source, tmp_path, where='label == "three"')
+
+
+def test_a_sample_is_drawn_without_repeats_in_the_order_of_the_files(
+    source: list[str], tmp_path: Path
+) -> None:
+    drawn = [
+        converted(source, tmp_path, sample=sample, seed=seed).column("of-file").to_pylist()
+        for sample, seed in ((0.1, 0), (300, 0), (0.1, 1), (COUNT, 0), (1.0, 0))
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(drawn[2]) == 300
+    for numbers in drawn:
+        assert numbers == sorted(set(numbers))
+    assert drawn[3] == drawn[4] == list(range(COUNT))
+    for wrong in (0, 1.5, -1, COUNT + 1, True):
+        with pytest.raises(ValueError, match="sample="):
+            converted(source, tmp_path, sample=wrong)
+
+
+def test_filter_sample_and_shuffle_go_together_and_into_shards(
+    source: list[str], tmp_path: Path
+) -> None:
+    how = {"where": "label == 2", "sample": 0.5, "shuffle": 5}
+    whole = converted(source, tmp_path, **how)
+    numbers = whole.column("of-file").to_pylist()
+    assert len(numbers) == round(len(range(2, COUNT, 7)) * 0.5)
+    assert numbers != sorted(numbers)
+    assert set(numbers) <= set(range(2, COUNT, 7))
+    for threads in (1, 3):
+        cut = converted(source, tmp_path, **how, num_shards=4, threads=threads)
+        assert cut.equals(whole)
+
+
+def test_a_folder_keeps_each_file_s_records_with_it(source: list[str], tmp_path: Path) -> None:
+    made = ps.convert(
+        source,
+        str(tmp_path / "some") + "/",
+        format="arrow",
+        where="label == 0 and `of-file` < 1500",
+    )
+    found = [ps.open(path) for path in made.paths]
+    assert [len(ds) for ds in found] == [143, 72, 0]
+    assert [value for ds in found for value in pa.table(ds).column("of-file").to_pylist()] == list(
+        range(0, 1500, 7)
+    )
