@@ -34,7 +34,6 @@ from penstock.errors import FormatError, PenstockError, SchemaError, TruncatedEr
 from penstock.format import (
     Chunk,
     FormatInfo,
-    FrameWriter,
     Options,
     Projection,
     Reader,
@@ -117,13 +116,6 @@ class MessagePackFormat:
         if begin:
             return ArrayReader(shard, decoder, known, count)
         return FramedReader(shard, decoder, known)
-
-    def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
-        """See penstock.format.Surveyed."""
-        from penstock.formats.msgpack_writer import MessagePackWriteOptions, MessagePackWriter
-
-        options = options_from(MessagePackWriteOptions, {"payload": "raw"}, "msgpack")
-        return MessagePackWriter(sink, pa.schema([("record", pa.binary())]), options, threads)
 
     def end_of(self, source: Source, options: Options) -> Index:
         """See penstock.format.Appendable."""

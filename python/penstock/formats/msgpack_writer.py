@@ -98,16 +98,6 @@ class MessagePackWriter:
                 while len(self._pending) > self._ahead:
                     self._take(self._pending.popleft().result())
 
-    def write_frames(
-        self, frames: _core.Buffer, lengths: np.ndarray, checksums: np.ndarray
-    ) -> None:
-        """Append whole values as they stand: their bytes, the uint64 length of each, and the uint32
-        CRC-32C of each."""
-        with _Stopping(self):
-            self._drain()
-            self._num_records += len(lengths)
-            self._put(frames, lengths, checksums)
-
     def flush(self) -> None:
         """Wait until all records handed over so far are counted in `num_bytes`."""
         with _Stopping(self):
