@@ -75,7 +75,7 @@ class VariableShapeTensorType(pa.ExtensionType):
         super().__init__(storage, "arrow.variable_shape_tensor")
 
     def __arrow_ext_serialize__(self) -> bytes:
-        return b""
+        return b"{}"  # pyarrow reads it as JSON
 
     @classmethod
     def __arrow_ext_deserialize__(

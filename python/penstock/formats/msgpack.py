@@ -212,6 +212,10 @@ def _begins_map(head: bytes, at: int) -> bool:
 # -- records --------------------------------------------------------------------------------------
 
 
+_BLANK_SHARE = 8
+"""Nulls cost a file nothing, so of a batch they may take only this part of `limits.batch_bytes`."""
+
+
 class MapDecoder:
     """Records that are maps, as columns."""
 
@@ -241,7 +245,8 @@ class MapDecoder:
             schema = pa.schema([self._fields[name].kernel for name in names])
             columns = pa.RecordBatch.from_pylist([], schema=schema)
             limits = self._limits
-            plan = _core.MsgpackPlan(columns, limits.nesting, limits.batch_bytes)
+            blanks = limits.batch_bytes // _BLANK_SHARE
+            plan = _core.MsgpackPlan(columns, limits.nesting, blanks)
             self._kernels[names] = plan
         return plan
 

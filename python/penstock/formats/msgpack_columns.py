@@ -82,6 +82,8 @@ def plan_reading(field: pa.Field, *, exact: bool) -> FieldPlan:
             storage: Any = given.storage_type
             array = array if array.type == storage else array.cast(storage)
             return pa.ExtensionArray.from_storage(given, array)
+        if pa.types.is_list_view(given) or pa.types.is_large_list_view(given):
+            return _viewed(array, given)
         return array if array.type == given else array.cast(given)
 
     return _checked(FieldPlan(field, kernel, cast), kernel.type)
@@ -137,7 +139,8 @@ def _kernel_field(field: pa.Field, use: Use) -> pa.Field:
         marked = "tensor " + ",".join(str(axis) for axis in axes)
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if is_variable_tensor(given):
-        marked = f"ragged {given.num_dimensions}"
+        # Not from the type itself: by way of the C interface pyarrow gives one of its own.
+        marked = f"ragged {given.storage_type.field('shape').type.list_size}"
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if mark in (b"tensor", b"ext", b"raw"):
         return pa.field(field.name, given, metadata={MARK: mark})
@@ -231,6 +234,18 @@ def _row_major(column: Any) -> Any:
     rows = (np.arange(len(column))[:, None] * size + places).ravel()
     mask = column.is_null() if column.null_count else None
     return pa.FixedSizeListArray.from_arrays(flat.take(pa.array(rows)), size, mask=mask)
+
+
+def _viewed(column: Any, given: Any) -> Any:
+    """Lists as list views, which pyarrow has no cast to."""
+    is_small = pa.types.is_list_view(given)
+    items = given.value_field
+    lists = column.cast(pa.list_(items) if is_small else pa.large_list(items))
+    offsets = lists.offsets
+    sizes = pc.subtract(offsets.slice(1), offsets.slice(0, len(lists)))
+    kind = pa.ListViewArray if is_small else pa.LargeListViewArray
+    mask = lists.is_null() if lists.null_count else None
+    return kind.from_arrays(offsets.slice(0, len(lists)), sizes, lists.values, given, mask=mask)
 
 
 def _packed(column: Any) -> Any:

@@ -634,7 +634,7 @@ fn too_large(bytes: usize) -> Fault {
 
 #[cold]
 fn blanks() -> Fault {
-    let message = "the values that records lack would take more than the limit batch_bytes";
+    let message = "the values that records lack would take too much of the limit batch_bytes";
     Fault::new(FaultKind::Limit, 0, message)
 }
 
