@@ -18,12 +18,16 @@ __all__ = [
     "KernelError",
     "Pixels",
     "TarPlan",
+    "MsgpackFacts",
+    "MsgpackPlan",
     "ZlibDeflater",
     "decode_images",
     "encode_examples",
     "encode_images",
     "encode_tar",
+    "encode_msgpack",
     "frame_records",
+    "frame_values",
     "frames_at",
     "gzip_member",
     "has_fields",
@@ -31,6 +35,7 @@ __all__ = [
     "inflate_member",
     "inflate_members",
     "is_tar_head",
+    "looks_like_maps",
     "member_head",
     "message_numbers",
     "next_head",
@@ -311,6 +316,40 @@ def tar_fields(frames: Frames, most: int) -> dict[str, int]:
 
 def frame_records(records: _Arrow) -> Framed:
     """Byte strings, each a record as it stands, as frames."""
+
+@final
+class MsgpackFacts:
+    """What was seen of some MessagePack records."""
+
+    def __new__(cls) -> MsgpackFacts: ...
+    def see(self, frames: Frames, nesting: int) -> None:
+        """Look at more records, whose containers may be `nesting` deep."""
+
+    @property
+    def num_records(self) -> int: ...
+    def columns(self) -> ArrowArray | None:
+        """A batch without records that has the columns that fit them, with metadata
+        `penstock.msgpack` for what a type does not say; None where records are no maps of fields."""
+
+@final
+class MsgpackPlan:
+    """What to decode of MessagePack maps, made once for many batches: the columns of a batch
+    without records, as `MsgpackFacts.columns` gives them."""
+
+    def __new__(cls, columns: _Arrow, nesting: int, blanks: int) -> MsgpackPlan: ...
+    def decode(
+        self, frames: Frames, check: bool = False, indexed: _Arrow | None = None
+    ) -> ArrowArray:
+        """Records as columns: a struct array; with `check`, they are proved first."""
+
+def encode_msgpack(batch: _Arrow) -> Framed:
+    """The records of a batch as MessagePack maps."""
+
+def frame_values(records: _Arrow) -> Framed:
+    """Byte strings, each a whole MessagePack value as it stands, as records."""
+
+def looks_like_maps(frames: Frames) -> bool:
+    """Whether records can hardly be anything but MessagePack maps of the same fields."""
 
 def splice_fields(
     frames: Frames,

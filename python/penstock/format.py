@@ -188,10 +188,15 @@ class Format(Protocol):
 
 
 @runtime_checkable
-class Surveyed(Protocol):
-    """A framed Format, whose files are verified and repaired record by record."""
+class Framed(Protocol):
+    """A Format whose records are found by walking, and kept in an index."""
 
     framing: Framing
+
+
+@runtime_checkable
+class Surveyed(Framed, Protocol):
+    """A framed Format, whose files are verified and repaired record by record."""
 
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False

@@ -91,6 +91,7 @@ HELD: dict[str, Held] = {
     "npz": Held(cuts_unseen=0),
     "hdf5": Held(batches=None, cuts_unseen=0),
     "webdataset": Held(cuts_unseen=1),
+    "msgpack": Held(cuts_unseen=12),
 }
 
 WRITABLE = [fmt for fmt in FORMATS if fmt.info.can_write]

@@ -9,6 +9,7 @@ from penstock.formats.arrow import ArrowFormat
 from penstock.formats.beton import BetonFormat
 from penstock.formats.hdf5 import Hdf5Format
 from penstock.formats.mds import MDSFormat
+from penstock.formats.msgpack import MessagePackFormat
 from penstock.formats.npy import NpyFormat
 from penstock.formats.npz import NpzFormat
 from penstock.formats.parquet import ParquetFormat
@@ -24,6 +25,7 @@ _OWN: tuple[Format, ...] = (
     Hdf5Format(),
     NpyFormat(),
     NpzFormat(),
+    MessagePackFormat(),
     ArrayRecordFormat(),
     MDSFormat(),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock import formats
 from penstock.errors import StaleIndexError, UnsupportedError
-from penstock.format import Options, Surveyed, is_indexed
+from penstock.format import Framed, Options, is_indexed
 from penstock.framing import sidecar
 from penstock.framing.framings import Framing
 from penstock.framing.sidecar import Index
@@ -114,7 +114,7 @@ def _index_one(
             reader = kind.open(source, Options(raw=True, index="never"))
         except UnsupportedError:
             return _Made(None, 0, source.size)  # it knows itself where its records lie
-        if not (isinstance(kind, Surveyed) and is_indexed(reader)):
+        if not (isinstance(kind, Framed) and is_indexed(reader)):
             return _Made(None, reader.num_records, source.size)
         known = None if force else load_fitting(path, source, kind.framing, folder, storage)
         if known is None:

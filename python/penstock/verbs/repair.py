@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.format import Chunk, Format, FrameWriter, Options, Reader, Surveyed
+from penstock.format import Chunk, Format, Framed, FrameWriter, Options, Reader, Surveyed
 from penstock.framing import sidecar
 from penstock.framing.framings import Framing
 from penstock.framing.survey import Survey
@@ -255,7 +255,9 @@ class _Chunks(_Saving):
         self._source = source
         self._kind = kind
         self._work = work
-        self._reader: Reader = kind.open(source, work.options)
+        # Records as they stand, where they can be had: nothing of them is lost then.
+        options = replace(work.options, raw=isinstance(kind, Framed))
+        self._reader: Reader = kind.open(source, options)
 
     def look(self) -> tuple[int, list[Finding]]:
         return self._each(lambda batch: None)
