@@ -18,6 +18,7 @@ __all__ = [
     "KernelError",
     "ZlibDeflater",
     "encode_examples",
+    "encode_recordio",
     "frame_records",
     "frames_at",
     "gzip_member",
@@ -28,6 +29,8 @@ __all__ = [
     "member_head",
     "next_head",
     "read_frames",
+    "recordio_columns",
+    "recordio_payloads",
     "splice_fields",
     "walk",
 ]
@@ -300,3 +303,22 @@ def gzip_member(plain: Buffer, start: int, length: int, num_records: int, level:
 
 def member_head(data: Buffer, at: int) -> tuple[int, int] | None:
     """Bytes and records of the penstock member at `at`, or None if it is none."""
+
+def recordio_payloads(
+    frames: Frames, check: bool = False, indexed: _Arrow | None = None
+) -> ArrowArray:
+    """RecordIO payloads as binary_view, borrowed where a record has one part; verified first if
+    `check`."""
+
+def recordio_columns(
+    frames: Frames,
+    columns: list[str],
+    num_labels: int | None,
+    check: bool = False,
+    indexed: _Arrow | None = None,
+) -> ArrowArray:
+    """Those of label, id, id2 and image that are asked for, in this order, as a struct array.
+    `num_labels`: 0 for one number, a count for so many, None for lists."""
+
+def encode_recordio(bodies: _Arrow, headers: _Arrow | None = None) -> Framed:
+    """Byte strings as RecordIO frames, each behind the header (label, id, id2) of the same row."""

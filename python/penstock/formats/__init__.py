@@ -6,9 +6,10 @@ from penstock.errors import FormatError
 from penstock.format import Format
 from penstock.formats.arrow import ArrowFormat
 from penstock.formats.parquet import ParquetFormat
+from penstock.formats.recordio import RecordIOFormat
 from penstock.formats.tfrecord import TFRecordFormat
 
-_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
+_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat(), RecordIOFormat())
 
 FORMATS: list[Format] = list(_OWN)
 """In the order in which they are tried: the one whose structure proves most comes first, those from

@@ -44,13 +44,13 @@ fn u32s(object: &Bound<'_, PyAny>) -> PyResult<UInt32Array> {
 }
 
 /// What a kernel is to verify before it goes to work.
-struct Checks {
+pub(super) struct Checks {
     check: bool,
     indexed: Option<UInt32Array>,
 }
 
 impl Checks {
-    fn new(check: bool, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    pub(super) fn new(check: bool, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         Ok(Self { check, indexed: indexed.map(u32s).transpose()? })
     }
 
@@ -59,7 +59,7 @@ impl Checks {
         frames.prove_range(records, known)
     }
 
-    fn pass(&self, frames: &Frames) -> Result<(), Fault> {
+    pub(super) fn pass(&self, frames: &Frames) -> Result<(), Fault> {
         match self.check {
             true => self.prove(frames, 0..frames.spans.len()),
             false => Ok(()),

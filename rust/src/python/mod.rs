@@ -6,6 +6,7 @@ mod compression;
 mod encode;
 mod frames;
 mod index_file;
+mod recordio;
 mod splice;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -148,6 +149,7 @@ mod _core {
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
         index_file::index_file,
+        recordio::{encode_recordio, recordio_columns, recordio_payloads},
         splice::{has_fields, splice_fields},
     };
 }
