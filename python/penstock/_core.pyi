@@ -305,20 +305,22 @@ def member_head(data: Buffer, at: int) -> tuple[int, int] | None:
     """Bytes and records of the penstock member at `at`, or None if it is none."""
 
 def recordio_payloads(
-    frames: Frames, check: bool = False, indexed: _Arrow | None = None
+    frames: Frames, lend: bool, check: bool = False, indexed: _Arrow | None = None
 ) -> ArrowArray:
-    """RecordIO payloads as binary_view, borrowed where a record has one part; verified first if
-    `check`."""
+    """RecordIO payloads as binary; if they are to be lent, as binary_view, which borrows where a
+    record has one part. Verified first if `check`."""
 
 def recordio_columns(
     frames: Frames,
     columns: list[str],
     num_labels: int | None,
+    lend: bool,
     check: bool = False,
     indexed: _Arrow | None = None,
 ) -> ArrowArray:
     """Those of label, id, id2 and image that are asked for, in this order, as a struct array.
-    `num_labels`: 0 for one number, a count for so many, None for lists."""
+    `num_labels`: 0 for one number, a count for so many, None for lists. `lend`: images are
+    binary_view, not binary."""
 
 def encode_recordio(bodies: _Arrow, headers: _Arrow | None = None) -> Framed:
     """Byte strings as RecordIO frames, each behind the header (label, id, id2) of the same row."""

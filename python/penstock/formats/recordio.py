@@ -162,6 +162,8 @@ class RecordIODecoder:
         self.schema = schema
         self._is_pack = schema.names not in ([DATA], [RECORD])
         self._num_labels = num_labels
+        # Views cost no copy, but pyarrow can do little with them: they are for who asks.
+        self._lends = any(storage_of(field.type) == pa.binary_view() for field in schema)
 
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
@@ -172,7 +174,9 @@ class RecordIODecoder:
         if self._is_pack:
             arrays = self._pack(frames, names, proof)
         else:
-            arrays = {names[0]: pa.array(_core.recordio_payloads(frames, *given(proof)))}
+            arrays = {
+                names[0]: pa.array(_core.recordio_payloads(frames, self._lends, *given(proof)))
+            }
         fields = [self.schema.field(name) for name in names]
         made = [_as(arrays[field.name], field) for field in fields]
         schema = pa.schema(fields, metadata=self.schema.metadata)
@@ -182,7 +186,9 @@ class RecordIODecoder:
         self, frames: _core.Frames, names: list[str], proof: Proof | None
     ) -> dict[str, pa.Array]:
         try:
-            found = _core.recordio_columns(frames, names, self._num_labels, *given(proof))
+            found = _core.recordio_columns(
+                frames, names, self._num_labels, self._lends, *given(proof)
+            )
         except _core.KernelError as error:
             fault = error.args[0]
             if fault.kind != "schema":
@@ -343,7 +349,7 @@ def _payloads(shard: Shard) -> Iterator[bytes | None]:
     num_bytes = 0
     for chunk in walked_chunks(shard):
         frames = chunk_frames.read(chunk, None).frames
-        views: Sequence[Any] = pa.array(_core.recordio_payloads(frames[: SAMPLE_RECORDS + 1]))
+        views: Sequence[Any] = pa.array(_core.recordio_payloads(frames[: SAMPLE_RECORDS + 1], True))
         for view in views:
             if num_bytes > SAMPLE_BYTES:
                 yield None

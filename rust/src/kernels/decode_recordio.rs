@@ -14,11 +14,12 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BinaryViewArray, FixedSizeListArray, Float32Array, ListArray, UInt64Array,
+    ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, ListArray, UInt64Array,
 };
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
 
+use super::shelf;
 use super::views::Views;
 use super::walk::Frames;
 use crate::wire::recordio::{PART_HEAD, join, only_piece};
@@ -49,6 +50,8 @@ pub struct Wanted {
     pub id2: bool,
     /// The bytes behind header and labels.
     pub image: bool,
+    /// Images are views into the buffer where that can be, not copies.
+    pub lend: bool,
 }
 
 /// The payload of one record, and where it starts in the buffer if it lies there as it is.
@@ -76,20 +79,76 @@ fn fault(frames: &Frames, record: usize, kind: FaultKind, message: impl Into<Str
     Fault::new(kind, frames.place(record), message).in_record(record)
 }
 
-/// The payloads, whatever they hold.
-pub fn payloads(frames: &Frames) -> Result<BinaryViewArray, Fault> {
-    let mut views = Views::new(&frames.buffer, frames.spans.len());
+/// Byte strings in the making.
+enum Values<'a> {
+    Lent(Views<'a>),
+    Copied { bytes: Vec<u8>, ends: Vec<i32> },
+}
+
+impl<'a> Values<'a> {
+    fn new(frames: &'a Frames, lend: bool) -> Result<Self, Fault> {
+        let num_records = frames.spans.len();
+        if lend {
+            return Ok(Self::Lent(Views::new(&frames.buffer, num_records)));
+        }
+        // No value is longer than its frame.
+        let most = frames.spans.iter().fold(0usize, |all, span| all.saturating_add(span.1));
+        if most > i32::MAX as usize {
+            let message = "the values take more bytes than a binary column of one batch holds";
+            let fault = Fault::new(FaultKind::Limit, frames.place(0), message);
+            return Err(fault.values(i32::MAX as u64, most as u64));
+        }
+        let no_memory =
+            || Fault::new(FaultKind::Limit, frames.place(0), format!("no memory for {most} bytes"));
+        let mut ends = Vec::with_capacity(num_records.saturating_add(1));
+        ends.push(0);
+        Ok(Self::Copied { bytes: shelf::take(most).ok_or_else(no_memory)?, ends })
+    }
+
+    /// Append a value, which starts at a place of the buffer if it lies there as it is.
+    #[inline(always)]
+    fn push(
+        &mut self,
+        frames: &Frames,
+        record: usize,
+        start: Option<usize>,
+        value: &[u8],
+    ) -> Result<(), Fault> {
+        let pushed = match self {
+            Self::Lent(views) => match start {
+                Some(start) => views.push(start, value.len()),
+                None => views.push_copy(value),
+            },
+            Self::Copied { bytes, ends } => {
+                bytes.extend_from_slice(value);
+                ends.push(bytes.len() as i32);
+                Some(())
+            }
+        };
+        pushed.ok_or_else(|| frames.too_long_to_view(record, value.len()))
+    }
+
+    fn finish(self) -> Result<ArrayRef, Fault> {
+        Ok(match self {
+            Self::Lent(views) => Arc::new(views.finish()),
+            Self::Copied { bytes, ends } => {
+                let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
+                let array = BinaryArray::try_new(ends, shelf::shelve(bytes), None);
+                Arc::new(array.map_err(|e| Fault::new(FaultKind::Limit, 0, e.to_string()))?)
+            }
+        })
+    }
+}
+
+/// The payloads, whatever they hold: as views where they may be lent, else copied as binary.
+pub fn payloads(frames: &Frames, lend: bool) -> Result<ArrayRef, Fault> {
+    let mut values = Values::new(frames, lend)?;
     let mut copy = Vec::new();
     for record in 0..frames.spans.len() {
         let (start, bytes) = payload(frames, record, &mut copy)?;
-        let length = bytes.len();
-        match start {
-            Some(start) => views.push(start, length),
-            None => views.push_copy(bytes),
-        }
-        .ok_or_else(|| frames.too_long_to_view(record, length))?;
+        values.push(frames, record, start, bytes)?;
     }
-    Ok(views.finish())
+    values.finish()
 }
 
 /// The columns of an image pack, in the order label, id, id2, image.
@@ -98,7 +157,10 @@ pub fn columns(frames: &Frames, wanted: Wanted) -> Result<Vec<(&'static str, Arr
     let mut labels = Labels::new(wanted.label, num_records);
     let mut ids = Vec::with_capacity(if wanted.id { num_records } else { 0 });
     let mut id2s = Vec::with_capacity(if wanted.id2 { num_records } else { 0 });
-    let mut images = Views::new(&frames.buffer, if wanted.image { num_records } else { 0 });
+    let mut images = match wanted.image {
+        true => Some(Values::new(frames, wanted.lend)?),
+        false => None,
+    };
     let mut copy = Vec::new();
     for record in 0..num_records {
         let (start, bytes) = payload(frames, record, &mut copy)?;
@@ -113,14 +175,10 @@ pub fn columns(frames: &Frames, wanted: Wanted) -> Result<Vec<(&'static str, Arr
         if wanted.id2 {
             id2s.push(header.id2);
         }
-        if wanted.image {
+        if let Some(images) = &mut images {
             let before = HEADER.wrapping_add(header.labels.len());
-            let length = bytes.len().saturating_sub(before);
-            match start {
-                Some(start) => images.push(start.wrapping_add(before), length),
-                None => images.push_copy(bytes.get(before..).unwrap_or_default()),
-            }
-            .ok_or_else(|| frames.too_long_to_view(record, length))?;
+            let image = bytes.get(before..).unwrap_or_default();
+            images.push(frames, record, start.map(|start| start.wrapping_add(before)), image)?;
         }
     }
     let mut found: Vec<(&'static str, ArrayRef)> = Vec::with_capacity(4);
@@ -133,8 +191,8 @@ pub fn columns(frames: &Frames, wanted: Wanted) -> Result<Vec<(&'static str, Arr
     if wanted.id2 {
         found.push(("id2", Arc::new(UInt64Array::from(id2s))));
     }
-    if wanted.image {
-        found.push(("image", Arc::new(images.finish())));
+    if let Some(images) = images {
+        found.push(("image", images.finish()?));
     }
     Ok(found)
 }

@@ -14,33 +14,36 @@ use crate::kernels::decode_recordio::{self as decoding, Label, Wanted};
 use crate::kernels::encode_recordio as encoding;
 use crate::wire::{Fault, FaultKind};
 
-/// The payloads as a binary_view array that borrows the buffer where it can. With `check`, the
-/// frames are verified first.
+/// The payloads: as a binary_view array that borrows the buffer where it can, if they are to be
+/// lent, else as a binary array. With `check`, the frames are verified first.
 #[pyfunction]
-#[pyo3(signature = (frames, check = false, indexed = None))]
+#[pyo3(signature = (frames, lend, check = false, indexed = None))]
 pub fn recordio_payloads(
     py: Python<'_>,
     frames: &PyFrames,
+    lend: bool,
     check: bool,
     indexed: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<ArrowArray> {
     let checks = Checks::new(check, indexed)?;
-    let views = run(py, || {
+    let values = run(py, || {
         checks.pass(&frames.0)?;
-        decoding::payloads(&frames.0)
+        decoding::payloads(&frames.0, lend)
     })?;
-    Ok(ArrowArray::new(views))
+    Ok(ArrowArray(values))
 }
 
 /// Columns of an image pack, a struct array: those of label, id, id2 and image that are asked for,
-/// in this order. `num_labels`: 0 for one number, a count for so many, None for lists.
+/// in this order. `num_labels`: 0 for one number, a count for so many, None for lists. `lend`:
+/// images are binary_view, not binary.
 #[pyfunction]
-#[pyo3(signature = (frames, columns, num_labels, check = false, indexed = None))]
+#[pyo3(signature = (frames, columns, num_labels, lend, check = false, indexed = None))]
 pub fn recordio_columns(
     py: Python<'_>,
     frames: &PyFrames,
     columns: Vec<String>,
     num_labels: Option<usize>,
+    lend: bool,
     check: bool,
     indexed: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<ArrowArray> {
@@ -50,7 +53,7 @@ pub fn recordio_columns(
         Some(0) => Label::Scalar,
         Some(count) => Label::Fixed(count),
     };
-    let mut wanted = Wanted::default();
+    let mut wanted = Wanted { lend, ..Wanted::default() };
     for column in &columns {
         match column.as_str() {
             "label" => wanted.label = Some(label),
