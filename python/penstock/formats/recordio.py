@@ -44,6 +44,7 @@ from penstock.format import (
     Writer,
     options_from,
 )
+from penstock.formats.recordio_text import MXNetIndex
 from penstock.formats.tfrecord_raw import given, without_columns
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
@@ -95,6 +96,7 @@ class RecordIOFormat:
     )
     read_options = RecordIOOptions
     framing = RECORDIO
+    text_index = MXNetIndex()
 
     @property
     def write_options(self) -> type:
@@ -160,7 +162,7 @@ class RecordIODecoder:
 
     def __init__(self, schema: pa.Schema, num_labels: int | None = 0) -> None:
         self.schema = schema
-        self._is_pack = schema.names not in ([DATA], [RECORD])
+        self._is_pack = not {DATA, RECORD} & set(schema.names)
         self._num_labels = num_labels
         # Views cost no copy, but pyarrow can do little with them: they are for who asks.
         self._lends = any(storage_of(field.type) == pa.binary_view() for field in schema)
@@ -171,14 +173,19 @@ class RecordIODecoder:
         names = self.schema.names if columns is None else list(columns)
         if not names:
             return without_columns(frames, proof)
+        arrays: dict[str, pa.Array] = {}
         if self._is_pack:
-            arrays = self._pack(frames, names, proof)
+            arrays = self._pack(frames, [name for name in names if name in PACK], proof)
         else:
-            arrays = {
-                names[0]: pa.array(_core.recordio_payloads(frames, self._lends, *given(proof)))
-            }
+            payloads = _core.recordio_payloads(frames, self._lends, *given(proof))
+            arrays = dict.fromkeys((DATA, RECORD), pa.array(payloads))
         fields = [self.schema.field(name) for name in names]
-        made = [_as(arrays[field.name], field) for field in fields]
+        made = [
+            _as(arrays[field.name], field)
+            if field.name in arrays
+            else pa.nulls(len(frames), field.type)  # kept beside other shards
+            for field in fields
+        ]
         schema = pa.schema(fields, metadata=self.schema.metadata)
         return pa.RecordBatch.from_arrays(made, schema=schema)
 
@@ -254,12 +261,15 @@ def _one_column(name: str, type_: pa.DataType) -> pa.Schema:
 
 def _checked(schema: pa.Schema, mine: RecordIOOptions) -> pa.Schema:
     """A schema that the caller gives, if RecordIO has its columns."""
-    known = {True: [PACK], False: [(DATA,), (RECORD,)]}
-    allowed = known[True] + known[False] if mine.header is None else known[mine.header]
-    names = schema.names
-    if len(set(names)) < len(names) or not any(set(names) <= set(some) for some in allowed):
+    kinds = {True: [PACK], False: [(DATA,), (RECORD,)]}
+    allowed = kinds[True] + kinds[False] if mine.header is None else kinds[mine.header]
+    # A field that may be null may be missing, as one that is kept beside other shards is.
+    needed = {field.name for field in schema if not field.nullable}
+    needed |= {name for some in allowed for name in some if name in schema.names}
+    if len(set(schema.names)) < len(schema) or not any(needed <= set(some) for some in allowed):
         listed = "; or ".join(", ".join(some) for some in allowed)
-        raise SchemaError(f"RecordIO has no such columns: {', '.join(names)}", hint=listed)
+        message = f"RecordIO has no such columns together: {', '.join(schema.names)}"
+        raise SchemaError(message, hint=f"it has {listed}")
     return schema
 
 

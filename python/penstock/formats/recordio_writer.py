@@ -27,6 +27,7 @@ from penstock import _core
 from penstock.errors import SchemaError
 from penstock.formats.framed_writer import FramedWriter
 from penstock.formats.recordio import DATA, PACK, RECORD
+from penstock.formats.recordio_text import MXNetIndex
 from penstock.numbers import as_arrow
 from penstock.storage import Sink
 from penstock.types import is_fixed_tensor, is_image, storage_of
@@ -77,7 +78,7 @@ class RecordIOWriter(FramedWriter):
         options: RecordIOWriteOptions,
         threads: int | None = None,
     ) -> None:
-        self.makes_text_index = options.idx
+        self.text_index = MXNetIndex() if options.idx else None
         super().__init__(sink, schema, _encoder(schema), threads)
         self._names: pa.Array | None = None
 
