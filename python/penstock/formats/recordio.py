@@ -63,7 +63,7 @@ MAGIC = b"\x0a\x23\xd7\xce"
 PACK = ("label", "id", "id2", "image")
 """The columns of a pack of images, in the order in which the kernel gives them."""
 DATA, RECORD = "data", "record"
-SAMPLE_RECORDS, SAMPLE_BYTES = 1000, 4 << 20
+SAMPLE_BYTES = 4 << 20
 HEADER_BYTES = 24
 
 
@@ -71,15 +71,17 @@ HEADER_BYTES = 24
 class RecordIOOptions:
     """How to read RecordIO.
 
-    header: whether payloads begin with the header of an image pack; None looks at the first 1,000
+    header: whether payloads begin with the header of an image pack; None looks at the first
         records: they are a pack if each holds a whole header with its labels, and what follows,
         where anything does, begins as a JPEG, PNG, WebP or PPM file.
-    label: "scalar" for one number a record, "list" for lists; None takes what the first 1,000
-        records have: one, so many, or lists.
+    label: "scalar" for one number a record, "list" for lists; None takes what the first records
+        have: one, so many, or lists.
+    infer_records: how many records of a shard to look at, or "all".
     """
 
     header: bool | None = None
     label: str | None = None
+    infer_records: int | str = 1000
 
     def __post_init__(self) -> None:
         if self.label not in (None, "scalar", "list"):
@@ -136,7 +138,7 @@ class RecordIOFormat:
 
         reader = self.open(source, options)
         assert isinstance(reader, FramedReader)
-        check_end(source, reader.index)
+        check_end(source, reader.index, RECORDIO)
         return reader.index
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
@@ -238,7 +240,7 @@ def _decoder_for(shard: Shard, mine: RecordIOOptions) -> RecordIODecoder:
             file=shard.source.path,
             hint="name some of label, id, id2, image; or data",
         )
-    seen = _sample(shard)
+    seen = _sample(shard, None if mine.infer_records == "all" else int(mine.infer_records))
     told = NO_RECORDS if not seen.num_records else seen.extent.encode()
     is_pack = seen.is_pack if mine.header is None else mine.header
     if not is_pack:
@@ -337,32 +339,28 @@ def _codec(head: bytes) -> str:
     return "ppm" if head[:3] in (b"P6\n", b"P5\n") else ""
 
 
-def _sample(shard: Shard) -> _Seen:
-    """The first records of a file. Damage is passed over here: reading tells of it."""
+def _sample(shard: Shard, most: int | None) -> _Seen:
+    """The first records of a file, or all. Damage is passed over here: reading tells of it."""
     damage = "skip" if shard.options.damage in ("skip", "salvage") else "stop"
     quiet = Options(damage=damage, index="never", limits=shard.options.limits, raw=True)
     seen = _Seen()
     extent = "all"
+    num_bytes = 0
     for payload in _payloads(replace(shard, options=quiet)):
-        if payload is None or seen.num_records == SAMPLE_RECORDS:
+        if most is not None and (seen.num_records >= most or num_bytes > SAMPLE_BYTES):
             extent = "the first"
             break
         seen.add(payload)
+        num_bytes += len(payload)
     name = os.path.basename(shard.source.path)
     seen.extent = f"{extent} {seen.num_records} records of {name}"
     return seen
 
 
-def _payloads(shard: Shard) -> Iterator[bytes | None]:
-    """Payloads in order; None where they are more than SAMPLE_BYTES."""
+def _payloads(shard: Shard) -> Iterator[bytes]:
     chunk_frames = ChunkFrames(shard)
-    num_bytes = 0
     for chunk in walked_chunks(shard):
         frames = chunk_frames.read(chunk, None).frames
-        views: Sequence[Any] = pa.array(_core.recordio_payloads(frames[: SAMPLE_RECORDS + 1], True))
+        views: Sequence[Any] = pa.array(_core.recordio_payloads(frames, True))
         for view in views:
-            if num_bytes > SAMPLE_BYTES:
-                yield None
-            payload = view.as_py()
-            num_bytes += len(payload)
-            yield payload
+            yield view.as_py()

@@ -20,7 +20,7 @@ from penstock import formats
 from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
-from penstock.format import Format, Summary, Surveyed
+from penstock.format import Format, Summary, Surveyed, TextIndexed
 from penstock.overlay.file import has_overlays
 from penstock.storage import LocalStorage
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
@@ -366,7 +366,8 @@ def _run(
     finals = [part.final for part in parts]
     folder = None if isinstance(writing.index, bool) else writing.index
     job = _job(parts, reading, writing)
-    journal = Journal(target, job, folder, LocalStorage())
+    text = writing.kind.text_index if isinstance(writing.kind, TextIndexed) else None
+    journal = Journal(target, job, folder, LocalStorage(), text)
     journal.load(finals)
     if not overwrite and not journal.is_publishing:
         refuse_existing(finals)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.errors import StaleIndexError, UnsupportedError
-from penstock.format import TextIndex
+from penstock.format import Format, TextIndex, TextIndexed
 from penstock.framing.sidecar import Index
 from penstock.storage import Sink, Storage
 
@@ -37,11 +37,41 @@ def write(kind: TextIndex, index: Index, data_path: str, storage: Storage) -> No
         raise
 
 
-def fill(kind: TextIndex, index: Index, sink: Sink) -> None:
-    """Write the lines of a text index."""
-    for first in range(0, index.num_records, _LINES):
+def fill(kind: TextIndex, index: Index, sink: Sink, start: int = 0) -> None:
+    """Write the lines of a text index, from a record on."""
+    for first in range(start, index.num_records, _LINES):
         last = min(first + _LINES, index.num_records)
         sink.write(kind.lines(index, first, last).encode())
+
+
+def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: int = 0) -> None:
+    """Where a text index is kept beside a file that has changed, make it fit again.
+
+    Args:
+        kind: the format of the file.
+        index: of the file as it is now.
+        data_path: the file.
+        storage: where both are.
+        old: how many of the records were there before; what is said of them stays.
+    """
+    text = kind.text_index if isinstance(kind, TextIndexed) else None
+    if text is None or index.compression or not storage.exists(text.path_for(data_path)):
+        return
+    source = storage.source(text.path_for(data_path))
+    try:
+        before = source.read(0, source.size).to_bytes() if old else b""
+    finally:
+        source.close()
+    if before.count(b"\n") + (not before.endswith(b"\n") and before != b"") != old:
+        before, old = b"", 0  # it did not fit before
+    sink = storage.sink(text.path_for(data_path), overwrite=True)
+    try:
+        sink.write(before if before.endswith(b"\n") or not before else before + b"\n")
+        fill(text, index, sink, old)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
 
 
 def read(kind: TextIndex, path: str, storage: Storage) -> tuple[np.ndarray, np.ndarray | None]:
