@@ -4,7 +4,7 @@ Numbers cross as Arrow arrays, bytes as `Buffer`. A kernel that meets a fault ra
 """
 
 from os import PathLike
-from typing import Any, Protocol, final
+from typing import Any, Protocol, TypeAlias, final
 
 __all__ = [
     "ArrowArray",
@@ -387,11 +387,13 @@ def riegeli_records(
     lengths: _Arrow,
     offsets: _Arrow,
     counts: _Arrow,
+    sizes: _Arrow,
     max_record: int,
     max_chunk: int,
     check: bool = True,
 ) -> Frames:
     """The records of some chunks of a Riegeli file, in the order of the chunks.
+
     Each chunk is where it starts in the buffer, how many bytes it may take, where it starts in the
     file, how many records it has and how many bytes they have (uint64 arrays). Heads are always
     proved, data with `check`."""
