@@ -335,6 +335,10 @@ class Dataset:
         """The same files, opened the same way but for some keywords."""
         return _reopen({**self._call, **other})
 
+    def format_name(self, shard: int) -> str:
+        """What the format of a shard is called."""
+        return self._format_of(shard).info.name
+
     @property
     def storage(self) -> Storage:
         """Where the files are."""

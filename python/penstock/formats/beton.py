@@ -85,7 +85,7 @@ class BetonReadOptions:
 class BetonFormat:
     """FFCV's .beton as a penstock format."""
 
-    info = FormatInfo("beton", (".beton",), can_map=True, lossless=False)
+    info = FormatInfo("beton", (".beton",), can_map=True, lossless=False, holds_images=True)
     read_options = BetonReadOptions
 
     @property

@@ -94,7 +94,12 @@ class RecordIOFormat:
     """See penstock.format.Format."""
 
     info = FormatInfo(
-        "recordio", (".rec", ".recordio"), can_append=True, can_map=True, lossless=False
+        "recordio",
+        (".rec", ".recordio"),
+        can_append=True,
+        can_map=True,
+        lossless=False,
+        holds_images=True,
     )
     read_options = RecordIOOptions
     framing = RECORDIO

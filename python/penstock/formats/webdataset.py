@@ -77,7 +77,9 @@ class WebDatasetOptions:
 class WebDatasetFormat:
     """See penstock.format.Format."""
 
-    info = FormatInfo("webdataset", (".tar", ".tgz"), can_map=True, compressions=("gzip",))
+    info = FormatInfo(
+        "webdataset", (".tar", ".tgz"), can_map=True, compressions=("gzip",), holds_images=True
+    )
     read_options = WebDatasetOptions
     framing = WEBDATASET
 

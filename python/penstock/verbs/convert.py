@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.dataset import open as open_dataset
+from penstock.errors import PenstockError
 from penstock.format import Format, Summary, Surveyed, TextIndexed
+from penstock.formats.tfrecord_columns import RECORD
 from penstock.storage import LocalStorage
 from penstock.verbs.choice import Choice
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
@@ -137,7 +139,9 @@ def convert(
         word: format_options.pop(word) for word in _IMAGE_WORDS - words if word in format_options
     }
     kind, options = format_and_options(named, format, compression, format_options)
-    dataset = opened(source, columns, rename, options)
+    # What reads fields, or changes them, has to have them parsed.
+    whole_records = columns is None and not rename and where is None and not asked
+    dataset = opened(source, kind, options, whole_records=whole_records)
     reading = Reading(dataset, columns, rename, choice, (images, asked), kind, threads)
     writing = _Writing(kind, options, format_options, index, threads)
     total_bytes = sum(os.path.getsize(path) for path in dataset.paths)
@@ -298,7 +302,12 @@ def _run(
         batches = tell.watch(reading.batches(part.first, part.last))
         stream = pa.RecordBatchReader.from_batches(reading.schema, batches)
         path = journal.part_path(part.number)
-        made = writing.file(stream, path, overwrite=True)
+        try:
+            made = writing.file(stream, path, overwrite=True)
+        except PenstockError as error:
+            if error.file == path:
+                error.file = part.final  # nobody knows the part by its own name
+            raise
         journal.finish(FinishedPart(part.number, made.num_records, made.num_bytes))
     if prove:
         for part in parts:
@@ -341,5 +350,12 @@ def _prove(part: _Part, path: str, reading: Reading, writing: _Writing) -> None:
         wire = Wire(reading.schema, getattr(writing.options, "payload", None), exact_float64=exact)
         wanted = (wire.convert(batch) for batch in wanted)
         how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
+    elif reading.schema.names == [RECORD] and getattr(writing.options, "payload", "") in (
+        None,
+        "raw",
+    ):
+        how["raw"] = True
+    elif not writing.kind.info.lossless:
+        how["schema"] = reading.schema
     found = open_dataset(path, **how)
     prove_equal(wanted, found.scan(), part.final, part.first)

@@ -20,20 +20,22 @@ from penstock.verbs.pictures import pictures_of
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
 
 
-def opened(source: Any, columns: Any, rename: Any, options: Any) -> Dataset:
-    """The source; as raw records where they need not be parsed."""
+def opened(source: Any, kind: Format, options: Any, *, whole_records: bool) -> Dataset:
+    """The source; as raw records where they go to another file of their format, and need not be
+    parsed for what is asked (`whole_records`)."""
     if isinstance(source, Dataset):
         return source
     payload = getattr(options, "payload", "")
-    if columns is None and not rename and payload in (None, "raw"):
-        try:
-            dataset = open_dataset(source, raw=True)
-        except UnsupportedError:
-            pass  # it has columns, and no raw records
-        else:
-            # Raw records do not show the fields that are kept beside them.
-            if payload == "raw" or not has_overlays(dataset.paths, dataset.storage):
-                return dataset
+    if payload != "raw" and not (whole_records and payload is None):
+        return open_dataset(source)
+    try:
+        raw = open_dataset(source, raw=True)
+    except UnsupportedError:
+        return open_dataset(source)  # it has columns, and no raw records
+    # Raw records do not show the fields that are kept beside them.
+    same = all(raw.format_name(shard) == kind.info.name for shard in range(len(raw.paths)))
+    if payload == "raw" or (same and not has_overlays(raw.paths, raw.storage)):
+        return raw
     return open_dataset(source)
 
 

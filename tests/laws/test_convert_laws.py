@@ -1,0 +1,60 @@
+"""Any format to any other: the same values under the same names, or a clear error and no file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from held import WRITABLE, table_of
+from test_laws import written
+
+import penstock as ps
+from penstock.format import Format
+
+RECORDS = 60
+# What holds any columns that one of these writes; the others hold some of them only.
+HOLDS_ALL = {"tfrecord", "parquet", "arrow", "webdataset", "hdf5", "npz", "msgpack"}
+each_source = pytest.mark.parametrize("source", WRITABLE, ids=lambda fmt: fmt.info.name)
+each_target = pytest.mark.parametrize("target", WRITABLE, ids=lambda fmt: f"to-{fmt.info.name}")
+
+
+def columns(dataset: ps.Dataset) -> dict[str, list[Any]]:
+    table = pa.table(dataset)
+    return {name: table.column(name).to_pylist() for name in table.schema.names}
+
+
+def as_tfrecord_has_it(value: Any) -> Any:
+    """A float of 64 bits becomes one of 32, a text its bytes."""
+    if isinstance(value, float):
+        return pa.scalar(value, pa.float32()).as_py()
+    if isinstance(value, list):
+        return [as_tfrecord_has_it(one) for one in value]
+    return value.encode() if isinstance(value, str) else value
+
+
+@each_source
+@each_target
+def test_what_is_converted_has_the_same_values_or_is_refused(
+    source: Format, target: Format, tmp_path: Path
+) -> None:
+    path = written(source, tmp_path, table_of(source).slice(0, RECORDS), "source")
+    to = str(tmp_path / f"target{target.info.extensions[0]}")
+    before = sorted(tmp_path.iterdir())
+    try:
+        made = ps.convert(path, to, format=target.info.name, prove=True)
+    except ps.SchemaError as error:
+        assert target.info.name not in HOLDS_ALL
+        assert target.info.name != source.info.name
+        assert error.field is not None or "holds" in error.message
+        assert ".penstock-part" not in str(error)
+        assert sorted(tmp_path.iterdir()) == before
+        return
+    assert made.num_records == RECORDS
+    found, wanted = columns(ps.open(to)), columns(ps.open(path))
+    if target.info.name == "tfrecord" and source.info.name != "tfrecord":
+        wanted = {
+            name: [as_tfrecord_has_it(value) for value in values] for name, values in wanted.items()
+        }
+    assert found == wanted
