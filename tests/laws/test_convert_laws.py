@@ -39,7 +39,10 @@ def as_tfrecord_has_it(value: Any) -> Any:
 def test_what_is_converted_has_the_same_values_or_is_refused(
     source: Format, target: Format, tmp_path: Path
 ) -> None:
-    path = written(source, tmp_path, table_of(source).slice(0, RECORDS), "source")
+    records = table_of(source).slice(0, RECORDS)
+    if source.info.name == "recordio":
+        records = records.drop_columns(["id"])  # up to 2**64, which signed numbers do not hold
+    path = written(source, tmp_path, records, "source")
     to = str(tmp_path / f"target{target.info.extensions[0]}")
     before = sorted(tmp_path.iterdir())
     try:
