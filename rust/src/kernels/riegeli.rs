@@ -100,7 +100,8 @@ impl Unpacker {
         match head.kind {
             b'r' => {}
             b't' => {
-                let message = "the chunk is transposed, which is not read; write it with transpose:false";
+                let message =
+                    "the chunk is transposed, which is not read; write it with transpose:false";
                 return Err(Fault::new(FaultKind::Unsupported, place, message));
             }
             // A signature, metadata, padding: nothing in it is a record.
