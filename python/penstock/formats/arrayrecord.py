@@ -339,7 +339,7 @@ class ArrayRecordReader:
             if self._options.damage not in ("skip", "salvage"):
                 raise
         sound = self._sound(chunk)
-        runs = [np.arange(firsts[one], firsts[one + 1]) for one in sound]
+        runs = [np.arange(int(firsts[one]), int(firsts[one + 1])) for one in sound.tolist()]
         return self._unpacked(sound), np.concatenate([np.zeros(0, np.int64), *runs])
 
     def _picked(
