@@ -422,3 +422,21 @@ def test_other_files_are_not_taken_for_shards() -> None:
     assert not any(fmt.sniff(head, 1 << 20) for head in heads)
     many = simple(list(range(5000)))
     assert fmt.sniff(many[:4096], len(many))
+
+
+def test_of_large_records_only_what_is_wanted_is_read() -> None:
+    columns = {"big": ("bytes", None), "t": ("str", None), "x": ("uint16", 2)}
+    rows = [{"big": bytes([n]) * 40_000, "t": b"t%d" % n, "x": bytes([n, 0])} for n in range(120)]
+    data = bytearray(shard(columns, rows))
+    order = [119, 3, 3, 50]
+    dataset = opened(bytes(data))
+    assert [row["big"] for row in dataset] == [row["big"] for row in rows]
+    assert dataset.take(order).to_pylist() == [
+        {"big": rows[n]["big"], "t": f"t{n}", "x": n} for n in order
+    ]
+    assert opened(bytes(data), columns=["x"]).take(order)["x"].to_pylist() == order
+    start = struct.unpack_from("<I", data, 4 + 4 * 60)[0]
+    data[start] ^= 1
+    with pytest.raises(ps.FormatError, match="do not fill") as caught:
+        list(opened(bytes(data)))
+    assert (caught.value.record, caught.value.byte) == (60, start)

@@ -48,7 +48,6 @@ from penstock.format import (
 )
 from penstock.formats.tfrecord import SAMPLE_BYTES, decoder_of
 from penstock.numbers import as_arrow, as_numpy
-from penstock.scan import join
 from penstock.schema import merge_facts
 from penstock.storage import Sink, Source
 
@@ -323,7 +322,10 @@ class ArrayRecordReader:
             low, high = self._extents.firsts[part[0]], self._extents.firsts[part[-1] + 1]
             some = order[np.searchsorted(order, low) : np.searchsorted(order, high)]
             batches.append(_compact(self._picked(part, some, columns)))
-        return _restored(join(batches).take(as_arrow(back.astype(np.int64))), self.schema)
+        if not batches[0].num_columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(numbers), pa.struct([])))
+        whole = pa.concat_batches(batches).take(as_arrow(back.astype(np.int64)))
+        return _restored(whole, self.schema)
 
     def _whole(self, chunk: Chunk) -> tuple[_core.Frames, np.ndarray]:
         """The records of a chunk and their numbers; but for those in damaged chunks of the file,
@@ -337,7 +339,7 @@ class ArrayRecordReader:
             if self._options.damage not in ("skip", "salvage"):
                 raise
         sound = self._sound(chunk)
-        runs = [np.arange(firsts[one], firsts[one + 1]) for one in sound]
+        runs = [np.arange(int(firsts[one]), int(firsts[one + 1])) for one in sound.tolist()]
         return self._unpacked(sound), np.concatenate([np.zeros(0, np.int64), *runs])
 
     def _picked(
@@ -413,8 +415,9 @@ class ArrayRecordReader:
                 self._unpacked(np.array([one]))
             except FormatError as error:
                 count = int(extents.firsts[one + 1] - extents.firsts[one])
-                place = int(extents.starts[one]), int(extents.ends[one])
-                self._options.skipped(SkippedRegion(self._path, *place, count, error.message))
+                start, end = int(extents.starts[one]), int(extents.ends[one])
+                region = SkippedRegion(self._path, start, end, count, error.message)
+                self._options.skipped(region)
             else:
                 sound.append(one)
         return np.array(sound, np.int64)
@@ -474,8 +477,6 @@ def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _restored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The columns with their own types again."""
-    if not batch.num_columns:
-        return batch
     wanted = pa.schema([schema.field(name) for name in batch.schema.names], schema.metadata)
     arrays = [a.cast(f.type) for a, f in zip(batch.columns, wanted, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)

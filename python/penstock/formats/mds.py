@@ -57,6 +57,8 @@ CHUNK_BYTES = 2 << 20
 CHUNK_RECORDS = 1 << 16
 PICK_BYTES = 64 << 20
 """Records picked by number are read in pieces of about this size."""
+LARGE_BYTES = 16 << 10
+"""Of records that are larger on average, only what is wanted is read."""
 HASH_BYTES = 8 << 20
 _CONFIG_START = b'{"column_encodings"'
 
@@ -124,6 +126,7 @@ class MDSReader:
                 self._inside = Inflated(source, codec, options.limits)
             count, first = self._read_offsets()
             self._columns = _columns(self._config(4 * (count + 2), first))
+            self._table = 4 * sum(one.size is None for one in self._columns)
             self._check_listed(options)
             self._own = self._types()
         except PenstockError as error:
@@ -278,9 +281,12 @@ class MDSReader:
         else:
             numbers = chunk.first_record + np.asarray(records, np.int64)
         try:
-            data, starts = self._bytes(numbers, chunk if records is None else None)
             sizes = self._offsets[numbers + 1] - self._offsets[numbers]
-            ranges = self._split(data, starts, sizes, numbers)
+            if not isinstance(self._inside, Inflated) and sizes.sum() > LARGE_BYTES * len(numbers):
+                ranges = self._gathered(numbers, sizes, schema.names)
+            else:
+                data, starts = self._bytes(numbers, chunk if records is None else None)
+                ranges = self._split(data, starts, sizes, numbers)
             arrays = [self._array(field, ranges, numbers) for field in schema]
         except PenstockError as error:
             raise error.at(file=self._path) from None
@@ -320,23 +326,53 @@ class MDSReader:
         self, data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, numbers: np.ndarray
     ) -> list[Ranges]:
         """Where each column has its bytes of each record."""
-        varying = sum(one.size is None for one in self._columns)
-        self._demand(sizes >= 4 * varying, numbers, "a record is shorter than its table of sizes")
-        heads = Ranges(data, starts, sizes).windows(4 * varying)
-        table = np.frombuffer(heads.tobytes(), "<u4").reshape(len(starts), varying)
-        at = starts + 4 * varying
+        self._demand(sizes >= self._table, numbers, "a record is shorter than its table of sizes")
+        table = Ranges(data, starts, sizes).windows(self._table)
+        return [Ranges(data, *place) for place in self._places(table, starts, sizes, numbers)]
+
+    def _gathered(self, numbers: np.ndarray, sizes: np.ndarray, names: list[str]) -> list[Ranges]:
+        """The same of large records, of which nothing is read that is not wanted: the values of
+        each column come one after another, and need no copy."""
+        self._demand(sizes >= self._table, numbers, "a record is shorter than its table of sizes")
+        starts = self._offsets[numbers]
+        table = self._run(starts, np.full(len(starts), self._table, np.int64))
         ranges: list[Ranges] = []
-        place = 0
+        places = self._places(table, starts, sizes, numbers)
+        for one, (at, length) in zip(self._columns, places, strict=True):
+            if one.name in names:
+                data = self._run(at, length)
+                ranges.append(Ranges(data, np.cumsum(length) - length, length))
+            else:
+                ranges.append(Ranges(table[:0], at, length))
+        return ranges
+
+    def _run(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Ranges of the file, one after another."""
+        data = self._source.gather(
+            as_arrow(starts.astype(np.uint64)), as_arrow(lengths.astype(np.uint64))
+        )
+        if len(data) < int(lengths.sum()):
+            raise ChangedError("the file was cut while it was open")
+        return as_numpy(pa.array(data))
+
+    def _places(
+        self, table: np.ndarray, starts: np.ndarray, sizes: np.ndarray, numbers: np.ndarray
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Where each column starts in each record, and its length, by the records' own tables."""
+        lengths = np.frombuffer(table.tobytes(), "<u4").reshape(len(starts), self._table // 4)
+        at = starts + self._table
+        places: list[tuple[np.ndarray, np.ndarray]] = []
+        column = 0
         for one in self._columns:
             if one.size is None:
-                length = table[:, place].astype(np.int64)
-                place += 1
+                length = lengths[:, column].astype(np.int64)
+                column += 1
             else:
                 length = np.full(len(starts), one.size, np.int64)
-            ranges.append(Ranges(data, at, length))
+            places.append((at, length))
             at = at + length
         self._demand(at == starts + sizes, numbers, "a record's columns do not fill it")
-        return ranges
+        return places
 
     def _demand(self, good: np.ndarray, numbers: np.ndarray, message: str) -> None:
         if not good.all():

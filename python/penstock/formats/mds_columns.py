@@ -274,6 +274,11 @@ def _decoded(encoding: str, ranges: Ranges, own: pa.DataType) -> pa.Array:
 def binary(ranges: Ranges) -> pa.Array:
     """Ranges as a binary array: views of them, which pyarrow copies into one run."""
     count = len(ranges.starts)
+    ends = np.cumsum(ranges.sizes)
+    if count and ends[-1] == len(ranges.data) and (ranges.starts == ends - ranges.sizes).all():
+        return pa.Array.from_buffers(
+            pa.binary(), count, [None, _offsets(ranges.sizes).buffers()[1], _whole(ranges)]
+        )
     views = np.zeros(count, _VIEW)
     sizes = views["length"] = ranges.sizes
     views["offset"] = ranges.starts
@@ -292,6 +297,12 @@ def binary(ranges: Ranges) -> pa.Array:
         views["offset"][short] = 0
     data = [None, pa.py_buffer(views), pa.py_buffer(ranges.data)]
     return pa.Array.from_buffers(pa.binary_view(), count, data).cast(pa.binary())
+
+
+def _whole(ranges: Ranges) -> pa.Buffer:
+    if len(ranges.data) > np.iinfo(np.int32).max:
+        raise Unfit(0, "the values of a column are more than a batch holds")
+    return pa.py_buffer(ranges.data)
 
 
 def _text(ranges: Ranges) -> pa.Array:
