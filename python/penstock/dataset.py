@@ -337,6 +337,7 @@ class Dataset:
 
     def format_name(self, shard: int) -> str:
         """What the format of a shard is called."""
+        self.reader(shard)  # tells it by the bytes
         return self._format_of(shard).info.name
 
     @property

@@ -44,7 +44,6 @@ def test_what_is_converted_has_the_same_values_or_is_refused(
         records = records.drop_columns(["id"])  # up to 2**64, which signed numbers do not hold
     path = written(source, tmp_path, records, "source")
     to = str(tmp_path / f"target{target.info.extensions[0]}")
-    before = sorted(tmp_path.iterdir())
     try:
         made = ps.convert(path, to, format=target.info.name, prove=True)
     except ps.SchemaError as error:
@@ -52,7 +51,10 @@ def test_what_is_converted_has_the_same_values_or_is_refused(
         assert target.info.name != source.info.name
         assert error.field is not None or "holds" in error.message
         assert ".penstock-part" not in str(error)
-        assert sorted(tmp_path.iterdir()) == before
+        # Nothing but the index of what was read has come.
+        assert {file.name.removesuffix(".penstock") for file in tmp_path.iterdir()} == {
+            Path(path).name
+        }
         return
     assert made.num_records == RECORDS
     found, wanted = columns(ps.open(to)), columns(ps.open(path))
