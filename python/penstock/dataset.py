@@ -252,11 +252,7 @@ class Dataset:
         path = self._paths[shard]
         source = self._storage.source(path, mmap=self._options.mmap)
         self._sizes[shard] = source.size
-        if self._format is not None:
-            fmt = formats.by_name(self._format)
-        else:
-            head = source.read(0, formats.HEAD_BYTES).to_bytes()
-            fmt = formats.by_bytes(head, source.size, path)
+        fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
         self._formats[shard] = fmt
         options, settled = self._options, self._settled
         if options.schema is not None or options.raw:
@@ -432,4 +428,5 @@ def open(
         "format_options": format_options,
     }
     place = storage or LocalStorage()
-    return Dataset(expand(source, place), place, call)
+    is_folder = format is not None and formats.by_name(format).info.is_folder
+    return Dataset(expand(source, place, is_folder=is_folder), place, call)

@@ -74,9 +74,15 @@ class FormatInfo:
     """A plain file is read through a memory map where `mmap=True` asks for it."""
     compressions: tuple[str, ...] = ()
     """What its files may be compressed with, inside or as a whole."""
+    can_overlay: bool = True
+    """Its records have a fixed order, so fields can be kept beside them."""
+    holds_images: bool = False
+    """Images have a place of their own in it: columns of them are found when data is converted."""
     lossless: bool = True
     """A written batch reads back with the same Arrow types."""
     has_checksums: bool = False
+    is_folder: bool = False
+    """A shard is a folder of many files, not a file: see `penstock.folders`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import UnsupportedError
+from penstock.folders import holds_images
 from penstock.storage import Storage, is_own
 
 _COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
 _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 
 
-def expand(source: Any, storage: Storage) -> list[str]:
+def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> list[str]:
     """The files that `source` means, in the order they are read.
 
-    A glob or a folder is sorted by name. `name@10` is name-00000-of-00010 and its nine fellows;
+    A glob or a folder is sorted by name. A folder of images is one shard, and so is any folder with
+    `is_folder`. `name@10` is name-00000-of-00010 and its nine fellows;
     `name@*` takes the count from the files that are there. A numbered set that lacks a shard is an
     error, since data that is silently not there is worse than none.
 
@@ -26,19 +28,21 @@ def expand(source: Any, storage: Storage) -> list[str]:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _expand_one(os.fspath(source), storage)
+        return _expand_one(os.fspath(source), storage, is_folder=is_folder)
     if isinstance(source, Iterable):
-        paths = [path for item in source for path in expand(item, storage)]
+        paths = [path for item in source for path in expand(item, storage, is_folder=is_folder)]
         if not paths:
             raise FileNotFoundError("an empty list names no files")
         return paths
     raise TypeError(f"open takes a path, a list of paths, a glob or a folder, not {type(source)}")
 
 
-def _expand_one(path: str, storage: Storage) -> list[str]:
+def _expand_one(path: str, storage: Storage, *, is_folder: bool) -> list[str]:
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if os.path.isdir(path):
+        if is_folder or holds_images(path):
+            return [path.rstrip("/") or path]
         found = [p for p in storage.list(path) if not os.path.basename(p).startswith((".", "_"))]
         if not found:
             raise FileNotFoundError(f"{path}: no files in this folder")

@@ -155,8 +155,7 @@ def format_of(source: Source, name: str | None) -> Format:
     """The format of a file, by its name or by its bytes."""
     if name is not None:
         return formats.by_name(name)
-    head = source.read(0, formats.HEAD_BYTES).to_bytes()
-    return formats.by_bytes(head, source.size, source.path)
+    return formats.of(source)
 
 
 def stale_index(
