@@ -68,6 +68,31 @@ def _begins_with_an_image(path: str) -> bool:
     return False
 
 
+def size_of(path: str) -> int:
+    """Bytes of a file, or of the files in a folder."""
+    return Folder(path).size if os.path.isdir(path) else os.stat(path).st_size
+
+
+def refuse_other_files(path: str) -> None:
+    """Raise FileExistsError if a folder is not to be replaced: what is replaced is deleted, so it
+    has to be what would be written there."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        raise FileExistsError(f"{path} is no folder, and is not replaced by one")
+    for folder, _, names in os.walk(path):
+        for name in names:
+            if not (is_image_name(name) or is_table_name(name) or is_own(name)):
+                other = os.path.join(folder, name)
+                raise FileExistsError(f"{other} is no image: {path} is not replaced")
+
+
+def remove(path: str) -> None:
+    """Delete a file, or a folder with all that is in it."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
 class Entry(NamedTuple):
     """A file in a folder: its name there, and its size when it was looked at."""
 
@@ -168,14 +193,7 @@ class FolderSink:
             return
         if not self._overwrite:
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
-        # Whatever is replaced is deleted, so it has to be what would be written there.
-        if os.path.islink(path) or not os.path.isdir(path):
-            raise FileExistsError(f"{path} is no folder, and is not replaced by one")
-        for folder, _, names in os.walk(path):
-            for name in names:
-                if not (is_image_name(name) or is_table_name(name) or is_own(name)):
-                    other = os.path.join(folder, name)
-                    raise FileExistsError(f"{other} is no image: {path} is not replaced")
+        refuse_other_files(path)
 
     def make_folder(self, name: str) -> None:
         """A folder in it, and those that it is in."""

@@ -52,6 +52,9 @@ class ImageType(pa.ExtensionType):
             codec = ""  # a hint that nobody can read is no hint; the bytes tell
         return cls(codec if isinstance(codec, str) else "", storage)
 
+    def __hash__(self) -> int:
+        return hash((self.extension_name, self.codec, self.storage_type))
+
 
 class VariableShapeTensorType(pa.ExtensionType):
     """A tensor of `num_dimensions`, of another shape in each record: struct of data and shape.
@@ -82,6 +85,9 @@ class VariableShapeTensorType(pa.ExtensionType):
         cls, storage: pa.DataType, serialized: bytes
     ) -> VariableShapeTensorType:
         return cls(storage.field("data").type.value_type, storage.field("shape").type.list_size)
+
+    def __hash__(self) -> int:
+        return hash((self.extension_name, self.storage_type))
 
 
 def _register(type_: pa.ExtensionType) -> None:

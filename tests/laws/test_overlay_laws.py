@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from held import NUM_RECORDS, WRITABLE, table_of
-from test_laws import opened, same, whole, written
+from test_laws import contents, opened, same, whole, written
 
 import penstock as ps
 from penstock.format import Format
@@ -60,9 +60,9 @@ def test_a_scan_gives_the_records_with_the_values_kept_beside_them(
 ) -> None:
     table = table_of(fmt)
     path = written(fmt, tmp_path, table)
-    bytes_before = Path(path).read_bytes()
+    bytes_before = contents(path)
     overlay(opened(path, tmp_path), NEW)
-    assert Path(path).read_bytes() == bytes_before
+    assert contents(path) == bytes_before
     wanted = overlaid(table, NEW)
     for options in ({}, {"threads": 1}, {"batch_records": 33}, {"batch_records": 10_000}):
         same(whole(opened(path, tmp_path), **options), wanted)

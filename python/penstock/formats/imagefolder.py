@@ -32,6 +32,7 @@ from penstock.formats.batches import (
     empty_columns,
     projected,
 )
+from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.types import ImageType
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ class ImageFolderReader:
         self._files: np.ndarray = np.array(images, np.int64) if beside is None else beside[0]
         self._columns = self._columns_beside(None if beside is None else beside[1])
         fields = [pa.field(IMAGE, ImageType(), nullable=False), *self._columns.schema]
-        self._stored = pa.schema(fields)
+        # What no record is made of holds for no other shard.
+        is_empty = not len(self._files)
+        self._stored = pa.schema(fields, {INFERRED_KEY: NO_RECORDS} if is_empty else None)
         if asked is not None:
             check_columns(asked, self._stored, self._path)
         self.schema: pa.Schema = self._stored if asked is None else asked

@@ -67,11 +67,8 @@ class ImageFolderWriter:
         for place, (name, image) in enumerate(zip(names, images, strict=True)):
             try:
                 self._sink.add(name, [image])
-            except FileExistsError:
-                message = f"two records want the name {name!r}"
-                raise self._refused(message, first + place, FILE_NAME) from None
-            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                message = f"a record wants the name {name!r}, where another has a folder or a file"
+            except (FileExistsError, NotADirectoryError, IsADirectoryError):
+                message = f"the name {name!r} is already that of another file or folder"
                 raise self._refused(message, first + place, FILE_NAME) from None
             self.num_bytes += len(image)
         self._names += names

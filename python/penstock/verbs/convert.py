@@ -110,6 +110,8 @@ def convert(
     to = os.fspath(target)
     check_cuts(num_shards, shard_records, shard_bytes)
     is_folder = to.endswith(("/", os.sep)) or os.path.isdir(to)
+    if format is not None and formats.by_name(format).info.is_folder:
+        to, is_folder = to.rstrip("/"), False  # the folder is the shard
     if is_folder and format is None:
         raise ValueError(f"{to} is a folder; format= says what to write there")
     named = f"x.{format}" if is_folder else to
@@ -366,7 +368,8 @@ def _run(
     finals = [part.final for part in parts]
     folder = None if isinstance(writing.index, bool) else writing.index
     job = _job(parts, reading, writing)
-    journal = Journal(target, job, folder, LocalStorage())
+    place = os.path.dirname(finals[0])
+    journal = Journal(target, place, job, folder, LocalStorage())
     journal.load(finals)
     if not overwrite and not journal.is_publishing:
         refuse_existing(finals)

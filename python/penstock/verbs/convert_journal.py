@@ -13,6 +13,8 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from penstock.errors import FormatError
+from penstock.folders import refuse_other_files, remove, size_of
 from penstock.framing import sidecar
 from penstock.storage import TEMPORARY_SUFFIX, Storage
 
@@ -31,9 +33,11 @@ class FinishedPart:
 class Journal:
     """The parts of one target. Used by one thread."""
 
-    def __init__(self, target: str, job: Any, index_folder: str | None, storage: Storage) -> None:
-        folder, name = os.path.split(os.path.normpath(target))
-        folder = target if os.path.isdir(target) else folder or "."
+    def __init__(
+        self, target: str, folder: str, job: Any, index_folder: str | None, storage: Storage
+    ) -> None:
+        name = os.path.basename(os.path.normpath(target))
+        folder = folder or "."
         self._folder = folder
         self._token = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=6).hexdigest()
         self._path = os.path.join(folder, f"{PREFIX}convert-{self._token}.json")
@@ -77,7 +81,7 @@ class Journal:
             path = os.path.join(self._folder, name)
             unfinished = name.startswith("." + own) and name.endswith(TEMPORARY_SUFFIX)
             if unfinished or (name.startswith(own) and path.removesuffix(".penstock") not in kept):
-                os.unlink(path)
+                remove(path)
 
     def finish(self, part: FinishedPart) -> None:
         """Note that a part is whole."""
@@ -103,7 +107,13 @@ class Journal:
         self._save()
         for number, final in enumerate(finals):
             part = self.part_path(number)
-            if os.path.exists(part):
+            if os.path.isdir(part) and os.path.isdir(final):
+                refuse_other_files(final)
+                old_folder = final.rstrip("/") + TEMPORARY_SUFFIX
+                os.replace(final, old_folder)
+                os.replace(part, final)
+                remove(old_folder)
+            elif os.path.exists(part):
                 os.replace(part, final)
             old = sidecar.path_for(part, self._index_folder)
             if os.path.exists(old):
@@ -119,7 +129,7 @@ class Journal:
                 sidecar.path_for(self.part_path(number), self._index_folder),
             ):
                 if os.path.exists(path):
-                    os.unlink(path)
+                    remove(path)
         if os.path.exists(self._path):
             os.unlink(self._path)
 
@@ -133,8 +143,8 @@ def refuse_existing(paths: list[str]) -> None:
 
 def _size(path: str) -> int:
     try:
-        return os.stat(path).st_size
-    except OSError:
+        return size_of(path)
+    except (OSError, FormatError):
         return -1
 
 
