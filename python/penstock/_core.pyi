@@ -31,6 +31,7 @@ __all__ = [
     "member_head",
     "next_head",
     "probe_images",
+    "read_files",
     "read_frames",
     "reencode_images",
     "splice_fields",
@@ -355,3 +356,9 @@ def reencode_images(
 ) -> ArrowArray:
     """Each image as another one: smaller, of another codec or quality. What needs no change keeps
     its bytes."""
+
+def read_files(
+    folder: str, names: list[str], expected_bytes: int, most_bytes: int
+) -> tuple[Buffer, list[int]]:
+    """Whole files of a folder, one after another in one buffer, and the length of each. None may
+    have more than `most_bytes`."""

@@ -14,7 +14,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -147,6 +147,25 @@ class Folder:
         """All bytes of one file, as many as it has now."""
         file = _core.File(os.path.join(self.path, self.entries[number].name))
         return file.read(0, file.size)
+
+    def read_files(self, numbers: Sequence[int], limits: Limits) -> tuple[_core.Buffer, np.ndarray]:
+        """All bytes of some files, one behind another, and the length of each (int64)."""
+        some = [self.entries[number] for number in numbers]
+        limits.check("batch_bytes", sum(entry.size for entry in some))
+        names = [entry.name for entry in some]
+        expected = sum(entry.size for entry in some)
+        try:
+            data, lengths = _core.read_files(self.path, names, expected, limits.record_bytes)
+        except _core.KernelError as error:
+            fault: Any = error.args[0]
+            large = some[fault.record]
+            raise LimitError(
+                f"asks for {fault.found} bytes, beyond the limit record_bytes={fault.expected}",
+                file=f"{self.path}/{large.name}",
+                hint=f"open(..., limits=penstock.Limits(record_bytes={fault.found}))",
+            ) from None
+        limits.check("batch_bytes", len(data))
+        return data, np.array(lengths, np.int64)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         parts: list[_core.Buffer] = []

@@ -337,6 +337,32 @@ def test_conversions_to_folders_and_back_keep_the_records(tmp_path: Path) -> Non
     assert ps.diff(first, tmp_path / "folder").equal
 
 
+def test_verbs_that_change_files_leave_folders_alone(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", CLASSES)
+    before = tree(folder)
+    for change in (
+        lambda: ps.append(some(["a"]), folder),
+        lambda: ps.append(some(["a"]), folder, shard="last"),
+        lambda: ps.open(folder, raw=True),
+        lambda: ps.open(folder / "cat/0.jpg"),
+        lambda: ps.open(folder / "cat/0.jpg", format="imagefolder"),
+        lambda: ps.repair(folder, into=tmp_path / "b"),
+        lambda: ps.repair(folder, in_place=True),
+    ):
+        with pytest.raises(ps.PenstockError):
+            change()
+    assert tree(folder) == before
+
+
+def test_files_beyond_the_limit_are_not_read(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", {**FLAT, "1.jpg": jpeg(1) + bytes(5000)})
+    ds = ps.open(folder, limits={"record_bytes": 4000})
+    assert ds[0]["image"] == jpeg(0)
+    with pytest.raises(ps.LimitError, match="record_bytes") as caught:
+        ds[1]
+    assert caught.value.file == str(folder / "1.jpg")
+
+
 def test_corpus_of_images_is_a_folder(tmp_path: Path) -> None:
     for kind in ("jpeg", "png", "webp"):
         for path in (SHARED / "corpus" / kind).rglob("*"):
