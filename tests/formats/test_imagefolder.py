@@ -347,10 +347,10 @@ def test_verbs_that_change_files_leave_folders_alone(tmp_path: Path) -> None:
         lambda: ps.open(folder / "cat/0.jpg"),
         lambda: ps.open(folder / "cat/0.jpg", format="imagefolder"),
         lambda: ps.repair(folder, into=tmp_path / "b"),
-        lambda: ps.repair(folder, in_place=True),
     ):
         with pytest.raises(ps.PenstockError):
             change()
+    assert ps.repair(folder, in_place=True).ok
     assert tree(folder) == before
 
 

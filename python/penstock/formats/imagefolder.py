@@ -104,7 +104,7 @@ class ImageFolderFormat:
         from penstock.formats.imagefolder_write import ImageFolderWriter
 
         if not isinstance(sink, FolderSink):
-            raise UnsupportedError("a folder of images can only be written on this machine")
+            raise UnsupportedError("a folder of images is made by write and convert only")
         return ImageFolderWriter(sink, schema, options)
 
 
