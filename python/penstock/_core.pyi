@@ -41,6 +41,7 @@ __all__ = [
     "message_numbers",
     "next_head",
     "probe_images",
+    "read_files",
     "read_frames",
     "recordio_columns",
     "recordio_payloads",
@@ -484,3 +485,9 @@ def recordio_columns(
 
 def encode_recordio(bodies: _Arrow, headers: _Arrow | None = None) -> Framed:
     """Byte strings as RecordIO frames, each behind the header (label, id, id2) of the same row."""
+
+def read_files(
+    folder: str, names: list[str], expected_bytes: int, most_bytes: int
+) -> tuple[Buffer, list[int]]:
+    """Whole files of a folder, one after another in one buffer, and the length of each. None may
+    have more than `most_bytes`."""

@@ -264,11 +264,7 @@ class Dataset:
         path = self._paths[shard]
         source = self._storage.source(path, mmap=self._options.mmap)
         self._sizes[shard] = source.size
-        if self._format is not None:
-            fmt = formats.by_name(self._format)
-        else:
-            head = source.read(0, formats.HEAD_BYTES).to_bytes()
-            fmt = formats.by_bytes(head, source.size, path)
+        fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
         self._formats[shard] = fmt
         options = replace(self._options, beside=partial(self._beside, path))
         settled = self._settled
@@ -455,4 +451,6 @@ def open(
         "format_options": format_options,
     }
     place = storage or LocalStorage()
-    return Dataset(expand(source, place), place, call, shard_list(source, place))
+    is_folder = format is not None and formats.by_name(format).info.is_folder
+    paths = expand(source, place, is_folder=is_folder)
+    return Dataset(paths, place, call, shard_list(source, place))

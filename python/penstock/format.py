@@ -81,6 +81,8 @@ class FormatInfo:
     lossless: bool = True
     """A written batch reads back with the same Arrow types."""
     has_checksums: bool = False
+    is_folder: bool = False
+    """A shard is a folder of many files, not a file: see `penstock.folders`."""
 
 
 @dataclass(frozen=True, slots=True)

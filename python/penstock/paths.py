@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import UnsupportedError
+from penstock.folders import holds_images
 from penstock.listing import listed_paths
 from penstock.shard_lists import braces, has_braces, shard_list
 from penstock.storage import Storage, is_own
@@ -17,11 +18,12 @@ _COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
 _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 
 
-def expand(source: Any, storage: Storage) -> list[str]:
+def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> list[str]:
     """The files that `source` means, in the order they are read.
 
-    A glob or a folder is sorted by name, but for a folder whose `index.json` lists its shards.
-    `name@10` is name-00000-of-00010 and its nine fellows;
+    A glob or a folder is sorted by name, but for a folder whose `index.json` lists its shards. A
+    folder of images is one shard, and so is any folder with `is_folder`. `name@10` is
+    name-00000-of-00010 and its nine fellows;
     `name@*` takes the count from the files that are there. A numbered set that lacks a shard is an
     error, since data that is silently not there is worse than none. `{000..099}` and `a::b` are
     those of WebDataset, and so is a JSON index of shards; an element of a list is taken as it is.
@@ -30,43 +32,48 @@ def expand(source: Any, storage: Storage) -> list[str]:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _expand_text(os.fspath(source), storage)
+        return _expand_text(os.fspath(source), storage, is_folder)
     if isinstance(source, Iterable):
-        paths = [path for item in source for path in _expand_item(item, storage)]
+        paths = [path for item in source for path in _expand_item(item, storage, is_folder)]
         if not paths:
             raise FileNotFoundError("an empty list names no files")
         return paths
     raise TypeError(f"open takes a path, a list of paths, a glob or a folder, not {type(source)}")
 
 
-def _expand_item(item: Any, storage: Storage) -> list[str]:
+def _expand_item(item: Any, storage: Storage, is_folder: bool) -> list[str]:
     if isinstance(item, (str, os.PathLike)):
-        return _expand_one(os.fspath(item), storage)  # pyright: ignore[reportUnknownArgumentType]
-    return expand(item, storage)
+        path = os.fspath(item)  # pyright: ignore[reportUnknownArgumentType]
+        return _expand_one(path, storage, is_folder=is_folder)
+    return expand(item, storage, is_folder=is_folder)
 
 
-def _expand_text(path: str, storage: Storage) -> list[str]:
+def _expand_text(path: str, storage: Storage, is_folder: bool) -> list[str]:
     """What one text names: several where it has braces or `::`."""
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if storage.exists(path):
         listed = shard_list(path, storage)
-        return _expand_one(path, storage) if listed is None else list(listed.paths)
+        if listed is None:
+            return _expand_one(path, storage, is_folder=is_folder)
+        return list(listed.paths)
     if path.startswith("pipe:"):
         raise UnsupportedError(
             "pipe: runs a command, which penstock never does", hint="open(...) the files it reads"
         )
     if "::" in path:
-        return [found for part in path.split("::") for found in _expand_text(part, storage)]
-    if has_braces(path):
-        return [found for name in braces(path) for found in _expand_one(name, storage)]
-    return _expand_one(path, storage)
+        parts = path.split("::")
+        return [found for part in parts for found in _expand_text(part, storage, is_folder)]
+    names = braces(path) if has_braces(path) else [path]
+    return [found for name in names for found in _expand_one(name, storage, is_folder=is_folder)]
 
 
-def _expand_one(path: str, storage: Storage) -> list[str]:
+def _expand_one(path: str, storage: Storage, *, is_folder: bool) -> list[str]:
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if os.path.isdir(path):
+        if is_folder or holds_images(path):
+            return [path.rstrip("/") or path]
         found = [p for p in storage.list(path) if not os.path.basename(p).startswith((".", "_"))]
         if not found:
             raise FileNotFoundError(f"{path}: no files in this folder")

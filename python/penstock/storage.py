@@ -18,6 +18,8 @@ from penstock.errors import ChangedError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.folders import Folder, FolderSink
+
 TEMPORARY_SUFFIX = ".penstock-tmp"
 SIDECAR_SUFFIX = ".penstock"
 _MOST_PARTS = 512
@@ -112,6 +114,9 @@ class Calls:
 
     def fsync(self, fd: int) -> None:
         os.fsync(fd)
+
+    def sync(self) -> None:
+        os.sync()
 
     def close(self, fd: int) -> None:
         os.close(fd)
@@ -293,7 +298,11 @@ class LocalStorage:
     def __init__(self, calls: Calls | None = None) -> None:
         self.calls = calls or Calls()
 
-    def source(self, path: str, *, mmap: bool = False) -> LocalSource | FrontPart:
+    def source(self, path: str, *, mmap: bool = False) -> LocalSource | FrontPart | Folder:
+        if os.path.isdir(path):
+            from penstock.folders import Folder  # as rarely needed as the one below
+
+            return Folder(path)
         for look in range(_MOST_LOOKS):
             if journal.is_there(path):
                 from penstock import tail  # rarely needed, and it needs this file
@@ -310,6 +319,12 @@ class LocalStorage:
 
     def sink(self, path: str, *, overwrite: bool = False) -> LocalSink:
         return LocalSink(path, overwrite=overwrite, calls=self.calls)
+
+    def folder_sink(self, path: str, *, overwrite: bool = False) -> FolderSink:
+        """A folder being written, for formats whose shards are folders."""
+        from penstock.folders import FolderSink
+
+        return FolderSink(path, overwrite=overwrite, calls=self.calls)
 
     def make_folder(self, path: str) -> None:
         """A folder in one that is there, durable; nothing is done where it exists."""

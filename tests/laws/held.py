@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+import penstock as ps
 import strategies
 from penstock.format import Format
 from penstock.formats import FORMATS
@@ -129,6 +130,22 @@ def array_table(num_records: int) -> pa.Table:
     )
 
 
+def some_images(num_records: int) -> pa.Table:
+    """Small images in the order of their classes."""
+    rng = np.random.default_rng(4)
+    pixels = rng.integers(0, 256, (num_records, 5, 4, 3), np.uint8)
+    image = ps.encode_images(pixels, "png").storage
+    classes = pa.array(["ant", "bee", "cat"], pa.string())
+    codes = pa.array(np.sort(rng.integers(0, 3, num_records)).astype(np.int32))
+    return pa.table(
+        {
+            "image": pa.ExtensionArray.from_storage(ImageType(), image),
+            "label": pa.DictionaryArray.from_arrays(codes, classes),
+            "id": pa.array(np.arange(num_records)),
+        }
+    )
+
+
 HELD: dict[str, Held] = {
     "beton": Held(beton_table, batches=None, small_columns=("id", "weight"), cuts_unseen=0),
     "tfrecord": Held(cuts_unseen=12),
@@ -138,9 +155,12 @@ HELD: dict[str, Held] = {
     "webdataset": Held(cuts_unseen=1),
     "msgpack": Held(cuts_unseen=12),
     "recordio": Held(image_table, image_packs, small_columns=None, cuts_unseen=12),
+    "imagefolder": Held(table=some_images, batches=None, small_columns=("image", "label")),
 }
 
 WRITABLE = [fmt for fmt in FORMATS if fmt.info.can_write]
+FILES = [fmt for fmt in WRITABLE if not fmt.info.is_folder]
+"""Formats whose shards are files, which can be cut and have bits."""
 
 
 def held(fmt: Format) -> Held:

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from held import NUM_RECORDS, table_of
-from test_laws import opened, per_format, same, whole, written
+import pytest
+from held import NUM_RECORDS, WRITABLE, table_of
+from test_laws import contents, opened, same, whole, written
 
 import penstock as ps
 from penstock.format import Format
 from penstock.verbs.overlays import write_overlay
 
+OVERLAID = [fmt for fmt in WRITABLE if fmt.info.can_overlay]
+per_overlaid_format = pytest.mark.parametrize("fmt", OVERLAID, ids=lambda fmt: fmt.info.name)
 COUNT = NUM_RECORDS
 NEW = pa.table(
     {
@@ -51,15 +54,15 @@ def overlay(dataset: ps.Dataset, new: pa.Table, name: str = "new", **options: An
     write_overlay(dataset, name, new.schema, columns_of_shard, **options)
 
 
-@per_format
+@per_overlaid_format
 def test_a_scan_gives_the_records_with_the_values_kept_beside_them(
     fmt: Format, tmp_path: Path
 ) -> None:
     table = table_of(fmt)
     path = written(fmt, tmp_path, table)
-    bytes_before = Path(path).read_bytes()
+    bytes_before = contents(path)
     overlay(opened(path, tmp_path), NEW)
-    assert Path(path).read_bytes() == bytes_before
+    assert contents(path) == bytes_before
     wanted = overlaid(table, NEW)
     for options in ({}, {"threads": 1}, {"batch_records": 33}, {"batch_records": 10_000}):
         same(whole(opened(path, tmp_path), **options), wanted)
@@ -72,7 +75,7 @@ def test_a_scan_gives_the_records_with_the_values_kept_beside_them(
     same(whole(opened(path, tmp_path, overlays=False)), table)
 
 
-@per_format
+@per_overlaid_format
 def test_take_equals_scan_with_an_overlay(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     path = written(fmt, tmp_path, table)
@@ -91,7 +94,7 @@ def test_take_equals_scan_with_an_overlay(fmt: Format, tmp_path: Path) -> None:
     assert dataset[12] == wanted.slice(12, 1).to_pylist()[0]
 
 
-@per_format
+@per_overlaid_format
 def test_projection_commutes_with_an_overlay(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     path = written(fmt, tmp_path, table)
@@ -107,7 +110,7 @@ def test_projection_commutes_with_an_overlay(fmt: Format, tmp_path: Path) -> Non
                 same(pa.Table.from_batches(found), wanted.select(columns))
 
 
-@per_format
+@per_overlaid_format
 def test_a_schema_chooses_among_fields_of_both(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     path = written(fmt, tmp_path, table)
@@ -124,7 +127,7 @@ def test_a_schema_chooses_among_fields_of_both(fmt: Format, tmp_path: Path) -> N
     same(whole(opened(path, tmp_path, schema=only)), wanted.select(["animal"]))
 
 
-@per_format
+@per_overlaid_format
 def test_overlays_of_several_shards_and_layers(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     paths = [written(fmt, tmp_path, table.slice(n * 1000, 1000), f"s{n}") for n in range(5)]
@@ -145,7 +148,7 @@ def test_overlays_of_several_shards_and_layers(fmt: Format, tmp_path: Path) -> N
     assert not list(tmp_path.glob("*.penstock-fields"))
 
 
-@per_format
+@per_overlaid_format
 def test_shards_without_an_overlay_have_nulls(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     paths = [written(fmt, tmp_path, table.slice(n * 1000, 1000), f"s{n}") for n in range(5)]
@@ -171,7 +174,7 @@ def test_shards_without_an_overlay_have_nulls(fmt: Format, tmp_path: Path) -> No
         ps.remove_overlay(paths, "some")
 
 
-@per_format
+@per_overlaid_format
 def test_a_pickled_dataset_keeps_its_overlays(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     path = written(fmt, tmp_path, table)
@@ -185,7 +188,7 @@ def test_a_pickled_dataset_keeps_its_overlays(fmt: Format, tmp_path: Path) -> No
     assert opened(path, tmp_path).fingerprint not in (bare, dataset.fingerprint)
 
 
-@per_format
+@per_overlaid_format
 def test_a_shard_of_no_records_has_overlays_too(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     paths = [written(fmt, tmp_path, table.slice(0, n), f"s{n}") for n in (0, 3)]
@@ -196,7 +199,7 @@ def test_a_shard_of_no_records_has_overlays_too(fmt: Format, tmp_path: Path) -> 
     assert sum(batch.num_rows for batch in empty.scan()) == 0
 
 
-@per_format
+@per_overlaid_format
 def test_the_same_values_make_the_same_bytes(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     path = written(fmt, tmp_path, table)

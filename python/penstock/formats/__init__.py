@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from penstock.errors import FormatError
+from penstock.folders import Folder
 from penstock.format import Format
 from penstock.formats.arrayrecord import ArrayRecordFormat
 from penstock.formats.arrow import ArrowFormat
 from penstock.formats.beton import BetonFormat
 from penstock.formats.hdf5 import Hdf5Format
+from penstock.formats.imagefolder import ImageFolderFormat
 from penstock.formats.mds import MDSFormat
 from penstock.formats.msgpack import MessagePackFormat
 from penstock.formats.npy import NpyFormat
@@ -16,6 +18,7 @@ from penstock.formats.parquet import ParquetFormat
 from penstock.formats.recordio import RecordIOFormat
 from penstock.formats.tfrecord import TFRecordFormat
 from penstock.formats.webdataset import WebDatasetFormat
+from penstock.storage import Source
 
 _OWN: tuple[Format, ...] = (
     TFRecordFormat(),
@@ -30,6 +33,7 @@ _OWN: tuple[Format, ...] = (
     MessagePackFormat(),
     ArrayRecordFormat(),
     MDSFormat(),
+    ImageFolderFormat(),
 )
 
 FORMATS: list[Format] = list(_OWN)
@@ -73,7 +77,7 @@ def by_name(name: str) -> Format:
 def by_path(path: str) -> Format:
     """The format that a file name suggests, for writing: its suffix, before .gz if there is one,
     before the -00000-of-00010 that a shard's name may end with."""
-    name = path.rsplit("/", 1)[-1].lower()
+    name = "/" if path.endswith("/") else path.rsplit("/", 1)[-1].lower()
     suffixes = {ext: fmt for fmt in FORMATS for ext in fmt.info.extensions}
     for ending, fmt in sorted(suffixes.items(), key=lambda item: -len(item[0])):
         if name.endswith((ending, ending + ".gz")) or f"{ending}-" in name:
@@ -82,6 +86,13 @@ def by_path(path: str) -> Format:
         f"{path}: the name does not say which format to write; use format= or one of the endings "
         f"{', '.join(sorted(suffixes))}"
     )
+
+
+def of(source: Source) -> Format:
+    """The format of a file, told by its bytes, or of a folder. Raises FormatError where none fits."""
+    if isinstance(source, Folder):
+        return next(fmt for fmt in FORMATS if fmt.info.is_folder)
+    return by_bytes(source.read(0, HEAD_BYTES).to_bytes(), source.size, source.path)
 
 
 def by_bytes(head: bytes, size: int, path: str) -> Format:

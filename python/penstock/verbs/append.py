@@ -166,8 +166,7 @@ def _state_of(path: str) -> _State:
 def _format_of(path: str, storage: Storage) -> Format:
     source = storage.source(path)
     try:
-        head = source.read(0, formats.HEAD_BYTES).to_bytes()
-        return formats.by_bytes(head, source.size, path)
+        return formats.of(source)
     finally:
         source.close()
 

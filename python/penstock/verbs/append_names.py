@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.errors import UnsupportedError
 from penstock.paths import expand
 from penstock.storage import Storage
 from penstock.verbs.write import SHARD_PATTERN
@@ -55,6 +56,12 @@ def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
         parts = [glob.escape(part) for part in SHARD_PATTERN.split(name)[::2]]
         path = os.path.join(glob.escape(folder), "*".join(parts))
     paths = expand(path, storage)
+    for folder in filter(os.path.isdir, paths):
+        raise UnsupportedError(
+            "is a folder of images, which is written whole",
+            file=folder,
+            hint="write the new records to another folder, and open both",
+        )
     return Place(paths, None if shard == "last" else next_name(paths, path))
 
 

@@ -130,6 +130,8 @@ def convert(
     to = os.fspath(target)
     check_cuts(num_shards, shard_records, shard_bytes)
     is_folder = to.endswith(("/", os.sep)) or os.path.isdir(to)
+    if format is not None and formats.by_name(format).info.is_folder:
+        to, is_folder = to.rstrip("/"), False  # the folder is the shard
     if is_folder and format is None:
         raise ValueError(f"{to} is a folder; format= says what to write there")
     named = f"x.{format}" if is_folder else to
@@ -291,7 +293,8 @@ def _run(
     folder = None if isinstance(writing.index, bool) else writing.index
     job = _job(parts, reading, writing)
     text = writing.kind.text_index if isinstance(writing.kind, TextIndexed) else None
-    journal = Journal(target, job, folder, LocalStorage(), text)
+    place = os.path.dirname(finals[0])
+    journal = Journal(target, place, job, folder, LocalStorage(), text)
     journal.load(finals)
     if not overwrite and not journal.is_publishing:
         refuse_existing(finals)

@@ -13,6 +13,8 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from penstock.errors import FormatError
+from penstock.folders import refuse_other_files, remove, size_of
 from penstock.format import TextIndex
 from penstock.framing import sidecar
 from penstock.storage import TEMPORARY_SUFFIX, Storage
@@ -35,13 +37,14 @@ class Journal:
     def __init__(
         self,
         target: str,
+        folder: str,
         job: Any,
         index_folder: str | None,
         storage: Storage,
         text_index: TextIndex | None = None,
     ) -> None:
-        folder, name = os.path.split(os.path.normpath(target))
-        folder = target if os.path.isdir(target) else folder or "."
+        name = os.path.basename(os.path.normpath(target))
+        folder = folder or "."
         self._folder = folder
         self._token = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=6).hexdigest()
         self._path = os.path.join(folder, f"{PREFIX}convert-{self._token}.json")
@@ -87,7 +90,7 @@ class Journal:
             unfinished = name.startswith("." + own) and name.endswith(TEMPORARY_SUFFIX)
             of = path.removesuffix(".penstock").removesuffix(".idx")
             if unfinished or (name.startswith(own) and of not in kept):
-                os.unlink(path)
+                remove(path)
 
     def _beside(self, path: str) -> list[str]:
         """The indexes of a file."""
@@ -118,7 +121,13 @@ class Journal:
         self._save()
         for number, final in enumerate(finals):
             part = self.part_path(number)
-            if os.path.exists(part):
+            if os.path.isdir(part) and os.path.isdir(final):
+                refuse_other_files(final)
+                old_folder = final.rstrip("/") + TEMPORARY_SUFFIX
+                os.replace(final, old_folder)
+                os.replace(part, final)
+                remove(old_folder)
+            elif os.path.exists(part):
                 os.replace(part, final)
             for old, new in zip(self._beside(part), self._beside(final), strict=True):
                 if os.path.exists(old):
@@ -132,7 +141,7 @@ class Journal:
             part = self.part_path(number)
             for path in (part, *self._beside(part)):
                 if os.path.exists(path):
-                    os.unlink(path)
+                    remove(path)
         if os.path.exists(self._path):
             os.unlink(self._path)
 
@@ -146,8 +155,8 @@ def refuse_existing(paths: list[str]) -> None:
 
 def _size(path: str) -> int:
     try:
-        return os.stat(path).st_size
-    except OSError:
+        return size_of(path)
+    except (OSError, FormatError):
         return -1
 
 

@@ -112,8 +112,7 @@ def _index_one(
 ) -> _Made:
     source = storage.source(path)
     try:
-        head = source.read(0, formats.HEAD_BYTES).to_bytes()
-        kind = formats.by_bytes(head, source.size, path)
+        kind = formats.of(source)
         try:
             reader = kind.open(source, Options(raw=True, index="never"))
         except UnsupportedError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +15,7 @@ from penstock.errors import (
     StaleIndexError,
     UnsupportedError,
 )
+from penstock.folders import size_of
 from penstock.format import Chunk, Format, Framed, Options, Reader, Surveyed
 from penstock.framing import sidecar
 from penstock.framing.survey import Survey
@@ -90,7 +90,7 @@ def verify(
     options = Options(index=index, limits=limits_from(limits), format_options=dict(format_options))
     examine = partial(_tasks, storage=place, format=format, options=options, payloads=payloads)
     streams = [partial(examine, path) for path in paths]
-    total = sum(os.path.getsize(path) for path in paths)
+    total = sum(size_of(path) for path in paths)
     findings: list[Finding] = []
     num_records = num_bytes = 0
     for tally in in_order(streams, _run, lambda tally: 0, threads):
@@ -155,8 +155,7 @@ def format_of(source: Source, name: str | None) -> Format:
     """The format of a file, by its name or by its bytes."""
     if name is not None:
         return formats.by_name(name)
-    head = source.read(0, formats.HEAD_BYTES).to_bytes()
-    return formats.by_bytes(head, source.size, source.path)
+    return formats.of(source)
 
 
 def stale_index(

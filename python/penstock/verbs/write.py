@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import formats
-from penstock.errors import SchemaError
+from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import (
     Abortable,
     Format,
@@ -101,6 +101,8 @@ def write(
     check_cuts(num_shards, shard_records, shard_bytes)
     kind, options = format_and_options(target, format, compression, format_options)
     storage = LocalStorage() if storage is None else storage
+    new_sink = _sink_maker(storage, kind)
+    target = target.rstrip("/") if kind.info.is_folder else target
     threads = default_threads() if threads is None else threads
     is_sharded = any(cut is not None for cut in (num_shards, shard_records, shard_bytes))
     names = Names(target, kind.info.extensions, is_sharded, num_shards)
@@ -112,7 +114,7 @@ def write(
             cut = _LimitCut(shard_records, shard_bytes)
 
         def create(number: int) -> _Shard:
-            sink = storage.sink(names.provisional(number), overwrite=overwrite)
+            sink = new_sink(names.provisional(number), overwrite=overwrite)
             writer = None
             try:
                 writer = kind.create(sink, incoming.schema, options, threads)
@@ -130,6 +132,15 @@ def write(
         except BaseException:
             shards.abort()
             raise
+
+
+def _sink_maker(storage: Storage, kind: Format) -> Callable[..., Sink]:
+    """What makes the files, or the folders, of a format."""
+    if not kind.info.is_folder:
+        return storage.sink
+    if isinstance(storage, LocalStorage):
+        return storage.folder_sink
+    raise UnsupportedError(f"{kind.info.name} is written to folders of this machine only")
 
 
 def check_cuts(num_shards: object, shard_records: object, shard_bytes: object) -> None:

@@ -16,9 +16,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::arrow::{ArrowArray, import};
-use super::run;
+use super::{raise, run};
 use crate::kernels::shelf;
 use crate::wire::crc32c::extend;
+use crate::wire::{Fault, FaultKind};
 
 /// Immutable bytes that Rust owns or keeps alive; slices share them.
 #[pyclass(name = "Buffer", frozen, module = "penstock._core")]
@@ -303,6 +304,43 @@ impl PyFile {
     fn map(&self) -> PyResult<PyBuffer> {
         Mapping::map(&self.file, self.size as usize).map(PyBuffer).map_err(PyErr::from)
     }
+}
+
+/// Whole files of a folder, one after another in one buffer, and the length of each. None may have
+/// more than `most_bytes`.
+#[pyfunction]
+pub fn read_files(
+    py: Python<'_>,
+    folder: std::path::PathBuf,
+    names: Vec<std::path::PathBuf>,
+    expected_bytes: usize,
+    most_bytes: u64,
+) -> PyResult<(PyBuffer, Vec<u64>)> {
+    let mut bytes = room(expected_bytes)?;
+    let mut lengths = Vec::with_capacity(names.len());
+    let read = py.detach(|| {
+        for (number, name) in names.iter().enumerate() {
+            let path = folder.join(name);
+            let read = || {
+                let file = fs::File::open(&path)?;
+                let size = file.metadata()?.len();
+                Ok(PyFile { file, size })
+            };
+            let file: PyFile = read().map_err(|error: std::io::Error| os_error(&error, &path))?;
+            if file.size > most_bytes {
+                let message = format!("a file of {} bytes", file.size);
+                let fault = Fault::new(FaultKind::Limit, 0, message).values(most_bytes, file.size);
+                return Err(raise(fault.in_record(number)));
+            }
+            let before = bytes.len();
+            file.read_into(&mut bytes, 0, file.size as usize)
+                .map_err(|error| os_error(&error, &path))?;
+            lengths.push((bytes.len() - before) as u64);
+        }
+        Ok(())
+    });
+    read?;
+    Ok((PyBuffer(shelf::shelve(bytes)), lengths))
 }
 
 /// The file is shorter than it was when it was opened: told apart from what the system reports.

@@ -146,7 +146,7 @@ mod _core {
     use super::{
         KernelError, PyFault,
         arrow::ArrowArray,
-        bytes::{PyBuffer, PyFile},
+        bytes::{PyBuffer, PyFile, read_files},
         compression::{
             PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,
         },

@@ -1,0 +1,271 @@
+"""A folder of many small files as one thing: read file by file, and written whole or not at all.
+
+A format whose data sets are folders (`FormatInfo.is_folder`) sees one as a `Folder`, which is a
+`Source` besides: its bytes are those of its files, one behind another in the order of their names.
+Names are relative to the folder, with `/` between their parts.
+
+Nothing leads out of a folder: a link to a file inside it is a file, any other link is an error.
+Files and folders whose names begin with `.` or `_`, and penstock's own, are not there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from penstock import _core
+from penstock.errors import FormatError, LimitError
+from penstock.limits import Limits
+from penstock.storage import TEMPORARY_SUFFIX, Calls, is_own, write_all
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".ppm", ".pgm", ".pnm")
+TABLE_STEMS = ("metadata", "labels")
+TABLE_ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a file is called like an image that penstock decodes."""
+    return name.lower().endswith(IMAGE_ENDINGS)
+
+
+def is_table_name(name: str) -> bool:
+    """Whether a file is called like a table of labels beside images."""
+    stem, ending = os.path.splitext(name.lower())
+    return stem in TABLE_STEMS and ending in TABLE_ENDINGS
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder is passed over for its name."""
+    return name.startswith((".", "_")) or is_own(name)
+
+
+def holds_images(path: str) -> bool:
+    """Whether a folder is one of images: all files directly in it are images or a table of labels,
+    and where there is no image among them, nor a CSV or JSON table, a subfolder begins with one."""
+    with os.scandir(path) as entries:
+        shown = [entry for entry in entries if not is_hidden(entry.name)]
+    files = [entry.name for entry in shown if not entry.is_dir(follow_symlinks=False)]
+    if not all(is_image_name(name) or is_table_name(name) for name in files):
+        return False
+    if any(not name.lower().endswith(".parquet") for name in files):
+        return True  # an image, or a table of a kind that is no format by itself
+    deeper = sorted(e.path for e in shown if e.is_dir(follow_symlinks=False))
+    return any(_begins_with_an_image(folder) for folder in deeper[:1000])
+
+
+def _begins_with_an_image(path: str) -> bool:
+    with suppress(PermissionError), os.scandir(path) as entries:
+        names = [e.name for e in entries if e.is_file() and not is_hidden(e.name)]
+        return bool(names) and is_image_name(min(names))
+    return False
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file, or of the files in a folder."""
+    return Folder(path).size if os.path.isdir(path) else os.stat(path).st_size
+
+
+def refuse_other_files(path: str) -> None:
+    """Raise FileExistsError if a folder is not to be replaced: what is replaced is deleted, so it
+    has to be what would be written there."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        raise FileExistsError(f"{path} is no folder, and is not replaced by one")
+    for folder, _, names in os.walk(path):
+        for name in names:
+            if not (is_image_name(name) or is_table_name(name) or is_own(name)):
+                other = os.path.join(folder, name)
+                raise FileExistsError(f"{other} is no image: {path} is not replaced")
+
+
+def remove(path: str) -> None:
+    """Delete a file, or a folder with all that is in it."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
+class Entry(NamedTuple):
+    """A file in a folder: its name there, and its size when it was looked at."""
+
+    name: str
+    size: int
+
+
+class Folder:
+    """A folder of this machine."""
+
+    def __init__(self, path: str, limits: Limits | None = None) -> None:
+        self.path = path
+        self.folders: list[str] = []
+        """Names of the folders directly in it, sorted."""
+        self._deepest = (limits or Limits()).nesting
+        self._root = os.path.realpath(path)
+        self.entries = sorted(self._walk(path, "", 0))
+        self.folders.sort()
+        sizes = np.array([entry.size for entry in self.entries], np.int64)
+        self.ends: np.ndarray = np.cumsum(sizes)
+        self.size = int(self.ends[-1]) if len(sizes) else 0
+
+    def _walk(self, folder: str, prefix: str, depth: int) -> Iterator[Entry]:
+        if depth > self._deepest:
+            raise LimitError(f"more than {self._deepest} folders in each other", file=folder)
+        with os.scandir(folder) as entries:
+            shown = [entry for entry in entries if not is_hidden(entry.name)]
+        for entry in shown:
+            name = prefix + entry.name
+            if entry.is_symlink():
+                self._check_link(entry)
+            if entry.is_dir(follow_symlinks=False):
+                if not depth:
+                    self.folders.append(entry.name)
+                yield from self._walk(entry.path, name + "/", depth + 1)
+            elif entry.is_file():
+                yield Entry(name, entry.stat().st_size)
+            else:
+                raise FormatError("is no file and no folder", file=entry.path)
+
+    def _check_link(self, entry: os.DirEntry[str]) -> None:
+        target = os.path.realpath(entry.path)
+        if os.path.commonpath([target, self._root]) != self._root or not os.path.isfile(target):
+            raise FormatError(
+                "is a link that leads out of the data set, or to no file",
+                file=entry.path,
+                found=target,
+                hint="put the file itself there, or remove the link",
+            )
+
+    def read_file(self, number: int) -> _core.Buffer:
+        """All bytes of one file, as many as it has now."""
+        file = _core.File(os.path.join(self.path, self.entries[number].name))
+        return file.read(0, file.size)
+
+    def read_files(self, numbers: Sequence[int], limits: Limits) -> tuple[_core.Buffer, np.ndarray]:
+        """All bytes of some files, one behind another, and the length of each (int64)."""
+        some = [self.entries[number] for number in numbers]
+        limits.check("batch_bytes", sum(entry.size for entry in some))
+        names = [entry.name for entry in some]
+        expected = sum(entry.size for entry in some)
+        try:
+            data, lengths = _core.read_files(self.path, names, expected, limits.record_bytes)
+        except _core.KernelError as error:
+            fault: Any = error.args[0]
+            large = some[fault.record]
+            raise LimitError(
+                f"asks for {fault.found} bytes, beyond the limit record_bytes={fault.expected}",
+                file=f"{self.path}/{large.name}",
+                hint=f"open(..., limits=penstock.Limits(record_bytes={fault.found}))",
+            ) from None
+        limits.check("batch_bytes", len(data))
+        return data, np.array(lengths, np.int64)
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        parts: list[_core.Buffer] = []
+        number = int(np.searchsorted(self.ends, start, "right"))
+        while length > 0 and number < len(self.entries):
+            entry = self.entries[number]
+            inside = start - (int(self.ends[number]) - entry.size)
+            path = os.path.join(self.path, entry.name)
+            part = _core.File(path).read(inside, min(length, entry.size - inside))
+            parts.append(part)
+            start, length, number = start + len(part), length - len(part), number + 1
+        return _core.Buffer.join(parts)
+
+    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
+        pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
+        return _core.Buffer.join([self.read(start, length) for start, length in pairs])
+
+    def close(self) -> None:
+        pass
+
+
+class FolderSink:
+    """A folder being written, beside its place. It is a `Sink` for who finishes and commits it."""
+
+    def __init__(self, path: str, *, overwrite: bool, calls: Calls) -> None:
+        self.path = path
+        self._calls = calls
+        self._overwrite = overwrite
+        self._refuse_what_is_there(path)
+        parent, name = os.path.split(path)
+        self._parent = parent or "."
+        self._temporary = os.path.join(
+            self._parent, f".{name}.{os.urandom(6).hex()}{TEMPORARY_SUFFIX}"
+        )
+        self._made = {""}
+        self._is_finished = False
+        try:
+            calls.mkdir(self._temporary)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(error.errno, "no such folder", self._parent) from None
+
+    def _refuse_what_is_there(self, path: str) -> None:
+        if not os.path.lexists(path):
+            return
+        if not self._overwrite:
+            raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
+        refuse_other_files(path)
+
+    def make_folder(self, name: str) -> None:
+        """A folder in it, and those that it is in."""
+        if name not in self._made:
+            self.make_folder(name.rpartition("/")[0])
+            self._calls.mkdir(os.path.join(self._temporary, name))
+            self._made.add(name)
+
+    def add(self, name: str, parts: Sequence[object]) -> None:
+        """A file in it. Raises FileExistsError where there is one of this name."""
+        self.make_folder(name.rpartition("/")[0])
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+        fd = self._calls.open(os.path.join(self._temporary, name), flags)
+        try:
+            write_all(self._calls, fd, parts)
+        finally:
+            self._calls.close(fd)
+
+    def write(self, data: object) -> None:
+        raise TypeError("a folder has files, and no bytes of its own")
+
+    def write_all(self, parts: Sequence[object]) -> None:
+        raise TypeError("a folder has files, and no bytes of its own")
+
+    def patch(self, start: int, data: object) -> None:
+        raise TypeError("a folder has files, and no bytes of its own")
+
+    def finish(self) -> None:
+        if not self._is_finished:
+            # One for all instead of one for each of a million files.
+            self._calls.sync()
+            self._is_finished = True
+
+    def commit(self, path: str | None = None) -> None:
+        self.finish()
+        self.path = path or self.path
+        self._refuse_what_is_there(self.path)
+        if os.path.isdir(self.path):
+            old = self._temporary.removesuffix(TEMPORARY_SUFFIX) + ".old" + TEMPORARY_SUFFIX
+            self._calls.rename(self.path, old)
+            try:
+                self._calls.rename(self._temporary, self.path)
+            except BaseException:
+                self._calls.rename(old, self.path)
+                raise
+            shutil.rmtree(old)
+        else:
+            self._calls.rename(self._temporary, self.path)
+        parent = self._calls.open(self._parent, os.O_RDONLY)
+        try:
+            self._calls.fsync(parent)
+        finally:
+            self._calls.close(parent)
+
+    def abort(self) -> None:
+        shutil.rmtree(self._temporary, ignore_errors=True)

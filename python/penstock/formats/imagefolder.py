@@ -1,0 +1,291 @@
+"""Folders of images: a folder for each class, or a table of labels beside, or images alone.
+
+| layout | columns |
+|---|---|
+| `cat/a.jpg`, `dog/b.jpg` | `image`, `label`: a dictionary of the folders' names, sorted |
+| a table `metadata` or `labels` (`.csv`, `.jsonl`, `.ndjson`, `.parquet`) | `image`, then the table's columns without the file's name |
+| `a.jpg`, `b.jpg` | `image`, `file_name` |
+
+Records are in the order of the table's rows, or of the files' names. A table may stand beside
+folders; where it has no `label`, folders give it. There is no specification; the layouts are those
+that torchvision and Hugging Face's datasets read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import folders
+from penstock.errors import FormatError, UnsupportedError
+from penstock.folders import Folder, FolderSink
+from penstock.format import Chunk, FormatInfo, Options, Projection, Selection, options_from
+from penstock.formats.batches import (
+    check_columns,
+    check_options,
+    check_records,
+    conform,
+    empty_columns,
+    projected,
+)
+from penstock.schema import INFERRED_KEY, NO_RECORDS
+from penstock.types import ImageType
+
+if TYPE_CHECKING:
+    from penstock.formats.imagefolder_write import ImageFolderWriter
+    from penstock.storage import Sink, Source
+
+IMAGE, LABEL, FILE_NAME = "image", "label", "file_name"
+CHUNK_BYTES = 2 << 20
+CHUNK_RECORDS = 1024
+PICK_RECORDS = 64
+"""Records of a take that one thread reads: each is a file to be opened."""
+
+LABELS = pa.dictionary(pa.int32(), pa.string())
+_MAGIC = np.frombuffer(b"\xff\xd8\x89PRIP5P6", ">u2").astype(np.uint16)
+"""How JPEG, PNG, WebP (as RIFF), PGM and PPM begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How a folder of images is read."""
+
+    table: str | None = None
+    """The table of labels in the folder; None finds one that is called `metadata` or `labels`, and
+    "" takes none."""
+    file_names: bool | None = None
+    """A column `file_name`; None gives one where there are neither classes nor a table."""
+    other_files: str = "error"
+    """"ignore" passes over files that are no images, and images that the table does not name."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a folder of images is written."""
+
+    table: str = "auto"
+    """"auto" writes `metadata.parquet` where columns or the order of the records need it; "parquet",
+    "csv" or "jsonl" write a table of that kind always."""
+
+
+class ImageFolderFormat:
+    """Folders of images as a penstock format."""
+
+    info = FormatInfo(
+        "imagefolder",
+        ("/",),
+        holds_images=True,
+        is_folder=True,
+    )
+    read_options = ReadOptions
+    write_options = WriteOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """No file is a folder."""
+        return False
+
+    def open(self, source: Source, options: Options) -> ImageFolderReader:
+        """List the folder, and read its table.
+
+        Raises:
+            UnsupportedError: not a folder, or raw=True.
+            FormatError: a file is no image, a link leads out, the table is damaged or names a file
+                that is not there.
+        """
+        return ImageFolderReader(source, options)
+
+    def create(
+        self, sink: Sink, schema: pa.Schema, options: Any, threads: int
+    ) -> ImageFolderWriter:
+        from penstock.formats.imagefolder_write import ImageFolderWriter
+
+        if not isinstance(sink, FolderSink):
+            raise UnsupportedError("a folder of images is made by write and convert only")
+        return ImageFolderWriter(sink, schema, options)
+
+
+class ImageFolderReader:
+    """One open folder of images."""
+
+    def __init__(self, source: Source, options: Options) -> None:
+        if not isinstance(source, Folder):
+            raise UnsupportedError("is no folder of this machine", file=source.path)
+        asked = check_options(options, "imagefolder")
+        self._folder = source
+        self._path = source.path
+        self._limits = options.limits
+        self._how = options_from(ReadOptions, options.format_options, "imagefolder")
+        if self._how.other_files not in ("error", "ignore"):
+            raise ValueError(f"other_files={self._how.other_files!r} is not 'error' or 'ignore'")
+        table = self._table_name()
+        images = [n for n, entry in enumerate(source.entries) if folders.is_image_name(entry.name)]
+        if self._how.other_files == "error" and len(images) + (table is not None) < len(
+            source.entries
+        ):
+            known = {*images, table}
+            other = next(n for n in range(len(source.entries)) if n not in known)
+            raise self._refused(other, "is no image that penstock decodes")
+        beside = None if table is None else self._read_table(table, images)
+        self._files: np.ndarray = np.array(images, np.int64) if beside is None else beside[0]
+        self._columns = self._columns_beside(None if beside is None else beside[1])
+        fields = [pa.field(IMAGE, ImageType(), nullable=False), *self._columns.schema]
+        # What no record is made of holds for no other shard.
+        is_empty = not len(self._files)
+        self._stored = pa.schema(fields, {INFERRED_KEY: NO_RECORDS} if is_empty else None)
+        if asked is not None:
+            check_columns(asked, self._stored, self._path)
+        self.schema: pa.Schema = self._stored if asked is None else asked
+        self.num_records = len(self._files)
+        sizes = np.array([entry.size for entry in source.entries], np.int64)[self._files]
+        self._ends: np.ndarray = np.cumsum(sizes)
+
+    def _refused(self, number: int, message: str) -> FormatError:
+        path = f"{self._path}/{self._folder.entries[number].name}"
+        return FormatError(message, file=path, hint='open(..., other_files="ignore")')
+
+    # -- the columns beside the images ------------------------------------------------------------
+
+    def _table_name(self) -> int | None:
+        """The number of the file that is the table, if there is one."""
+        names = {entry.name: number for number, entry in enumerate(self._folder.entries)}
+        if self._how.table:
+            if self._how.table not in names:
+                raise FormatError(f"has no table {self._how.table!r}", file=self._path)
+            return names[self._how.table]
+        found = [name for name in names if folders.is_table_name(name)]
+        if self._how.table == "" or not found:
+            return None
+        if len(found) > 1:
+            raise FormatError(
+                f"has several tables: {', '.join(found)}",
+                file=self._path,
+                hint=f"open(..., table={found[0]!r})",
+            )
+        return names[found[0]]
+
+    def _read_table(self, number: int, images: list[int]) -> tuple[np.ndarray, pa.Table]:
+        """The file of each row, and the rows."""
+        from penstock.formats.imagefolder_table import name_column, read_table
+
+        entry = self._folder.entries[number]
+        path = f"{self._path}/{entry.name}"
+        self._limits.check("member_bytes", entry.size)
+        table = read_table(self._folder.read_file(number), path)
+        column = name_column(table, path)
+        numbers = {self._folder.entries[one].name: one for one in images}
+        files = np.empty(table.num_rows, np.int64)
+        for row, name in enumerate(table.column(column).to_pylist()):
+            found = None if name is None else numbers.get(name.removeprefix("./"))
+            if found is None:
+                raise FormatError(
+                    f"names the image {name!r}, which is not in the folder",
+                    file=path,
+                    record=row,
+                    field=column,
+                )
+            files[row] = found
+        left = set(images).difference(files.tolist())
+        if left and self._how.other_files == "error":
+            raise self._refused(min(left), f"is not named by the table {entry.name}")
+        return files, table.drop_columns([c for c in (column, IMAGE) if c in table.column_names])
+
+    def _columns_beside(self, table: pa.Table | None) -> pa.RecordBatch:
+        names = [self._folder.entries[number].name for number in self._files.tolist()]
+        columns: dict[str, pa.Array] = {}
+        classes = sorted(self._folder.folders)
+        in_folders = bool(classes) and all("/" in name for name in names)
+        if in_folders and (table is None or LABEL not in table.column_names):
+            numbers = {name: number for number, name in enumerate(classes)}
+            codes = [numbers[name.split("/", 1)[0]] for name in names]
+            labels = pa.array(classes, pa.string())
+            columns[LABEL] = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), labels)
+        if table is not None:
+            whole = table.combine_chunks()
+            for name in table.column_names:
+                columns[name] = _one_chunk(whole.column(name))
+        wanted = self._how.file_names
+        if wanted or (wanted is None and table is None and not in_folders):
+            columns[FILE_NAME] = pa.array(names, pa.string())
+        if not columns:
+            return empty_columns(len(names))
+        return pa.record_batch(list(columns.values()), list(columns))
+
+    # -- records ------------------------------------------------------------------------------------
+
+    def chunks(self) -> Iterator[Chunk]:
+        first = number = 0
+        while first < self.num_records:
+            start = int(self._ends[first - 1]) if first else 0
+            last = int(np.searchsorted(self._ends, start + CHUNK_BYTES, "right"))
+            last = min(max(last, first + 1), first + CHUNK_RECORDS, self.num_records)
+            yield Chunk(number, first, last - first, start, int(self._ends[last - 1]))
+            first, number = last, number + 1
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+        check_records(records, self.num_records, self._path)
+        for first in range(0, len(records), PICK_RECORDS):
+            some = records[first : first + PICK_RECORDS]
+            chunk = Chunk(0, int(some[0]), len(some), 0, 0, data=some)
+            yield chunk, np.arange(len(some))
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        if chunk.data is None:
+            numbers = np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
+        else:
+            numbers = chunk.data
+        if records is not None:
+            numbers = numbers[records]
+        wanted = projected(self.schema, columns, self._path)
+        arrays: list[Any] = []
+        rows = pa.array(numbers)
+        for name in wanted.names:
+            if name == IMAGE:
+                arrays.append(self._images(numbers, wanted.field(name).type))
+            else:
+                arrays.append(self._columns.column(name).take(rows))
+        if not arrays:
+            return empty_columns(len(numbers))
+        names = wanted.names
+        return conform(pa.record_batch(arrays, names), wanted, self._path)
+
+    def _images(self, numbers: np.ndarray, type_: Any) -> Any:
+        files = self._files[numbers]
+        data, lengths = self._folder.read_files(files.tolist(), self._limits)
+        ends = np.cumsum(lengths)
+        values = pa.array(data).buffers()[1]
+        self._check_magic(np.frombuffer(values, np.uint8), ends, lengths, numbers)
+        offsets = pa.py_buffer(np.concatenate([[0], ends]).astype(np.int32))
+        stored = pa.Array.from_buffers(pa.binary(), len(files), [None, offsets, values])
+        type_ = type_ if isinstance(type_, ImageType) else ImageType()
+        return pa.ExtensionArray.from_storage(type_, stored.cast(type_.storage_type))
+
+    def _check_magic(
+        self, data: np.ndarray, ends: np.ndarray, lengths: np.ndarray, numbers: np.ndarray
+    ) -> None:
+        """Refuse the first file whose two first bytes are not those of an image."""
+        wrong = lengths < 2
+        starts = (ends - lengths)[~wrong]
+        first_two = data[starts].astype(np.uint16) << 8 | data[starts + 1]
+        wrong[~wrong] = ~np.isin(first_two, _MAGIC)
+        if wrong.any():
+            record = int(numbers[np.flatnonzero(wrong)[0]])
+            name = self._folder.entries[int(self._files[record])].name
+            raise FormatError(
+                "is no image, whatever its name says",
+                file=f"{self._path}/{name}",
+                record=record,
+                byte=0,
+            )
+
+    def close(self) -> None:
+        self._folder.close()
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.array([], column.type) if not column.num_chunks else pa.concat_arrays(column.chunks)

@@ -1,0 +1,391 @@
+"""Folders of images: their layouts, their tables, and what must not lead out of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import penstock as ps
+from penstock.types import ImageType
+from reading import SHARED
+
+RNG = np.random.default_rng(8)
+
+
+def jpeg(seed: int = 0) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (1, 6, 8, 3), np.uint8)
+    return ps.encode_images(pixels, "jpeg")[0].as_py()
+
+
+def laid(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+CLASSES = {f"{c}/{n}.jpg": jpeg(n) for c in ("dog", "cat") for n in range(3)}
+FLAT = {f"{n}.jpg": jpeg(n) for n in (2, 0, 1)}
+
+
+def images_of(dataset: ps.Dataset) -> list[bytes]:
+    return [one["image"] for one in dataset]
+
+
+def test_folders_of_classes_give_labels_sorted_by_name(tmp_path: Path) -> None:
+    ds = ps.open(laid(tmp_path / "pets", CLASSES))
+    assert ds.shards[0].format == "imagefolder"
+    assert ds.schema.names == ["image", "label"]
+    assert isinstance(ds.schema.field("image").type, ImageType)
+    table = pa.table(ds)
+    assert table.column("label").to_pylist() == ["cat"] * 3 + ["dog"] * 3
+    assert table.column("label").chunk(0).dictionary.to_pylist() == ["cat", "dog"]
+    assert images_of(ds) == [CLASSES[f"{c}/{n}.jpg"] for c in ("cat", "dog") for n in range(3)]
+    named = ps.open(tmp_path / "pets", file_names=True)
+    assert named[4] == {"image": jpeg(1), "label": "dog", "file_name": "dog/1.jpg"}
+    assert ps.info(tmp_path / "pets").shards[0].format == "imagefolder"
+    assert ps.verify(tmp_path / "pets").ok
+
+
+def test_flat_folder_gives_names(tmp_path: Path) -> None:
+    ds = ps.open(laid(tmp_path / "flat", FLAT))
+    assert [one["file_name"] for one in ds] == ["0.jpg", "1.jpg", "2.jpg"]
+    assert images_of(ds) == [jpeg(n) for n in range(3)]
+
+
+ROWS = [{"file_name": f"{n}.jpg", "score": n / 2, "text": f"t{n}"} for n in (1, 2, 0)]
+
+
+def tables() -> dict[str, bytes]:
+    table = pa.Table.from_pylist(ROWS)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    csv = "file_name,score,text\n" + "".join(
+        f"{r['file_name']},{r['score']},{r['text']}\n" for r in ROWS
+    )
+    return {
+        "metadata.csv": csv.encode(),
+        "labels.jsonl": "".join(json.dumps(row) + "\n" for row in ROWS).encode(),
+        "metadata.parquet": sink.getvalue().to_pybytes(),
+    }
+
+
+@pytest.mark.parametrize("name", list(tables()))
+def test_table_beside_gives_columns_and_order(tmp_path: Path, name: str) -> None:
+    ds = ps.open(laid(tmp_path / "a", {**FLAT, name: tables()[name]}))
+    assert ds.schema.names == ["image", "score", "text"]
+    assert images_of(ds) == [jpeg(1), jpeg(2), jpeg(0)]
+    assert ds.take([2, 0]).column("text").to_pylist() == ["t0", "t1"]
+    other = laid(tmp_path / "b", {**FLAT, "train.csv": tables()["metadata.csv"]})
+    assert images_of(ps.open(other, format="imagefolder", table="train.csv")) == images_of(ds)
+
+
+def test_table_may_stand_beside_classes(tmp_path: Path) -> None:
+    rows = "path,weight\ndog/0.jpg,1\n./cat/2.jpg,2\n"
+    files = {"dog/0.jpg": jpeg(0), "cat/2.jpg": jpeg(2), "metadata.csv": rows.encode()}
+    ds = ps.open(laid(tmp_path / "a", files))
+    assert list(ds) == [
+        {"image": jpeg(0), "label": "dog", "weight": 1},
+        {"image": jpeg(2), "label": "cat", "weight": 2},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ("file_name\n../secret.jpg\n", "not in the folder"),
+        ("file_name\n/etc/passwd\n", "not in the folder"),
+        ("file_name\n3.jpg\n", "not in the folder"),
+        ("file_name\n0.jpg\n", "not named by the table"),
+        ("other\n0.jpg\n", "no column of text"),
+        ("file_name,a,a\n0.jpg,1,2\n", "two columns"),
+        ("", "cannot be read"),
+        ("file_name\n1,2,3\n0.jpg\n", "cannot be read"),
+    ],
+)
+def test_tables_that_say_something_else_are_errors(tmp_path: Path, table: str, reason: str) -> None:
+    laid(tmp_path, {"secret.jpg": jpeg()})
+    folder = laid(tmp_path / "a", {**FLAT, "metadata.csv": table.encode()})
+    with pytest.raises(ps.FormatError, match=reason) as caught:
+        ps.open(folder)
+    assert str(folder) in str(caught.value)
+
+
+def test_damaged_tables_are_errors_or_tables(tmp_path: Path) -> None:
+    whole = tables()["metadata.parquet"]
+    folder = laid(tmp_path / "a", FLAT)
+    for cut in range(0, len(whole), 7):
+        (folder / "metadata.parquet").write_bytes(whole[:cut])
+        with pytest.raises(ps.PenstockError):
+            ps.open(folder)
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        broken = np.frombuffer(whole, np.uint8).copy()
+        broken[rng.integers(0, len(broken), 2)] ^= rng.integers(1, 256, 2, np.uint8)
+        (folder / "metadata.parquet").write_bytes(broken.tobytes())
+        try:
+            assert len(list(ps.open(folder))) == 3
+        except ps.PenstockError:
+            pass
+
+
+def test_links_do_not_lead_out(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.jpg"
+    secret.write_bytes(jpeg(9))
+    folder = laid(tmp_path / "a", FLAT)
+    (folder / "9.jpg").symlink_to("0.jpg")
+    assert images_of(ps.open(folder))[3] == jpeg(0), "a link inside is a file"
+    for target in (secret, "/etc/passwd", tmp_path / "nothing", tmp_path / "a", tmp_path):
+        (folder / "9.jpg").unlink()
+        (folder / "9.jpg").symlink_to(target)
+        with pytest.raises(ps.FormatError, match="leads out"):
+            ps.open(folder, format="imagefolder")
+
+
+def test_other_files_are_errors_that_can_be_ignored(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", {**CLASSES, "cat/notes.txt": b"hello", "dog/.hidden": b""})
+    with pytest.raises(ps.FormatError, match=r"notes\.txt: is no image"):
+        ps.open(folder)
+    assert len(ps.open(folder, other_files="ignore")) == 6
+    with pytest.raises(ValueError, match="other_files"):
+        ps.open(folder, other_files="drop")
+
+
+def test_file_that_only_calls_itself_an_image_is_named(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", {**FLAT, "1.jpg": b"#!/bin/sh"})
+    ds = ps.open(folder)
+    assert ds[0]["image"] == jpeg(0)
+    for read in (lambda: ds[1], lambda: list(ds)):
+        with pytest.raises(ps.FormatError, match="whatever its name says") as caught:
+            read()
+        assert caught.value.record == 1
+        assert caught.value.file == str(folder / "1.jpg")
+    assert not ps.verify(folder).ok
+
+
+def test_folders_of_other_files_are_read_as_before(tmp_path: Path) -> None:
+    ps.write({"id": [1, 2]}, tmp_path / "a.tfrecord")
+    assert ps.open(tmp_path).shards[0].format == "tfrecord"
+    (tmp_path / "preview.jpg").write_bytes(jpeg())
+    with pytest.raises(ps.FormatError):
+        len(ps.open(tmp_path))
+    parquet = tmp_path / "p"
+    parquet.mkdir()
+    pq.write_table(pa.table({"id": [1]}), parquet / "metadata.parquet")
+    assert ps.open(parquet).shards[0].format == "parquet"
+    (tmp_path / "empty" / "inner").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError):
+        ps.open(tmp_path / "empty")
+
+
+def test_deep_folders_are_bounded(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "/".join("d" * 120)
+    folder.mkdir(parents=True)
+    with pytest.raises(ps.LimitError):
+        ps.open(tmp_path / "a", format="imagefolder")
+
+
+def test_take_reads_only_those_files(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", {f"{n:02}.jpg": jpeg(n) for n in range(30)})
+    ds = ps.open(folder)
+    for n in range(30):
+        if n not in {3, 17}:
+            (folder / f"{n:02}.jpg").unlink()
+    found = ds.take([17, 3, 17]).column("image").to_pylist()
+    assert found == [jpeg(17), jpeg(3), jpeg(17)]
+    with pytest.raises(FileNotFoundError):
+        ds[4]
+    names = ps.open(folder, columns=["file_name"])
+    (folder / "03.jpg").unlink()
+    assert names.take([1, 0]).column("file_name").to_pylist() == ["17.jpg", "03.jpg"]
+
+
+def some(labels: list[Any], **more: Any) -> pa.Table:
+    images = pa.ExtensionArray.from_storage(
+        ImageType(), pa.array([jpeg(n) for n in range(len(labels))])
+    )
+    return pa.table({"image": images, "label": pa.array(labels).dictionary_encode(), **more})
+
+
+def tree(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def test_records_in_the_order_of_classes_need_no_table(tmp_path: Path) -> None:
+    made = ps.write(some(["a", "a", "b"]), f"{tmp_path}/out/")
+    assert made.paths == (f"{tmp_path}/out",)
+    assert tree(tmp_path / "out") == ["a/00000000.jpg", "a/00000001.jpg", "b/00000002.jpg"]
+    assert ps.open(tmp_path / "out")[2]["label"] == "b"
+
+
+def test_other_orders_and_columns_come_back_by_a_table(tmp_path: Path) -> None:
+    table = some(["b", "a", "b"], box=[[1.5, 2], [3], []])
+    ps.write(table, tmp_path / "out", format="imagefolder")
+    assert tree(tmp_path / "out")[-1] == "metadata.parquet"
+    assert pa.table(ps.open(tmp_path / "out")).to_pylist() == table.to_pylist()
+    ps.write(table.drop_columns("box"), tmp_path / "two", format="imagefolder")
+    assert [one["label"] for one in ps.open(tmp_path / "two")] == ["b", "a", "b"]
+    for kind in ("csv", "jsonl"):
+        plain = some(["b", "a"], n=[1, 2])
+        ps.write(plain, tmp_path / kind, format="imagefolder", table=kind)
+        assert f"metadata.{kind}" in tree(tmp_path / kind)
+        assert pa.table(ps.open(tmp_path / kind)).to_pylist() == plain.to_pylist()
+    with pytest.raises(ps.SchemaError, match="csv table"):
+        ps.write(table, tmp_path / "no", format="imagefolder", table="csv")
+    assert not (tmp_path / "no").exists()
+
+
+def test_names_are_taken_from_the_column(tmp_path: Path) -> None:
+    flat = laid(tmp_path / "flat", FLAT)
+    ps.write(ps.open(flat), tmp_path / "again", format="imagefolder")
+    assert tree(tmp_path / "again") == tree(flat)
+    pets = laid(tmp_path / "pets", CLASSES)
+    ps.write(ps.open(pets, file_names=True), tmp_path / "pets again", format="imagefolder")
+    assert tree(tmp_path / "pets again") == tree(pets)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../a.jpg", "/a.jpg", "a/../b.jpg", ".a.jpg", "", "a", "a.txt", "x\\y.jpg", "a\0.jpg",
+     "metadata.csv", "b" * 300 + ".jpg", "_a.jpg", "a//b.jpg", None],
+)  # fmt: skip
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str | None) -> None:
+    table = some(["a"]).select(["image"]).append_column("file_name", pa.array([name], pa.string()))
+    with pytest.raises(ps.SchemaError, match="cannot be given") as caught:
+        ps.write(table, tmp_path / "out", format="imagefolder")
+    assert caught.value.record == 0
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["../a", "..", ".", "", "a/b", "_x", ".git", "a\nb"])
+def test_classes_that_are_no_names_of_folders_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ps.SchemaError, match="cannot be the name"):
+        ps.write(some([name]), tmp_path / "out", format="imagefolder")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        (pa.table({"a": [1]}), "wants a column 'image'"),
+        (pa.table({"image": ["text"]}), "images are encoded"),
+        (pa.table({"image": [b"text"]}), "no JPEG"),
+        (pa.table({"image": pa.array([jpeg(), None])}), "without an image"),
+        (some(["a", None]), "without a class"),
+        (pa.table({"image": [jpeg()] * 2, "file_name": ["a.jpg", "a.jpg"]}), "already that of"),
+        (
+            pa.table({"image": [jpeg()] * 2, "file_name": ["a.jpg", "a.jpg/b.jpg"]}),
+            "already that of",
+        ),
+    ],
+)
+def test_what_a_folder_cannot_hold_is_refused_and_leaves_nothing(
+    tmp_path: Path, table: pa.Table, reason: str
+) -> None:
+    with pytest.raises(ps.SchemaError, match=reason):
+        ps.write(table, tmp_path / "out", format="imagefolder")
+    assert os.listdir(tmp_path) == []
+
+
+def test_folder_is_replaced_only_by_what_it_was(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ps.write(some(["a", "b"]), out, format="imagefolder")
+    with pytest.raises(FileExistsError, match="overwrite"):
+        ps.write(some(["c"]), out, format="imagefolder")
+    ps.write(some(["c"]), out, format="imagefolder", overwrite=True)
+    assert tree(out) == ["c/00000000.jpg"]
+    (out / "thesis.tex").write_text("years of work")
+    with pytest.raises(FileExistsError, match="thesis"):
+        ps.write(some(["d"]), out, format="imagefolder", overwrite=True)
+    assert tree(out) == ["c/00000000.jpg", "thesis.tex"]
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_error_while_writing_leaves_the_old_folder(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ps.write(some(["a"]), out, format="imagefolder")
+
+    def records() -> Any:
+        yield from some(["b"]).to_batches()
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError):
+        ps.write(records(), out, format="imagefolder", overwrite=True)
+    assert tree(out) == ["a/00000000.jpg"]
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_conversions_to_folders_and_back_keep_the_records(tmp_path: Path) -> None:
+    table = some(["b", "a", "b"], n=[1, 2, 3])
+    first = tmp_path / "a.arrow"
+    ps.write(table, first)
+    for _ in range(2):
+        ps.convert(first, tmp_path / "folder", format="imagefolder", overwrite=True, prove=True)
+    ps.convert(tmp_path / "folder", tmp_path / "b.arrow")
+    assert pa.table(ps.open(tmp_path / "b.arrow")).to_pylist() == table.to_pylist()
+    assert sorted(os.listdir(tmp_path)) == ["a.arrow", "b.arrow", "folder"]
+    assert ps.diff(first, tmp_path / "folder").equal
+
+
+def test_verbs_that_change_files_leave_folders_alone(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", CLASSES)
+    before = tree(folder)
+    for change in (
+        lambda: ps.append(some(["a"]), folder),
+        lambda: ps.append(some(["a"]), folder, shard="last"),
+        lambda: ps.open(folder, raw=True),
+        lambda: ps.open(folder / "cat/0.jpg"),
+        lambda: ps.open(folder / "cat/0.jpg", format="imagefolder"),
+        lambda: ps.repair(folder, into=tmp_path / "b"),
+    ):
+        with pytest.raises(ps.PenstockError):
+            change()
+    assert ps.repair(folder, in_place=True).ok
+    assert tree(folder) == before
+
+
+def test_files_beyond_the_limit_are_not_read(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", {**FLAT, "1.jpg": jpeg(1) + bytes(5000)})
+    ds = ps.open(folder, limits={"record_bytes": 4000})
+    assert ds[0]["image"] == jpeg(0)
+    with pytest.raises(ps.LimitError, match="record_bytes") as caught:
+        ds[1]
+    assert caught.value.file == str(folder / "1.jpg")
+
+
+def test_corpus_of_images_is_a_folder(tmp_path: Path) -> None:
+    for kind in ("jpeg", "png", "webp"):
+        for path in (SHARED / "corpus" / kind).rglob("*"):
+            if path.suffix in {".jpg", ".png", ".webp"}:
+                target = tmp_path / "all" / kind / path.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+    ds = ps.open(tmp_path / "all")
+    assert len(ds) > 250
+    found = 0
+    for number in range(len(ds)):
+        try:
+            found += len(ds[number]["image"]) > 0
+        except ps.FormatError as error:
+            assert error.record == number
+    assert found > 240
+
+
+def test_other_programs_read_what_is_written(tmp_path: Path) -> None:
+    ps.write(some(["b", "a", "b"], n=[1, 2, 3]), tmp_path / "out", format="imagefolder")
+    rows = pq.read_table(tmp_path / "out" / "metadata.parquet").to_pylist()
+    assert [row["n"] for row in rows] == [1, 2, 3]
+    for number, row in enumerate(rows):
+        with Image.open(tmp_path / "out" / row["file_name"]) as image:
+            expected = ps.decode_images([jpeg(number)])[0]
+            np.testing.assert_array_equal(np.asarray(image), expected)
