@@ -20,7 +20,6 @@ import base64
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +61,7 @@ from penstock.storage import Sink, Source
 CHUNK_BYTES = 2 << 20
 CHUNK_RECORDS = 1 << 20
 MOST_STEP_BYTES = 64 << 20
+LISTS_OF_BYTES: Any = pa.list_(pa.uint8())
 SCHEMA_ATTRIBUTE = b"penstock.schema"
 """Of the file: Arrow's schema in Base64, where the datasets alone do not tell it."""
 
@@ -280,15 +280,14 @@ class Hdf5Reader:
         with translated(self._path):
             for name in schema.names:
                 try:
-                    arrays.append(self._fields[name].read(cut, alone=records is not None))
+                    array = self._fields[name].read(cut, alone=records is not None)
+                    arrays.append(_as_lists(array, schema.field(name).type))
                 except FormatError as error:
                     if error.record is not None:
                         error.record = int(cut.records()[error.record])
                     raise error.at(field=name) from error.__cause__
-        fields = [self._fields[name].field for name in schema.names]
-        batch: Any = pa.RecordBatch.from_arrays(
-            arrays, schema=pa.schema(fields, self._stored.metadata)
-        )
+        names, metadata = schema.names, self._stored.metadata
+        batch: Any = pa.RecordBatch.from_arrays(arrays, names=names, metadata=metadata)
         batch = conform(batch, schema, self._path)
         return batch if back is None else batch.take(as_arrow(back))
 
@@ -340,20 +339,31 @@ def restored(stored: Any, text: bytes) -> Any:
     """The schema that was written, where it is kept and the datasets fit it."""
     try:
         schema: Any = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
-        kept = {field.name: field for field in schema}
-        fields: list[Any] = []
-        for field in stored:
-            wanted = kept.get(field.name, field)
-            if wanted.type != field.type:
-                pa.nulls(0, field.type).cast(wanted.type)
-            fields.append(wanted.with_nullable(True))
-        names = [field.name for field in schema]
-        if sorted(names) == sorted(stored.names):
-            fields.sort(key=partial(_place, names))
-        return pa.schema(fields, schema.metadata or stored.metadata)
     except (pa.ArrowException, ValueError, OSError, TypeError):
-        return stored
+        return stored  # somebody else's attribute
+    names: list[str] = schema.names
+    kept = {field.name: field for field in schema}
+    fields = [_restored(field, kept.get(field.name, field)) for field in stored]
+    if sorted(names) == sorted(stored.names):
+        fields.sort(key=lambda field: names.index(field.name))
+    return pa.schema(fields, stored.metadata)
 
 
-def _place(names: list[str], field: Any) -> int:
-    return names.index(field.name)
+def _restored(stored: Any, wanted: Any) -> Any:
+    """A field of the type that was written, if its values can be made of what is stored."""
+    if wanted.type != stored.type and (stored.type, wanted.type) != (pa.binary(), LISTS_OF_BYTES):
+        try:
+            pa.nulls(0, stored.type).cast(wanted.type)
+        except (pa.ArrowException, TypeError):
+            return stored
+    return stored.with_type(wanted.type)
+
+
+def _as_lists(array: Any, type_: Any) -> Any:
+    """Lists of uint8, which HDF5 holds as it does bytes."""
+    if array.type != pa.binary() or type_ != LISTS_OF_BYTES:
+        return array
+    _, offsets, data = array.buffers()
+    count = int(np.frombuffer(offsets, np.int32)[len(array)])
+    inner = pa.Array.from_buffers(pa.uint8(), count, [None, data])
+    return pa.Array.from_buffers(type_, len(array), [None, offsets], children=[inner])
