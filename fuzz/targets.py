@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from fuzz import seeds
+from fuzz import arrays, seeds
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
@@ -265,4 +265,6 @@ TARGETS = {
     "sniff": Target(sniff, seeds.everything),
     "parquet": Target(parquet, seeds.parquets),
     "arrow": Target(arrow, seeds.arrows),
+    "npy": Target(arrays.npy_header, arrays.npy_files),
+    "npz": Target(arrays.npz, arrays.npz_files),
 }

@@ -69,6 +69,17 @@ def test_the_golden_file_reads_as_its_json_says() -> None:
     assert np.array_equal(array_of(actions), np.zeros((2, 7), np.float32))
 
 
+def datasets_of(file: h5py.File) -> list[str]:
+    found: list[str] = []
+
+    def note(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            found.append(name)
+
+    file.visititems(note)
+    return found
+
+
 def test_the_corpus_reads_as_h5py_reads_it_or_says_why_not() -> None:
     """Each dataset of each file on its own; those that end in an error say which and why."""
     read = refused = 0
@@ -77,9 +88,7 @@ def test_the_corpus_reads_as_h5py_reads_it_or_says_why_not() -> None:
     for path in paths:
         try:
             with h5py.File(path) as file:
-                names: list[str] = []
-                for_all = lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None  # noqa: E731
-                file.visititems(for_all)
+                names = datasets_of(file)
         except OSError:
             with pytest.raises(ps.FormatError):
                 opened(str(path))
@@ -97,7 +106,8 @@ def test_the_corpus_reads_as_h5py_reads_it_or_says_why_not() -> None:
                 continue
             assert found.num_rows == len(dataset)
             check_values(path, name, found)
-    assert (read, refused) == (1, 1)
+    # Refused: plug-in filters, null dataspaces, times, and text inside of structures.
+    assert (read, refused) == (440, 67)
 
 
 def check_values(path: Path, name: str, found: pa.Table) -> None:
@@ -133,7 +143,9 @@ def test_hdf5_inside_of_another_file_is_not_taken_for_the_file() -> None:
 
 
 def test_groups_are_names_joined_and_single_values_are_metadata(tmp_path: Path) -> None:
-    path = made(tmp_path, x=np.arange(3), data__obs__y=np.ones((3, 2)), rate=np.float64(0.5), note="hi")
+    path = made(
+        tmp_path, x=np.arange(3), data__obs__y=np.ones((3, 2)), rate=np.float64(0.5), note="hi"
+    )
     with h5py.File(path, "a") as file:
         file.attrs["maker"] = "me"
         file.attrs["sizes"] = np.array([1, 2])
@@ -212,7 +224,9 @@ def test_values_are_those_of_h5py_however_they_are_stored(store: str, tmp_path: 
 def test_chunks_that_were_never_written_hold_the_fill_value(tmp_path: Path) -> None:
     path = str(tmp_path / "a.h5")
     with h5py.File(path, "w") as file:
-        dataset = file.create_dataset("x", (30,), "i4", chunks=(10,), fillvalue=7, compression="gzip")
+        dataset = file.create_dataset(
+            "x", (30,), "i4", chunks=(10,), fillvalue=7, compression="gzip"
+        )
         dataset[10:20] = np.arange(10)
         file.create_dataset("y", (30,), "f4", fillvalue=0.5)
     wanted = [7] * 10 + list(range(10)) + [7] * 10
@@ -221,7 +235,9 @@ def test_chunks_that_were_never_written_hold_the_fill_value(tmp_path: Path) -> N
 
 
 def test_a_filter_left_out_of_one_chunk_is_left_out(tmp_path: Path) -> None:
-    path = made(tmp_path, x=(np.arange(20), {"chunks": (10,), "compression": "gzip", "shuffle": True}))
+    path = made(
+        tmp_path, x=(np.arange(20), {"chunks": (10,), "compression": "gzip", "shuffle": True})
+    )
     with h5py.File(path, "a") as file:
         file["x"].id.write_direct_chunk((10,), np.arange(10, 20).tobytes(), filter_mask=3)
     assert table(path).column("x").to_pylist() == list(range(20))
@@ -239,7 +255,14 @@ def test_a_take_reads_each_chunk_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(hdf5_direct.ChunkedArray, "_inflated", counting)
     dataset = opened(path)
-    assert dataset.take([150, 901, 101, 150, 199, 0])["x"].to_pylist() == [150, 901, 101, 150, 199, 0]
+    assert dataset.take([150, 901, 101, 150, 199, 0])["x"].to_pylist() == [
+        150,
+        901,
+        101,
+        150,
+        199,
+        0,
+    ]
     assert len(seen) == len(set(seen)) == 3
     seen.clear()
     assert sum(batch.num_rows for batch in dataset.scan()) == 1000
@@ -248,7 +271,9 @@ def test_a_take_reads_each_chunk_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_penstocks_chunks_are_whole_chunks_of_hdf5(tmp_path: Path) -> None:
     data = np.zeros((10_000, 300), np.float32)
-    path = made(tmp_path, x=(data, {"chunks": (700, 300)}), y=(np.arange(10_000), {"chunks": (350,)}))
+    path = made(
+        tmp_path, x=(data, {"chunks": (700, 300)}), y=(np.arange(10_000), {"chunks": (350,)})
+    )
     fmt = next(f for f in ps.formats.FORMATS if f.info.name == "hdf5")
     from penstock.format import Options
     from penstock.storage import LocalStorage
@@ -271,14 +296,18 @@ def test_text_lists_and_names_have_their_meaning(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("text", data=["é", "", "abc"], dtype=h5py.string_dtype())
         file.create_dataset("fixed", data=np.array([b"ab", b"c", b""]))
-        file.create_dataset("utf8", data=np.array(["é".encode(), b"c", b""], h5py.string_dtype("utf-8", 4)))
+        file.create_dataset(
+            "utf8", data=np.array(["é".encode(), b"c", b""], h5py.string_dtype("utf-8", 4))
+        )
         file.create_dataset("ragged", data=ragged, dtype=h5py.vlen_dtype(np.int16))
         file.create_dataset("jpegs", data=jpegs, dtype=h5py.vlen_dtype(np.uint8))
         names = h5py.enum_dtype({"dog": 7, "cat": -1}, basetype="i2")
         file.create_dataset("label", data=np.array([7, -1, 7], "i2"), dtype=names)
         file.create_dataset("flag", data=np.array([True, False, True]))
         file.create_dataset("pair", data=np.array([(1, 2.5)] * 3, [("a", "i4"), ("b", "f8")]))
-        file.create_dataset("time", data=np.array([1, 2, 3], "M8[ms]").astype(h5py.opaque_dtype("M8[ms]")))
+        file.create_dataset(
+            "time", data=np.array([1, 2, 3], "M8[ms]").astype(h5py.opaque_dtype("M8[ms]"))
+        )
     found = table(path)
     assert found.to_pydict() == {
         "fixed": ["ab", "c", ""],
@@ -298,7 +327,9 @@ def test_text_lists_and_names_have_their_meaning(tmp_path: Path) -> None:
 def test_a_number_without_a_name_is_an_error_with_its_record(tmp_path: Path) -> None:
     path = str(tmp_path / "a.h5")
     with h5py.File(path, "w") as file:
-        file.create_dataset("l", data=np.array([0, 1, 5]), dtype=h5py.enum_dtype({"a": 0, "b": 1}, "i8"))
+        file.create_dataset(
+            "l", data=np.array([0, 1, 5]), dtype=h5py.enum_dtype({"a": 0, "b": 1}, "i8")
+        )
     with pytest.raises(ps.FormatError, match="record 2, field 'l'"):
         table(path)
 
@@ -399,7 +430,10 @@ def test_soft_links_are_passed_over_also_those_that_leave(tmp_path: Path) -> Non
 
 def test_no_plug_in_is_loaded(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "libh5lz4.so")  # loading it would wait for ever
-    files = [str(CORPUS / "jhdf" / "lz4_datasets.hdf5"), str(CORPUS / "pytables-tests" / "Tables_lzo1.h5")]
+    files = [
+        str(CORPUS / "jhdf" / "lz4_datasets.hdf5"),
+        str(CORPUS / "pytables-tests" / "Tables_lzo1.h5"),
+    ]
     code = f"import os; os.environ['HDF5_PLUGIN_PATH'] = {str(tmp_path)!r}\n" + READ
     lines = run_python(code, *files).splitlines()
     assert len(lines) == 2
@@ -502,7 +536,9 @@ def rich_table() -> pa.Table:
             "label": pa.array(["cat", "dog", "cat"]).dictionary_encode(),
             "at": pa.array([1, None, 3], pa.timestamp("us")),
             "day": pa.array([1, 2, 3], pa.date32()),
-            "inner": pa.array([{"a": 1, "b": True}] * 3, pa.struct([("a", pa.int8()), ("b", pa.bool_())])),
+            "inner": pa.array(
+                [{"a": 1, "b": True}] * 3, pa.struct([("a", pa.int8()), ("b", pa.bool_())])
+            ),
             "digest": pa.array([b"ab", b"cd", b"\0\0"], pa.binary(2)),
         },
         metadata={"maker": "a test"},
@@ -552,31 +588,39 @@ def test_a_dataset_can_grow_by_h5py(tmp_path: Path) -> None:
 
 def test_options_are_those_of_the_datasets(tmp_path: Path) -> None:
     path = str(tmp_path / "w.h5")
-    ps.write({"x": np.arange(5000)}, path, compression="gzip", level=9, shuffle=False, chunk_records=100)
+    ps.write(
+        {"x": np.arange(5000)}, path, compression="gzip", level=9, shuffle=False, chunk_records=100
+    )
     with h5py.File(path) as file:
         one = file["x"]
         assert (one.chunks, one.compression_opts, one.shuffle) == ((100,), 9, False)
     for wrong in ({"compression": "zip"}, {"level": 10}, {"chunk_records": 0}):
-        with pytest.raises(ValueError, match="is one of|0 to 9|at least 1"):
+        with pytest.raises(ValueError, match=r"is one of|0 to 9|at least 1"):
             ps.write({"x": [1]}, path, overwrite=True, **wrong)
 
 
 def test_a_nul_in_text_names_its_record_and_leaves_nothing(tmp_path: Path) -> None:
     texts = ["fine"] * 700 + ["a\0b"]
-    with pytest.raises(ps.SchemaError, match="record 700, field 'name': text with a NUL"):
+    with pytest.raises(ps.SchemaError, match=r"record 700, field 'name': text with a NUL"):
         ps.write({"name": texts}, str(tmp_path / "w.h5"))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_null_names_its_record(tmp_path: Path) -> None:
     for values in ([1.0] * 9 + [None], ["a"] * 9 + [None], [[1]] * 9 + [None]):
-        with pytest.raises(ps.SchemaError, match="record 9, field 'x'.*missing"):
+        with pytest.raises(ps.SchemaError, match=r"record 9, field 'x'.*missing"):
             ps.write(pa.table({"x": pa.array(values)}), str(tmp_path / "w.h5"))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.list_(pa.string()), pa.list_(pa.list_(pa.int8())), pa.decimal128(5, 2), pa.map_(pa.int8(), pa.int8())]
+    "kind",
+    [
+        pa.list_(pa.string()),
+        pa.list_(pa.list_(pa.int8())),
+        pa.decimal128(5, 2),
+        pa.map_(pa.int8(), pa.int8()),
+    ],
 )
 def test_what_hdf5_cannot_hold_is_refused_before_the_first_byte(kind: Any, tmp_path: Path) -> None:
     with pytest.raises(ps.SchemaError, match="field 'x'"):
@@ -615,7 +659,9 @@ def test_no_temporary_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_random_files_have_other_bytes_only_for_other_records(tmp_path: Path) -> None:
     rng = random.Random(1)
-    wanted = pa.table({"x": [rng.random() for _ in range(70_000)], "t": [str(n) for n in range(70_000)]})
+    wanted = pa.table(
+        {"x": [rng.random() for _ in range(70_000)], "t": [str(n) for n in range(70_000)]}
+    )
     files = []
     for cut in (1000, 70_000, 777):
         path = tmp_path / f"{cut}.h5"

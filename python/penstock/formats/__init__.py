@@ -11,7 +11,14 @@ from penstock.formats.npz import NpzFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.tfrecord import TFRecordFormat
 
-_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat(), NpyFormat(), NpzFormat(), Hdf5Format())
+_OWN: tuple[Format, ...] = (
+    TFRecordFormat(),
+    ParquetFormat(),
+    ArrowFormat(),
+    NpyFormat(),
+    NpzFormat(),
+    Hdf5Format(),
+)
 
 FORMATS: list[Format] = list(_OWN)
 """In the order in which they are tried: the one whose structure proves most comes first, those from

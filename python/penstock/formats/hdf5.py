@@ -1,9 +1,9 @@
-"""HDF5: datasets of one length as the fields of a table.
+r"""HDF5: datasets of one length as the fields of a table.
 
 Specification: The HDF Group, "HDF5 File Format Specification Version 3.0"; read by h5py.
 
     bytes        what
-    8            0x89 "HDF\\r\\n" 0x1a "\\n": the superblock, at 0, or at 512, 1024 ... behind a user block
+    8            0x89 "HDF\r\n" 0x1a "\n": the superblock, at 0, or at 512, 1024 ... behind a user block
     ...          object headers (what a dataset is), B-trees and heaps (where things are), values
 
 A field is a dataset, called by its path ("data/demo_0/actions"); its first axis counts records. All
@@ -100,7 +100,7 @@ class Hdf5Format:
                 at = 12 if block[8] >= 2 else 24
                 width = block[9] if block[8] >= 2 else block[13]
                 base = int.from_bytes(block[at : at + width], "little")
-                return place == 0 or base == place
+                return place in (0, base)
         return False
 
     def open(self, source: Source, options: Options) -> Hdf5Reader:
@@ -218,7 +218,9 @@ class Hdf5Reader:
         tables, single = datasets(self._file, chosen, options.limits, self._source.size)
         for name in chosen or ():
             if not any(f.name == name or f.name.startswith(f"{name}/") for f in [*tables, *single]):
-                raise SchemaError("no such dataset or group in the file", field=name)
+                raise SchemaError(
+                    "no such dataset or group in the file, or it holds nothing", field=name
+                )
         lengths: dict[int, list[str]] = {}
         for found in tables:
             lengths.setdefault(found.shape[0], []).append(found.name)
@@ -323,7 +325,9 @@ def _unequal(lengths: dict[int, list[str]]) -> SchemaError:
 def _is_small(found: Found) -> bool:
     marks: Any = found.dtype.metadata or {}
     is_text = marks.get("vlen") in (str, bytes)
-    return (found.dtype.kind in "biufcSU" and "enum" not in marks and found.dtype.itemsize < 4096) or is_text
+    return (
+        found.dtype.kind in "biufcSU" and "enum" not in marks and found.dtype.itemsize < 4096
+    ) or is_text
 
 
 def _single_text(found: Found) -> bytes:

@@ -40,7 +40,7 @@ def direct(found: Found, source: Source, lock: threading.Lock) -> StoredArray | 
     import h5py
 
     dtype, shape = found.dtype, found.shape
-    if dtype.hasobject or not dtype.itemsize or h5py.h5i.get_file_id(found.id).get_create_plist().get_userblock():
+    if dtype.hasobject or not dtype.itemsize or found.user_block:
         return None
     if h5py.h5t.py_create(dtype, logical=True) != found.id.get_type():
         return None
@@ -59,9 +59,13 @@ def direct(found: Found, source: Source, lock: threading.Lock) -> StoredArray | 
         return None
     if start + size > source.size:
         raise TruncatedError(
-            "the values reach beyond the file", byte=source.size, expected=f"{size} bytes at {start}"
+            "the values reach beyond the file",
+            byte=source.size,
+            expected=f"{size} bytes at {start}",
         )
-    return StoredArray(Header(base, False, whole, start), FilePlace(source, start, size), source.path)
+    return StoredArray(
+        Header(base, False, whole, start), FilePlace(source, start, size), source.path
+    )
 
 
 class ChunkedArray:
@@ -138,10 +142,15 @@ class ChunkedArray:
                 base = int(bases[start])
                 yield base, records[start:stop] - base, slice(start, stop)
 
-    def _fill_rows(self, table: _Table, out: np.ndarray, base: int, rows: _Rows, target: slice) -> None:
+    def _fill_rows(
+        self, table: _Table, out: np.ndarray, base: int, rows: _Rows, target: slice
+    ) -> None:
         """Unpack what is wanted of the chunks that start at the record `base`."""
         for column in self._columns:
-            ends = [min(s + c, n) for s, c, n in zip(column, self._chunk[1:], self._found.shape[1:], strict=True)]
+            ends = [
+                min(s + c, n)
+                for s, c, n in zip(column, self._chunk[1:], self._found.shape[1:], strict=True)
+            ]
             cells = tuple(slice(s, e) for s, e in zip(column, ends, strict=True))
             inside = tuple(slice(0, e - s) for s, e in zip(column, ends, strict=True))
             place = table.get((base, *column))
@@ -219,7 +228,9 @@ class ChunkedArray:
                 starts += (place[0] + rows * row).tolist()
                 lengths += [row] * len(rows)
         whole = FilePlace(self._source, 0, self._source.size)
-        if all(at + size == after for at, size, after in zip(starts, lengths, starts[1:], strict=False)):
+        if all(
+            at + size == after for at, size, after in zip(starts, lengths, starts[1:], strict=False)
+        ):
             found = whole.read(starts[0], sum(lengths))
         else:
             found = whole.gather(np.array(starts, np.int64), np.array(lengths, np.int64))

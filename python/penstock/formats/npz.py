@@ -141,9 +141,7 @@ def _chosen(members: dict[str, Member], chosen: Sequence[str]) -> dict[str, Memb
     return found
 
 
-def _array(
-    source: Source, member: Member, limits: Limits, room: Room
-) -> tuple[Header, Place]:
+def _array(source: Source, member: Member, limits: Limits, room: Room) -> tuple[Header, Place]:
     """The header of a member, and where its values are."""
     if member.method == STORED:
 

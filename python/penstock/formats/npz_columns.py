@@ -36,18 +36,22 @@ def table_of(arrays: dict[str, StoredArray], limits: Limits) -> tuple[list[Colum
     """
     columns: list[Column] = []
     done: set[str] = set()
-    for name in arrays:
+    for name, array in arrays.items():
         if name in done:
             continue
         root = _root(name)
         family = {n for n in arrays if n == root or n.startswith(f"{root}#")}
         used: set[str] = set()
-        made = _Builder(arrays, used, limits).column(root, 0) if root != name or len(family) > 1 else None
+        made = (
+            _Builder(arrays, used, limits).column(root, 0)
+            if root != name or len(family) > 1
+            else None
+        )
         if made is not None and used == family:
             columns.append(made)
             done |= family
         else:
-            columns.append(ArrayColumn(name, arrays[name]))
+            columns.append(ArrayColumn(name, array))
             done.add(name)
     lengths: dict[int, list[str]] = {}
     for column in columns:
@@ -137,7 +141,7 @@ class _Ranges:
         keep = np.ones(len(around), bool)
         keep[ends - 1] = False
         lengths = np.diff(around, append=0)[keep]
-        if ((lengths < 0).any() or (low < 0).any() or (high > self._inner).any()):
+        if (lengths < 0).any() or (low < 0).any() or (high > self._inner).any():
             wrong = int(np.flatnonzero(lengths < 0)[0]) if (lengths < 0).any() else 0
             raise FormatError(
                 "the offsets fall, or point beyond the values", record=wrong, field=self._name
@@ -162,7 +166,11 @@ class _Bytes(_Ranges):
         inner, offsets = self.ranges(cut)
         self._limits.check("batch_bytes", inner.total)
         data = inner.values(self._data)
-        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+        buffers = [
+            None,
+            pa.py_buffer(offsets.astype(np.int32)),
+            pa.py_buffer(np.ascontiguousarray(data)),
+        ]
         array = pa.Array.from_buffers(self.field.type, cut.total, buffers)
         if self.field.type == pa.string():
             try:

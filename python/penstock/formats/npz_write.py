@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.batches import conform, same_columns
-from penstock.formats.dtypes import dtype_of, field_of, missing_of, values_of
+from penstock.formats.dtypes import dtype_of, field_of
+from penstock.formats.dtypes_values import missing_of, values_of
 from penstock.formats.npy_header import header_bytes
 from penstock.formats.npy_write import check_text_length, descr_of
 from penstock.formats.npz import SCHEMA_COMMENT
@@ -75,7 +76,7 @@ class _Spool:
     def append(self, data: Any) -> tuple[int, int]:
         view = memoryview(data)
         start = self._end
-        while len(view):
+        while view:
             done = os.pwrite(self._file.fileno(), view, self._end)
             view, self._end = view[done:], self._end + done
         return start, self._end - start
@@ -148,8 +149,12 @@ class _Part:
         self._count = 0
         self.native: Any = None
         types = pa.types
-        is_text = types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_)
-        is_bytes = types.is_binary(type_) or types.is_large_binary(type_) or types.is_binary_view(type_)
+        is_text = (
+            types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_)
+        )
+        is_bytes = (
+            types.is_binary(type_) or types.is_large_binary(type_) or types.is_binary_view(type_)
+        )
         if (is_text or is_bytes) and text_length is None:
             self._offsets = _Array(f"{name}#offsets", np.dtype("<i8"), spool)
             self._values = _Array(f"{name}#{'utf8' if is_text else 'bytes'}", np.dtype("u1"), spool)
@@ -162,11 +167,17 @@ class _Part:
             self.native = pa.field(name, pa.list_(item))
         elif types.is_dictionary(type_) and types.is_string(type_.value_type):
             self._names = {}
-            self._values = _Array(f"{name}#codes", dtype_of(pa.field(name, type_.index_type)), spool)
+            self._values = _Array(
+                f"{name}#codes", dtype_of(pa.field(name, type_.index_type)), spool
+            )
             self._inner = _Part(pa.field(name, pa.string()), f"{name}#names", spool, None)
             self.native = pa.field(name, pa.dictionary(type_.index_type, pa.string()))
         else:
-            flat = field if type_ is field.type else pa.field(field.name, type_, metadata=field.metadata)
+            flat = (
+                field
+                if type_ is field.type
+                else pa.field(field.name, type_, metadata=field.metadata)
+            )
             dtype = dtype_of(flat, text_length)
             self._values = _Array(name, dtype, spool)
             self.native = field_of(name, dtype.base, dtype.shape)
@@ -224,7 +235,9 @@ class _Part:
         self._offsets.add(ends)
 
     def _add_codes(self, array: Any) -> None:
-        assert self._names is not None and self._values is not None and self._inner is not None
+        assert self._names is not None
+        assert self._values is not None
+        assert self._inner is not None
         places: list[int] = []
         for value in array.dictionary.to_pylist():
             if value is None:
@@ -257,8 +270,10 @@ class _Part:
 def _offsets_of(array: Any) -> tuple[Any, Any, int, int]:
     """Arguments of numpy.frombuffer for the offsets of a list or of bytes."""
     types = pa.types
-    is_large = types.is_large_list(array.type) or types.is_large_string(array.type) or (
-        types.is_large_binary(array.type)
+    is_large = (
+        types.is_large_list(array.type)
+        or types.is_large_string(array.type)
+        or (types.is_large_binary(array.type))
     )
     dtype = np.dtype(np.int64 if is_large else np.int32)
     buffer = array.buffers()[1]
@@ -308,7 +323,9 @@ class NpzWriter:
     def _kept_schema(self) -> bytes:
         """The archive's comment: Arrow's schema, where the arrays alone do not tell it."""
         native = pa.schema([part.native for part in self._parts])
-        plain = pa.schema([field.with_nullable(True) for field in self._schema], self._schema.metadata)
+        plain = pa.schema(
+            [field.with_nullable(True) for field in self._schema], self._schema.metadata
+        )
         if native.equals(plain, check_metadata=True):
             return b""
         comment = SCHEMA_COMMENT + base64.b64encode(self._schema.serialize().to_pybytes())
@@ -387,7 +404,19 @@ class NpzWriter:
     def _local(self, name: bytes, crc: int, packed: int, plain: int, padding: int) -> bytes:
         flags, method = self._facts(name)
         extra = struct.pack("<HHQQHH", ZIP64, 16, plain, packed, _PADDING, padding) + bytes(padding)
-        head = (b"PK\3\4", 45, flags, method, 0, _DATE, crc, _ALL_32, _ALL_32, len(name), len(extra))
+        head = (
+            b"PK\3\4",
+            45,
+            flags,
+            method,
+            0,
+            _DATE,
+            crc,
+            _ALL_32,
+            _ALL_32,
+            len(name),
+            len(extra),
+        )
         return LOCAL.pack(*head) + name + extra
 
     def _central(self, name: bytes, crc: int, packed: int, plain: int, start: int) -> bytes:

@@ -15,6 +15,7 @@ names of fields here; none ever touches the file system.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,7 +71,9 @@ def read_directory(source: Source, limits: Limits) -> Directory:
     limits.check("footer_bytes", size)
     if start + size > end or count * CENTRAL.size > size:
         raise FormatError(
-            "the archive's directory lies beyond its place", byte=end, found=f"{size} bytes at {start}"
+            "the archive's directory lies beyond its place",
+            byte=end,
+            found=f"{size} bytes at {start}",
         )
     data = source.read(start, size).to_bytes()
     members: list[Member] = []
@@ -86,7 +89,7 @@ def read_directory(source: Source, limits: Limits) -> Directory:
         members.append(member)
     if at != size:
         raise FormatError("the directory has bytes that belong to no member", byte=start + at)
-    _check_places(members, start)
+    _check_places(members)
     return Directory(tuple(members), comment)
 
 
@@ -99,7 +102,9 @@ def _end(source: Source) -> tuple[int, int, int, int, bytes]:
     while True:
         at = tail.rfind(b"PK\5\6", 0, at)
         if at < 0:
-            raise TruncatedError("there is no zip directory at the end; the file was cut", byte=size)
+            raise TruncatedError(
+                "there is no zip directory at the end; the file was cut", byte=size
+            )
         if at + END.size <= len(tail):
             fields = END.unpack_from(tail, at)
             if at + END.size + fields[7] == len(tail):
@@ -121,9 +126,7 @@ def _end(source: Source) -> tuple[int, int, int, int, bytes]:
     return place, start, length, count, comment
 
 
-def _member(
-    data: bytes, at: int, base: int, read: Callable[[int], bytes]
-) -> tuple[Member, int]:
+def _member(data: bytes, at: int, base: int, read: Callable[[int], bytes]) -> tuple[Member, int]:
     """The member whose entry stands at `at`, and where the next entry stands."""
     if at + CENTRAL.size > len(data) or data[at : at + 4] != b"PK\1\2":
         raise FormatError("no entry of a zip directory", byte=base + at, found=data[at : at + 4])
@@ -187,12 +190,11 @@ def _data_start(head: bytes, place: int, name: bytes) -> int:
     return place + LOCAL.size + fields[9] + fields[10]
 
 
-def _check_places(members: list[Member], directory: int) -> None:
+def _check_places(members: list[Member]) -> None:
     ordered = sorted(members, key=lambda member: member.header_start)
-    for member, following in zip(ordered, ordered[1:], strict=False):
+    for member, following in itertools.pairwise(ordered):
         if member.start + member.packed_bytes > following.header_start:
             raise FormatError(
                 f"the members {member.name!r} and {following.name!r} share bytes",
                 byte=following.header_start,
             )
-    del directory
