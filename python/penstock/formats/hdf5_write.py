@@ -346,6 +346,10 @@ class Hdf5Writer:
                 self._copied += len(part)
         self.abort()
 
+    def __del__(self) -> None:
+        if getattr(self, "_path", None) is not None:
+            self.abort()
+
     def abort(self) -> None:
         """Let go of the temporary file."""
         if self._file is not None:
