@@ -668,3 +668,14 @@ def test_random_files_have_other_bytes_only_for_other_records(tmp_path: Path) ->
         ps.write(pa.Table.from_batches(wanted.to_batches(max_chunksize=cut)), str(path))
         files.append(path.read_bytes())
     assert files[0] == files[1] == files[2]
+
+
+def test_a_schema_too_large_for_an_attribute_is_refused_where_it_is_needed(tmp_path: Path) -> None:
+    names = [f"{n:0150}" for n in range(300)]
+    plain = {name: [1] for name in names}
+    ps.write(plain, str(tmp_path / "w.h5"))
+    assert table(str(tmp_path / "w.h5")).to_pydict() == plain
+    large = pa.table({name: pa.array(["a"], pa.large_string()) for name in names})
+    with pytest.raises(ps.SchemaError, match="larger than an attribute"):
+        ps.write(large, str(tmp_path / "v.h5"))
+    assert not (tmp_path / "v.h5").exists()

@@ -299,7 +299,13 @@ class Hdf5Writer:
         ) and [field.name for field in fields] == list(self._schema.names):
             return b""
         text = base64.b64encode(self._schema.remove_metadata().serialize().to_pybytes())
-        return text if len(text) < MOST_ATTRIBUTE_BYTES - 1024 else b""
+        if len(text) > MOST_ATTRIBUTE_BYTES - 1024:
+            raise SchemaError(
+                "the schema is larger than an attribute can be",
+                found=f"{len(text)} bytes",
+                hint="fewer fields, or types that HDF5 has itself",
+            )
+        return text
 
     @property
     def num_bytes(self) -> int:
