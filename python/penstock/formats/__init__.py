@@ -24,16 +24,9 @@ _OWN: tuple[Format, ...] = (
     TFRecordFormat(),
     ParquetFormat(),
     ArrowFormat(),
-    WebDatasetFormat(),
-    RecordIOFormat(),
-    BetonFormat(),
-    Hdf5Format(),
     NpyFormat(),
     NpzFormat(),
-    MessagePackFormat(),
-    ArrayRecordFormat(),
-    MDSFormat(),
-    ImageFolderFormat(),
+    Hdf5Format(),
 )
 
 FORMATS: list[Format] = list(_OWN)

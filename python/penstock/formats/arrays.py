@@ -35,6 +35,8 @@ CHUNK_RECORDS = 1 << 20
 RUN_BYTES = 4096
 """Of an array in Fortran's order, what a chunk reads of each cell at once, if that is not too much."""
 FORTRAN_BYTES = 32 << 20
+MOST_RANGES = 1 << 18
+"""Ranges of a file that are asked for at once."""
 MOST_EMPTY = 1 << 24
 """Records of no bytes: nothing but the header says how many there are."""
 
@@ -133,11 +135,16 @@ class StoredArray:
             else:
                 found = lines[..., cut.records()]
         else:
-            cells = np.arange(num_cells, dtype=np.int64)[:, None] * self.num_records
-            starts = ((cells + cut.starts) * size).reshape(-1)
-            lengths = np.broadcast_to(cut.counts * size, (num_cells, len(cut.counts))).reshape(-1)
-            data = self._place.gather(starts, lengths)
-            found = data.view(self.dtype).reshape(*self.inner[::-1], cut.total)
+            flat = np.empty((num_cells, cut.total), self.dtype)
+            block = max(1, MOST_RANGES // len(cut.starts))
+            for first in range(0, num_cells, block):
+                some = flat[first : first + block]
+                cells = np.arange(first, first + len(some), dtype=np.int64)[:, None]
+                starts = (cells * self.num_records + cut.starts) * size
+                lengths = np.broadcast_to(cut.counts * size, starts.shape)
+                data = self._place.gather(starts.reshape(-1), lengths.reshape(-1))
+                some[...] = data.view(self.dtype).reshape(some.shape)
+            found = flat.reshape(*self.inner[::-1], cut.total)
         return found.transpose()
 
 

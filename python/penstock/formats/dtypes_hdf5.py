@@ -38,8 +38,8 @@ def marked_type(dtype: np.dtype[Any]) -> Any:
             return pa.binary()
         return pa.list_(pa.from_numpy_dtype(base.newbyteorder("=")))
     if "enum" in marks:
-        count = len(marks["enum"])
-        index = pa.int8() if count <= 128 else pa.int16() if count <= 1 << 15 else pa.int32()
+        fits = len(marks["enum"]) - 1 <= np.iinfo(dtype).max
+        index = pa.from_numpy_dtype(dtype.newbyteorder("=")) if fits else pa.int32()
         return pa.dictionary(index, pa.string())
     if "h5py_encoding" in marks and dtype.kind == "S":
         return pa.string()

@@ -1,9 +1,9 @@
-"""HDF5: datasets of one length as the fields of a table.
+r"""HDF5: datasets of one length as the fields of a table.
 
 Specification: The HDF Group, "HDF5 File Format Specification Version 3.0"; read by h5py.
 
     bytes        what
-    8            0x89 "HDF\\r\\n" 0x1a "\\n": the superblock, at 0, or at 512, 1024 ... behind a user block
+    8            0x89 "HDF\r\n" 0x1a "\n": the superblock, at 0, or at 512, 1024 ... behind a user block
     ...          object headers (what a dataset is), B-trees and heaps (where things are), values
 
 A field is a dataset, called by its path ("data/demo_0/actions"); its first axis counts records. All
@@ -20,7 +20,6 @@ import base64
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +61,7 @@ from penstock.storage import Sink, Source
 CHUNK_BYTES = 2 << 20
 CHUNK_RECORDS = 1 << 20
 MOST_STEP_BYTES = 64 << 20
+LISTS_OF_BYTES: Any = pa.list_(pa.uint8())
 SCHEMA_ATTRIBUTE = b"penstock.schema"
 """Of the file: Arrow's schema in Base64, where the datasets alone do not tell it."""
 
@@ -82,7 +82,7 @@ class Hdf5ReadOptions:
 class Hdf5Format:
     """HDF5 as a penstock format."""
 
-    info = FormatInfo("hdf5", (".h5", ".hdf5", ".he5"), compressions=("gzip", "lzf"))
+    info = FormatInfo("hdf5", (".h5", ".hdf5", ".he5"), compressions=("gzip", "lzf"), can_map=True)
     read_options = Hdf5ReadOptions
 
     @property
@@ -100,7 +100,7 @@ class Hdf5Format:
                 at = 12 if block[8] >= 2 else 24
                 width = block[9] if block[8] >= 2 else block[13]
                 base = int.from_bytes(block[at : at + width], "little")
-                return place == 0 or base == place
+                return place in (0, base)
         return False
 
     def open(self, source: Source, options: Options) -> Hdf5Reader:
@@ -218,7 +218,9 @@ class Hdf5Reader:
         tables, single = datasets(self._file, chosen, options.limits, self._source.size)
         for name in chosen or ():
             if not any(f.name == name or f.name.startswith(f"{name}/") for f in [*tables, *single]):
-                raise SchemaError("no such dataset or group in the file", field=name)
+                raise SchemaError(
+                    "no such dataset or group in the file, or it holds nothing", field=name
+                )
         lengths: dict[int, list[str]] = {}
         for found in tables:
             lengths.setdefault(found.shape[0], []).append(found.name)
@@ -280,15 +282,14 @@ class Hdf5Reader:
         with translated(self._path):
             for name in schema.names:
                 try:
-                    arrays.append(self._fields[name].read(cut, alone=records is not None))
+                    array = self._fields[name].read(cut, alone=records is not None)
+                    arrays.append(_as_lists(array, schema.field(name).type))
                 except FormatError as error:
                     if error.record is not None:
                         error.record = int(cut.records()[error.record])
                     raise error.at(field=name) from error.__cause__
-        fields = [self._fields[name].field for name in schema.names]
-        batch: Any = pa.RecordBatch.from_arrays(
-            arrays, schema=pa.schema(fields, self._stored.metadata)
-        )
+        names, metadata = schema.names, self._stored.metadata
+        batch: Any = pa.RecordBatch.from_arrays(arrays, names=names, metadata=metadata)
         batch = conform(batch, schema, self._path)
         return batch if back is None else batch.take(as_arrow(back))
 
@@ -342,20 +343,31 @@ def restored(stored: Any, text: bytes) -> Any:
     """The schema that was written, where it is kept and the datasets fit it."""
     try:
         schema: Any = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
-        kept = {field.name: field for field in schema}
-        fields: list[Any] = []
-        for field in stored:
-            wanted = kept.get(field.name, field)
-            if wanted.type != field.type:
-                pa.nulls(0, field.type).cast(wanted.type)
-            fields.append(wanted.with_nullable(True))
-        names = [field.name for field in schema]
-        if sorted(names) == sorted(stored.names):
-            fields.sort(key=partial(_place, names))
-        return pa.schema(fields, schema.metadata or stored.metadata)
     except (pa.ArrowException, ValueError, OSError, TypeError):
-        return stored
+        return stored  # somebody else's attribute
+    names: list[str] = schema.names
+    kept = {field.name: field for field in schema}
+    fields = [_restored(field, kept.get(field.name, field)) for field in stored]
+    if sorted(names) == sorted(stored.names):
+        fields.sort(key=lambda field: names.index(field.name))
+    return pa.schema(fields, stored.metadata)
 
 
-def _place(names: list[str], field: Any) -> int:
-    return names.index(field.name)
+def _restored(stored: Any, wanted: Any) -> Any:
+    """A field of the type that was written, if its values can be made of what is stored."""
+    if wanted.type != stored.type and (stored.type, wanted.type) != (pa.binary(), LISTS_OF_BYTES):
+        try:
+            pa.nulls(0, stored.type).cast(wanted.type)
+        except (pa.ArrowException, TypeError):
+            return stored
+    return stored.with_type(wanted.type)
+
+
+def _as_lists(array: Any, type_: Any) -> Any:
+    """Lists of uint8, which HDF5 holds as it does bytes."""
+    if array.type != pa.binary() or type_ != LISTS_OF_BYTES:
+        return array
+    _, offsets, data = array.buffers()
+    count = int(np.frombuffer(offsets, np.int32)[len(array)])
+    inner = pa.Array.from_buffers(pa.uint8(), count, [None, data])
+    return pa.Array.from_buffers(type_, len(array), [None, offsets], children=[inner])

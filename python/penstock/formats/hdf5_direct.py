@@ -40,11 +40,7 @@ def direct(found: Found, source: Source, lock: threading.Lock) -> StoredArray | 
     import h5py
 
     dtype, shape = found.dtype, found.shape
-    if (
-        dtype.hasobject
-        or not dtype.itemsize
-        or h5py.h5i.get_file_id(found.id).get_create_plist().get_userblock()
-    ):
+    if dtype.hasobject or not dtype.itemsize or found.user_block:
         return None
     if h5py.h5t.py_create(dtype, logical=True) != found.id.get_type():
         return None

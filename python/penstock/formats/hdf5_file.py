@@ -107,6 +107,8 @@ class Found:
     shape: tuple[int, ...]
     chunk: tuple[int, ...] | None
     filters: tuple[str, ...]
+    user_block: bool
+    """Whether places in the file count from behind a user block."""
 
 
 def datasets(
@@ -119,7 +121,7 @@ def datasets(
         if count >= MOST_DATASETS:
             raise LimitError(f"more than {MOST_DATASETS} datasets")
         try:
-            found = _look(name, handle, limits, size)
+            found = _look(name, handle, limits, size, file.userblock_size > 0)
         except PenstockError as error:
             raise error.at(field=name) from None
         if found is None:
@@ -177,7 +179,7 @@ def _is_wanted(name: str, chosen: tuple[str, ...] | None) -> bool:
     )
 
 
-def _look(name: str, handle: Any, limits: Limits, size: int) -> Found | None:
+def _look(name: str, handle: Any, limits: Limits, size: int, user_block: bool) -> Found | None:
     """What a dataset's header says, and whether that may be read. The order matters: nothing that
     could touch another file is asked before it is known that there is none."""
     h5py = h5py_or_error()
@@ -214,7 +216,7 @@ def _look(name: str, handle: Any, limits: Limits, size: int) -> Found | None:
     chunk = tuple(int(n) for n in plan.get_chunk()) if layout == h5py.h5d.CHUNKED else None
     filters = tuple(FILTERS[code] for code in codes)
     _check_claims(shape, chunk, dtype, limits, size)
-    return Found(name, handle, dtype, shape, chunk, filters)
+    return Found(name, handle, dtype, shape, chunk, filters, user_block)
 
 
 def _check_claims(

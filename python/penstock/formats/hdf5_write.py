@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, SchemaError, UnsupportedError
 from penstock.formats.batches import conform, same_columns
-from penstock.formats.dtypes import dtype_of, field_of, missing_of, values_of
+from penstock.formats.dtypes import dtype_of, field_of
+from penstock.formats.dtypes_values import missing_of, values_of
 from penstock.formats.hdf5 import SCHEMA_ATTRIBUTE
 from penstock.formats.hdf5_file import MOST_ATTRIBUTE_BYTES, h5py_or_error
 from penstock.formats.regroup import Regroup
@@ -159,6 +160,7 @@ class _Dataset:
         whole = np.concatenate(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
         self._waiting = [whole[count:]] if count < len(whole) else []
         self._num_waiting -= count
+        assert self._dataset is not None
         self._dataset.resize(self._written + count, axis=0)
         if 0 not in self.shape:
             self._put(whole[:count])
@@ -297,7 +299,13 @@ class Hdf5Writer:
         ) and [field.name for field in fields] == list(self._schema.names):
             return b""
         text = base64.b64encode(self._schema.remove_metadata().serialize().to_pybytes())
-        return text if len(text) < MOST_ATTRIBUTE_BYTES - 1024 else b""
+        if len(text) > MOST_ATTRIBUTE_BYTES - 1024:
+            raise SchemaError(
+                "the schema is larger than an attribute can be",
+                found=f"{len(text)} bytes",
+                hint="fewer fields, or types that HDF5 has itself",
+            )
+        return text
 
     @property
     def num_bytes(self) -> int:
@@ -343,6 +351,10 @@ class Hdf5Writer:
                 self._sink.write(part)
                 self._copied += len(part)
         self.abort()
+
+    def __del__(self) -> None:
+        if getattr(self, "_path", None) is not None:
+            self.abort()
 
     def abort(self) -> None:
         """Let go of the temporary file."""

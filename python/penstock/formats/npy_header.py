@@ -43,8 +43,15 @@ _TOKEN = re.compile(
 _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))", re.DOTALL)
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 _DESCR = re.compile(r"([<>|=]?)([biufcSUVmMO])([0-9]{0,10})(?:\[([0-9]*)([a-zA-Z]{1,2})\])?")
-_SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8, 12, 16)}
-_SIZES |= {"c": (8, 16, 24, 32), "m": (8,), "M": (8,)}
+_SIZES = {
+    "b": (1,),
+    "i": (1, 2, 4, 8),
+    "u": (1, 2, 4, 8),
+    "f": (2, 4, 8, 12, 16),
+    "c": (8, 16, 24, 32),
+    "m": (8,),
+    "M": (8,),
+}
 _MOST_WIDTH = {"S": (1 << 31) - 1, "V": (1 << 31) - 1, "U": (1 << 29) - 1}
 
 
@@ -196,7 +203,7 @@ def _unquoted(text: str) -> str:
 
 
 def _header(found: Any, start: int) -> Header:
-    if not isinstance(found, dict) or set(found) != {"descr", "fortran_order", "shape"}:  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(found, dict) or set(found) != {"descr", "fortran_order", "shape"}:
         raise FormatError("the header has not the keys descr, fortran_order and shape")
     facts: dict[str, Any] = found
     if not isinstance(facts["fortran_order"], bool):
@@ -214,7 +221,7 @@ def _header(found: Any, start: int) -> Header:
 def _shape(found: Any) -> tuple[int, ...]:
     if not isinstance(found, tuple):
         raise FormatError("the shape is no tuple")
-    sizes: list[Any] = list(found)  # pyright: ignore[reportUnknownArgumentType]
+    sizes: list[Any] = list(found)
     if len(sizes) > MOST_DIMENSIONS:
         raise FormatError(f"{len(sizes)} dimensions; no array has more than {MOST_DIMENSIONS}")
     if not all(type(size) is int and 0 <= size <= MOST_RECORDS for size in sizes):
@@ -226,7 +233,7 @@ def _dtype(descr: Any) -> np.dtype[Any]:
     """The dtype that a description means, made of parts that were each looked at."""
     if isinstance(descr, str):
         return _plain(descr)
-    if isinstance(descr, tuple) and len(descr) == 2:  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(descr, tuple) and len(descr) == 2:
         return _sub_array(_dtype(descr[0]), descr[1])
     if not isinstance(descr, list):
         raise FormatError("descr is neither the name of a dtype nor a list of fields")
@@ -234,11 +241,11 @@ def _dtype(descr: Any) -> np.dtype[Any]:
     formats: list[np.dtype[Any]] = []
     offsets: list[int] = []
     at = 0
-    for field in descr:  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(field, tuple) or len(field) not in (2, 3):  # pyright: ignore[reportUnknownArgumentType]
+    for field in descr:
+        if not isinstance(field, tuple) or len(field) not in (2, 3):
             raise FormatError("a field of descr is no (name, dtype) or (name, dtype, shape)")
         parts: tuple[Any, ...] = field
-        name: Any = parts[0][1] if isinstance(parts[0], tuple) and len(parts[0]) == 2 else parts[0]  # pyright: ignore[reportUnknownArgumentType]
+        name: Any = parts[0][1] if isinstance(parts[0], tuple) and len(parts[0]) == 2 else parts[0]
         dtype = _dtype(parts[1])
         if len(parts) == 3:
             dtype = _sub_array(dtype, parts[2])

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.batches import conform, same_columns
-from penstock.formats.dtypes import dtype_of, name_of_bits, values_of
+from penstock.formats.dtypes import dtype_of, name_of_bits
+from penstock.formats.dtypes_values import values_of
 from penstock.formats.npy_header import MOST_RECORDS, header_bytes
 from penstock.storage import Sink
 

@@ -36,7 +36,7 @@ def table_of(arrays: dict[str, StoredArray], limits: Limits) -> tuple[list[Colum
     """
     columns: list[Column] = []
     done: set[str] = set()
-    for name in arrays:
+    for name, array in arrays.items():
         if name in done:
             continue
         root = _root(name)
@@ -51,7 +51,7 @@ def table_of(arrays: dict[str, StoredArray], limits: Limits) -> tuple[list[Colum
             columns.append(made)
             done |= family
         else:
-            columns.append(ArrayColumn(name, arrays[name]))
+            columns.append(ArrayColumn(name, array))
             done.add(name)
     lengths: dict[int, list[str]] = {}
     for column in columns:

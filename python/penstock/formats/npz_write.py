@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import base64
 import os
-import struct
 import tempfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,32 +16,17 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.batches import conform, same_columns
-from penstock.formats.dtypes import dtype_of, field_of, missing_of, values_of
+from penstock.formats.dtypes import dtype_of, field_of
+from penstock.formats.dtypes_values import missing_of, values_of
 from penstock.formats.npy_header import header_bytes
 from penstock.formats.npy_write import check_text_length, descr_of
 from penstock.formats.npz import SCHEMA_COMMENT
+from penstock.formats.npz_archive import Archive
 from penstock.formats.npz_columns import ENDINGS
-from penstock.formats.zip_directory import (
-    CENTRAL,
-    DEFLATED,
-    END,
-    END_64,
-    LOCAL,
-    LOCATOR,
-    STORED,
-    UTF8_NAME,
-    ZIP64,
-)
 from penstock.storage import Sink
 
 BUFFER_BYTES = 1 << 18
 COPY_BYTES = 1 << 20
-ALIGNMENT = 64
-_PADDING = 0xD935
-"""Id of the extra field that is only there to move what follows; zipalign's."""
-_DATE = 1 << 5 | 1
-"""1 January 1980, the first day that an archive can name: files do not depend on the day."""
-_ALL_32 = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +217,9 @@ class _Part:
         self._offsets.add(ends)
 
     def _add_codes(self, array: Any) -> None:
-        assert self._names is not None and self._values is not None and self._inner is not None
+        assert self._names is not None
+        assert self._values is not None
+        assert self._inner is not None
         places: list[int] = []
         for value in array.dictionary.to_pylist():
             if value is None:
@@ -291,11 +276,9 @@ class NpzWriter:
         check_text_length(options.text_length)
         self._sink = sink
         self._schema: Any = schema
-        self._level = options.level if codec == "deflate" else None
         self._records = 0
         self._spool = _Spool()
-        self._written = 0
-        self._entries: list[bytes] = []
+        self._archive = Archive(sink, options.level if codec == "deflate" else None)
         try:
             self._parts = self._plan(options)
             self._comment = self._kept_schema()
@@ -338,7 +321,7 @@ class NpzWriter:
     @property
     def num_bytes(self) -> int:
         """Bytes of the arrays so far; of the file once it is closed."""
-        return self._written or self._spool.num_bytes
+        return self._archive.num_bytes or self._spool.num_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the records of a batch."""
@@ -355,87 +338,14 @@ class NpzWriter:
 
     def close(self) -> None:
         """Put the archive together. The sink stays open."""
-        if self._entries or self._written:
+        if self._archive.num_bytes:
             return
         for part in self._parts:
             for array in part.arrays():
-                self._member(array)
-        self._directory()
+                self._archive.add(f"{array.name}.npy", array.parts())
+        self._archive.finish(self._comment)
         self._spool.close()
 
     def abort(self) -> None:
         """Forget what waits."""
         self._spool.close()
-
-    def _put(self, data: bytes) -> None:
-        self._sink.write(data)
-        self._written += len(data)
-
-    def _member(self, array: _Array) -> None:
-        name = f"{array.name}.npy".encode()
-        start = self._written
-        # Sizes stand in a zip64 field, which has room for any; then zeros up to the alignment.
-        room = start + LOCAL.size + len(name) + 20 + 4
-        padding = -room % ALIGNMENT
-        crc = plain = packed = 0
-        self._put(self._local(name, 0, 0, 0, padding))
-        engine = None if self._level is None else zlib.compressobj(self._level, zlib.DEFLATED, -15)
-        for data in array.parts():
-            crc = zlib.crc32(data, crc)
-            plain += len(data)
-            out = data if engine is None else engine.compress(data)
-            packed += len(out)
-            if out:
-                self._put(out)
-        if engine is not None:
-            out = engine.flush()
-            packed += len(out)
-            self._put(out)
-        self._sink.patch(start, self._local(name, crc, packed, plain, padding))
-        self._entries.append(self._central(name, crc, packed, plain, start))
-
-    def _facts(self, name: bytes) -> tuple[int, int]:
-        """Flags and method of a member."""
-        return 0 if name.isascii() else UTF8_NAME, STORED if self._level is None else DEFLATED
-
-    def _local(self, name: bytes, crc: int, packed: int, plain: int, padding: int) -> bytes:
-        flags, method = self._facts(name)
-        extra = struct.pack("<HHQQHH", ZIP64, 16, plain, packed, _PADDING, padding) + bytes(padding)
-        head = (
-            b"PK\3\4",
-            45,
-            flags,
-            method,
-            0,
-            _DATE,
-            crc,
-            _ALL_32,
-            _ALL_32,
-            len(name),
-            len(extra),
-        )
-        return LOCAL.pack(*head) + name + extra
-
-    def _central(self, name: bytes, crc: int, packed: int, plain: int, start: int) -> bytes:
-        flags, method = self._facts(name)
-        wide = [number for number in (plain, packed, start) if number >= _ALL_32]
-        extra = struct.pack(f"<HH{len(wide)}Q", ZIP64, 8 * len(wide), *wide) if wide else b""
-        plain, packed, start = (min(number, _ALL_32) for number in (plain, packed, start))
-        versions = (3 << 8 | 45, 45)
-        facts = (flags, method, 0, _DATE, crc, packed, plain, len(name), len(extra), 0, 0, 0)
-        return CENTRAL.pack(b"PK\1\2", *versions, *facts, 0o600 << 16, start) + name + extra
-
-    def _directory(self) -> None:
-        start, count = self._written, len(self._entries)
-        for entry in self._entries:
-            self._put(entry)
-        size = self._written - start
-        if count >= 0xFFFF or size >= _ALL_32 or start >= _ALL_32:
-            end = self._written
-            self._put(END_64.pack(b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, start))
-            self._put(LOCATOR.pack(b"PK\6\7", 0, end, 1))
-        shown = min(count, 0xFFFF)
-        size, start = min(size, _ALL_32), min(start, _ALL_32)
-        self._put(END.pack(b"PK\5\6", 0, 0, shown, shown, size, start, len(self._comment)))
-        if self._comment:
-            self._put(self._comment)

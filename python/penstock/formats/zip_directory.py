@@ -15,6 +15,7 @@ names of fields here; none ever touches the file system.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ def read_directory(source: Source, limits: Limits) -> Directory:
         members.append(member)
     if at != size:
         raise FormatError("the directory has bytes that belong to no member", byte=start + at)
-    _check_places(members, start)
+    _check_places(members)
     return Directory(tuple(members), comment)
 
 
@@ -189,12 +190,11 @@ def _data_start(head: bytes, place: int, name: bytes) -> int:
     return place + LOCAL.size + fields[9] + fields[10]
 
 
-def _check_places(members: list[Member], directory: int) -> None:
+def _check_places(members: list[Member]) -> None:
     ordered = sorted(members, key=lambda member: member.header_start)
-    for member, following in zip(ordered, ordered[1:], strict=False):
+    for member, following in itertools.pairwise(ordered):
         if member.start + member.packed_bytes > following.header_start:
             raise FormatError(
                 f"the members {member.name!r} and {following.name!r} share bytes",
                 byte=following.header_start,
             )
-    del directory
