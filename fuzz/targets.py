@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from fuzz import arrays, seeds
+from fuzz import arrays, beton, images, neighbours, seeds
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
@@ -267,4 +267,13 @@ TARGETS = {
     "arrow": Target(arrow, seeds.arrows),
     "npy": Target(arrays.npy_header, arrays.npy_files),
     "npz": Target(arrays.npz, arrays.npz_files),
+    "beton": Target(beton.read, beton.seeds),
+    "jpeg": Target(images.decoded, images.jpegs),
+    "png": Target(images.resealed, images.pngs),
+    "webp": Target(images.decoded, images.webps),
+    "ppm": Target(images.decoded, images.ppms),
+    "mds": Target(neighbours.mds, neighbours.shards),
+    "listing": Target(neighbours.listing, neighbours.listings),
+    "arrayrecord": Target(neighbours.arrayrecord, neighbours.array_records),
+    "riegeli": Target(neighbours.riegeli, neighbours.chunk_data),
 }

@@ -24,9 +24,16 @@ _OWN: tuple[Format, ...] = (
     TFRecordFormat(),
     ParquetFormat(),
     ArrowFormat(),
+    WebDatasetFormat(),
+    RecordIOFormat(),
+    BetonFormat(),
+    Hdf5Format(),
     NpyFormat(),
     NpzFormat(),
-    Hdf5Format(),
+    MessagePackFormat(),
+    ArrayRecordFormat(),
+    MDSFormat(),
+    ImageFolderFormat(),
 )
 
 FORMATS: list[Format] = list(_OWN)
