@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from fuzz import seeds
+from fuzz import recordio, seeds
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
@@ -265,4 +265,7 @@ TARGETS = {
     "sniff": Target(sniff, seeds.everything),
     "parquet": Target(parquet, seeds.parquets),
     "arrow": Target(arrow, seeds.arrows),
+    "recordio": Target(recordio.walk, recordio.files),
+    "recordio_pack": Target(recordio.pack, recordio.packs),
+    "recordio_file": Target(recordio.file, recordio.files),
 }
