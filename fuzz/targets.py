@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from fuzz import arrays, beton, images, neighbours, seeds
+from fuzz import arrays, beton, images, neighbours, recordio, seeds
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
@@ -276,4 +276,7 @@ TARGETS = {
     "listing": Target(neighbours.listing, neighbours.listings),
     "arrayrecord": Target(neighbours.arrayrecord, neighbours.array_records),
     "riegeli": Target(neighbours.riegeli, neighbours.chunk_data),
+    "recordio": Target(recordio.walk, recordio.files),
+    "recordio_pack": Target(recordio.pack, recordio.packs),
+    "recordio_file": Target(recordio.file, recordio.files),
 }

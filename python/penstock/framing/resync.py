@@ -29,6 +29,9 @@ _FIRST_BYTES = 1 << 16
 _MOST_BYTES = 1 << 62
 _KEPT_HEADS = 1 << 20
 """How many heads of dead chains are remembered; the others are walked again when they are met."""
+_PATIENCE_BYTES = 256 << 20
+"""Chains of frames that have to be read to be followed may lead nowhere again and again, and share
+what they lead through. So much is read of them, and four times the file, before all is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,14 @@ class _Readable:
             self.breaks_off = True
             return _core.Buffer.from_bytes(b"")
 
+    @property
+    def size(self) -> int | None:
+        """Where the stream ends, if it is known."""
+        return self._stream.size()
+
     def end(self, claimed: int) -> int:
         """Where the stream ends, if it is known; else where it was claimed to go on to."""
-        size = self._stream.size()
-        return claimed if size is None else min(claimed, size)
+        return claimed if self.size is None else min(claimed, self.size)
 
 
 class _Search:
@@ -109,11 +116,15 @@ class _Search:
         # The CRC of the broken frame's payload, if it ended at one candidate after another.
         self._crc = 0
         self._crc_end = broken + framing.head_bytes
+        size = stream.size
+        self._patience = None if size is None else _PATIENCE_BYTES + 4 * size
 
     def try_at(self, start: int, total: int, salvage: bool) -> Region | None:
         """The region that ends at `start`, if records are believed to go on there."""
         if start in self._dead:
             return None
+        if self._patience is not None and self._patience < 0:
+            return Region(self._stream.end(_MOST_BYTES), None, True)
         if self._is_end_of_payload(start):
             note = "its payload matches its checksum, only its head is damaged"
             return Region(start, 1, False, note=note)
@@ -179,16 +190,24 @@ class _Search:
     def _walks_to_end(self, start: int) -> bool:
         """The same where frames have to be read to know where they end."""
         framing = self._framing
+        chain: list[np.ndarray] = []
+        num_heads = 0
         at, want = start, _FIRST_BYTES
         while True:
             window = self._stream.read(at, want)
             if not len(window):
                 return at > start and not self._stream.breaks_off
             last = len(window) < want
-            _, consumed, need, fault = _core.walk(framing.name, window, at, _MOST_BYTES, last)
-            if fault is not None or (last and need):
-                return False
+            frames, consumed, need, fault = _core.walk(framing.name, window, at, _MOST_BYTES, last)
+            if self._patience is not None:
+                self._patience -= len(window)
+            if num_heads < _KEPT_HEADS:
+                chain.append(as_numpy(frames.starts()))
+                num_heads += len(frames)
             at += consumed
+            if fault is not None or (last and need) or at in self._dead:
+                self._forget(chain, start)
+                return False
             want = _WINDOW_BYTES if consumed else framing.more_bytes(need, want)
 
     def _forget(self, chain: list[np.ndarray], start: int) -> None:

@@ -314,3 +314,82 @@ impl Labels {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::Array;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Float32Type, UInt64Type};
+    use arrow_buffer::Buffer;
+
+    use super::*;
+    use crate::kernels::walk::walk;
+    use crate::wire::recordio::{MAGIC, RecordIo, write_frame};
+
+    fn frames(payloads: &[Vec<u8>]) -> Frames {
+        let mut bytes = Vec::new();
+        payloads.iter().for_each(|payload| write_frame(&mut bytes, &[], payload));
+        let found = walk(RecordIo, &bytes, 1 << 30, true);
+        assert_eq!(found.spans.len(), payloads.len());
+        let kind = crate::wire::frames::AnyFraming::RecordIo;
+        Frames { kind, buffer: Buffer::from_vec(bytes), spans: found.spans, ..Frames::default() }
+    }
+
+    fn packed(flag: u32, labels: &[f32], id: u64, image: &[u8]) -> Vec<u8> {
+        let mut out = flag.to_le_bytes().to_vec();
+        out.extend_from_slice(&5f32.to_le_bytes());
+        out.extend_from_slice(&id.to_le_bytes());
+        out.extend_from_slice(&7u64.to_le_bytes());
+        labels.iter().for_each(|label| out.extend_from_slice(&label.to_le_bytes()));
+        out.extend_from_slice(image);
+        out
+    }
+
+    const ALL: Wanted =
+        Wanted { label: Some(Label::List), id: true, id2: true, image: true, lend: false };
+
+    #[test]
+    fn packs_come_as_columns_also_where_the_magic_cuts_them() {
+        let magic = MAGIC.to_le_bytes();
+        let id = u64::from_le_bytes([magic, magic].concat().try_into().unwrap());
+        let image = [&magic[..], b"an image that is cut", &magic].concat();
+        let frames = frames(&[packed(2, &[1.0, 2.0], id, &image), packed(0, &[], 1, b"")]);
+        for lend in [false, true] {
+            let found = columns(&frames, Wanted { lend, ..ALL }).unwrap();
+            let names: Vec<_> = found.iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, ["label", "id", "id2", "image"]);
+            let labels = found[0].1.as_list::<i32>();
+            assert_eq!(labels.value(0).as_primitive::<Float32Type>().values()[..], [1.0, 2.0]);
+            assert_eq!(labels.value(1).as_primitive::<Float32Type>().values()[..], [5.0]);
+            assert_eq!(found[1].1.as_primitive::<UInt64Type>().values()[..], [id, 1]);
+            let images = match lend {
+                true => found[3].1.as_binary_view().iter().map(Option::unwrap).collect::<Vec<_>>(),
+                false => found[3].1.as_binary::<i32>().iter().map(Option::unwrap).collect(),
+            };
+            assert_eq!(images, [&image[..], b""]);
+        }
+    }
+
+    #[test]
+    fn records_that_lack_bytes_or_labels_are_named() {
+        let whole = packed(0, &[], 1, b"");
+        for (bad, expected) in [(whole[..23].to_vec(), 24), (packed(3, &[1.0, 2.0], 1, b"xyz"), 36)]
+        {
+            let fault = columns(&frames(&[whole.clone(), bad]), ALL).unwrap_err();
+            assert_eq!((fault.record, fault.expected), (Some(1), Some(expected)));
+        }
+        let huge = packed(u32::MAX, &[], 1, b"");
+        assert!(columns(&frames(&[huge]), ALL).is_err());
+        for label in [Label::Scalar, Label::Fixed(2)] {
+            let wanted = Wanted { label: Some(label), ..Wanted::default() };
+            let fault = columns(&frames(&[packed(1, &[1.0], 1, b"")]), wanted).unwrap_err();
+            assert_eq!(fault.field.as_deref(), Some("label"));
+        }
+    }
+
+    #[test]
+    fn nothing_asked_for_is_nothing_given() {
+        assert!(columns(&frames(&[packed(0, &[], 1, b"")]), Wanted::default()).unwrap().is_empty());
+        assert_eq!(payloads(&frames(&[]), false).unwrap().len(), 0);
+    }
+}
