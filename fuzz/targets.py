@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from fuzz import seeds
+from fuzz import msgpack_values, seeds
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
@@ -265,4 +265,6 @@ TARGETS = {
     "sniff": Target(sniff, seeds.everything),
     "parquet": Target(parquet, seeds.parquets),
     "arrow": Target(arrow, seeds.arrows),
+    "msgpack": Target(msgpack_values.run, msgpack_values.seeded),
+    "msgpack_file": Target(msgpack_values.opened, msgpack_values.seeded),
 }
