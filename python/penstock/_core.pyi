@@ -16,10 +16,15 @@ __all__ = [
     "Frames",
     "Inflater",
     "KernelError",
+    "Pixels",
+    "TarPlan",
     "MsgpackFacts",
     "MsgpackPlan",
     "ZlibDeflater",
+    "decode_images",
     "encode_examples",
+    "encode_images",
+    "encode_tar",
     "encode_msgpack",
     "frame_records",
     "frame_values",
@@ -29,11 +34,19 @@ __all__ = [
     "index_file",
     "inflate_member",
     "inflate_members",
+    "is_tar_head",
     "looks_like_maps",
     "member_head",
+    "message_numbers",
     "next_head",
+    "probe_images",
     "read_frames",
+    "reencode_images",
+    "riegeli_head",
+    "riegeli_records",
     "splice_fields",
+    "tar_comment",
+    "tar_fields",
     "walk",
 ]
 
@@ -185,11 +198,31 @@ class ExamplePlan:
     def __new__(cls, columns: list[_Column], dialect: str) -> ExamplePlan: ...
 
 @final
+class TarPlan:
+    """What to read of the records of a tar archive, made once for many batches.
+
+    A field is (name, contents), contents "bytes", "text" or "number"; with `keys`, the records' keys
+    are the first column.
+    """
+
+    def __new__(cls, fields: list[tuple[str, str]], keys: bool) -> TarPlan: ...
+    def decode(self, frames: Frames) -> ArrowArray:
+        """The columns of some records: a struct array."""
+
+@final
 class Framed:
     """Frames one after another, with what an index keeps of each."""
 
     @property
-    def data(self) -> Buffer: ...
+    def data(self) -> Buffer:
+        """The frames; copied where they are in parts."""
+
+    @property
+    def parts(self) -> list[Buffer]:
+        """The frames as parts that follow one another: large payloads stay where they lay."""
+
+    @property
+    def num_bytes(self) -> int: ...
     @property
     def lengths(self) -> ArrowArray:
         """Bytes of each whole frame, uint64."""
@@ -232,9 +265,9 @@ class Inflater:
 
 @final
 class ZlibDeflater:
-    """Writes one zlib stream, in pieces."""
+    """Writes one zlib stream, or one gzip member, in pieces."""
 
-    def __new__(cls, level: int) -> ZlibDeflater: ...
+    def __new__(cls, level: int, gzip: bool = False) -> ZlibDeflater: ...
     def push(self, plain: Buffer) -> Buffer:
         """Add plain bytes; the compressed bytes that are ready, often none."""
 
@@ -268,6 +301,18 @@ def index_file(
 
 def encode_examples(batch: _Arrow, kind: str) -> Framed:
     """The records of a batch as framed messages of kind "example" or "sequence"."""
+
+def encode_tar(keys: _Arrow, batch: _Arrow) -> Framed:
+    """Columns of byte strings, called as fields and in their order, as tar records of these keys."""
+
+def is_tar_head(buffer: Buffer) -> bool:
+    """Whether a tar archive may begin so."""
+
+def tar_comment(text: str) -> Buffer:
+    """The global PAX header that holds a comment, padded."""
+
+def tar_fields(frames: Frames, most: int) -> dict[str, int]:
+    """The fields of some records, at most so many, each with the number of records that have it."""
 
 def frame_records(records: _Arrow) -> Framed:
     """Byte strings, each a record as it stands, as frames."""
@@ -339,3 +384,77 @@ def gzip_member(plain: Buffer, start: int, length: int, num_records: int, level:
 
 def member_head(data: Buffer, at: int) -> tuple[int, int] | None:
     """Bytes and records of the penstock member at `at`, or None if it is none."""
+
+@final
+class Pixels:
+    """Decoded pixels, which NumPy may read and write: `numpy.asarray(x)` is uint8[len(x)]."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int: ...
+
+def probe_images(images: _Arrow) -> ArrowArray:
+    """What the first bytes of each image of a binary array say: a struct array of codec (string),
+    width, height (uint32) and channels (uint8)."""
+
+def decode_images(
+    images: _Arrow,
+    *,
+    mode: str = "rgb",
+    image_pixels: int,
+    batch_bytes: int,
+    allow_damaged: bool = False,
+    threads: int = 1,
+) -> tuple[Pixels, ArrowArray]:
+    """The pixels of all images one behind another, and a struct array of width, height and
+    channels. A null has no pixels."""
+
+def encode_images(
+    pixels: list[Any],
+    sizes: _Arrow,
+    codec: str,
+    *,
+    quality: int = 90,
+    lossless: bool = False,
+    threads: int = 1,
+) -> ArrowArray:
+    """Pixels (arrays of uint8, each of one image or of several, one behind another) encoded: a
+    binary array. `sizes` is a record batch of width and height (uint32) and channels (uint8)."""
+
+def reencode_images(
+    images: _Arrow,
+    *,
+    codec: str | None = None,
+    quality: int | None = None,
+    lossless: bool = False,
+    max_side: int | None = None,
+    mode: str = "stored",
+    image_pixels: int,
+    allow_damaged: bool = False,
+    threads: int = 1,
+) -> ArrowArray:
+    """Each image as another one: smaller, of another codec or quality. What needs no change keeps
+    its bytes."""
+
+def riegeli_records(
+    buffer: Buffer,
+    starts: _Arrow,
+    lengths: _Arrow,
+    offsets: _Arrow,
+    counts: _Arrow,
+    max_record: int,
+    max_chunk: int,
+    check: bool = True,
+) -> Frames:
+    """The records of some chunks of a Riegeli file, in the order of the chunks.
+    Each chunk is where it starts in the buffer, how many bytes it may take, where it starts in the
+    file, how many records it has and how many bytes they have (uint64 arrays). Heads are always
+    proved, data with `check`."""
+
+def riegeli_head(buffer: Buffer, offset: int) -> tuple[int, int, int, int]:
+    """The head of the chunk at the front of a buffer, which is byte `offset` of its file: (kind,
+    bytes of data, records, their bytes)."""
+
+def message_numbers(frames: Frames, fields: list[int]) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+    """The numbers in each record, a small message of varints, by three fields: uint64 arrays, 0
+    where a message lacks the field."""

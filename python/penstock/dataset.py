@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import operator
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +22,8 @@ from penstock.overlay.reader import Overlays
 from penstock.paths import expand
 from penstock.scan import scan
 from penstock.schema import INFERRED_KEY, NO_RECORDS
-from penstock.storage import LocalStorage, Storage
+from penstock.shard_lists import ShardList, shard_list
+from penstock.storage import LocalStorage, Source, Storage
 from penstock.take import take
 
 Result = TypeVar("Result")
@@ -56,12 +59,19 @@ class Dataset:
         {'id': [3, 1]}
     """
 
-    def __init__(self, paths: Sequence[str], storage: Storage, call: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        storage: Storage,
+        call: dict[str, Any],
+        listed: ShardList | None = None,
+    ) -> None:
         self._call = {**call, "source": list(paths)}
         self._storage = storage
         self._columns: Sequence[str] | None = call["columns"]
         self._format: str | None = call["format"]
         self._paths = list(paths)
+        self._listed = listed
         self._regions: dict[SkippedRegion, None] = {}
         self._noting = threading.local()
         self._options = Options(
@@ -221,6 +231,8 @@ class Dataset:
         if self._firsts is None:
             self._open_all()
             counts = [self.reader(n).num_records for n in range(len(self._paths))]
+            if self._listed is not None:
+                self._listed.check(counts)
             self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return self._firsts
 
@@ -258,7 +270,8 @@ class Dataset:
             head = source.read(0, formats.HEAD_BYTES).to_bytes()
             fmt = formats.by_bytes(head, source.size, path)
         self._formats[shard] = fmt
-        options, settled = self._options, self._settled
+        options = replace(self._options, beside=partial(self._beside, path))
+        settled = self._settled
         if options.schema is not None or options.raw:
             settled = None
         elif settled is not None:
@@ -266,6 +279,10 @@ class Dataset:
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
         return fmt.open(source, options if settled is None else replace(options, schema=settled))
+
+    def _beside(self, path: str, name: str) -> Source | None:
+        other = os.path.join(os.path.dirname(path), name)
+        return self._storage.source(other) if self._storage.exists(other) else None
 
     def _format_of(self, shard: int) -> Format:
         fmt = self._formats[shard]
@@ -373,7 +390,8 @@ def open(
     """Open data as it lies.
 
     Args:
-        source: a path, a list of paths, a glob, a folder, or `name@N` for numbered shards.
+        source: a path, a list of paths, a glob, a folder, `name@N` for numbered shards, or
+            WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of shards.
         format: a format's name, instead of telling it by the bytes.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
             descriptor; None infers one from the first records.
@@ -432,4 +450,4 @@ def open(
         "format_options": format_options,
     }
     place = storage or LocalStorage()
-    return Dataset(expand(source, place), place, call)
+    return Dataset(expand(source, place), place, call, shard_list(source, place))

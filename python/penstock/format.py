@@ -98,6 +98,8 @@ class Options:
     dialect: str = "protobuf"
     skipped: Callable[[SkippedRegion], None] = lambda region: None
     """Called with every region that is passed over. Must be safe to call from several threads."""
+    beside: Callable[[str], Source | None] = lambda name: None
+    """Opens a file of the shard's folder by its bare name; None where there is none."""
     format_options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -280,9 +282,9 @@ class FrameWriter(Writer, IndexMaking, Protocol):
     """A Writer that takes frames as they stand."""
 
     def write_frames(
-        self, frames: _core.Buffer, lengths: np.ndarray, checksums: np.ndarray
+        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """Append whole frames: their bytes, the uint64 length of each, and the uint32 checksum of
+        """Append whole frames: their bytes in any number of parts, the uint64 length of each, and the uint32 checksum of
         each payload as it is stored there."""
         ...
 

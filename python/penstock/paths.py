@@ -1,4 +1,4 @@
-"""From what a caller names to the list of shards: paths, lists, globs, folders, name@N."""
+"""From what a caller names to the list of shards: paths, lists, globs, folders, name@N, braces."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import UnsupportedError
+from penstock.listing import listed_paths
+from penstock.shard_lists import braces, has_braces, shard_list
 from penstock.storage import Storage, is_own
 
 _COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
@@ -18,21 +20,47 @@ _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 def expand(source: Any, storage: Storage) -> list[str]:
     """The files that `source` means, in the order they are read.
 
-    A glob or a folder is sorted by name. `name@10` is name-00000-of-00010 and its nine fellows;
+    A glob or a folder is sorted by name, but for a folder whose `index.json` lists its shards.
+    `name@10` is name-00000-of-00010 and its nine fellows;
     `name@*` takes the count from the files that are there. A numbered set that lacks a shard is an
-    error, since data that is silently not there is worse than none.
+    error, since data that is silently not there is worse than none. `{000..099}` and `a::b` are
+    those of WebDataset, and so is a JSON index of shards; an element of a list is taken as it is.
 
     Raises:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _expand_one(os.fspath(source), storage)
+        return _expand_text(os.fspath(source), storage)
     if isinstance(source, Iterable):
-        paths = [path for item in source for path in expand(item, storage)]
+        paths = [path for item in source for path in _expand_item(item, storage)]
         if not paths:
             raise FileNotFoundError("an empty list names no files")
         return paths
     raise TypeError(f"open takes a path, a list of paths, a glob or a folder, not {type(source)}")
+
+
+def _expand_item(item: Any, storage: Storage) -> list[str]:
+    if isinstance(item, (str, os.PathLike)):
+        return _expand_one(os.fspath(item), storage)  # pyright: ignore[reportUnknownArgumentType]
+    return expand(item, storage)
+
+
+def _expand_text(path: str, storage: Storage) -> list[str]:
+    """What one text names: several where it has braces or `::`."""
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    if storage.exists(path):
+        listed = shard_list(path, storage)
+        return _expand_one(path, storage) if listed is None else list(listed.paths)
+    if path.startswith("pipe:"):
+        raise UnsupportedError(
+            "pipe: runs a command, which penstock never does", hint="open(...) the files it reads"
+        )
+    if "::" in path:
+        return [found for part in path.split("::") for found in _expand_text(part, storage)]
+    if has_braces(path):
+        return [found for name in braces(path) for found in _expand_one(name, storage)]
+    return _expand_one(path, storage)
 
 
 def _expand_one(path: str, storage: Storage) -> list[str]:
@@ -42,6 +70,9 @@ def _expand_one(path: str, storage: Storage) -> list[str]:
         found = [p for p in storage.list(path) if not os.path.basename(p).startswith((".", "_"))]
         if not found:
             raise FileNotFoundError(f"{path}: no files in this folder")
+        listed = listed_paths(path, found, storage)
+        if listed is not None:
+            return listed
         return _complete(_without_indexes(found))
     if storage.exists(path):
         return [path]

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from penstock.errors import FormatError
 from penstock.format import Format
+from penstock.formats.arrayrecord import ArrayRecordFormat
 from penstock.formats.arrow import ArrowFormat
+from penstock.formats.beton import BetonFormat
+from penstock.formats.hdf5 import Hdf5Format
+from penstock.formats.mds import MDSFormat
 from penstock.formats.msgpack import MessagePackFormat
+from penstock.formats.npy import NpyFormat
+from penstock.formats.npz import NpzFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.tfrecord import TFRecordFormat
+from penstock.formats.webdataset import WebDatasetFormat
 
-_OWN: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat(), MessagePackFormat())
+_OWN: tuple[Format, ...] = (
+    TFRecordFormat(),
+    ParquetFormat(),
+    ArrowFormat(),
+    WebDatasetFormat(),
+    BetonFormat(),
+    Hdf5Format(),
+    NpyFormat(),
+    NpzFormat(),
+    MessagePackFormat(),
+    ArrayRecordFormat(),
+    MDSFormat(),
+)
 
 FORMATS: list[Format] = list(_OWN)
 """In the order in which they are tried: the one whose structure proves most comes first, those from

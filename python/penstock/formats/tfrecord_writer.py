@@ -9,7 +9,7 @@ shard readable from its middle; none is empty, since TensorFlow takes an empty o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -82,6 +82,7 @@ class TFRecordWriter:
         schema: of the batches that will come.
         options: see TFRecordWriteOptions.
         threads: how many slices are encoded and compressed at once; None: one a core.
+        one_stream: gzip is one member, for programs that read no other.
 
     Raises:
         SchemaError: a column has a type that no payload holds.
@@ -105,6 +106,8 @@ class TFRecordWriter:
         schema: pa.Schema,
         options: TFRecordWriteOptions,
         threads: int | None = None,
+        *,
+        one_stream: bool = False,
     ) -> None:
         self._plan = plan_payload(schema, options.payload, exact_float64=options.float64 == "exact")
         self._schema = schema
@@ -117,10 +120,10 @@ class TFRecordWriter:
         self._checksums: list[np.ndarray] = []
         self._num_records = 0
         self._output: _Plain
-        if options.compression == "gzip":
+        if options.compression == "gzip" and not one_stream:
             self._output = _Gzip(sink, options, _InOrder(self._pool, 4 * threads))
-        elif options.compression == "zlib":
-            self._output = _Zlib(sink, options)
+        elif options.compression:
+            self._output = _OneStream(sink, options)
         else:
             self._output = _Plain(sink)
 
@@ -151,15 +154,15 @@ class TFRecordWriter:
             raise
 
     def write_frames(
-        self, frames: _core.Buffer, lengths: np.ndarray, checksums: np.ndarray
+        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """Append whole frames as they stand: their bytes, the uint64 length of each, and the
+        """Append whole frames as they stand: their bytes in any number of parts, the uint64 length of each, and the
         uint32 checksum of each payload as it is stored there."""
         self._finishing(self._work.drain)
         self._num_records += len(lengths)
         self._lengths.append(lengths)
         self._checksums.append(checksums)
-        self._finishing(lambda: self._output.add(frames, lengths))
+        self._finishing(lambda: self._output.add_parts(frames, lengths))
 
     def flush(self) -> None:
         """Wait until all records handed over so far are counted in `num_bytes`."""
@@ -296,6 +299,12 @@ class _Plain:
         del lengths
         self._put(frames)
 
+    def add_parts(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+        """Append whole frames that are in parts."""
+        del lengths
+        for part in frames:
+            self._put(part)
+
     def drain(self) -> None:
         """Wait until everything that can be written is counted."""
 
@@ -357,6 +366,9 @@ class _Gzip(_Plain):
                 self._close_member()
             start, first = end, after
 
+    def add_parts(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+        self.add(_joined(list(frames)), lengths)
+
     def drain(self) -> None:
         self._work.drain()
 
@@ -385,16 +397,16 @@ class _Gzip(_Plain):
         self._work.put(compress, write)
 
 
-class _Zlib(_Plain):
-    """One zlib stream. It is inflated again on the way, which is how its seek points are found."""
+class _OneStream(_Plain):
+    """One zlib stream, or one gzip member. It is inflated again on the way, which is how its seek points are found."""
 
-    compression = "zlib"
     layout = "points"
 
     def __init__(self, sink: Sink, options: TFRecordWriteOptions) -> None:
         super().__init__(sink)
-        self._deflater = _core.ZlibDeflater(options.level)
-        self._inflater = _core.Inflater("zlib", POINT_BYTES)
+        self.compression = options.compression or "zlib"
+        self._deflater = _core.ZlibDeflater(options.level, options.compression == "gzip")
+        self._inflater = _core.Inflater(self.compression, POINT_BYTES)
         # Plain bytes that do not make a whole push yet.
         self._parts: list[_core.Buffer] = []
         self._open_bytes = 0
@@ -413,6 +425,9 @@ class _Zlib(_Plain):
         if start < len(frames):
             self._parts.append(frames.slice(start, len(frames)))
             self._open_bytes += len(frames) - start
+
+    def add_parts(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+        self.add(_joined(list(frames)), lengths)
 
     def close(self) -> None:
         if self._open_bytes:
@@ -452,7 +467,7 @@ class _Zlib(_Plain):
 def _joined(parts: list[_core.Buffer]) -> _core.Buffer:
     if len(parts) == 1:
         return parts[0]
-    return _core.Buffer.from_bytes(b"".join(part.to_bytes() for part in parts))
+    return _core.Buffer.join(parts)
 
 
 def _view(data: _core.Buffer) -> memoryview:

@@ -136,4 +136,18 @@ class _TFRecord(Framing):
 
 TFRECORD = _TFRecord("tfrecord", head_bytes=12, tail_bytes=4, look_bytes=12, is_checked=True)
 RECORDIO = Framing("recordio", look_bytes=8)
+
+
+class _Tar(Framing):
+    """Members of one key, each a header of 512 bytes and its contents, padded."""
+
+    def agrees(self, data: Readable, start: int, end: int, known: int) -> bool:
+        if end - start <= _SMALL_BYTES:
+            return Framing.agrees(self, data, start, end, known)
+        head = data.read(start, _SMALL_BYTES)
+        frames, _, need, fault = _core.walk(self.name, head, 0, end - start, False)
+        return fault is None and not len(frames) and need > 0
+
+
+WEBDATASET = _Tar("webdataset", look_bytes=512)
 MSGPACK = Framing("msgpack")

@@ -48,7 +48,7 @@ class Shard:
         region = SkippedRegion(self.source.path, start, end, num_records, reason)
         self.options.skipped(region)
 
-    def stop_at(self, fault: Any, record: int, at: int) -> None:
+    def stop_at(self, fault: Any, record: int | None, at: int) -> None:
         """Raise the fault of a frame, or note that reading ends at it."""
         error = self.error(fault, record)
         if self.options.damage == "error":

@@ -241,11 +241,11 @@ def _copy(writer: FrameWriter, framing: Framing, found: Found) -> None:
         if isinstance(part, Good):
             lengths = framing.frame_bytes(pa.array(part.frames.lengths()).to_numpy())
             checksums = pa.array(part.frames.checksums()).to_numpy()
-            writer.write_frames(part.data, lengths, checksums)
+            writer.write_frames([part.data], lengths, checksums)
         elif part.payload is not None:
             framed = framing.frames([part.payload.to_bytes()])
             lengths, checksums = pa.array(framed.lengths), pa.array(framed.checksums)
-            writer.write_frames(framed.data, lengths.to_numpy(), checksums.to_numpy())
+            writer.write_frames(framed.parts, lengths.to_numpy(), checksums.to_numpy())
 
 
 class _Chunks(_Saving):

@@ -29,7 +29,7 @@ Spliced = tuple[Part, _core.Framed | None]
 
 def held_bytes(result: Spliced) -> int:
     """What a result holds until it is written."""
-    return 0 if result[1] is None else len(result[1].data)
+    return 0 if result[1] is None else result[1].num_bytes
 
 
 class Splicing:
@@ -142,7 +142,7 @@ class Output:
         """Append whole frames."""
         lengths = as_numpy(framed.lengths)
         checksums = as_numpy(framed.checksums)
-        self._writer.write_frames(framed.data, lengths, checksums)
+        self._writer.write_frames(framed.parts, lengths, checksums)
         self.num_records += len(lengths)
 
     def finish(self) -> sidecar.Index:

@@ -66,19 +66,19 @@ fn write_member(
     Ok(member)
 }
 
-/// Writes one zlib stream, in pieces.
+/// Writes one zlib stream, or one gzip member, in pieces.
 pub struct ZlibDeflater {
     stream: Deflate,
     finished: bool,
 }
 
 impl ZlibDeflater {
-    /// A new stream; level 0 to 9.
-    pub fn new(level: i32) -> Result<Self, Fault> {
+    /// A new stream, or a gzip member; level 0 to 9.
+    pub fn new(level: i32, gzip: bool) -> Result<Self, Fault> {
         if !(0..=9).contains(&level) {
             return Err(limit(format!("zlib level {level} is not between 0 and 9")));
         }
-        Ok(Self { stream: Deflate::new(level, true, 15), finished: false })
+        Ok(Self { stream: Deflate::new(level, true, if gzip { 31 } else { 15 }), finished: false })
     }
 
     /// Add plain bytes; the compressed bytes that are ready, often none.
@@ -148,14 +148,14 @@ mod tests {
         assert!(gzip_member(b"", 0, 6).is_err());
         assert!(gzip_member(b"x", 1, 13).is_err());
         assert!(gzip_member(b"x", 1, -1).is_err());
-        assert!(ZlibDeflater::new(10).is_err());
+        assert!(ZlibDeflater::new(10, false).is_err());
     }
 
     #[test]
     fn a_zlib_stream_written_in_pieces_is_one_stream() {
         let plain: Vec<u8> = (0..300_000u32).map(|i| (i.wrapping_mul(i) >> 9) as u8).collect();
         for piece in [1000, 70_000, 300_000] {
-            let mut deflater = ZlibDeflater::new(6).unwrap();
+            let mut deflater = ZlibDeflater::new(6, false).unwrap();
             let mut out = Vec::new();
             for part in plain.chunks(piece) {
                 out.extend(deflater.push(part).unwrap());
@@ -166,5 +166,21 @@ mod tests {
             let size = libdeflater::Decompressor::new().zlib_decompress(&out, &mut back).unwrap();
             assert!(size == plain.len() && back == plain);
         }
+    }
+
+    #[test]
+    fn a_gzip_member_written_in_pieces_is_one_member() {
+        let plain: Vec<u8> = (0..300_000u32).map(|i| (i.wrapping_mul(i) >> 9) as u8).collect();
+        let mut deflater = ZlibDeflater::new(6, true).unwrap();
+        let mut out = Vec::new();
+        for part in plain.chunks(70_000) {
+            out.extend(deflater.push(part).unwrap());
+        }
+        out.extend(deflater.finish().unwrap());
+        // No time, no name, no field of its own: the plainest header there is.
+        assert_eq!(&out[..8], &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0]);
+        let mut back = vec![0; plain.len()];
+        let size = libdeflater::Decompressor::new().gzip_decompress(&out, &mut back).unwrap();
+        assert!(size == plain.len() && back == plain);
     }
 }

@@ -49,12 +49,28 @@ use crate::wire::{Fault, FaultKind, varint};
 /// The records with their new fields.
 #[derive(Clone, Debug)]
 pub struct Spliced {
-    /// Their frames.
+    /// Their frames; where payloads are lent, only what is between these.
     pub framed: Framed,
+    /// Where payloads are large: the frames in order, as parts of the old buffer and of the new one.
+    pub pieces: Vec<Piece>,
     /// For each name that was to be dropped or renamed, how many records had it.
     pub found: Vec<u64>,
 }
 
+/// Some bytes of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Whether they lie in the buffer of the old frames, or in the new one.
+    pub is_old: bool,
+    /// Where they start there.
+    pub start: usize,
+    /// How many they are.
+    pub length: usize,
+}
+
+/// From this mean size on, payloads that only get an addition are not copied: who writes the result
+/// takes them from where they lie.
+const LENT_BYTES: usize = 16 << 10;
 /// A long payload is checked and copied in pieces of this size, which stay in the nearest cache.
 const PIECE_BYTES: usize = 16 << 10;
 /// What the encoder may touch behind the end of an addition.
@@ -78,13 +94,18 @@ pub fn splice(
         let message = format!("{} records, and fields for {}", num_records, encoder.num_records());
         return Err(Fault::new(FaultKind::Schema, 0, message));
     }
+    let payloads: usize = frames.spans.iter().map(|span| span.1).fold(0, usize::saturating_add);
+    let lends = edit.only_adds() && payloads / num_records.max(1) >= LENT_BYTES;
     let mut splicer = Splicer {
         frames,
         edit,
         added,
         verify,
         proven: false,
-        out: room(frames, edit, added)?,
+        lends,
+        pieces: Vec::new(),
+        own_end: 0,
+        out: room(frames, edit, added, lends)?,
         lengths: Vec::with_capacity(num_records),
         checksums: Vec::with_capacity(num_records),
         found: vec![0; edit.num_names],
@@ -102,8 +123,9 @@ pub fn splice(
             splicer.next(record, &mut found).map_err(|fault| fault.in_record(record))?;
         }
     }
-    let Splicer { out, lengths, checksums, found, .. } = splicer;
-    Ok(Spliced { framed: Framed { data: shelf::shelve(out), lengths, checksums }, found })
+    splicer.own_up_to(splicer.out.len());
+    let Splicer { out, lengths, checksums, found, pieces, .. } = splicer;
+    Ok(Spliced { framed: Framed { data: shelf::shelve(out), lengths, checksums }, pieces, found })
 }
 
 /// Some records that fit into the nearest cache together, or a longer one.
@@ -152,11 +174,17 @@ fn blame(frames: &Frames, record: usize, fault: Fault) -> Fault {
 }
 
 /// Memory for all of the result, unless several entries of one record are renamed to longer keys.
-fn room(frames: &Frames, edit: &Edit, added: Option<&Encoder<'_>>) -> Result<Vec<u8>, Fault> {
+fn room(
+    frames: &Frames,
+    edit: &Edit,
+    added: Option<&Encoder<'_>>,
+    lends: bool,
+) -> Result<Vec<u8>, Fault> {
     let mut total = SLACK;
     for (record, span) in frames.spans.iter().enumerate() {
         let addition = added.map_or(0, |encoder| encoder.addition_len(record)) as usize;
-        let parts = [span.1, TFRECORD_HEAD + TFRECORD_TAIL, edit.growth, addition];
+        let copied = if lends { 0 } else { span.1 };
+        let parts = [copied, TFRECORD_HEAD + TFRECORD_TAIL, edit.growth, addition];
         total = parts.into_iter().fold(total, usize::saturating_add);
     }
     shelf::take(total).ok_or_else(|| {
@@ -176,6 +204,11 @@ struct Splicer<'a> {
     verify: bool,
     /// Whether the records at hand have been verified.
     proven: bool,
+    /// Whether payloads stay where they are.
+    lends: bool,
+    pieces: Vec<Piece>,
+    /// How much of `out` is in the pieces.
+    own_end: usize,
     out: Vec<u8>,
     lengths: Vec<u64>,
     checksums: Vec<u32>,
@@ -216,14 +249,17 @@ impl<'a> Splicer<'a> {
             return Err(too_long(record, length));
         }
         self.out.extend_from_slice(&head(length));
+        if self.lends {
+            self.lend(record, payload.len());
+        }
         if self.verify && !self.proven {
-            let crc = self.copy_checked(payload);
+            let crc = if self.lends { crc32c(payload) } else { self.copy_checked(payload) };
             if mask(crc) != stored {
                 self.frames.prove(TfRecord, record, None)?;
                 let message = "the record changed while it was read";
                 return Err(Fault::new(FaultKind::Stale, self.frames.place(record), message));
             }
-        } else {
+        } else if !self.lends {
             self.out.extend_from_slice(payload);
         }
         if addition == 0 {
@@ -238,6 +274,22 @@ impl<'a> Splicer<'a> {
         let checksum = mask(extend(unmask(stored), added));
         self.finish(length, checksum);
         Ok(())
+    }
+
+    /// What follows is in the old buffer.
+    fn lend(&mut self, record: usize, length: usize) {
+        self.own_up_to(self.out.len());
+        let start = self.frames.spans.get(record).map_or(0, |span| span.0);
+        self.pieces.push(Piece { is_old: true, start, length });
+    }
+
+    /// What was written since the last piece is the next one.
+    fn own_up_to(&mut self, end: usize) {
+        if self.lends && end > self.own_end {
+            let length = end.wrapping_sub(self.own_end);
+            self.pieces.push(Piece { is_old: false, start: self.own_end, length });
+            self.own_end = end;
+        }
     }
 
     /// Copy a payload, and return its checksum.

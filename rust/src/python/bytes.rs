@@ -31,6 +31,15 @@ struct Borrowed(#[expect(dead_code, reason = "held, never read")] Py<PyBytes>);
 // The bytes never change, so a panic cannot leave them half done.
 impl std::panic::RefUnwindSafe for Borrowed {}
 
+/// Several buffers one after another, copied into one.
+pub(super) fn joined(py: Python<'_>, parts: &[Buffer]) -> PyResult<PyBuffer> {
+    let mut bytes = room(parts.iter().map(|part| part.len()).sum())?;
+    run(py, || {
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        Ok(PyBuffer(shelf::shelve(bytes)))
+    })
+}
+
 #[pymethods]
 impl PyBuffer {
     #[staticmethod]
@@ -79,11 +88,7 @@ impl PyBuffer {
     #[staticmethod]
     fn join(py: Python<'_>, parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let parts: Vec<Buffer> = parts.iter().map(|part| part.0.clone()).collect();
-        let mut bytes = room(parts.iter().map(|part| part.len()).sum())?;
-        run(py, || {
-            parts.iter().for_each(|part| bytes.extend_from_slice(part));
-            Ok(Self(shelf::shelve(bytes)))
-        })
+        joined(py, &parts)
     }
 
     /// The bytes as an Arrow array of uint8, without copying: `pyarrow.array(x).buffers()[1]` is

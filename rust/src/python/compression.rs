@@ -163,8 +163,9 @@ pub struct PyZlibDeflater(ZlibDeflater);
 #[pymethods]
 impl PyZlibDeflater {
     #[new]
-    fn new(level: i32) -> PyResult<Self> {
-        ZlibDeflater::new(level).map(Self).map_err(raise)
+    #[pyo3(signature = (level, gzip = false))]
+    fn new(level: i32, gzip: bool) -> PyResult<Self> {
+        ZlibDeflater::new(level, gzip).map(Self).map_err(raise)
     }
 
     /// Add plain bytes; the compressed bytes that are ready, often none.

@@ -5,9 +5,12 @@ mod bytes;
 mod compression;
 mod encode;
 mod frames;
+mod images;
 mod index_file;
 mod msgpack;
+mod riegeli;
 mod splice;
+mod tar;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -148,8 +151,11 @@ mod _core {
         },
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
+        images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
         index_file::index_file,
         msgpack::{PyFacts, PyMsgpackPlan, encode_msgpack, frame_values, looks_like_maps},
+        riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
+        tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_fields},
     };
 }

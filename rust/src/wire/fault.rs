@@ -33,6 +33,12 @@ pub enum FaultKind {
     TrailingBytes,
     /// What a file holds is not what its index says.
     Stale,
+    /// Bytes that are no image, or one that is damaged.
+    Image,
+    /// Parts of a container that do not fit each other.
+    Structure,
+    /// Valid, but beyond penstock.
+    Unsupported,
 }
 
 impl FaultKind {
@@ -53,6 +59,9 @@ impl FaultKind {
             Self::SecondStream => "second_stream",
             Self::TrailingBytes => "trailing_bytes",
             Self::Stale => "stale",
+            Self::Image => "image",
+            Self::Structure => "structure",
+            Self::Unsupported => "unsupported",
         }
     }
 }

@@ -73,6 +73,10 @@ pub enum AnyFraming {
     TfRecord,
     /// MXNet's RecordIO.
     RecordIo,
+    /// None: something else than a walk has found the payloads.
+    Bare,
+    /// Tar archives of WebDataset.
+    Tar,
     /// MessagePack: each value a record.
     MessagePack,
 }
@@ -83,6 +87,7 @@ impl AnyFraming {
         Some(match name {
             "tfrecord" => Self::TfRecord,
             "recordio" => Self::RecordIo,
+            "webdataset" => Self::Tar,
             "msgpack" => Self::MessagePack,
             _ => return None,
         })
@@ -97,8 +102,16 @@ macro_rules! with_framing {
                 let $framing = $crate::wire::frames::TfRecord;
                 $body
             }
+            $crate::wire::frames::AnyFraming::Bare => {
+                let $framing = $crate::wire::frames::Bare;
+                $body
+            }
             $crate::wire::frames::AnyFraming::RecordIo => {
                 let $framing = $crate::wire::recordio::RecordIo;
+                $body
+            }
+            $crate::wire::frames::AnyFraming::Tar => {
+                let $framing = $crate::wire::tar::Tar;
                 $body
             }
             $crate::wire::frames::AnyFraming::MessagePack => {
@@ -109,6 +122,20 @@ macro_rules! with_framing {
     };
 }
 pub(crate) use with_framing;
+
+/// Payloads without frames, in a container that says where they lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Bare;
+
+impl Framing for Bare {
+    fn next(self, _window: &[u8], _last: bool) -> Step {
+        Step::Broken(Fault::new(FaultKind::Framing, 0, "such records are not found by walking"))
+    }
+
+    fn find(self, _window: &[u8], _from: usize) -> Option<Candidate> {
+        None
+    }
+}
 
 /// TFRecord: `length u64, masked crc32c of length u32, payload, masked crc32c of payload u32`.
 #[derive(Clone, Copy, Debug)]

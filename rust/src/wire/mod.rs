@@ -6,10 +6,13 @@ pub mod example;
 pub mod fault;
 pub mod frames;
 pub mod gzip;
+pub mod image_head;
 pub mod msgpack;
 pub mod numpy_map;
 pub mod prefetch;
 pub mod recordio;
+pub mod riegeli;
+pub mod tar;
 pub mod tf_example;
 pub mod varint;
 

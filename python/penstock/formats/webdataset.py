@@ -1,0 +1,342 @@
+"""WebDataset: tar archives in which neighbouring members of one key are a record.
+
+```
+bytes     what
+512       header of a member: name at 0, size at 124, checksum at 148, type at 156
+size      its contents, then zeros up to a multiple of 512
+...       more members of the record: all whose names are the same up to the first dot of the last part
+...       more records
+1024      zeros: the archive ends; usually more of them, up to a multiple of 10,240
+```
+
+What is behind that dot is the field, in lower case. A file may be compressed with gzip as a whole, whatever
+its name. Sources: POSIX.1-2017 (pax, ustar); the GNU tar manual; the published observations of what webdataset
+1.0.2 reads. Archives that penstock writes say in a comment (a global PAX header at their front) which columns
+their fields were; see `webdataset_write`.
+
+No name in an archive is ever used as the name of a file, and no member's contents are ever run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.format import (
+    FormatInfo,
+    FrameWriter,
+    Options,
+    Projection,
+    Reader,
+    Writer,
+    options_from,
+)
+from penstock.formats.tfrecord_raw import RawDecoder, given, without_columns
+from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
+from penstock.formats.webdataset_fields import NPY, Plan, ending, plan_field, type_by_name
+from penstock.formats.webdataset_npy import header_of, type_of
+from penstock.framing.chunk_frames import ChunkFrames
+from penstock.framing.chunks import walked_chunks
+from penstock.framing.framed import FramedReader, Proof
+from penstock.framing.framings import WEBDATASET
+from penstock.framing.indexing import load_index
+from penstock.framing.inflated import InflatedStream, PlainStream, Stream
+from penstock.framing.shard import Shard
+from penstock.framing.survey import Survey
+from penstock.limits import Limits
+from penstock.schema import INFERRED_KEY, NO_RECORDS
+from penstock.storage import Sink, Source
+
+KEY = "__key__"
+URL = "__url__"
+URL_TYPE = pa.dictionary(pa.int32(), pa.string())
+MOST_FIELDS = 10_000
+_SAMPLE_BYTES = 4 << 20
+_BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class WebDatasetOptions:
+    """How to read WebDataset.
+
+    decode: contents become values by the last part of their names; False leaves all as bytes.
+    compression: "gzip" or "" to say it instead of looking; None looks at the bytes.
+    infer_records: how many records of a shard to look at for its fields, or "all".
+    """
+
+    decode: bool = True
+    compression: str | None = None
+    infer_records: int | str = 1000
+
+
+class WebDatasetFormat:
+    """See penstock.format.Format."""
+
+    info = FormatInfo("webdataset", (".tar", ".tgz"), can_map=True, compressions=("gzip",))
+    read_options = WebDatasetOptions
+    framing = WEBDATASET
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.webdataset_write import WebDatasetWriteOptions
+
+        return WebDatasetWriteOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        return _is_archive(head, size) or _inflates_to_archive(head)
+
+    def open(self, source: Source, options: Options) -> Reader:
+        mine = options_from(WebDatasetOptions, options.format_options, "webdataset")
+        shard = _shard(source, options, mine)
+        known = load_index(shard)
+        return FramedReader(shard, _decoder(shard, mine), known)
+
+    def survey(
+        self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
+    ) -> Survey:
+        """A reading of the file that goes on after damage and tells all of it."""
+        mine = options_from(WebDatasetOptions, options.format_options, "webdataset")
+        shard = _shard(source, options, mine)
+        container, limits, known = shard.stream.container, options.limits, load_index(shard)
+        return Survey(source, WEBDATASET, container, limits, known, payloads=False, salvage=salvage)
+
+    def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
+        """A writer that takes frames as they stand, for a file compressed like another."""
+        from penstock.formats.webdataset_write import WebDatasetWriter
+
+        options = options_from(
+            self.write_options, {"compression": compression or None}, "webdataset"
+        )
+        return WebDatasetWriter(sink, None, options, threads)
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        from penstock.formats.webdataset_write import WebDatasetWriter
+
+        return WebDatasetWriter(sink, schema, options, threads)
+
+
+# -- bytes ----------------------------------------------------------------------------------------
+
+
+def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> Shard:
+    """The file with the stream of members in it."""
+    if mine.compression not in ("", "gzip", None):
+        raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip'")
+    head = source.read(0, _BLOCK).to_bytes()
+    compression = mine.compression
+    if compression is None:
+        compression = "gzip" if head[:2] == b"\x1f\x8b" else ""
+        for magic, name in (
+            (b"BZh", "bzip2"),
+            (b"\xfd7zXZ\0", "xz"),
+            (b"\x28\xb5\x2f\xfd", "zstd"),
+        ):
+            if head.startswith(magic):
+                raise UnsupportedError(
+                    f"an archive compressed with {name}",
+                    file=source.path,
+                    hint="unpack it first, or compress it with gzip",
+                )
+    stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
+    return Shard(source, stream, WEBDATASET, options)
+
+
+def _is_archive(head: bytes, size: int) -> bool:
+    """Whether a file starts as an archive: with a header, or with zeros and nothing else."""
+    if len(head) < _BLOCK:
+        return False
+    if not any(head):
+        return size % _BLOCK == 0 and size <= 10240
+    return _core.is_tar_head(_core.Buffer.from_bytes(head))
+
+
+def _inflates_to_archive(head: bytes) -> bool:
+    if head[:2] != b"\x1f\x8b":
+        return False
+    inflater = _core.Inflater("gzip", 0)
+    data, plain = _core.Buffer.from_bytes(head), b""
+    try:
+        while len(plain) < _BLOCK and not inflater.finished:
+            part, consumed = inflater.push(data, False, _BLOCK - len(plain))
+            if not len(part) and not consumed:
+                break
+            plain += part.to_bytes()
+            data = data.slice(consumed, len(data))
+    except _core.KernelError:
+        return False
+    return _is_archive(plain, len(plain))
+
+
+# -- records --------------------------------------------------------------------------------------
+
+
+class RecordDecoder:
+    """Frames, each the members of a record, as columns."""
+
+    def __init__(self, plans: Sequence[Plan], schema: pa.Schema, url: str, limits: Limits) -> None:
+        self._plans = {plan.column.name: plan for plan in plans}
+        self._kernels: dict[tuple[str, ...], Any] = {}
+        self._url = url
+        self._limits = limits
+        self.schema = schema
+
+    def decode(
+        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+    ) -> pa.RecordBatch:
+        names = tuple(self.schema.names if columns is None else columns)
+        if not names:
+            return without_columns(frames, proof)
+        if proof is not None:
+            frames.prove(*given(proof)[1:])
+        found = pa.record_batch(self._kernel(names).decode(frames))
+        arrays: list[Any] = []
+        for name in names:
+            if name == URL and URL not in self._plans:
+                arrays.append(self._urls(len(frames)))
+            elif name == KEY and KEY not in self._plans:
+                arrays.append(found.column(KEY).cast(self.schema.field(KEY).type))
+            else:
+                plan = self._plans[name]
+                arrays.append(plan.make(found.column(_place(plan)), self._limits))
+        schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _kernel(self, names: tuple[str, ...]) -> Any:
+        kernel = self._kernels.get(names)
+        if kernel is None:
+            wanted = [self._plans[name] for name in names if name in self._plans]
+            fields = {_place(plan): "bytes" if plan.inflates else plan.contents for plan in wanted}
+            kernel = _core.TarPlan(list(fields.items()), KEY in names and KEY not in self._plans)
+            self._kernels[names] = kernel
+        return kernel
+
+    def _urls(self, count: int) -> Any:
+        field = self.schema.field(URL)
+        numbers = pa.repeat(pa.scalar(0, pa.int32()), count)
+        urls = pa.DictionaryArray.from_arrays(numbers, pa.array([self._url]))
+        return urls if field.type == URL_TYPE else urls.cast(field.type)
+
+
+def _place(plan: Plan) -> str:
+    return plan.field
+
+
+def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
+    options = shard.options
+    if options.raw:
+        return RawDecoder()
+    stored = _stored(shard)
+    if stored is not None:
+        _check_end(shard)
+    schema = options.schema
+    if schema is not None and not isinstance(schema, pa.Schema):
+        if not isinstance(schema, dict):
+            raise SchemaError("webdataset takes a pyarrow schema, or a dict of types by field")
+        schema = _with_types(_schema(shard, mine, stored), schema)
+    if schema is None:
+        schema = _schema(shard, mine, stored)
+    places: dict[str, str] = {} if stored is None else stored.fields
+    own = [field for field in schema if field.name not in (KEY, URL)]
+    plans = [plan_field(field, places.get(str(field.name), str(field.name))) for field in own]
+    seen = [plan.field for plan in plans]
+    if len(set(seen)) < len(seen):
+        raise SchemaError("two columns of one field", field=seen[0])
+    return RecordDecoder(plans, schema, shard.source.path, options.limits)
+
+
+def _with_types(schema: pa.Schema, types: dict[str, Any]) -> pa.Schema:
+    """The schema with other types for some of its fields; one that it lacks is added."""
+    for name, type_ in types.items():
+        if not isinstance(type_, pa.DataType):
+            raise SchemaError("webdataset takes a dict of pyarrow types", field=name)
+        field = pa.field(name, type_)
+        place = schema.get_field_index(name)
+        at = len(schema) - (URL in schema.names) if place < 0 else place
+        schema = schema.insert(at, field) if place < 0 else schema.set(at, field)
+    return schema
+
+
+def _stored(shard: Shard) -> Stored | None:
+    """What the comment at the front of a shard says of its columns."""
+    try:
+        return stored_in(shard.stream)
+    except _core.KernelError:
+        return None  # damaged where it begins: reading the records tells
+
+
+def _check_end(shard: Shard) -> None:
+    """Whether an archive of penstock's is there to its end: where one is cut between two members, nothing
+    else tells that the last record lacks some. Compressed data tells itself."""
+    size = shard.source.size
+    if shard.stream.container:
+        return
+    end = shard.source.read(max(0, size - END_BYTES), END_BYTES).to_bytes()
+    if size % ARCHIVE_BYTES or any(end):
+        shard.stop_at(
+            _core.Fault("truncated", size, "the archive is cut: it has no end"), None, size
+        )
+
+
+def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.Schema:
+    """The columns of a shard: those stored in it, or by its first records."""
+    if stored is not None and mine.decode:
+        return stored.schema
+    counts, headers, num_records = _sample(shard, mine)
+    fields: list[Any] = []
+    for name in sorted(counts):
+        type_ = type_by_name(name) if mine.decode else pa.binary()
+        if type_ is None:
+            type_ = headers.get(name, pa.binary())
+        fields.append(pa.field(name, type_))
+    metadata = None
+    if not num_records:
+        metadata = {INFERRED_KEY: NO_RECORDS}
+    key, url = pa.field(KEY, pa.string(), nullable=False), pa.field(URL, URL_TYPE, nullable=False)
+    return pa.schema([key, *fields, url], metadata)
+
+
+def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict[str, Any], int]:
+    """The fields of the first records of a shard (or of all), and the types of those that are npy files.
+
+    Damage is passed over here: it is reported when the records are read.
+    """
+    left = None if mine.infer_records == "all" else int(mine.infer_records)
+    quiet = replace(
+        shard.options, damage="skip" if shard.goes_on else "stop", skipped=lambda region: None
+    )
+    shard = replace(shard, options=quiet)
+    frames_of = ChunkFrames(shard)
+    counts: dict[str, int] = {}
+    headers: dict[str, list[Any]] = {}
+    num_records = seen_bytes = 0
+    for chunk in walked_chunks(shard):
+        frames = frames_of.read(chunk, None).frames
+        frames = frames if left is None else frames[:left]
+        try:
+            for name, count in _core.tar_fields(frames, MOST_FIELDS).items():
+                counts[name] = counts.get(name, 0) + count
+            arrays = (
+                [name for name in counts if ending(name) == (NPY, False)] if mine.decode else []
+            )
+            if arrays:
+                plan = _core.TarPlan([(name, "bytes") for name in arrays], False)
+                found = pa.record_batch(plan.decode(frames))
+                for name in arrays:
+                    values = found.column(name).drop_null()
+                    headers.setdefault(name, []).extend(
+                        header_of(value.as_buffer()[:4096].to_pybytes()) for value in values
+                    )
+        except _core.KernelError as error:
+            raise shard.error(error.args[0], None) from None
+        num_records += len(frames)
+        seen_bytes += chunk.end_byte - chunk.start_byte
+        if left is not None:
+            left -= len(frames)
+            if left <= 0 or seen_bytes >= _SAMPLE_BYTES:
+                break
+    return counts, {name: type_of(seen) for name, seen in headers.items()}, num_records

@@ -1,0 +1,302 @@
+"""What the fields of WebDataset records are: by the last part of their names, and by Arrow type.
+
+| last part of the field | column |
+|---|---|
+| jpg jpeg png webp ppm pgm | encoded image, its bytes untouched |
+| json jsn | JSON |
+| cls cls2 index inx id | int64, blanks around it allowed |
+| txt text transcript | string |
+| npy | the number or tensor in it, as the first records have it |
+| any other, and pyd pickle pkl pth pt whatever anybody says | bytes |
+
+`x.gz` is inflated where `x` is one of those above. The table is webdataset's own, but for what would
+run code.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import LimitError, SchemaError
+from penstock.formats.webdataset_npy import column as npy_column
+from penstock.limits import Limits
+from penstock.types import (
+    ImageType,
+    is_fixed_tensor,
+    is_json,
+    is_variable_tensor,
+    storage_of,
+)
+
+IMAGES = {
+    "jpg": "jpeg",
+    "jpeg": "jpeg",
+    "png": "png",
+    "webp": "webp",
+    "ppm": "ppm",
+    "pgm": "ppm",
+}
+NUMBERS = ("cls", "cls2", "index", "inx", "id")
+TEXTS = ("txt", "text", "transcript")
+JSONS = ("json", "jsn")
+NPY = "npy"
+KNOWN = (*IMAGES, *NUMBERS, *TEXTS, *JSONS, NPY)
+
+_PIECE_BYTES = 1 << 20
+
+
+def ending(field: str) -> tuple[str, bool]:
+    """What decides what a field is, and whether it is compressed besides."""
+    parts = field.rsplit(".", 2)
+    if parts[-1] == "gz" and len(parts) > 1 and parts[-2] in KNOWN:
+        return parts[-2], True
+    return parts[-1], False
+
+
+def type_by_name(field: str) -> Any:
+    """The type of a field's column by its name; None for an npy file, which says it itself."""
+    last, _ = ending(field)
+    if last in IMAGES:
+        return ImageType(IMAGES[last])
+    if last in JSONS:
+        return pa.json_()
+    if last in NUMBERS:
+        return pa.int64()
+    if last in TEXTS:
+        return pa.string()
+    return None if last == NPY else pa.binary()
+
+
+Finish = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a column is made of a field: what the kernel gives, and what becomes of that."""
+
+    column: pa.Field
+    field: str
+    contents: str
+    finish: Finish
+    inflates: bool = False
+
+    def make(self, values: Any, limits: Limits) -> Any:
+        """The column of what the kernel gave.
+
+        Raises:
+            SchemaError: names the row of the batch and the field.
+        """
+        try:
+            if self.inflates:
+                values = inflated(values, limits)
+                if self.contents != "bytes":
+                    values = self._as_contents(values)
+            found = self.finish(values)
+        except SchemaError as error:
+            raise error.at(field=self.column.name) from None
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            message = f"the contents do not fit {self.column.type}: {error}"
+            raise SchemaError(message, field=self.column.name) from None
+        if not self.column.nullable and found.null_count:
+            row = pc.index(pc.is_null(found), pa.scalar(value=True)).as_py()
+            raise SchemaError("the record has no such field", record=row, field=self.column.name)
+        return found
+
+    def _as_contents(self, values: Any) -> Any:
+        if self.contents == "number":
+            return pc.utf8_trim_whitespace(values.cast(pa.string())).cast(pa.int64())
+        return values.cast(pa.string())
+
+
+def plan_field(column: pa.Field, field: str) -> Plan:
+    """How a column of this type is made of a field.
+
+    Raises:
+        SchemaError: no member holds such values.
+    """
+    last, inflates = ending(field)
+    contents, finish = _how(column, last)
+    if contents == "bytes" and column.type in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        inflates = False  # bytes were asked for, and these are the member's own
+    return Plan(column, field, contents, finish, inflates)
+
+
+def _how(column: pa.Field, last: str) -> tuple[str, Finish]:
+    type_, kind = column.type, pa.types
+    storage = storage_of(type_)
+    if is_json(type_):
+        return "text", lambda values: _wrapped(type_, values.cast(storage))
+    if holds_bytes(storage):
+        return "bytes", lambda values: _wrapped(type_, values.cast(storage))
+    if holds_text(storage):
+        return "text", lambda values: _wrapped(type_, values.cast(storage))
+    if kind.is_null(type_):
+        return "bytes", lambda values: pa.nulls(len(values))
+    if last == NPY:
+        return "bytes", lambda values: npy_column(values, type_)
+    if kind.is_uint64(type_):
+        return "text", lambda values: pc.utf8_trim_whitespace(values).cast(type_)
+    if is_number(type_) or kind.is_temporal(type_):
+        return "number", lambda values: _from_int64(values, type_)
+    if kind.is_floating(type_):
+        return "text", lambda values: values.cast(type_)
+    if kind.is_dictionary(type_) and holds_text(type_.value_type):
+        return "text", lambda values: values.cast(type_.value_type).dictionary_encode().cast(type_)
+    return "text", lambda values: _from_json(values, type_)
+
+
+def holds_bytes(type_: Any) -> bool:
+    """Whether values are byte strings."""
+    kind = pa.types
+    views = type_ == pa.binary_view()
+    wide = kind.is_large_binary(type_) or kind.is_fixed_size_binary(type_)
+    return bool(kind.is_binary(type_) or wide or views)
+
+
+def holds_text(type_: Any) -> bool:
+    """Whether values are texts."""
+    kind = pa.types
+    return bool(kind.is_string(type_) or kind.is_large_string(type_) or type_ == pa.string_view())
+
+
+def is_number(type_: Any) -> bool:
+    """Whether values are whole numbers or truth values."""
+    return bool(pa.types.is_integer(type_) or pa.types.is_boolean(type_))
+
+
+def is_numeric(type_: Any) -> bool:
+    """Whether values are of a dtype that NumPy's files hold as they are."""
+    return bool(is_number(type_) or pa.types.is_floating(type_))
+
+
+def is_array(type_: Any) -> bool:
+    """Whether each value is an array of numbers."""
+    kind = pa.types
+    if is_fixed_tensor(type_) or is_variable_tensor(type_):
+        return is_numeric(type_.value_type)
+    lists = kind.is_list(type_) or kind.is_large_list(type_) or kind.is_fixed_size_list(type_)
+    return bool(lists) and is_numeric(type_.value_type)
+
+
+def _wrapped(type_: Any, storage: Any) -> Any:
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type_, storage)
+    return storage
+
+
+def _from_int64(values: Any, type_: Any) -> Any:
+    if pa.types.is_temporal(type_) and type_.bit_width == 32:
+        return values.cast(pa.int32()).cast(type_)
+    if pa.types.is_boolean(type_):
+        wrong = pc.any(pc.and_(pc.not_equal(values, 0), pc.not_equal(values, 1))).as_py()
+        if wrong:
+            raise SchemaError("a number other than 0 and 1, which bool has no value for")
+    return values.cast(type_)
+
+
+# -- texts of JSON --------------------------------------------------------------------------------
+
+
+def _from_json(values: Any, type_: Any) -> Any:
+    found: list[Any] = []
+    for row, text in enumerate(values.to_pylist()):
+        try:
+            found.append(None if text is None else _revived(json.loads(text), type_))
+        except (ValueError, TypeError, AttributeError, Base64Error, RecursionError):
+            raise SchemaError(f"the contents are no JSON of {type_}", record=row) from None
+    return pa.array(found, type_)
+
+
+def as_json(value: Any, type_: Any) -> str | None:
+    """A value of nested fields as JSON; byte strings as base64."""
+    if value is None:
+        return None
+    return json.dumps(_plain(value, type_), ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any, type_: Any) -> Any:
+    kind = pa.types
+    if value is None:
+        return None
+    if kind.is_struct(type_):
+        return {field.name: _plain(value[field.name], field.type) for field in type_}
+    if kind.is_map(type_):
+        return [[_plain(k, type_.key_type), _plain(v, type_.item_type)] for k, v in value]
+    if hasattr(type_, "value_type") and not kind.is_dictionary(type_):
+        return [_plain(item, type_.value_type) for item in value]
+    if holds_bytes(type_):
+        return b64encode(value).decode()
+    return value
+
+
+def _revived(value: Any, type_: Any) -> Any:
+    kind = pa.types
+    if value is None:
+        return None
+    if kind.is_struct(type_):
+        return {field.name: _revived(value.get(field.name), field.type) for field in type_}
+    if kind.is_map(type_):
+        return [(_revived(k, type_.key_type), _revived(v, type_.item_type)) for k, v in value]
+    if hasattr(type_, "value_type") and not kind.is_dictionary(type_):
+        if not isinstance(value, list):
+            raise TypeError
+        items: list[Any] = value
+        return [_revived(item, type_.value_type) for item in items]
+    if holds_bytes(type_):
+        return b64decode(value, validate=True)
+    return value
+
+
+# -- gzip -----------------------------------------------------------------------------------------
+
+
+def inflated(values: Any, limits: Limits) -> Any:
+    """Byte strings that are gzip files, inflated."""
+    found: list[bytes | None] = []
+    total = 0
+    for row, value in enumerate(values.to_pylist()):
+        found.append(None if value is None else _inflate(value, limits, row))
+        total += len(found[-1] or b"")
+        if total > limits.batch_bytes:
+            raise LimitError(f"inflates beyond the limit batch_bytes={limits.batch_bytes}")
+    return pa.array(found, pa.binary())
+
+
+def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
+    import zlib
+
+    parts: list[bytes] = []
+    left = limits.member_bytes
+    try:
+        while data:
+            stream = zlib.decompressobj(31)
+            while not stream.eof:
+                part = stream.decompress(data, min(_PIECE_BYTES, left + 1))
+                left -= len(part)
+                parts.append(part)
+                data = stream.unconsumed_tail
+                if left < 0:
+                    raise LimitError(
+                        f"inflates beyond the limit member_bytes={limits.member_bytes}", record=row
+                    )
+                if not part and not data and not stream.eof:
+                    raise SchemaError("the gzip data is cut", record=row)
+            data = stream.unused_data.lstrip(b"\0")
+    except zlib.error:
+        raise SchemaError("the contents are no gzip data", record=row) from None
+    return b"".join(parts)
+
+
+def keys(first: int, count: int) -> Any:
+    """Keys of records that have none of their own: their numbers in the shard."""
+    numbers = pa.array(np.arange(first, first + count)).cast(pa.string())
+    return pc.utf8_lpad(numbers, 9, "0")

@@ -1,0 +1,270 @@
+"""Columns of npy files, one a record, and the reverse.
+
+Records that are alike, with one header and one size, are sliced out of a batch at once; the others are
+looked at one by one. Only numbers are read, and nothing is ever unpickled. Layout: see numpy.lib.format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import SchemaError
+from penstock.types import (
+    VariableShapeTensorType,
+    fixed_tensors,
+    is_fixed_tensor,
+    is_variable_tensor,
+)
+
+_MAGIC = b"\x93NUMPY"
+_ALIGNMENT = 64
+_MOST_HEADER = 4096
+_MOST_VALUES = (1 << 31) - 1
+_TEXT = re.compile(
+    r"\{\s*'descr':\s*'([<>|=]?)([biuf])([1248])',\s*'fortran_order':\s*(True|False),"
+    r"\s*'shape':\s*\(((?:\s*\d{1,10}\s*,?)*)\),?\s*\}\s*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What an npy file says of its array."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran_order: bool
+    start: int
+
+    @property
+    def num_values(self) -> int:
+        """Numbers in the array."""
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+
+def header_of(data: bytes) -> Header | None:
+    """The header at the front of an npy file; None where there is none, or one of other values than
+    numbers."""
+    if data[:6] != _MAGIC or len(data) < 12 or data[6] not in (1, 2, 3):
+        return None
+    prefix = 10 if data[6] == 1 else 12
+    start = prefix + int.from_bytes(data[8:prefix], "little")
+    if start > min(len(data), _MOST_HEADER):
+        return None
+    return _parsed(data[prefix:start], start)
+
+
+@cache
+def _known(text: bytes, start: int) -> Header | None:
+    match = _TEXT.fullmatch(text.decode("latin-1"))
+    if match is None:
+        return None
+    order, kind, size, fortran_order, lengths = match.groups()
+    shape = tuple(int(length) for length in lengths.split(",") if length.strip())
+    try:
+        dtype = np.dtype(f"{order if order != '|' else ''}{kind}{size}")
+    except TypeError:
+        return None
+    header = Header(dtype, shape, fortran_order == "True", start)
+    return header if len(shape) <= 32 and header.num_values <= _MOST_VALUES else None
+
+
+def _parsed(text: bytes, start: int) -> Header | None:
+    if _known.cache_info().currsize > 10_000:
+        _known.cache_clear()
+    return _known(text, start)
+
+
+def type_of(headers: Sequence[Header | None]) -> Any:
+    """The type of a column whose first records have these headers: a number or a fixed tensor where
+    they agree, a variable tensor where only their shapes differ, else bytes."""
+    first = headers[0] if headers else None
+    if first is None or any(header is None for header in headers):
+        return pa.binary()
+    dtypes = {header.dtype.newbyteorder("=") for header in headers if header is not None}
+    shapes = {header.shape for header in headers if header is not None}
+    if len(dtypes) > 1 or len({len(shape) for shape in shapes}) > 1:
+        return pa.binary()
+    value = pa.from_numpy_dtype(dtypes.pop())
+    if len(shapes) > 1:
+        return VariableShapeTensorType(value, len(first.shape))
+    return pa.fixed_shape_tensor(value, first.shape) if first.shape else value
+
+
+def column(values: Any, type_: Any) -> Any:
+    """The arrays in a column of npy files (binary, nulls stay nulls) as values of a type.
+
+    Raises:
+        SchemaError: one is none, or does not fit the type; names its row.
+    """
+    there = values.is_valid()
+    full = values.drop_null() if values.null_count else values
+    found = _stacked(full, type_)
+    if found is None:
+        rows = np.flatnonzero(there.to_numpy(zero_copy_only=False))
+        arrays = [_array(data, int(row)) for data, row in zip(full.to_pylist(), rows, strict=True)]
+        found = _joined(arrays, rows, type_)
+    if not values.null_count:
+        return found
+    valid = there.to_numpy(zero_copy_only=False)
+    places = pa.array(np.cumsum(valid) - 1, mask=~valid)
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type_, found.storage.take(places))
+    return found.take(places)
+
+
+def _stacked(values: Any, type_: Any) -> Any:
+    """All arrays at once, if they have one header and one size that fit the type; else None."""
+    if not len(values):
+        return None
+    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
+    offsets = np.frombuffer(values.buffers()[1], np.int32)
+    offsets = offsets[values.offset : values.offset + len(values) + 1]
+    size = int(offsets[1] - offsets[0])
+    if (np.diff(offsets) != size).any():
+        return None
+    rows = data[offsets[0] : offsets[-1]].reshape(len(values), size)
+    header = header_of(rows[0].tobytes())
+    if header is None or not _fits(header, size, type_):
+        return None
+    if (rows[:, : header.start] != rows[0, : header.start]).any():
+        return None
+    body = np.ascontiguousarray(rows[:, header.start :]).view(header.dtype)
+    order = "F" if header.fortran_order else "C"
+    arrays = body.reshape(len(values), *(header.shape[::-1] if order == "F" else header.shape))
+    if order == "F":
+        arrays = arrays.transpose(0, *range(arrays.ndim - 1, 0, -1))
+    return _shaped(np.ascontiguousarray(arrays, header.dtype.newbyteorder("=")), type_)
+
+
+def _fits(header: Header, size: int, type_: Any) -> bool:
+    if size != header.start + header.num_values * header.dtype.itemsize or not header.num_values:
+        return False
+    if is_fixed_tensor(type_):
+        return tuple(type_.shape) == header.shape
+    if pa.types.is_fixed_size_list(type_):
+        return header.shape == (type_.list_size,)
+    return not header.shape and not pa.types.is_nested(type_) and not is_variable_tensor(type_)
+
+
+def _shaped(arrays: np.ndarray, type_: Any) -> Any:
+    """Arrays of one shape, the first axis counting them, as values of a type."""
+    if not arrays.ndim > 1:
+        return pa.array(arrays).cast(type_)
+    value = type_.value_type
+    if pa.types.is_fixed_size_list(type_):
+        return pa.FixedSizeListArray.from_arrays(pa.array(arrays.ravel()).cast(value), type=type_)
+    tensors = fixed_tensors(arrays)
+    storage = tensors.storage
+    if storage.type.value_type != value or storage.type != type_.storage_type:
+        storage = storage.cast(type_.storage_type)
+    return pa.ExtensionArray.from_storage(type_, storage)
+
+
+def _array(data: bytes, row: int) -> np.ndarray:
+    header = header_of(data)
+    if header is None:
+        raise SchemaError("the contents are no npy file of numbers", record=row)
+    size = header.num_values * header.dtype.itemsize
+    if len(data) != header.start + size:
+        message = "an npy file that has not as many bytes as its header says"
+        raise SchemaError(message, record=row, expected=header.start + size, found=len(data))
+    flat = np.frombuffer(data, header.dtype, offset=header.start)
+    array = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
+    return np.asarray(array, header.dtype.newbyteorder("="))
+
+
+def _joined(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> Any:
+    """Arrays of any shapes as values of a type."""
+    kind = pa.types
+    if is_fixed_tensor(type_):
+        wanted: tuple[int, ...] | None = tuple(type_.shape)
+    elif kind.is_fixed_size_list(type_):
+        wanted = (type_.list_size,)
+    elif kind.is_nested(type_) or is_variable_tensor(type_):
+        wanted = None
+    else:
+        wanted = ()
+    levels = type_.num_dimensions if is_variable_tensor(type_) else 1
+    for array, row in zip(arrays, rows, strict=True):
+        if array.shape != wanted if wanted is not None else array.ndim != levels:
+            message = f"an array of shape {array.shape} where the schema wants {type_}"
+            raise SchemaError(message, record=int(row))
+    value = type_.value_type if wanted != () else type_
+    parts = [pa.array(array.ravel()).cast(value) for array in arrays]
+    flat = pa.concat_arrays(parts) if parts else pa.array([], value)
+    if wanted == ():
+        return flat
+    if kind.is_fixed_size_list(type_):
+        return _fixed_list(flat, type_, len(arrays))
+    if is_fixed_tensor(type_):
+        storage = _fixed_list(flat, type_.storage_type, len(arrays))
+        return pa.ExtensionArray.from_storage(type_, storage)
+    ends = np.cumsum([0, *(array.size for array in arrays)])
+    if not is_variable_tensor(type_):
+        make = pa.LargeListArray if kind.is_large_list(type_) else pa.ListArray
+        width = np.int64 if kind.is_large_list(type_) else np.int32
+        return make.from_arrays(pa.array(ends.astype(width)), flat, type=type_)
+    return _variable(arrays, flat, ends, type_)
+
+
+def _fixed_list(flat: Any, type_: Any, count: int) -> Any:
+    return pa.FixedSizeListArray.from_buffers(type_, count, [None], children=[flat])
+
+
+def _variable(arrays: list[np.ndarray], flat: Any, ends: np.ndarray, type_: Any) -> Any:
+    fields = type_.storage_type
+    offsets = pa.array(ends.astype(np.int32))
+    data = pa.ListArray.from_arrays(offsets, flat, type=fields.field("data").type)
+    shapes = pa.array(np.array([a.shape for a in arrays], np.int32).reshape(-1))
+    shape = _fixed_list(shapes, fields.field("shape").type, len(arrays))
+    storage = pa.StructArray.from_arrays([data, shape], fields=list(fields))
+    return pa.ExtensionArray.from_storage(type_, storage)
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+@cache
+def header_bytes(descr: str, shape: tuple[int, ...]) -> bytes:
+    """The header of an array in C order, as NumPy writes it."""
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
+    total = -(-(10 + len(text) + 1) // _ALIGNMENT) * _ALIGNMENT
+    filled = text.ljust(total - 11) + "\n"
+    return _MAGIC + b"\x01\x00" + len(filled).to_bytes(2, "little") + filled.encode("latin-1")
+
+
+def stacked_files(arrays: np.ndarray) -> Any:
+    """Arrays of one shape, the first axis counting them, as npy files: binary."""
+    arrays = np.ascontiguousarray(arrays)
+    header = np.frombuffer(header_bytes(arrays.dtype.str, arrays.shape[1:]), np.uint8)
+    body = arrays.view(np.uint8).reshape(len(arrays), -1) if arrays.size else None
+    size = 0 if body is None else body.shape[1]
+    out = np.empty((len(arrays), len(header) + size), np.uint8)
+    out[:, : len(header)] = header
+    if body is not None:
+        out[:, len(header) :] = body
+    offsets = np.arange(len(arrays) + 1, dtype=np.int64) * out.shape[1]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.large_binary(), len(arrays), buffers)
+
+
+def files(flat: np.ndarray, ends: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> Any:
+    """Parts of a run of numbers as npy files: binary. `ends` has an edge more than there are parts."""
+    data = np.ascontiguousarray(flat).view(np.uint8)
+    width = flat.dtype.itemsize
+    descr = flat.dtype.str
+    parts = [
+        header_bytes(descr, shape) + data[int(a) * width : int(b) * width].tobytes()
+        for a, b, shape in zip(ends[:-1], ends[1:], shapes, strict=True)
+    ]
+    return pa.array(parts, pa.large_binary())

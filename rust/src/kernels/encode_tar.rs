@@ -1,0 +1,205 @@
+//! Columns of byte strings to records of a tar archive, one member a value.
+//!
+//! Equal records give equal bytes: owner, mode and time are always the same, and a record's members
+//! stand in the order of their fields. A name that ustar cannot hold stands in a PAX header before
+//! the member. A null is no member; a record of nulls only gets an empty member, so that it is there.
+
+use arrow_array::{Array, StructArray};
+
+use super::encode_examples::Framed;
+use super::example_columns::Bytes;
+use super::shelf;
+use crate::wire::crc32c::crc32c;
+use crate::wire::tar::{BLOCK, split};
+use crate::wire::{Fault, FaultKind};
+
+/// The field of a record that has no other.
+pub const NOTHING: &[u8] = b"none";
+/// The largest size of eleven octal digits.
+const MOST_BYTES: usize = (1 << 33) - 1;
+/// The longest name of ustar's first field.
+const NAME_BYTES: usize = 100;
+
+/// What is the same in every header, and the sum of its bytes with a blank checksum.
+struct Template {
+    block: [u8; BLOCK],
+    sum: u32,
+}
+
+impl Template {
+    fn new(kind: u8) -> Self {
+        let mut block = [0; BLOCK];
+        let parts: [(usize, &[u8]); 9] = [
+            (100, b"0000444\0"),
+            (108, b"0000000\0"),
+            (116, b"0000000\0"),
+            (136, b"00000000000\0"),
+            (148, b"        "),
+            (156, &[kind]),
+            (257, b"ustar\x0000"),
+            (265, b"penstock"),
+            (297, b"penstock"),
+        ];
+        for (at, part) in parts {
+            if let Some(room) = block.get_mut(at..at.wrapping_add(part.len())) {
+                room.copy_from_slice(part);
+            }
+        }
+        let sum = sum(&block);
+        Self { block, sum }
+    }
+
+    /// Append the header of a member.
+    fn write(&self, out: &mut Vec<u8>, name: &[u8], length: usize) {
+        let mut block = self.block;
+        let name = name.get(..NAME_BYTES).unwrap_or(name);
+        let size: [u8; 11] = octal(length);
+        let checksum: [u8; 6] =
+            octal(self.sum.wrapping_add(sum(name)).wrapping_add(sum(&size)) as usize);
+        let parts: [(usize, &[u8]); 4] = [(0, name), (124, &size), (148, &checksum), (154, b"\0 ")];
+        for (at, part) in parts {
+            if let Some(room) = block.get_mut(at..at.wrapping_add(part.len())) {
+                room.copy_from_slice(part);
+            }
+        }
+        out.extend_from_slice(&block);
+    }
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |sum, &byte| sum.wrapping_add(byte.into()))
+}
+
+fn octal<const N: usize>(mut value: usize) -> [u8; N] {
+    let mut digits = [b'0'; N];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0'.wrapping_add((value & 7) as u8);
+        value >>= 3;
+    }
+    digits
+}
+
+fn pad(out: &mut Vec<u8>) {
+    out.resize(out.len().next_multiple_of(BLOCK), 0);
+}
+
+/// One line of a PAX header. Its length counts its own digits.
+pub fn pax_line(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let rest = key.len().saturating_add(value.len()).saturating_add(3);
+    let mut length = rest;
+    while rest.saturating_add(length.to_string().len()) != length {
+        length = rest.saturating_add(length.to_string().len());
+    }
+    [length.to_string().as_bytes(), b" ", key, b"=", value, b"\n"].concat()
+}
+
+/// Writes members.
+struct Archive {
+    out: Vec<u8>,
+    file: Template,
+    pax: Template,
+}
+
+impl Archive {
+    fn member(&mut self, name: &[u8], contents: &[u8]) {
+        if name.len() > NAME_BYTES || !name.is_ascii() {
+            let line = pax_line(b"path", name);
+            self.pax.write(&mut self.out, b"././@PaxHeader", line.len());
+            self.out.extend_from_slice(&line);
+            pad(&mut self.out);
+        }
+        // What a reader without PAX sees of a long name is its beginning.
+        self.file.write(&mut self.out, name, contents.len());
+        self.out.extend_from_slice(contents);
+        pad(&mut self.out);
+    }
+}
+
+/// The head of an archive whose members' fields are described by `comment`: a global PAX header.
+pub fn comment(comment: &[u8]) -> Vec<u8> {
+    let line = pax_line(b"comment", comment);
+    let mut out = Vec::new();
+    Template::new(b'g').write(&mut out, b"pax_global_header", line.len());
+    out.extend_from_slice(&line);
+    pad(&mut out);
+    out
+}
+
+/// Records of a batch, whose columns are called as the fields, in their order.
+pub fn encode(keys: &dyn Array, batch: &StructArray) -> Result<Framed, Fault> {
+    let records = batch.len();
+    let keys = bytes_of(keys, "__key__")?;
+    let names = batch.column_names();
+    let mut columns = Vec::with_capacity(names.len());
+    for (name, array) in names.iter().zip(batch.columns()) {
+        columns.push((name.as_bytes(), bytes_of(array.as_ref(), name)?, array.logical_nulls()));
+    }
+    let total = batch.columns().iter().map(|array| array.get_buffer_memory_size()).sum::<usize>();
+    let headers = records.saturating_mul(names.len()).saturating_mul(2 * BLOCK);
+    let Some(out) = shelf::take(total.saturating_add(headers)) else {
+        return Err(Fault::new(FaultKind::Limit, 0, "no memory for the records"));
+    };
+    let mut archive = Archive { out, file: Template::new(b'0'), pax: Template::new(b'x') };
+    let (mut lengths, mut checksums) = (Vec::with_capacity(records), Vec::with_capacity(records));
+    let mut name = Vec::new();
+    for record in 0..records {
+        let start = archive.out.len();
+        let key = keys.get(record).ok_or_else(|| outside(record))?;
+        let mut put = |field: &[u8], contents: &[u8]| {
+            name.clear();
+            [key, b".", field].iter().for_each(|part| name.extend_from_slice(part));
+            check(&name, key, field, contents).map_err(|fault| fault.in_record(record))?;
+            archive.member(&name, contents);
+            Ok::<(), Fault>(())
+        };
+        let mut is_empty = true;
+        for (field, values, nulls) in &columns {
+            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(record)) {
+                continue;
+            }
+            put(field, values.get(record).ok_or_else(|| outside(record))?)?;
+            is_empty = false;
+        }
+        if is_empty {
+            put(NOTHING, b"")?;
+        }
+        let frame = archive.out.get(start..).unwrap_or_default();
+        lengths.push(frame.len() as u64);
+        checksums.push(crc32c(frame));
+    }
+    Ok(Framed { data: shelf::shelve(archive.out), lengths, checksums })
+}
+
+fn bytes_of<'a>(array: &'a dyn Array, name: &str) -> Result<Bytes<'a>, Fault> {
+    Bytes::of(array).ok_or_else(|| {
+        let message = format!("a member must be a byte string, not {}", array.data_type());
+        Fault::new(FaultKind::Schema, 0, message).in_field(name)
+    })
+}
+
+#[cold]
+fn outside(record: usize) -> Fault {
+    Fault::new(FaultKind::Schema, 0, "the array's offsets point outside of its values")
+        .in_record(record)
+}
+
+/// Whether a member's name is read back as the key and the field it is made of.
+fn check(name: &[u8], key: &[u8], field: &[u8], contents: &[u8]) -> Result<(), Fault> {
+    let broken = |message: String| Fault::new(FaultKind::Schema, 0, message).in_field("__key__");
+    let shown = || String::from_utf8_lossy(key);
+    if contents.len() > MOST_BYTES {
+        let message = "a member of a tar archive has at most 8 GiB".to_owned();
+        return Err(Fault::new(FaultKind::Schema, 0, message));
+    }
+    if name.contains(&0) {
+        return Err(broken(format!("the key {:?} has a NUL, which ends a name", shown())));
+    }
+    match split(name) {
+        Some(parts) if parts.key == key && parts.field == field => Ok(()),
+        None => Err(broken(format!("members of the key {:?} are passed over by readers", shown()))),
+        Some(parts) => {
+            let seen = String::from_utf8_lossy(parts.key);
+            Err(broken(format!("the key {:?} has a dot, so that it is read as {seen:?}", shown())))
+        }
+    }
+}

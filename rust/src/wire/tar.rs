@@ -1,0 +1,429 @@
+//! Tar archives: headers of 512 bytes, and what they say of the member behind them.
+//!
+//! ```text
+//! offset  size  field
+//! 0       100   name                  to the first NUL
+//! 124     12    size                  octal text, or base 256 where the first bit is set
+//! 148     8     checksum              sum of the header's bytes, these eight taken as spaces
+//! 156     1     type                  '0', NUL or '7': a regular file
+//! 257     6     magic                 "ustar\0", or "ustar " of GNU, or nothing (version 7)
+//! 345     155   prefix                of the name, where the magic is "ustar\0"
+//! ```
+//!
+//! The contents follow, padded to 512 bytes. Members of type `L` (GNU) and `x` (PAX) say more of the
+//! member behind them: a longer name, another size. Two blocks of zeros end an archive. Source:
+//! POSIX.1-2017, pax; the GNU tar manual.
+
+use std::borrow::Cow;
+
+use super::frames::{Candidate, Framing, Step};
+use super::{Fault, FaultKind};
+
+/// Headers and paddings are multiples of this.
+pub const BLOCK: usize = 512;
+/// What a member that only describes the next one may hold.
+const MOST_DESCRIPTION: u64 = 1 << 20;
+/// How many of those may stand before one member.
+const MOST_DESCRIPTIONS: usize = 16;
+
+/// What stands at the front of some bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Head<'a> {
+    /// A block of zeros: the archive ends here, or has ended.
+    Zeros,
+    /// A member.
+    Member(Member<'a>),
+    /// So many bytes are needed to tell.
+    Need(u64),
+    /// The bytes break the rules.
+    Broken(Fault),
+}
+
+/// A member, with what was said of it before its header. Places count from the front.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// Its name, as bytes.
+    pub name: Cow<'a, [u8]>,
+    /// Whether it is a regular file.
+    pub is_file: bool,
+    /// Where its contents start.
+    pub contents: usize,
+    /// Bytes of its contents.
+    pub length: u64,
+    /// Bytes to the next header.
+    pub total: u64,
+}
+
+/// A member's name as a record's key and the name of one of its fields, before it is lower-cased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name<'a> {
+    /// The name up to the first dot of its last part.
+    pub key: &'a [u8],
+    /// What is behind that dot.
+    pub field: &'a [u8],
+}
+
+/// Split a member's name as WebDataset does; None where the member belongs to no record.
+pub fn split(name: &[u8]) -> Option<Name<'_>> {
+    let first = name.split(|&byte| byte == b'/').next().unwrap_or_default();
+    if first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__") {
+        return None;
+    }
+    let base = name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash.wrapping_add(1));
+    let dot = base.wrapping_add(name.get(base..)?.iter().position(|&byte| byte == b'.')?);
+    if dot == base {
+        // A name like `folder/.x` has the key `folder/`, if that has no dot itself.
+        let folder = name.get(..base.checked_sub(1)?)?;
+        if folder.rsplit(|&byte| byte == b'/').next()?.contains(&b'.') {
+            return None;
+        }
+    }
+    Some(Name { key: name.get(..dot)?, field: name.get(dot.wrapping_add(1)..)? })
+}
+
+/// Whether a header has the checksum that it says: the sum of its bytes, the checksum's own taken as
+/// spaces. Some old programs added them as numbers with a sign.
+#[inline]
+fn sums_to(block: &[u8; BLOCK], stored: i64) -> bool {
+    let own = block.get(148..156).unwrap_or_default();
+    let sum = |bytes: &[u8]| bytes.iter().fold(0u32, |sum, &byte| sum.wrapping_add(byte.into()));
+    let spaces = sum(block).wrapping_sub(sum(own)).wrapping_add(8 * 32);
+    if i64::from(spaces) == stored {
+        return true;
+    }
+    let high = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte >= 0x80).count() as i64;
+    let signs = high(block).wrapping_sub(high(own)).wrapping_mul(256);
+    i64::from(spaces).wrapping_sub(signs) == stored
+}
+
+/// A number of a header: octal text, or base 256.
+fn number(field: &[u8]) -> Option<u64> {
+    let (&first, rest) = field.split_first()?;
+    if first == 0x80 {
+        return rest
+            .iter()
+            .try_fold(0u64, |value, &byte| value.checked_mul(256)?.checked_add(u64::from(byte)));
+    }
+    let text = text(field).trim_ascii();
+    text.iter().try_fold(0u64, |value, &byte| match byte {
+        b'0'..=b'7' => value.checked_mul(8)?.checked_add(u64::from(byte.wrapping_sub(b'0'))),
+        _ => None,
+    })
+}
+
+/// A text of a header: up to the first NUL.
+fn text(field: &[u8]) -> &[u8] {
+    field.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// Contents with their padding.
+fn padded(length: u64) -> u64 {
+    length.checked_next_multiple_of(BLOCK as u64).unwrap_or(u64::MAX)
+}
+
+/// What members before a member say of it. What was said first is what holds.
+#[derive(Default)]
+struct Said<'a> {
+    name: Option<&'a [u8]>,
+    length: Option<u64>,
+}
+
+#[cold]
+fn broken(message: &'static str) -> Fault {
+    Fault::new(FaultKind::Framing, 0, message)
+}
+
+/// The member at the front of `bytes`, or what else stands there.
+#[inline]
+pub fn head(bytes: &[u8]) -> Head<'_> {
+    let mut said = Said::default();
+    let mut at = 0;
+    for _ in 0..=MOST_DESCRIPTIONS {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let Some(block) = rest.first_chunk::<BLOCK>() else {
+            return Head::Need(at.wrapping_add(BLOCK) as u64);
+        };
+        let (kind, size) = match checked(block) {
+            Ok(Some(found)) => found,
+            Ok(None) if at == 0 => return Head::Zeros,
+            Ok(None) => {
+                let message = "the archive ends between a member's descriptions and the member";
+                return Head::Broken(broken(message).shifted(at as u64));
+            }
+            Err(fault) => return Head::Broken(fault.shifted(at as u64)),
+        };
+        if !matches!(kind, b'L' | b'K' | b'x' | b'X' | b'g') {
+            return match member(block, kind, size, at, &said) {
+                Ok(member) => Head::Member(member),
+                Err(fault) => Head::Broken(fault.shifted(at as u64)),
+            };
+        }
+        if size > MOST_DESCRIPTION {
+            let message = "a description of a member is too long";
+            let fault = Fault::new(FaultKind::Limit, at as u64, message);
+            return Head::Broken(fault.values(MOST_DESCRIPTION, size));
+        }
+        let total = (BLOCK as u64).saturating_add(padded(size)) as usize;
+        let Some(contents) = rest.get(BLOCK..total).and_then(|part| part.get(..size as usize))
+        else {
+            return Head::Need(at.saturating_add(total) as u64);
+        };
+        if let Err(fault) = said.hear(kind, contents) {
+            return Head::Broken(fault.shifted(at as u64));
+        }
+        at = at.saturating_add(total);
+    }
+    Head::Broken(broken("too many descriptions of one member"))
+}
+
+/// The type and size that a header has, if its checksum is right; None for a block of zeros.
+#[inline]
+fn checked(block: &[u8; BLOCK]) -> Result<Option<(u8, u64)>, Fault> {
+    if block.first() == Some(&0) && block.iter().all(|&byte| byte == 0) {
+        return Ok(None);
+    }
+    let field = |from: usize, to: usize| block.get(from..to).unwrap_or_default();
+    let stored = number(field(148, 156)).and_then(|number| i64::try_from(number).ok());
+    if !stored.is_some_and(|stored| sums_to(block, stored)) {
+        let message = "no header of a tar member stands here";
+        return Err(Fault::new(FaultKind::Framing, 0, message));
+    }
+    let kind = block.get(156).copied().unwrap_or_default();
+    match number(field(124, 136)) {
+        Some(size) => Ok(Some((kind, size))),
+        None => Err(broken("the size of a member is no number").shifted(124)),
+    }
+}
+
+fn member<'a>(
+    block: &'a [u8; BLOCK],
+    kind: u8,
+    size: u64,
+    at: usize,
+    said: &Said<'a>,
+) -> Result<Member<'a>, Fault> {
+    let field = |from: usize, to: usize| block.get(from..to).unwrap_or_default();
+    let own = text(field(0, 100));
+    let prefix = match field(257, 263) {
+        b"ustar\0" => text(field(345, 500)),
+        _ => b"",
+    };
+    let name = match said.name {
+        Some(name) => Cow::Borrowed(name),
+        None if prefix.is_empty() => Cow::Borrowed(own),
+        None => Cow::Owned([prefix, b"/", own].concat()),
+    };
+    if kind == b'S' {
+        let message = "a sparse member, which is not read";
+        return Err(Fault::new(FaultKind::Unsupported, 0, message));
+    }
+    let length = said.length.unwrap_or(size);
+    let is_folder = kind == 0 && own.last() == Some(&b'/');
+    let is_file = matches!(kind, b'0' | b'7' | 0) && !is_folder;
+    // Links, devices and folders have no contents, whatever their size says.
+    let has_contents = is_file || !(matches!(kind, b'1'..=b'6') || is_folder);
+    let contents = at.saturating_add(BLOCK);
+    let body = if has_contents { padded(length) } else { 0 };
+    let total = (contents as u64).saturating_add(body);
+    Ok(Member { name, is_file, contents, length, total })
+}
+
+impl<'a> Said<'a> {
+    fn hear(&mut self, kind: u8, contents: &'a [u8]) -> Result<(), Fault> {
+        match kind {
+            b'L' => {
+                self.name.get_or_insert(text(contents));
+                Ok(())
+            }
+            b'K' => Ok(()),
+            _ => self.hear_pax(contents, kind == b'g'),
+        }
+    }
+
+    /// Lines of `length key=value\n`, where the length counts all of the line.
+    fn hear_pax(&mut self, mut lines: &'a [u8], is_global: bool) -> Result<(), Fault> {
+        while lines.first().is_some_and(|&byte| byte != 0) {
+            let (key, value, rest) = pax_line(lines)
+                .ok_or_else(|| broken("a PAX header has a line of no right form"))?;
+            lines = rest;
+            if key.starts_with(b"GNU.sparse.") {
+                let message = "a sparse member, which is not read";
+                return Err(Fault::new(FaultKind::Unsupported, 0, message));
+            }
+            if is_global && matches!(key, b"path" | b"size") {
+                let message = "a global PAX header gives all members one name or size";
+                return Err(Fault::new(FaultKind::Unsupported, 0, message));
+            }
+            match key {
+                b"path" => {
+                    let end = value.iter().rposition(|&byte| byte != b'/');
+                    let name = value.get(..=end.unwrap_or(0)).unwrap_or_default();
+                    self.name.get_or_insert(name);
+                }
+                b"size" => {
+                    let length = decimal(value).ok_or_else(|| broken("a PAX size is no number"))?;
+                    self.length.get_or_insert(length);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first line of a PAX header: key, value, and the lines behind it.
+pub fn pax_line(lines: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let blank = lines.iter().take(20).position(|&byte| byte == b' ')?;
+    let length = usize::try_from(decimal(lines.get(..blank)?)?).ok()?;
+    let line = lines.get(blank.wrapping_add(1)..length)?.strip_suffix(b"\n")?;
+    let equals = line.iter().position(|&byte| byte == b'=')?;
+    let (key, value) = (line.get(..equals)?, line.get(equals.wrapping_add(1)..)?);
+    (!key.is_empty()).then_some((key, value, lines.get(length..)?))
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, &byte| match byte {
+        b'0'..=b'9' => value.checked_mul(10)?.checked_add(u64::from(byte.wrapping_sub(b'0'))),
+        _ => None,
+    })
+}
+
+/// The members of the bytes of whole members; ends at the first thing that is none.
+pub struct Members<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// The members of a frame, which `Tar` found before.
+pub fn members(frame: &[u8]) -> Members<'_> {
+    Members { bytes: frame, at: 0 }
+}
+
+impl Members<'_> {
+    /// Where the next member, or what describes it, starts.
+    #[inline]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Whether all bytes were those of members.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    /// A member and its contents.
+    type Item = (Member<'a>, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let rest = self.bytes.get(self.at..)?;
+            match head(rest) {
+                Head::Zeros => self.at = self.at.wrapping_add(BLOCK),
+                Head::Member(member) => {
+                    let end = member.contents.checked_add(usize::try_from(member.length).ok()?)?;
+                    let contents = match member.is_file {
+                        true => rest.get(member.contents..end)?,
+                        false => b"",
+                    };
+                    self.at = self.at.checked_add(usize::try_from(member.total).ok()?)?;
+                    return Some((member, contents));
+                }
+                Head::Need(_) | Head::Broken(_) => return None,
+            }
+        }
+    }
+}
+
+/// Tar as WebDataset has it: a frame is a record, a run of members of one key.
+///
+/// Members that belong to no record go with the one before them, or with the first; so do the zeros
+/// that end an archive. Behind these a record of a second archive begins, if one was put there.
+#[derive(Clone, Copy, Debug)]
+pub struct Tar;
+
+impl Framing for Tar {
+    #[inline]
+    fn next(self, window: &[u8], last: bool) -> Step {
+        let mut key: Option<Vec<u8>> = None;
+        let mut at = 0usize;
+        let mut ended = false;
+        let found = |at| Step::Frame { payload: 0, length: at, total: at };
+        loop {
+            let rest = window.get(at..).unwrap_or_default();
+            if rest.is_empty() && last {
+                return if key.is_some() { found(at) } else { Step::Blank(at) };
+            }
+            let total = match head(rest) {
+                Head::Zeros => {
+                    ended = true;
+                    BLOCK as u64
+                }
+                Head::Member(_) | Head::Broken(_) if ended && key.is_some() => return found(at),
+                Head::Member(member) => {
+                    if let Some(name) = split(&member.name).filter(|_| member.is_file) {
+                        match &key {
+                            None => key = Some(name.key.to_vec()),
+                            Some(known) if known == name.key => {}
+                            Some(_) => return found(at),
+                        }
+                    }
+                    member.total
+                }
+                Head::Need(need) => return more(window, last, (at as u64).saturating_add(need)),
+                Head::Broken(fault) => return Step::Broken(fault.shifted(at as u64)),
+            };
+            let end = (at as u64).saturating_add(total);
+            match usize::try_from(end) {
+                Ok(end) if end <= window.len() => at = end,
+                // The header behind this member tells whether the record ends.
+                _ => return more(window, last, end.saturating_add(if last { 0 } else { 512 })),
+            }
+        }
+    }
+
+    /// The members next to the damage may be the rest of a record, so that what is found is where the
+    /// key changes behind them.
+    fn find(self, window: &[u8], from: usize) -> Option<Candidate> {
+        let mut at = from;
+        loop {
+            let rest = window.get(at..)?;
+            let magic = rest.windows(262).position(|header| header.ends_with(b"ustar"))?;
+            at = at.checked_add(magic)?;
+            let rest = window.get(at..)?;
+            let passed = match self.next(rest, false) {
+                Step::Frame { total, .. } => {
+                    let at = at.checked_add(total)?;
+                    let total = match self.next(window.get(at..)?, false) {
+                        Step::Frame { total, .. } => total as u64,
+                        Step::Need(total) => total,
+                        _ => BLOCK as u64,
+                    };
+                    return Some(Candidate { at, total });
+                }
+                Step::Broken(fault) => usize::try_from(fault.byte).unwrap_or(usize::MAX),
+                Step::Need(_) | Step::Blank(_) => return None,
+            };
+            at = at.checked_add(passed.max(1))?;
+        }
+    }
+}
+
+#[cold]
+fn more(window: &[u8], last: bool, need: u64) -> Step {
+    if !last {
+        return Step::Need(need);
+    }
+    let message = "the archive ends inside a member";
+    let fault = Fault::new(FaultKind::Truncated, window.len() as u64, message);
+    Step::Broken(fault.values(need, window.len() as u64))
+}
+
+#[cfg(test)]
+mod tests;
