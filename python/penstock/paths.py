@@ -92,9 +92,17 @@ def _expand_one(path: str, storage: Storage) -> list[str]:
 
 
 def _without_indexes(paths: list[str]) -> list[str]:
-    """The same paths without the text indexes (x.idx) of files (x) that are among them."""
+    """The same paths without the text indexes of files that are among them: DALI's `x.idx` of a
+    file `x`; MXNet's `x.idx` of `x.rec`, and the list `x.lst` that `x.rec` was made from."""
     names = set(paths)
-    return [p for p in paths if not (p.endswith(".idx") and p.removesuffix(".idx") in names)]
+
+    def is_beside(path: str) -> bool:
+        stem, end = os.path.splitext(path)
+        return (end == ".idx" and stem in names) or (
+            end in (".idx", ".lst") and f"{stem}.rec" in names
+        )
+
+    return [path for path in paths if not is_beside(path)]
 
 
 def _counted(path: str, match: re.Match[str]) -> list[str]:

@@ -13,6 +13,7 @@ from penstock.formats.msgpack import MessagePackFormat
 from penstock.formats.npy import NpyFormat
 from penstock.formats.npz import NpzFormat
 from penstock.formats.parquet import ParquetFormat
+from penstock.formats.recordio import RecordIOFormat
 from penstock.formats.tfrecord import TFRecordFormat
 from penstock.formats.webdataset import WebDatasetFormat
 
@@ -21,6 +22,7 @@ _OWN: tuple[Format, ...] = (
     ParquetFormat(),
     ArrowFormat(),
     WebDatasetFormat(),
+    RecordIOFormat(),
     BetonFormat(),
     Hdf5Format(),
     NpyFormat(),

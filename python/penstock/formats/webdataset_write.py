@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -163,12 +163,12 @@ class WebDatasetWriter:
             raise
 
     def write_frames(
-        self, frames: _core.Buffer, lengths: np.ndarray, checksums: np.ndarray
+        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """Append whole frames as they stand: their bytes, the uint64 length of each, and the
+        """Append whole frames as they stand: their bytes in any number of parts, the uint64 length of each, and the
         uint32 checksum of each."""
         self._num_records += len(lengths)
-        self._plain_bytes += len(frames)
+        self._plain_bytes += sum(len(part) for part in frames)
         self._frames.write_frames(frames, lengths, checksums)
 
     @property
@@ -183,7 +183,7 @@ class WebDatasetWriter:
         least = self._plain_bytes + END_BYTES
         self._end_bytes = -(-least // ARCHIVE_BYTES) * ARCHIVE_BYTES - self._plain_bytes
         zeros = _core.Buffer.from_bytes(bytes(self._end_bytes))
-        self._frames.write_frames(zeros, np.zeros(0, np.uint64), np.zeros(0, np.uint32))
+        self._frames.write_frames([zeros], np.zeros(0, np.uint64), np.zeros(0, np.uint32))
         self._frames.close()
         self._stop()
 
@@ -215,7 +215,7 @@ class WebDatasetWriter:
             lengths[0] += np.uint64(len(comment))
             data = _core.Buffer.join([comment, data])
         self._plain_bytes += len(data)
-        self._frames.write_frames(data, lengths, checksums)
+        self._frames.write_frames([data], lengths, checksums)
 
     def _check_keys(self, names: Any, first: int) -> None:
         """Two records that follow each other and have one key would be read as one."""
