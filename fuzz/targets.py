@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from fuzz import arrays, beton, images, neighbours, recordio, seeds
+from fuzz import arrays, beton, images, msgpack_values, neighbours, recordio, seeds
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
@@ -267,6 +267,8 @@ TARGETS = {
     "arrow": Target(arrow, seeds.arrows),
     "npy": Target(arrays.npy_header, arrays.npy_files),
     "npz": Target(arrays.npz, arrays.npz_files),
+    "msgpack": Target(msgpack_values.run, msgpack_values.seeded),
+    "msgpack_file": Target(msgpack_values.opened, msgpack_values.seeded),
     "beton": Target(beton.read, beton.seeds),
     "jpeg": Target(images.decoded, images.jpegs),
     "png": Target(images.resealed, images.pngs),

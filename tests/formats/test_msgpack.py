@@ -575,6 +575,20 @@ def test_an_index_finds_a_flipped_byte(tmp_path: Path) -> None:
     assert ps.open(path, index="never").take([50]).num_rows == 1
 
 
+def test_with_an_index_reading_goes_on_behind_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a.msgpack"
+    ps.write(pa.table({"a": list(range(200, 300))}), path)
+    good = path.read_bytes()
+    for place in (5 * 50, 5 * 50 + 4):
+        path.write_bytes(good[:place] + b"\xc1" + good[place + 1 :])
+        for damage in ("skip", "salvage"):
+            dataset = ps.open(path, damage=damage)
+            found = pa.table(dataset).column("a").to_pylist()
+            assert found == [*range(200, 250), *range(251, 300)]
+            (region,) = dataset.damage
+            assert (region.start_byte, region.end_byte) == (250, 255)
+
+
 def test_a_byte_that_begins_no_value_is_told_and_what_is_before_it_saved(tmp_path: Path) -> None:
     path = tmp_path / "a.msgpack"
     good = packed(*({"a": n} for n in range(10)))

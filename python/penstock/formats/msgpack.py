@@ -104,14 +104,17 @@ class MessagePackFormat:
 
     def open(self, source: Source, options: Options) -> Reader:
         mine = options_from(MessagePackOptions, options.format_options, "msgpack")
-        if options.damage in ("skip", "salvage"):
-            # Nearly every byte begins a value, so nobody can tell where the next record does.
+        goes_on = options.damage in ("skip", "salvage")
+        if goes_on:
+            # Nearly every byte begins a value, so only an index can tell where the next record does.
             options = replace(options, damage="stop")
         begin, count = _layout(source, mine)
         shard = Shard(source, PlainStream(source), MSGPACK, options, begin)
         known = load_index(shard)
         if known is not None and int(known.starts[0]) != begin:
             known = None  # made with another layout
+        if goes_on and known is not None:
+            shard = replace(shard, options=replace(options, damage="skip"))
         decoder = decoder_for(shard, mine)
         if begin:
             return ArrayReader(shard, decoder, known, count)

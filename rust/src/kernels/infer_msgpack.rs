@@ -130,6 +130,9 @@ impl Keys {
         for _ in 0..count {
             let (Token::Str(key) | Token::Bin(key)) = token(cursor)? else { return Ok(false) };
             let Ok(key) = std::str::from_utf8(key) else { return Ok(false) };
+            if key.contains('\0') {
+                return Ok(false); // no name of an Arrow field
+            }
             let place = match self.places.entry(key.to_owned()) {
                 Entry::Occupied(known) => *known.get(),
                 Entry::Vacant(free) => {

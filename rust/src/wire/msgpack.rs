@@ -282,7 +282,7 @@ fn skip_deep(cursor: &mut Cursor<'_>, nesting: usize) -> Result<(), Fault> {
             _ => continue,
         };
         if levels.len() > nesting {
-            return Err(too_deep(cursor.offset(), nesting));
+            return Err(too_deep(cursor.offset()));
         }
         levels.push(inner);
     }
@@ -291,8 +291,8 @@ fn skip_deep(cursor: &mut Cursor<'_>, nesting: usize) -> Result<(), Fault> {
 
 /// The fault of containers within containers beyond the limit.
 #[cold]
-pub fn too_deep(at: usize, nesting: usize) -> Fault {
-    let message = format!("arrays and maps are nested deeper than the limit nesting={nesting}");
+pub fn too_deep(at: usize) -> Fault {
+    let message = "arrays and maps are nested deeper than the limit nesting";
     Fault::new(FaultKind::Limit, at as u64, message)
 }
 

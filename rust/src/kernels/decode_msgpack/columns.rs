@@ -471,7 +471,7 @@ impl Column {
             }
             Values::Tensor { kind, dtype, shape, data, .. } => {
                 let count = data.len() / dtype.size.max(1);
-                tensors(kind, dtype, &shape, numbers(data, dtype), count, nulls, self.rows)?
+                tensors(kind, &shape, numbers(data, dtype), count, nulls, self.rows)?
             }
             Values::Ragged { fields, dtype, axes, shapes, ends, data } => {
                 let count = data.len() / dtype.size.max(1);
@@ -516,7 +516,7 @@ impl Values {
 fn deeper(costs: Costs, cursor: &Cursor<'_>) -> Result<Costs, Fault> {
     match costs.nesting.checked_sub(1) {
         Some(nesting) => Ok(Costs { nesting, ..costs }),
-        None => Err(crate::wire::msgpack::too_deep(cursor.offset(), 0)),
+        None => Err(crate::wire::msgpack::too_deep(cursor.offset())),
     }
 }
 
@@ -549,14 +549,12 @@ fn numbers(data: MutableBuffer, dtype: Dtype) -> Buffer {
 
 fn tensors(
     kind: DataType,
-    dtype: Dtype,
     shape: &[u32],
     data: Buffer,
     count: usize,
     nulls: Option<NullBuffer>,
     rows: usize,
 ) -> Result<ArrayRef, Fault> {
-    let _ = dtype;
     let validity = nulls.map(|nulls| nulls.into_inner().into_inner());
     let built = match &kind {
         DataType::FixedSizeList(item, _) if !shape.is_empty() => {
