@@ -178,6 +178,14 @@ def test_jpegs_that_fit_are_copied_and_others_are_made() -> None:
     assert {(one["width"], one["height"], one["codec"]) for one in sizes} == {(15, 10, "jpeg")}
 
 
+def test_a_jpeg_of_four_colours_is_made_anew(corpus: Path) -> None:
+    """ffcv cannot decode it."""
+    cmyk = (corpus / "jpeg" / "pillow-tests" / "pil_sample_cmyk.jpg").read_bytes()
+    (found,) = back({"image": images([cmyk])}).column("image").to_pylist()
+    assert found != cmyk
+    assert abs(decode_images([found]).astype(int) - decode_images([cmyk])).mean() < 4
+
+
 def test_raw_images_keep_every_pixel() -> None:
     array = pixels(4, 6, 9)
     mixed = as_ppm(array[:2]) + encode_images(array[2:], "png").storage.to_pylist()
