@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV := .venv
+FFCV := .venv-ffcv
 RUNS ?= 1000000
 SEED ?= 1
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -34,7 +35,7 @@ types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled modu
 rust-tests: $(VENV)/built
 	cargo test --release --lib --locked --quiet
 
-python-tests: $(VENV)/tools $(VENV)/built
+python-tests: $(VENV)/tools $(VENV)/built $(FFCV)/built
 	python -m pytest
 
 fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RUNS=, SEED= choose
@@ -66,3 +67,9 @@ $(VENV)/built: pyproject.toml $(RUST) | $(VENV)/needs
 
 $(VENV)/tools: pyproject.toml | $(VENV)/needs
 	uv pip install --quiet --group checks && touch $@
+
+# ffcv beside penstock: it needs OpenCV's headers, numba and torch, so it has a place of its own.
+$(FFCV)/built: .ci/needs | $(VENV)/needs
+	@PYTHON="$(PYTHON)" .ci/needs $(FFCV) ffcv
+	uv pip install --quiet --python $(FFCV) torch numpy numba opencv-python-headless pybind11 pillow wheel setuptools
+	uv pip install --quiet --python $(FFCV) --no-build-isolation ffcv==1.0.2 && touch $@

@@ -49,8 +49,10 @@ class ImageType(pa.ExtensionType):
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> ImageType:
+        if not serialized:  # the usual case, and pyarrow asks for a type at every turn
+            return cls("", storage)
         try:
-            codec = json.loads(serialized or b"{}").get("codec", "")
+            codec = json.loads(serialized).get("codec", "")
         except (ValueError, AttributeError):
             codec = ""  # a hint that nobody can read is no hint; the bytes tell
         return cls(codec if isinstance(codec, str) else "", storage)

@@ -1,8 +1,10 @@
 """Reads and writes .beton files by ffcv itself. Runs in an environment of its own, where ffcv is.
 
-ffcv_program.py load FILE OUT.npz       every field of every record, by Loader, both caches
-ffcv_program.py write FILE OUT.npz      a file of every field, and what went into it
-ffcv_program.py stored FILE             fields, and the stored bytes of images, by Reader
+Takes JSON on standard input, a list of [what, file, file of results], for starting takes long:
+
+    load     every field of every record, by Loader and both caches, as npz
+    write    a file of every field; what went into it, as npz
+    stored   fields, and the stored bytes of images, by Reader, as JSON
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ def write(path: str, out: str) -> None:
     )
 
 
-def stored(path: str) -> None:
+def stored(path: str, out: str) -> None:
     reader = Reader(path)
     sizes = {int(entry["ptr"]): int(entry["size"]) for entry in reader.alloc_table}
     with open(path, "rb") as file:
@@ -102,8 +104,10 @@ def stored(path: str) -> None:
                 [int(row["mode"]), int(row["width"]), int(row["height"]), value.hex()]
             )
     said = {"names": reader.field_names, "records": int(reader.num_samples), "images": images}
-    print(json.dumps(said))
+    with open(out, "w") as file:
+        json.dump(said, file)
 
 
 if __name__ == "__main__":
-    {"load": load, "write": write, "stored": stored}[sys.argv[1]](*sys.argv[2:])
+    for what, path, out in json.load(sys.stdin):
+        {"load": load, "write": write, "stored": stored}[what](path, out)

@@ -169,6 +169,8 @@ def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
     """Where to cut a batch so that the values of a piece have about 16 MiB."""
     if not batch.num_rows:
         return []
+    if not is_decoding and batch.nbytes <= _PIECE_BYTES:
+        return [batch.num_rows]  # where pieces end changes no byte of the file
     sizes = sum((record_bytes(column) for column in batch.columns), start=0)
     if is_decoding:
         pixels = (pixel_bytes(column) for column in batch.columns if is_image(column.type))
