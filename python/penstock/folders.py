@@ -240,6 +240,9 @@ class FolderSink:
     def patch(self, start: int, data: object) -> None:
         raise TypeError("a folder has files, and no bytes of its own")
 
+    def repeat(self, start: int, length: int) -> None:
+        raise TypeError("a folder has files, and no bytes of its own")
+
     def finish(self) -> None:
         if not self._is_finished:
             # One for all instead of one for each of a million files.
