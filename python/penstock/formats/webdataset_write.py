@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -45,6 +45,7 @@ from penstock.formats.webdataset_fields import (
     holds_text,
     is_array,
     is_number,
+    is_time,
     keys,
 )
 from penstock.formats.webdataset_npy import files, stacked_files
@@ -163,12 +164,12 @@ class WebDatasetWriter:
             raise
 
     def write_frames(
-        self, frames: _core.Buffer, lengths: np.ndarray, checksums: np.ndarray
+        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """Append whole frames as they stand: their bytes, the uint64 length of each, and the
-        uint32 checksum of each."""
+        """Append whole frames as they stand: their bytes in any number of parts, the uint64 length
+        of each, and the uint32 checksum of each."""
         self._num_records += len(lengths)
-        self._plain_bytes += len(frames)
+        self._plain_bytes += sum(len(part) for part in frames)
         self._frames.write_frames(frames, lengths, checksums)
 
     @property
@@ -183,7 +184,7 @@ class WebDatasetWriter:
         least = self._plain_bytes + END_BYTES
         self._end_bytes = -(-least // ARCHIVE_BYTES) * ARCHIVE_BYTES - self._plain_bytes
         zeros = _core.Buffer.from_bytes(bytes(self._end_bytes))
-        self._frames.write_frames(zeros, np.zeros(0, np.uint64), np.zeros(0, np.uint32))
+        self._frames.write_frames([zeros], np.zeros(0, np.uint64), np.zeros(0, np.uint32))
         self._frames.close()
         self._stop()
 
@@ -206,16 +207,16 @@ class WebDatasetWriter:
 
     def _take(self, framed: _core.Framed) -> None:
         data, lengths = framed.data, as_numpy(framed.lengths)
-        checksums = as_numpy(framed.checksums)
+        checksums, parts = as_numpy(framed.checksums), [data]
         if not self._plain_bytes and self._comment is not None and len(lengths):
             # What describes the archive stands before its first record, and goes with it.
             comment, size = self._comment, int(lengths[0])
             lengths, checksums = lengths.copy(), checksums.copy()
             checksums[0] = data.slice(0, size).crc32c(comment.crc32c())
             lengths[0] += np.uint64(len(comment))
-            data = _core.Buffer.join([comment, data])
-        self._plain_bytes += len(data)
-        self._frames.write_frames(data, lengths, checksums)
+            parts.insert(0, comment)
+        self._plain_bytes += sum(len(part) for part in parts)
+        self._frames.write_frames(parts, lengths, checksums)
 
     def _check_keys(self, names: Any, first: int) -> None:
         """Two records that follow each other and have one key would be read as one."""
@@ -344,7 +345,7 @@ def _endings(type_: Any) -> tuple[str, ...]:
         return _BYTES
     if holds_text(storage) or (kind.is_dictionary(type_) and holds_text(type_.value_type)):
         return TEXTS
-    if is_number(type_) or kind.is_temporal(type_):
+    if is_number(type_) or is_time(type_):
         return NUMBERS
     if is_array(type_) or kind.is_floating(type_):
         return (NPY,)
@@ -396,7 +397,7 @@ def _contents(values: Any, column: pa.Field) -> Any:
         if is_number(type_):
             whole = values.cast(pa.int8()) if kind.is_boolean(type_) else values
             return whole.cast(pa.string())
-        if kind.is_temporal(type_):
+        if is_time(type_):
             return values.view(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(
                 pa.string()
             )
