@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from fuzz import seeds
+from fuzz import beton, images, neighbours, seeds
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
@@ -224,7 +224,7 @@ def _read_through(forged: bytes, name: str, rng: random.Random) -> None:
             assert dataset[number]["record"] in known
 
 
-def _opened(name: str, data: bytes, **options: Any) -> None:
+def opened(name: str, data: bytes, **options: Any) -> None:
     storage = seeds.Memory({name: data})
     dataset = ps.open(name, storage=storage, index="never", **options)  # type: ignore[arg-type]
     for batch in dataset.scan(threads=1):
@@ -234,17 +234,17 @@ def _opened(name: str, data: bytes, **options: Any) -> None:
 def tfrecord(data: bytes, rng: random.Random) -> None:
     """A whole TFRecord file through `open` and `scan`, in any damage mode."""
     damage = rng.choice(("error", "stop", "skip", "salvage"))
-    _opened("a.tfrecord", data, damage=damage, raw=rng.random() < 0.5)
+    opened("a.tfrecord", data, damage=damage, raw=rng.random() < 0.5)
 
 
 def parquet(data: bytes, rng: random.Random) -> None:
     """A whole Parquet file."""
-    _opened("a.parquet", data, damage=rng.choice(("error", "skip")))
+    opened("a.parquet", data, damage=rng.choice(("error", "skip")))
 
 
 def arrow(data: bytes, rng: random.Random) -> None:
     """A whole Arrow IPC file or stream."""
-    _opened("a.arrow", data, damage=rng.choice(("error", "skip")))
+    opened("a.arrow", data, damage=rng.choice(("error", "skip")))
 
 
 def sniff(data: bytes, rng: random.Random) -> None:
@@ -265,4 +265,13 @@ TARGETS = {
     "sniff": Target(sniff, seeds.everything),
     "parquet": Target(parquet, seeds.parquets),
     "arrow": Target(arrow, seeds.arrows),
+    "beton": Target(beton.read, beton.seeds),
+    "jpeg": Target(images.decoded, images.jpegs),
+    "png": Target(images.resealed, images.pngs),
+    "webp": Target(images.decoded, images.webps),
+    "ppm": Target(images.decoded, images.ppms),
+    "mds": Target(neighbours.mds, neighbours.shards),
+    "listing": Target(neighbours.listing, neighbours.listings),
+    "arrayrecord": Target(neighbours.arrayrecord, neighbours.array_records),
+    "riegeli": Target(neighbours.riegeli, neighbours.chunk_data),
 }

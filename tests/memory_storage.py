@@ -76,6 +76,11 @@ class MemorySink:
         whole[start : start + len(new)] = new
         self._parts = [bytes(whole)]
 
+    def repeat(self, start: int, length: int) -> None:
+        whole = b"".join(self._parts)
+        assert start + length <= len(whole), "nothing was written there before"
+        self._parts = [whole, whole[start : start + length]]
+
     def finish(self) -> None:
         pass
 

@@ -33,6 +33,7 @@ from penstock.limits import Limits
 
 if TYPE_CHECKING:
     from penstock import describe, features
+    from penstock.images import decode_images, encode_images
     from penstock.report import Finding, Report
     from penstock.verbs.append import append
     from penstock.verbs.convert import convert
@@ -95,9 +96,11 @@ __all__ = [
     "append",
     "bake_fields",
     "convert",
+    "decode_images",
     "describe",
     "diff",
     "drop_fields",
+    "encode_images",
     "features",
     "index",
     "info",
@@ -135,9 +138,11 @@ _LATER = {
     "append": "verbs.append",
     "bake_fields": "verbs.fields",
     "convert": "verbs.convert",
+    "decode_images": "images",
     "describe": "describe",
     "diff": "verbs.diff",
     "drop_fields": "verbs.fields",
+    "encode_images": "images",
     "features": "features",
     "index": "verbs.index",
     "info": "verbs.info",

@@ -16,9 +16,12 @@ __all__ = [
     "Frames",
     "Inflater",
     "KernelError",
+    "Pixels",
     "TarPlan",
     "ZlibDeflater",
+    "decode_images",
     "encode_examples",
+    "encode_images",
     "encode_tar",
     "frame_records",
     "frames_at",
@@ -29,8 +32,13 @@ __all__ = [
     "inflate_members",
     "is_tar_head",
     "member_head",
+    "message_numbers",
     "next_head",
+    "probe_images",
     "read_frames",
+    "reencode_images",
+    "riegeli_head",
+    "riegeli_records",
     "splice_fields",
     "tar_comment",
     "tar_fields",
@@ -337,3 +345,77 @@ def gzip_member(plain: Buffer, start: int, length: int, num_records: int, level:
 
 def member_head(data: Buffer, at: int) -> tuple[int, int] | None:
     """Bytes and records of the penstock member at `at`, or None if it is none."""
+
+@final
+class Pixels:
+    """Decoded pixels, which NumPy may read and write: `numpy.asarray(x)` is uint8[len(x)]."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int: ...
+
+def probe_images(images: _Arrow) -> ArrowArray:
+    """What the first bytes of each image of a binary array say: a struct array of codec (string),
+    width, height (uint32) and channels (uint8)."""
+
+def decode_images(
+    images: _Arrow,
+    *,
+    mode: str = "rgb",
+    image_pixels: int,
+    batch_bytes: int,
+    allow_damaged: bool = False,
+    threads: int = 1,
+) -> tuple[Pixels, ArrowArray]:
+    """The pixels of all images one behind another, and a struct array of width, height and
+    channels. A null has no pixels."""
+
+def encode_images(
+    pixels: list[Any],
+    sizes: _Arrow,
+    codec: str,
+    *,
+    quality: int = 90,
+    lossless: bool = False,
+    threads: int = 1,
+) -> ArrowArray:
+    """Pixels (arrays of uint8, each of one image or of several, one behind another) encoded: a
+    binary array. `sizes` is a record batch of width and height (uint32) and channels (uint8)."""
+
+def reencode_images(
+    images: _Arrow,
+    *,
+    codec: str | None = None,
+    quality: int | None = None,
+    lossless: bool = False,
+    max_side: int | None = None,
+    mode: str = "stored",
+    image_pixels: int,
+    allow_damaged: bool = False,
+    threads: int = 1,
+) -> ArrowArray:
+    """Each image as another one: smaller, of another codec or quality. What needs no change keeps
+    its bytes."""
+
+def riegeli_records(
+    buffer: Buffer,
+    starts: _Arrow,
+    lengths: _Arrow,
+    offsets: _Arrow,
+    counts: _Arrow,
+    max_record: int,
+    max_chunk: int,
+    check: bool = True,
+) -> Frames:
+    """The records of some chunks of a Riegeli file, in the order of the chunks.
+    Each chunk is where it starts in the buffer, how many bytes it may take, where it starts in the
+    file, how many records it has and how many bytes they have (uint64 arrays). Heads are always
+    proved, data with `check`."""
+
+def riegeli_head(buffer: Buffer, offset: int) -> tuple[int, int, int, int]:
+    """The head of the chunk at the front of a buffer, which is byte `offset` of its file: (kind,
+    bytes of data, records, their bytes)."""
+
+def message_numbers(frames: Frames, fields: list[int]) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+    """The numbers in each record, a small message of varints, by three fields: uint64 arrays, 0
+    where a message lacks the field."""

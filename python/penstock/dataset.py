@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import operator
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,7 +23,7 @@ from penstock.paths import expand
 from penstock.scan import scan
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.shard_lists import ShardList, shard_list
-from penstock.storage import LocalStorage, Storage
+from penstock.storage import LocalStorage, Source, Storage
 from penstock.take import take
 
 Result = TypeVar("Result")
@@ -268,7 +270,8 @@ class Dataset:
             head = source.read(0, formats.HEAD_BYTES).to_bytes()
             fmt = formats.by_bytes(head, source.size, path)
         self._formats[shard] = fmt
-        options, settled = self._options, self._settled
+        options = replace(self._options, beside=partial(self._beside, path))
+        settled = self._settled
         if options.schema is not None or options.raw:
             settled = None
         elif settled is not None:
@@ -276,6 +279,10 @@ class Dataset:
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
         return fmt.open(source, options if settled is None else replace(options, schema=settled))
+
+    def _beside(self, path: str, name: str) -> Source | None:
+        other = os.path.join(os.path.dirname(path), name)
+        return self._storage.source(other) if self._storage.exists(other) else None
 
     def _format_of(self, shard: int) -> Format:
         fmt = self._formats[shard]

@@ -12,6 +12,7 @@ from penstock.errors import (
     SchemaError,
     StaleIndexError,
     TruncatedError,
+    UnsupportedError,
 )
 
 _KINDS: dict[str, type[PenstockError]] = {
@@ -24,12 +25,18 @@ _KINDS: dict[str, type[PenstockError]] = {
     "limit": LimitError,
     "schema": SchemaError,
     "stale": StaleIndexError,
+    "unsupported": UnsupportedError,
 }
+
+
+def kind_of(name: str) -> type[PenstockError]:
+    """The class of error that a kind of fault becomes."""
+    return _KINDS.get(name, FormatError)
 
 
 def error_from(fault: Any, *, file: str, record: int | None) -> PenstockError:
     """The error of a fault in this file. `record` counts from 0 within the file."""
-    kind = _KINDS.get(fault.kind, FormatError)
+    kind = kind_of(fault.kind)
     expected: object = fault.expected
     found: object = fault.found
     if kind is ChecksumError or fault.kind == "stale":
@@ -54,6 +61,8 @@ def _hint(kind: str, file: str) -> str | None:
         return f"penstock schema --all {file}"
     if kind == "stale":
         return f"penstock index {file}"
+    if kind == "unsupported":
+        return None
     if kind == "message":
         return "open(..., raw=True) for the bytes as they are"
     return f"penstock verify {file}"

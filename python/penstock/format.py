@@ -98,6 +98,8 @@ class Options:
     dialect: str = "protobuf"
     skipped: Callable[[SkippedRegion], None] = lambda region: None
     """Called with every region that is passed over. Must be safe to call from several threads."""
+    beside: Callable[[str], Source | None] = lambda name: None
+    """Opens a file of the shard's folder by its bare name; None where there is none."""
     format_options: dict[str, Any] = field(default_factory=dict)
 
 

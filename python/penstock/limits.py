@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Ceilings on what one file may make penstock reserve. Sizes in bytes.
+    """Ceilings on what one file may make penstock reserve. Sizes in bytes, but for pixels.
 
     Example:
         >>> import penstock as ps
@@ -35,6 +35,8 @@ class Limits:
     """One compressed member after inflating, where a member is inflated whole."""
     footer_bytes: int = 64 * MIB
     """A footer or header that has to be read whole (Parquet, Arrow IPC)."""
+    image_pixels: int = 1 << 28
+    """Pixels of one image, counted before it is decoded."""
 
     def check(self, name: str, asked: int) -> None:
         """Raise LimitError if `asked` is beyond the limit called `name`."""

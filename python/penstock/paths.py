@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import UnsupportedError
+from penstock.listing import INDEX_NAME, listed_paths
 from penstock.shard_lists import braces, has_braces, shard_list
 from penstock.storage import Storage, is_own
 
@@ -19,7 +20,7 @@ _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 def expand(source: Any, storage: Storage) -> list[str]:
     """The files that `source` means, in the order they are read.
 
-    A glob or a folder is sorted by name. `name@10` is name-00000-of-00010 and its nine fellows;
+    A glob or a folder is sorted by name, but for a folder whose `index.json` lists its shards. `name@10` is name-00000-of-00010 and its nine fellows;
     `name@*` takes the count from the files that are there. A numbered set that lacks a shard is an
     error, since data that is silently not there is worse than none. `{000..099}` and `a::b` are
     those of WebDataset, and so is a JSON index of shards; an element of a list is taken as it is.
@@ -68,6 +69,12 @@ def _expand_one(path: str, storage: Storage) -> list[str]:
         found = [p for p in storage.list(path) if not os.path.basename(p).startswith((".", "_"))]
         if not found:
             raise FileNotFoundError(f"{path}: no files in this folder")
+        listed = listed_paths(path, found, storage)
+        if listed is not None:
+            return listed
+        index = os.path.join(path, INDEX_NAME)
+        if index in found and (named := shard_list(index, storage)) is not None:
+            return list(named.paths)
         return _complete(_without_indexes(found))
     if storage.exists(path):
         return [path]

@@ -22,6 +22,7 @@ TEMPORARY_SUFFIX = ".penstock-tmp"
 SIDECAR_SUFFIX = ".penstock"
 _MOST_PARTS = 512
 """Parts of one write; every system takes as many."""
+_REPEATED_BYTES = 8 << 20
 _MOST_LOOKS = 10
 """How often a file is looked at that has another size each time."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
@@ -59,6 +60,10 @@ class Sink(Protocol):
 
     def patch(self, start: int, data: object) -> None:
         """Write over bytes that were written before: a header that is known only at the end."""
+        ...
+
+    def repeat(self, start: int, length: int) -> None:
+        """Append bytes that were written before once more, to make room for a longer header."""
         ...
 
     def finish(self) -> None:
@@ -153,7 +158,7 @@ class LocalSink:
         self._folder = folder or "."
         token = os.urandom(6).hex()
         self._temporary = os.path.join(self._folder, f".{name}.{token}{TEMPORARY_SUFFIX}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
         # What replaces a file is never open to more people than the file was.
         mode = os.stat(self.path).st_mode & 0o777 if os.path.exists(self.path) else 0o666
         try:
@@ -175,6 +180,16 @@ class LocalSink:
         while len(view):
             done = self._calls.write_at(self._fd, view, start)
             view, start = view[done:], start + done
+
+    def repeat(self, start: int, length: int) -> None:
+        assert self._fd is not None, "written after commit or abort"
+        end = start + length
+        while start < end:
+            part = os.pread(self._fd, min(_REPEATED_BYTES, end - start), start)
+            if not part:
+                raise EOFError(f"{self.path}: what was written is not there any more")
+            self.write(part)
+            start += len(part)
 
     @property
     def temporary(self) -> str:

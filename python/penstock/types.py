@@ -41,6 +41,9 @@ class ImageType(pa.ExtensionType):
         self.codec = codec
         super().__init__(pa.binary() if storage is None else storage, "penstock.image")
 
+    def __hash__(self) -> int:
+        return hash((self.extension_name, self.storage_type, self.codec))
+
     def __arrow_ext_serialize__(self) -> bytes:
         return json.dumps({"codec": self.codec}).encode() if self.codec else b""
 
@@ -73,6 +76,9 @@ class VariableShapeTensorType(pa.ExtensionType):
             ]
         )
         super().__init__(storage, "arrow.variable_shape_tensor")
+
+    def __hash__(self) -> int:
+        return hash((self.extension_name, self.storage_type))
 
     def __arrow_ext_serialize__(self) -> bytes:
         return b""

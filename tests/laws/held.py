@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 import strategies
 from penstock.format import Format
 from penstock.formats import FORMATS
+from penstock.images import reencode
+from penstock.types import ImageType, fixed_tensors
 
 NUM_RECORDS = 5000
 
@@ -36,6 +38,22 @@ def some_table(num_records: int) -> pa.Table:
     )
 
 
+def beton_table(num_records: int) -> pa.Table:
+    """What a .beton holds: numbers, bytes, JSON, tensors and images."""
+    rng = np.random.default_rng(4)
+    pixels = rng.integers(0, 256, (num_records, 12), np.uint8)
+    pictures = pa.array([b"P6\n2 2\n255\n" + one.tobytes() for one in pixels], pa.binary())
+    jpegs = reencode(pictures, "jpeg").storage
+    table = some_table(num_records).select(["id", "text"])
+    texts = pa.array([f'{{"n": {n}}}' for n in range(num_records)], pa.json_())
+    return (
+        table.add_column(1, "weight", pa.array(rng.standard_normal(num_records)))
+        .append_column("vector", fixed_tensors(rng.standard_normal((num_records, 2, 3))))
+        .append_column("json", texts)
+        .append_column("image", pa.ExtensionArray.from_storage(ImageType(), jpegs))
+    )
+
+
 @dataclass(frozen=True)
 class Held:
     """Records for one format."""
@@ -51,9 +69,28 @@ class Held:
     nothing that tells of the cut (or no bytes at all)."""
 
 
+def array_table(num_records: int) -> pa.Table:
+    """Columns of one size each, as arrays hold them."""
+    rng = np.random.default_rng(4)
+    pixels = rng.integers(0, 256, (num_records, 4, 25), dtype=np.uint8)
+    return pa.table(
+        {
+            "id": pa.array(np.arange(num_records)),
+            "score": pa.array(rng.standard_normal(num_records).astype(np.float32)),
+            "good": pa.array(rng.integers(0, 2, num_records).astype(bool)),
+            "pixels": fixed_tensors(pixels),
+            "digest": pa.array([rng.bytes(400) for _ in range(num_records)], pa.binary(400)),
+        }
+    )
+
+
 HELD: dict[str, Held] = {
+    "beton": Held(beton_table, batches=None, small_columns=("id", "weight"), cuts_unseen=0),
     "tfrecord": Held(cuts_unseen=12),
     "webdataset": Held(cuts_unseen=1),
+    "npy": Held(table=array_table, batches=None, small_columns=None, cuts_unseen=0),
+    "npz": Held(cuts_unseen=0),
+    "hdf5": Held(batches=None, cuts_unseen=0),
 }
 
 WRITABLE = [fmt for fmt in FORMATS if fmt.info.can_write]

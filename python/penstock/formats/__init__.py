@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from penstock.errors import FormatError
 from penstock.format import Format
+from penstock.formats.arrayrecord import ArrayRecordFormat
 from penstock.formats.arrow import ArrowFormat
+from penstock.formats.beton import BetonFormat
+from penstock.formats.hdf5 import Hdf5Format
+from penstock.formats.mds import MDSFormat
+from penstock.formats.npy import NpyFormat
+from penstock.formats.npz import NpzFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.tfrecord import TFRecordFormat
 from penstock.formats.webdataset import WebDatasetFormat
@@ -14,6 +20,12 @@ _OWN: tuple[Format, ...] = (
     ParquetFormat(),
     ArrowFormat(),
     WebDatasetFormat(),
+    BetonFormat(),
+    Hdf5Format(),
+    NpyFormat(),
+    NpzFormat(),
+    ArrayRecordFormat(),
+    MDSFormat(),
 )
 
 FORMATS: list[Format] = list(_OWN)

@@ -16,7 +16,7 @@ record_reader.cc, and the published observations of what tf.data accepts.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -233,7 +233,12 @@ class ExampleDecoder:
 
 def decoder_for(shard: Shard, mine: TFRecordOptions) -> Any:
     """The decoder that the caller's schema asks for, or that the payloads suggest."""
-    options = shard.options
+    path = shard.source.path
+    return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records))
+
+
+def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, Any], str]]) -> Any:
+    """The same for any format whose payloads may be Examples; `look` gives what `sample` does."""
     schema = options.schema
     if options.raw:
         return RawDecoder()
@@ -250,7 +255,7 @@ def decoder_for(shard: Shard, mine: TFRecordOptions) -> Any:
         from penstock.messages import MessageDecoder
 
         return MessageDecoder(schema)
-    facts, seen = sample(shard, mine.infer_records)
+    facts, seen = look()
     if not facts["num_records"]:
         return RawDecoder(RAW_SCHEMA.with_metadata({INFERRED_KEY: NO_RECORDS}))
     if not looks_like_examples(facts):
@@ -258,7 +263,7 @@ def decoder_for(shard: Shard, mine: TFRecordOptions) -> Any:
     try:
         inferred = infer_schema(facts, seen)
     except SchemaError as error:
-        raise error.at(file=shard.source.path) from None
+        raise error.at(file=path) from None
     return ExampleDecoder(plan_fields(inferred), options.dialect, inferred.metadata)
 
 

@@ -27,7 +27,7 @@ use crate::wire::{Fault, FaultKind};
 #[pyclass(name = "Frames", frozen, module = "penstock._core")]
 pub struct PyFrames(pub(super) Frames);
 
-fn u64s(object: &Bound<'_, PyAny>) -> PyResult<UInt64Array> {
+pub(super) fn u64s(object: &Bound<'_, PyAny>) -> PyResult<UInt64Array> {
     let array = import(object)?;
     match array.as_primitive_opt::<UInt64Type>() {
         Some(numbers) => Ok(numbers.clone()),

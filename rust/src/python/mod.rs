@@ -5,7 +5,9 @@ mod bytes;
 mod compression;
 mod encode;
 mod frames;
+mod images;
 mod index_file;
+mod riegeli;
 mod splice;
 mod tar;
 
@@ -148,7 +150,9 @@ mod _core {
         },
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
+        images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
         index_file::index_file,
+        riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_fields},
     };

@@ -33,7 +33,11 @@ pub enum FaultKind {
     TrailingBytes,
     /// What a file holds is not what its index says.
     Stale,
-    /// Valid, but not read.
+    /// Bytes that are no image, or one that is damaged.
+    Image,
+    /// Parts of a container that do not fit each other.
+    Structure,
+    /// Valid, but beyond penstock.
     Unsupported,
 }
 
@@ -55,6 +59,8 @@ impl FaultKind {
             Self::SecondStream => "second_stream",
             Self::TrailingBytes => "trailing_bytes",
             Self::Stale => "stale",
+            Self::Image => "image",
+            Self::Structure => "structure",
             Self::Unsupported => "unsupported",
         }
     }

@@ -75,6 +75,8 @@ pub enum AnyFraming {
     RecordIo,
     /// Tar archives of WebDataset.
     Tar,
+    /// None: something else than a walk has found the payloads.
+    Bare,
 }
 
 impl AnyFraming {
@@ -97,6 +99,10 @@ macro_rules! with_framing {
                 let $framing = $crate::wire::frames::TfRecord;
                 $body
             }
+            $crate::wire::frames::AnyFraming::Bare => {
+                let $framing = $crate::wire::frames::Bare;
+                $body
+            }
             $crate::wire::frames::AnyFraming::RecordIo => {
                 let $framing = $crate::wire::recordio::RecordIo;
                 $body
@@ -109,6 +115,20 @@ macro_rules! with_framing {
     };
 }
 pub(crate) use with_framing;
+
+/// Payloads without frames, in a container that says where they lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Bare;
+
+impl Framing for Bare {
+    fn next(self, _window: &[u8], _last: bool) -> Step {
+        Step::Broken(Fault::new(FaultKind::Framing, 0, "such records are not found by walking"))
+    }
+
+    fn find(self, _window: &[u8], _from: usize) -> Option<Candidate> {
+        None
+    }
+}
 
 /// TFRecord: `length u64, masked crc32c of length u32, payload, masked crc32c of payload u32`.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,86 @@
+"""Images for the fuzzer: small ones of every codec, decoded, shrunk and looked at again."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+
+import numpy as np
+
+import penstock as ps
+from penstock.images import image_sizes, reencode
+
+_LIMITS = ps.Limits(image_pixels=1 << 18)
+
+
+def decoded(data: bytes, rng: random.Random) -> None:
+    """An image: what its head says is what is decoded, and what is made of it can be decoded."""
+    size = image_sizes([data])[0].as_py()
+    mode = rng.choice(("rgb", "grey", "stored"))
+    damaged = rng.random() < 0.3
+    pixels = ps.decode_images([data], mode=mode, limits=_LIMITS, allow_damaged=damaged, threads=1)
+    channels = {"rgb": (3,), "grey": (), "stored": (size["channels"],)}[mode]
+    assert pixels.shape == (1, size["height"], size["width"], *channels)
+    side = rng.randrange(1, 40)
+    smaller = reencode(
+        [data],
+        rng.choice((None, "jpeg", "png", "raw")),
+        max_side=side,
+        limits=_LIMITS,
+        allow_damaged=damaged,
+        threads=1,
+    )
+    made = image_sizes(smaller)[0].as_py()
+    assert max(made["width"], made["height"]) == min(side, max(size["width"], size["height"]))
+    if max(size["width"], size["height"]) > side:
+        ps.decode_images(smaller, threads=1)
+
+
+def resealed(data: bytes, rng: random.Random) -> None:
+    """A PNG whose checksums are mostly made right again, so that what they guard is reached."""
+    if rng.random() < 0.8:
+        at, parts = 8, [data[:8]]
+        while len(data) - at >= 12:
+            (length,) = struct.unpack_from(">I", data, at)
+            end = min(at + 8 + length, len(data) - 4)
+            parts += [data[at:end], struct.pack(">I", zlib.crc32(data[at + 4 : end]))]
+            at = end + 4
+        data = b"".join([*parts, data[at:]])
+    decoded(data, rng)
+
+
+def _pictures() -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    ramp = np.add.outer(np.arange(33) * 7, np.arange(21) * 5).astype(np.uint8)
+    return [
+        rng.integers(0, 256, (5, 7, 3), np.uint8),
+        np.stack([ramp, ramp[::-1], ramp], -1),
+        ramp[:9, :16],
+        np.dstack([ramp, ramp, ramp, ramp]),
+    ]
+
+
+def _encoded(codec: str, **options: bool) -> list[bytes]:
+    return [one.as_py() for one in ps.encode_images(_pictures(), codec, **options)]
+
+
+def jpegs() -> list[bytes]:
+    """JPEGs, of which one of the largest holds only a head."""
+    made = _encoded("jpeg")
+    return [*made, made[1][:200]]
+
+
+def pngs() -> list[bytes]:
+    """PNGs of one to four channels."""
+    return _encoded("png")
+
+
+def webps() -> list[bytes]:
+    """WebPs with loss and without."""
+    return [*_encoded("webp"), *_encoded("webp", lossless=True)]
+
+
+def ppms() -> list[bytes]:
+    """PPMs and a PGM, of other depths too."""
+    return [*_encoded("ppm"), b"P6 2 1 65535\n" + bytes(12), b"P5\n# a\n2 2\n15\n\1\2\3\4"]

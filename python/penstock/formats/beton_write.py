@@ -1,0 +1,204 @@
+"""Writing a .beton: what can be chosen, and batches into rows and pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import SchemaError
+from penstock.formats.batches import conform, same_columns
+from penstock.formats.beton_columns import Column, Stored, bytes_of, column_of, edges_of, picked
+from penstock.formats.beton_images import Images, pixel_bytes
+from penstock.formats.beton_layout import BYTES, IMAGE, JSON, MAX_PAGE_BYTES, MIN_PAGE_BYTES
+from penstock.formats.beton_pages import Pages
+from penstock.formats.regroup import record_bytes
+from penstock.storage import Sink
+from penstock.types import is_image
+
+_PIECE_BYTES = 16 << 20
+"""Bytes of values that are put in order together."""
+_MOST_FIELDS = (1 << 16) - 1
+MODES = ("jpg", "raw", "smart", "proportion")
+
+
+@dataclass(frozen=True, slots=True)
+class BetonOptions:
+    """How a .beton is written.
+
+    Example:
+        >>> BetonOptions(image_mode="raw").page_bytes
+        8388608
+    """
+
+    image_mode: str = "jpg"
+    """How images are stored: "jpg" copies JPEGs as they are and makes JPEGs of others; "raw" stores
+    pixels; "smart" chooses by size; "proportion" makes JPEGs of some, chosen at random."""
+    smart_threshold: int | None = None
+    """With "smart": JPEG where the pixels take more bytes than this. None stores pixels only where
+    they take less than the JPEG."""
+    max_side: int | None = None
+    """Shrink images until neither side is longer."""
+    jpeg_quality: int = 90
+    """Of JPEGs that are made here, 1 to 100."""
+    compress_probability: float = 0.5
+    """With "proportion": how many become JPEGs."""
+    seed: int = 0
+    """With "proportion": which ones do."""
+    page_bytes: int = 8 << 20
+    """A power of two from 2 MiB to 2 GiB. All values of a record lie in one page."""
+
+
+def _check(options: BetonOptions) -> None:
+    if options.image_mode not in MODES:
+        raise ValueError(f"image_mode is one of {', '.join(MODES)}, not {options.image_mode!r}")
+    size = options.page_bytes
+    if not MIN_PAGE_BYTES <= size <= MAX_PAGE_BYTES or size & (size - 1):
+        raise ValueError(f"page_bytes is a power of two from 2 MiB to 2 GiB, not {size}")
+    if not 1 <= options.jpeg_quality <= 100:
+        raise ValueError(f"jpeg_quality is 1 to 100, not {options.jpeg_quality}")
+    if options.max_side is not None and options.max_side < 1:
+        raise ValueError(f"max_side is at least 1, not {options.max_side}")
+    if not 0 <= options.compress_probability <= 1:
+        raise ValueError(f"compress_probability is 0 to 1, not {options.compress_probability}")
+
+
+class BetonWriter:
+    """Writes one .beton."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema, options: BetonOptions, threads: int) -> None:
+        _check(options)
+        self._is_decoding = options.image_mode != "jpg"
+        self._path = sink.path
+        self._schema = schema
+        self._columns = self._plan(schema, options, threads)
+        self._pages = Pages(sink, tuple(c.field for c in self._columns), options.page_bytes)
+        self._is_closed = False
+
+    def _plan(self, schema: Any, options: BetonOptions, threads: int) -> list[Column]:
+        try:
+            if not schema.names or len(schema.names) > _MOST_FIELDS:
+                raise SchemaError(
+                    "a .beton has 1 to 65535 fields", found=f"{len(schema.names)} fields"
+                )
+            columns = [column_of(f, Images(f.name, options, threads)) for f in schema]
+            for number, name in enumerate(schema.names):
+                if name in schema.names[:number]:
+                    raise SchemaError("two fields have this name", field=name)
+            return columns
+        except SchemaError as error:
+            raise error.at(file=self._path) from None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of output so far; rows and the table are not in it before the end."""
+        return self._pages.num_bytes
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the records of a batch."""
+        same_columns(batch, self._schema, self._path)
+        start = 0
+        for end in _piece_ends(batch, self._is_decoding):
+            try:
+                self._write_piece(batch.slice(start, end - start))
+            except SchemaError as error:
+                raise error.at(file=self._path) from None
+            start = end
+
+    def _write_piece(self, batch: Any) -> None:
+        first = self._pages.num_records
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            if array.null_count:
+                at = int(np.flatnonzero(np.asarray(array.is_null()))[0])
+                raise SchemaError(
+                    "the value is missing, and a .beton has a value for every record",
+                    record=first + at,
+                    field=name,
+                )
+        batch = conform(batch, self._schema, self._path)
+        rows = np.zeros(batch.num_rows, self._pages.row)
+        values: list[Any] = []
+        for column, array in zip(self._columns, batch.columns, strict=True):
+            stored = column.encode(array, first)
+            _fill(rows, column, stored)
+            if stored.values is not None:
+                values.append(stored.values)
+        if not values:
+            self._pages.add(rows, np.zeros((len(rows), 0), np.int64), np.zeros(0, np.uint8))
+            return
+        joined, sizes = _interleaved(values)
+        self._check_sizes(sizes, first)
+        self._pages.add(rows, sizes, joined)
+
+    def _check_sizes(self, sizes: np.ndarray, first: int) -> None:
+        """Raise SchemaError for a record that no page can hold."""
+        totals = sizes.sum(axis=1)
+        most = self._pages.page_bytes
+        wrong = np.flatnonzero(totals > most)
+        if not len(wrong):
+            return
+        at = int(wrong[0])
+        total = int(totals[at])
+        needed = 1 << (total - 1).bit_length()
+        names = [column.field.name for column in self._columns if column.field.is_stored]
+        raise SchemaError(
+            "the values of a record lie in one page, and these take more",
+            record=first + at,
+            field=names[int(sizes[at].argmax())],
+            expected=f"at most {most} bytes",
+            found=total,
+            hint=f"page_bytes={needed}"
+            if needed <= MAX_PAGE_BYTES
+            else "another format: no page can be as large",
+        )
+
+    def close(self) -> None:
+        """Write rows, table and header. The sink stays open."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._pages.close()
+
+    def abort(self) -> None:
+        """Give the file up."""
+        self._pages.drop()
+
+
+def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
+    """Where to cut a batch so that the values of a piece have about 16 MiB."""
+    if not batch.num_rows:
+        return []
+    sizes = sum((record_bytes(column) for column in batch.columns), start=0)
+    if is_decoding:
+        pixels = (pixel_bytes(column) for column in batch.columns if is_image(column.type))
+        sizes = sum(pixels, start=sizes)
+    each = np.broadcast_to(np.asarray(sizes, np.int64), (batch.num_rows,))
+    pieces = np.cumsum(each) // _PIECE_BYTES
+    return [*(np.flatnonzero(np.diff(pieces)) + 1).tolist(), batch.num_rows]
+
+
+def _fill(rows: np.ndarray, column: Column, stored: Stored) -> None:
+    """Put what is known of values into rows."""
+    field = column.field
+    if not field.is_stored:
+        rows[field.name] = stored.row
+    elif field.kind == IMAGE:
+        for name in ("mode", "width", "height"):
+            rows[field.name][name] = stored.row[name]
+    elif field.kind in (BYTES, JSON):
+        rows[field.name]["size"] = np.diff(edges_of(stored.values))
+
+
+def _interleaved(values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The values of all fields, record by record, and their sizes. One of no bytes becomes a zero:
+    ffcv would take the value behind it for empty as well."""
+    count = len(values[0])
+    sizes = np.stack([np.diff(edges_of(array)).astype(np.int64) for array in values], axis=1)
+    is_empty = sizes == 0
+    if len(values) == 1 and not is_empty.any():
+        return bytes_of(values[0]), sizes
+    index = np.arange(count * len(values)).reshape(len(values), count).T
+    index = np.where(is_empty, count * len(values), index)
+    joined = picked([*values, pa.array([b"\0"], pa.binary())], index.reshape(-1))
+    return bytes_of(joined), np.maximum(sizes, 1)

@@ -1,0 +1,123 @@
+"""Dtypes whose meaning stands in their metadata, as h5py marks them: text and lists of any length,
+names for numbers. Known here without h5py, so that `dtypes.py` needs none.
+
+| mark | Arrow type |
+|---|---|
+| `vlen`: str or bytes | string |
+| `vlen`: uint8 | binary; of other numbers a list |
+| `enum`: FALSE 0, TRUE 1 | bool (h5py makes it one by itself) |
+| `enum`: other names | dictionary of the names, in the order of their numbers |
+| `h5py_encoding` on S | string |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import FormatError, UnsupportedError
+
+
+def marked_type(dtype: np.dtype[Any]) -> Any:
+    """The Arrow type of a marked dtype, or None where it has no mark.
+
+    Raises:
+        UnsupportedError: the mark is one that penstock has nothing for, such as a reference.
+    """
+    marks: Any = dtype.metadata or {}
+    if "vlen" in marks:
+        base = marks["vlen"]
+        if base in (str, bytes):
+            return pa.string()
+        base = np.dtype(base)
+        if base.kind not in "biuf" or base.itemsize > 8 or base.metadata:
+            raise UnsupportedError(f"lists of {base}")
+        if base == np.uint8:
+            return pa.binary()
+        return pa.list_(pa.from_numpy_dtype(base.newbyteorder("=")))
+    if "enum" in marks:
+        count = len(marks["enum"])
+        index = pa.int8() if count <= 128 else pa.int16() if count <= 1 << 15 else pa.int32()
+        return pa.dictionary(index, pa.string())
+    if "h5py_encoding" in marks and dtype.kind == "S":
+        return pa.string()
+    return None
+
+
+def marked_column(values: np.ndarray, type_: Any) -> Any:
+    """Values [records] of a marked dtype as a column; of fixed text not, which is bytes first."""
+    marks: Any = values.dtype.metadata or {}
+    if "enum" in marks:
+        return _named(values, marks["enum"], type_)
+    if marks["vlen"] in (str, bytes):
+        return text_column(_joined([_as_bytes(value) for value in values]))
+    base = np.dtype(marks["vlen"]).newbyteorder("=")
+    parts = [np.zeros(0, base) if _is_nothing(part) else np.asarray(part) for part in values]
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    if offsets[-1] > 0x7FFFFFFF:
+        raise UnsupportedError("more than 2 GiB of lists in one batch")
+    data = np.concatenate(parts) if parts else np.zeros(0, base)
+    data = np.ascontiguousarray(data.astype(base, copy=False))
+    places = pa.py_buffer(offsets.astype(np.int32))
+    if type_ == pa.binary():
+        return pa.Array.from_buffers(type_, len(parts), [None, places, pa.py_buffer(data)])
+    if base.kind == "b":
+        data = np.packbits(data.view(np.uint8) != 0, bitorder="little")
+    inner = pa.Array.from_buffers(type_.value_type, int(offsets[-1]), [None, pa.py_buffer(data)])
+    return pa.Array.from_buffers(type_, len(parts), [None, places], children=[inner])
+
+
+def text_column(array: Any) -> Any:
+    """Bytes as text.
+
+    Raises:
+        FormatError: a value is no UTF-8.
+    """
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        pass
+    for record, value in enumerate(array.to_pylist()):
+        try:
+            value.decode()
+        except UnicodeDecodeError as error:
+            raise FormatError(f"text that is no UTF-8: {error}", record=record) from None
+    raise FormatError("text that is no UTF-8")
+
+
+def _joined(values: list[bytes]) -> Any:
+    """Byte strings as a column; `pa.array` would import pandas for it."""
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(value) for value in values], out=offsets[1:])
+    if offsets[-1] > 0x7FFFFFFF:
+        raise UnsupportedError("more than 2 GiB of text in one batch")
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    return value if isinstance(value, bytes) else b""
+
+
+def _is_nothing(part: Any) -> bool:
+    return part is None or (isinstance(part, int) and part == 0)
+
+
+def _named(values: np.ndarray, names: dict[str, int], type_: Any) -> Any:
+    ordered = sorted(names.items(), key=lambda item: (item[1], item[0]))
+    codes = np.array([code for _, code in ordered], np.int64)
+    numbers = values.astype(np.int64)
+    places = np.minimum(np.searchsorted(codes, numbers), max(len(codes) - 1, 0))
+    wrong = codes[places] != numbers if len(codes) else np.ones(len(numbers), bool)
+    if wrong.any():
+        record = int(np.flatnonzero(wrong)[0])
+        raise FormatError("a number without a name", record=record, found=int(numbers[record]))
+    indices = places.astype(type_.index_type.to_pandas_dtype())
+    stored = pa.Array.from_buffers(type_.index_type, len(values), [None, pa.py_buffer(indices)])
+    texts = [name.encode("utf-8", "surrogateescape") for name, _ in ordered]
+    return pa.DictionaryArray.from_arrays(stored, text_column(_joined(texts)))

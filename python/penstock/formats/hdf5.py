@@ -1,0 +1,361 @@
+"""HDF5: datasets of one length as the fields of a table.
+
+Specification: The HDF Group, "HDF5 File Format Specification Version 3.0"; read by h5py.
+
+    bytes        what
+    8            0x89 "HDF\\r\\n" 0x1a "\\n": the superblock, at 0, or at 512, 1024 ... behind a user block
+    ...          object headers (what a dataset is), B-trees and heaps (where things are), values
+
+A field is a dataset, called by its path ("data/demo_0/actions"); its first axis counts records. All
+datasets must be equally long, or `datasets=` chooses some. Values without axes and attributes go to
+the metadata of the schema and of the fields. Nothing outside the file is opened (`hdf5_file.py`).
+
+A chunk of penstock is a run of whole chunks of HDF5, so that none is inflated twice; a take reads
+each chunk that it needs once. libhdf5 works for one thread at a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.format import (
+    Chunk,
+    FormatInfo,
+    Options,
+    Projection,
+    Selection,
+    Writer,
+    options_from,
+)
+from penstock.formats.arrays import Cut, StoredArray
+from penstock.formats.batches import (
+    check_columns,
+    check_options,
+    check_records,
+    conform,
+    empty_columns,
+    projected,
+)
+from penstock.formats.dtypes import column, field_of
+from penstock.formats.hdf5_direct import direct
+from penstock.formats.hdf5_file import (
+    SIGNATURE,
+    Found,
+    attributes,
+    datasets,
+    open_file,
+    text_of,
+    translated,
+)
+from penstock.numbers import as_arrow
+from penstock.storage import Sink, Source
+
+CHUNK_BYTES = 2 << 20
+CHUNK_RECORDS = 1 << 20
+MOST_STEP_BYTES = 64 << 20
+SCHEMA_ATTRIBUTE = b"penstock.schema"
+"""Of the file: Arrow's schema in Base64, where the datasets alone do not tell it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hdf5ReadOptions:
+    """How HDF5 is read.
+
+    Example:
+        >>> Hdf5ReadOptions(datasets=["data/demo_0"]).datasets
+        ['data/demo_0']
+    """
+
+    datasets: Sequence[str] | None = None
+    """Names of datasets, or of groups, that make the table; None takes all."""
+
+
+class Hdf5Format:
+    """HDF5 as a penstock format."""
+
+    info = FormatInfo("hdf5", (".h5", ".hdf5", ".he5"), compressions=("gzip", "lzf"))
+    read_options = Hdf5ReadOptions
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.hdf5_write import Hdf5Options
+
+        return Hdf5Options
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file that starts with `head` is HDF5: its superblock says where it stands, so
+        one inside another file is not taken for the file."""
+        for place in (0, 512, 1024, 2048):
+            block = head[place : place + 32]
+            if block[:8] == SIGNATURE and len(block) > 13:
+                at = 12 if block[8] >= 2 else 24
+                width = block[9] if block[8] >= 2 else block[13]
+                base = int.from_bytes(block[at : at + width], "little")
+                return place == 0 or base == place
+        return False
+
+    def open(self, source: Source, options: Options) -> Hdf5Reader:
+        """Open the file and look at its datasets.
+
+        Raises:
+            FormatError, TruncatedError, LimitError: the bytes are no HDF5, or ask for too much.
+            UnsupportedError: part of it lies in other files or wants a plug-in, a type is not one
+                of Arrow's, h5py is not installed, or raw=True.
+            SchemaError: the datasets are not equally long, or a field of schema= is not there.
+        """
+        chosen = options_from(Hdf5ReadOptions, options.format_options, "hdf5").datasets
+        if isinstance(chosen, str):
+            raise TypeError("datasets is a list of names")
+        names = None if chosen is None else tuple(name.strip("/") for name in chosen)
+        return Hdf5Reader(source, options, names)
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        """Begin a file. Raises SchemaError where no datasets hold records of `schema`."""
+        from penstock.formats.hdf5_write import Hdf5Writer
+
+        return Hdf5Writer(sink, schema, options)
+
+
+class _Field:
+    """One dataset as a field."""
+
+    def __init__(self, found: Found, source: Source, lock: threading.Lock) -> None:
+        self.found = found
+        self._lock = lock
+        self._direct = direct(found, source, lock)
+        kept = attributes(found.id)
+        field: Any = field_of(found.name, found.dtype, found.shape[1:])
+        metadata = {**kept, **(field.metadata or {})}
+        self.field: Any = field.with_metadata(metadata or None)
+        self.record_bytes = found.dtype.itemsize
+        for length in found.shape[1:]:
+            self.record_bytes *= length
+        if found.dtype.hasobject:
+            self.record_bytes += source.size // max(found.shape[0], 1)
+        self.step = found.chunk[0] if found.chunk else 1
+
+    def read(self, cut: Cut, *, alone: bool) -> Any:
+        """Some records as a column. The runs of a cut rise and do not meet. `alone` where the
+        caller has no other threads at work."""
+        if isinstance(self._direct, StoredArray):
+            values = self._direct.read(cut)
+        elif self._direct is not None:
+            values = self._direct.read(cut, alone=alone)
+        else:
+            with self._lock:
+                values = self._by_libhdf5(cut)
+        return column(values, self.field.type)
+
+    def _by_libhdf5(self, cut: Cut) -> np.ndarray:
+        import h5py
+
+        found = self.found
+        kind, inner = found.dtype, found.shape[1:]
+        while kind.subdtype is not None:
+            kind, sub = kind.subdtype
+            inner = (*inner, *sub)
+        values = np.zeros((cut.total, *inner), kind)
+        rest = found.shape[1:]
+        type_ = h5py.h5t.py_create(found.dtype)
+        at = 0
+        for first, last, places in self._slabs(cut):
+            count = last - first
+            whole = values[at : at + count] if places is None else np.zeros((count, *inner), kind)
+            memory = h5py.h5s.create_simple((count, *rest))
+            stored = found.id.get_space()
+            stored.select_hyperslab((first, *(0 for _ in rest)), (count, *rest))
+            if count and 0 not in rest:
+                found.id.read(memory, stored, whole, type_)
+            if places is not None:
+                values[at : at + len(places)] = whole[places]
+                count = len(places)
+            at += count
+        return values
+
+    def _slabs(self, cut: Cut) -> Iterator[tuple[int, int, np.ndarray | None]]:
+        """(first, last, which of them or None for all): runs of records to be read at once, so
+        that no chunk of HDF5 is met by two of them."""
+        if len(cut.starts) <= 1 or self.found.chunk is None:
+            for start, count in zip(cut.starts.tolist(), cut.counts.tolist(), strict=True):
+                yield start, start + count, None
+            return
+        records = cut.records()
+        chunks = records // self.step
+        edges = np.flatnonzero(np.diff(chunks)) + 1
+        for run in np.split(records, edges):
+            first, last = int(run[0]), int(run[-1]) + 1
+            yield first, last, None if last - first == len(run) else run - first
+
+
+class Hdf5Reader:
+    """One open HDF5 file."""
+
+    def __init__(self, source: Source, options: Options, chosen: tuple[str, ...] | None) -> None:
+        self._source = source
+        self._path = source.path
+        self._lock = threading.Lock()
+        self._asked = check_options(options, "hdf5")
+        self._file = open_file(source)
+        try:
+            with translated(self._path):
+                self._look(options, chosen)
+        except BaseException:
+            self._file.close()
+            raise
+        filters = {f for field in self._fields.values() for f in field.found.filters}
+        self.compression = ", ".join(sorted(filters - {"shuffle", "fletcher32"}))
+
+    def _look(self, options: Options, chosen: tuple[str, ...] | None) -> None:
+        tables, single = datasets(self._file, chosen, options.limits, self._source.size)
+        for name in chosen or ():
+            if not any(f.name == name or f.name.startswith(f"{name}/") for f in [*tables, *single]):
+                raise SchemaError("no such dataset or group in the file", field=name)
+        lengths: dict[int, list[str]] = {}
+        for found in tables:
+            lengths.setdefault(found.shape[0], []).append(found.name)
+        if len(lengths) > 1:
+            raise _unequal(lengths)
+        self.num_records = next(iter(lengths), 0)
+        fields: list[_Field] = []
+        for found in tables:
+            try:
+                fields.append(_Field(found, self._source, self._lock))
+            except PenstockError as error:
+                raise error.at(field=found.name) from None
+        self._fields = {field.field.name: field for field in fields}
+        metadata = attributes(self._file.id)
+        kept = metadata.pop(SCHEMA_ATTRIBUTE, None)
+        metadata |= {f.name.encode(): _single_text(f) for f in single if _is_small(f)}
+        stored: Any = pa.schema([field.field for field in fields], metadata or None)
+        self._stored = stored
+        if self._asked is not None:
+            check_columns(self._asked, stored, self._path)
+        own = stored if kept is None else restored(stored, kept)
+        self.schema: pa.Schema = self._asked if self._asked is not None else own
+        self._step = _step(fields)
+
+    def _chunk(self, first: int, count: int) -> Chunk:
+        return Chunk(first // self._step, first, count, 0, self._source.size)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Runs of whole chunks of HDF5, of about 2 MiB."""
+        for first in range(0, self.num_records, self._step):
+            yield self._chunk(first, min(self._step, self.num_records - first))
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+        """All records in one pair, so that no chunk of HDF5 is read twice."""
+        check_records(records, self.num_records, self._path)
+        if len(records):
+            yield self._chunk(0, self.num_records), records
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """Some records of one chunk.
+
+        Raises:
+            FormatError: libhdf5 cannot read the values, or one is not what its type says.
+            SchemaError: no such column, or a value does not fit schema=.
+        """
+        schema: Any = projected(self.schema, columns, self._path)
+        back: np.ndarray | None = None
+        if records is None:
+            cut = Cut(np.array([chunk.first_record]), np.array([chunk.num_records]))
+        else:
+            check_records(records, chunk.num_records, self._path)
+            order, inverse = np.unique(records, return_inverse=True)
+            if len(order) != len(records) or not np.array_equal(order, records):
+                back = inverse.astype(np.int64)
+            cut = Cut.of(order.astype(np.int64) + chunk.first_record)
+        if not schema.names:
+            return empty_columns(cut.total if back is None else len(back))
+        arrays: list[Any] = []
+        with translated(self._path):
+            for name in schema.names:
+                try:
+                    arrays.append(self._fields[name].read(cut, alone=records is not None))
+                except FormatError as error:
+                    if error.record is not None:
+                        error.record = int(cut.records()[error.record])
+                    raise error.at(field=name) from error.__cause__
+        fields = [self._fields[name].field for name in schema.names]
+        batch: Any = pa.RecordBatch.from_arrays(
+            arrays, schema=pa.schema(fields, self._stored.metadata)
+        )
+        batch = conform(batch, schema, self._path)
+        return batch if back is None else batch.take(as_arrow(back))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._file.close()
+        self._source.close()
+
+
+def _step(fields: list[_Field]) -> int:
+    """Records of a chunk: whole chunks of HDF5 of the dataset with the longest ones, but not of one
+    that is small beside the others."""
+    size = max(sum(field.record_bytes for field in fields), 1)
+    wanted = max(1, min(CHUNK_BYTES // size, CHUNK_RECORDS))
+    # A long chunk of a small field may be read in parts from libhdf5's cache; a large one not.
+    steps = [field.step for field in fields if field.step * size <= MOST_STEP_BYTES]
+    large = max(fields, key=lambda field: field.record_bytes * field.step, default=None)
+    step = max(steps, default=large.step if large else 1)
+    return -(-wanted // step) * step
+
+
+def _unequal(lengths: dict[int, list[str]]) -> SchemaError:
+    told = "; ".join(f"{n}: {', '.join(names[:8])}" for n, names in sorted(lengths.items()))
+    most = max(lengths.values(), key=len)
+    return SchemaError(
+        "the datasets are not equally long, so they are no table",
+        found=told[:2000],
+        hint=f"open(..., datasets={most[:8]!r}), or names of groups",
+    )
+
+
+def _is_small(found: Found) -> bool:
+    marks: Any = found.dtype.metadata or {}
+    is_text = marks.get("vlen") in (str, bytes)
+    return (
+        found.dtype.kind in "biufcSU" and "enum" not in marks and found.dtype.itemsize < 4096
+    ) or is_text
+
+
+def _single_text(found: Found) -> bytes:
+    """A value without axes as text, for metadata."""
+    import h5py
+
+    value = np.zeros((), found.dtype)
+    found.id.read(h5py.h5s.ALL, h5py.h5s.ALL, value)
+    return text_of(value)
+
+
+def restored(stored: Any, text: bytes) -> Any:
+    """The schema that was written, where it is kept and the datasets fit it."""
+    try:
+        schema: Any = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+        kept = {field.name: field for field in schema}
+        fields: list[Any] = []
+        for field in stored:
+            wanted = kept.get(field.name, field)
+            if wanted.type != field.type:
+                pa.nulls(0, field.type).cast(wanted.type)
+            fields.append(wanted.with_nullable(True))
+        names = [field.name for field in schema]
+        if sorted(names) == sorted(stored.names):
+            fields.sort(key=partial(_place, names))
+        return pa.schema(fields, schema.metadata or stored.metadata)
+    except (pa.ArrowException, ValueError, OSError, TypeError):
+        return stored
+
+
+def _place(names: list[str], field: Any) -> int:
+    return names.index(field.name)

@@ -1,0 +1,286 @@
+"""The datasets of an HDF5 file: found without following what leaves it, and each looked at before
+anything of it is read.
+
+Reached are only hard links. An external link, a dataset whose values lie in other files (external
+storage, virtual datasets) and one that wants a filter which would have to be loaded are errors; a
+soft link is passed over, for what it names in this file has a name of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import (
+    FormatError,
+    LimitError,
+    PenstockError,
+    TruncatedError,
+    UnsupportedError,
+)
+from penstock.formats.borrowed import PositionedFile
+from penstock.limits import Limits
+from penstock.storage import LocalSource, Source
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+FILTERS = {
+    1: "gzip",
+    2: "shuffle",
+    3: "fletcher32",
+    4: "szip",
+    5: "nbit",
+    6: "scaleoffset",
+    32000: "lzf",
+}
+"""Those that libhdf5 and h5py have built in. Any other would be loaded from a library."""
+MOST_DATASETS = 1 << 16
+MOST_ATTRIBUTES = 256
+MOST_ATTRIBUTE_BYTES = 1 << 16
+_CACHE_BYTES = 4 << 20
+_EXPANSION = 1100
+"""No more bytes than this come of one byte of the file: deflate's best, with a little room."""
+
+
+def h5py_or_error() -> Any:
+    """The module h5py. Raises UnsupportedError where it is not installed."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise UnsupportedError(
+            f"HDF5 needs h5py, which cannot be imported: {error}", hint="pip install penstock[hdf5]"
+        ) from error
+    return h5py
+
+
+@contextmanager
+def translated(path: str) -> Generator[None, None, None]:
+    """Turn what h5py raises over the bytes of `path` into penstock's errors."""
+    try:
+        yield
+    except PenstockError as error:
+        raise error.at(file=path) from error.__cause__
+    except MemoryError as error:
+        raise LimitError(f"asks for more memory than there is: {error}", file=path) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        kind = TruncatedError if "truncated" in str(error) else FormatError
+        raise kind(f"libhdf5 cannot read this: {error}", file=path) from error
+    except (ValueError, KeyError, IndexError, TypeError, RuntimeError, OverflowError) as error:
+        if isinstance(error, NotImplementedError):
+            raise UnsupportedError(f"h5py cannot read this: {error}", file=path) from error
+        raise FormatError(f"libhdf5 cannot read this: {error}", file=path) from error
+
+
+def open_file(source: Source) -> Any:
+    """The file as h5py sees it: by its path where it is a local one, else through `Source.read`."""
+    h5py = h5py_or_error()
+    with translated(source.path):
+        if isinstance(source, LocalSource):
+            file = h5py.File(source.path, "r", rdcc_nbytes=_CACHE_BYTES)
+        else:
+            file = h5py.File(PositionedFile(source), "r", rdcc_nbytes=_CACHE_BYTES)
+        says = file.id.get_filesize()
+        if says > source.size:
+            file.close()
+            raise TruncatedError(
+                "the file is cut",
+                byte=source.size,
+                expected=f"{says} bytes",
+                found=f"{source.size} bytes",
+            )
+        return file
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One dataset: its handle in h5py and what its header says."""
+
+    name: str
+    id: Any
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...] | None
+    filters: tuple[str, ...]
+
+
+def datasets(
+    file: Any, chosen: tuple[str, ...] | None, limits: Limits, size: int
+) -> tuple[list[Found], list[Any]]:
+    """The datasets of a file with at least one axis, and the handles of those with none."""
+    tables: list[Found] = []
+    single: list[Any] = []
+    for count, (name, handle) in enumerate(_walk(file.id, "", chosen, limits.nesting, set())):
+        if count >= MOST_DATASETS:
+            raise LimitError(f"more than {MOST_DATASETS} datasets")
+        try:
+            found = _look(name, handle, limits, size)
+        except PenstockError as error:
+            raise error.at(field=name) from None
+        if found is None:
+            continue
+        if found.shape:
+            tables.append(found)
+        else:
+            single.append(found)
+    return tables, single
+
+
+def _walk(
+    group: Any, prefix: str, chosen: tuple[str, ...] | None, levels: int, seen: set[Any]
+) -> Iterator[tuple[str, Any]]:
+    """(name, handle) of the datasets under a group, names joined by "/", sorted in each group."""
+    h5py = h5py_or_error()
+    if levels < 0:
+        raise LimitError("groups nested too deep", field=prefix)
+    place = h5py.h5o.get_info(group)
+    if (place.fileno, place.addr) in seen:
+        return  # a group that is its own ancestor, or has two names
+    seen.add((place.fileno, place.addr))
+    names: list[bytes] = list(group)
+    for raw in names:
+        text = raw.decode("utf-8", "surrogateescape")
+        name = f"{prefix}/{text}" if prefix else text
+        if not _is_wanted(name, chosen):
+            continue
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise FormatError("a name that is no UTF-8", found=raw) from None
+        kind = group.links.get_info(raw).type
+        if kind == h5py.h5l.TYPE_SOFT:
+            continue
+        if kind != h5py.h5l.TYPE_HARD:
+            raise UnsupportedError(
+                "an external link: it would open another file, which penstock does not do",
+                field=name,
+                hint="datasets=, the names or groups to read; or put the data into this file",
+            )
+        handle = h5py.h5o.open(group, raw)
+        if isinstance(handle, h5py.h5g.GroupID):
+            yield from _walk(handle, name, chosen, levels - 1, seen)
+        elif isinstance(handle, h5py.h5d.DatasetID):
+            yield name, handle
+
+
+def _is_wanted(name: str, chosen: tuple[str, ...] | None) -> bool:
+    """Whether a name was chosen, is in a chosen group, or leads to one."""
+    if chosen is None:
+        return True
+    return any(
+        name == one or name.startswith(f"{one}/") or one.startswith(f"{name}/") for one in chosen
+    )
+
+
+def _look(name: str, handle: Any, limits: Limits, size: int) -> Found | None:
+    """What a dataset's header says, and whether that may be read. The order matters: nothing that
+    could touch another file is asked before it is known that there is none."""
+    h5py = h5py_or_error()
+    plan = handle.get_create_plist()
+    layout = plan.get_layout()
+    if layout == h5py.h5d.VIRTUAL or plan.get_external_count():
+        what = "a virtual dataset" if layout == h5py.h5d.VIRTUAL else "a dataset in external files"
+        raise UnsupportedError(
+            f"{what}: its values lie in other files, which penstock does not open",
+            hint="datasets=, the names or groups to read; or copy the values into this file",
+        )
+    codes = [plan.get_filter(n)[0] for n in range(plan.get_nfilters())]
+    unknown = [code for code in codes if code not in FILTERS]
+    if unknown:
+        raise UnsupportedError(
+            f"it is packed by the filter {unknown[0]}, which would be loaded as a plug-in",
+            hint="h5repack it with gzip; or datasets=, the names or groups to read",
+        )
+    shape = handle.shape
+    if shape is None:
+        return None
+    shape = tuple(int(length) for length in shape)
+    try:
+        dtype: np.dtype[Any] = handle.dtype
+    except TypeError as error:
+        raise UnsupportedError(f"a type that NumPy has not: {error}") from error
+    if dtype.hasobject and dtype.kind != "O":
+        # libhdf5 1.14 keeps how it converts such types beyond the file that they belong to; reading
+        # one again after another handle of the file was let go ends the process.
+        raise UnsupportedError(
+            "text or lists of any length inside of a structure, which libhdf5 does not read safely",
+            hint="datasets=, the names or groups to read; or store them as datasets of their own",
+        )
+    chunk = tuple(int(n) for n in plan.get_chunk()) if layout == h5py.h5d.CHUNKED else None
+    filters = tuple(FILTERS[code] for code in codes)
+    _check_claims(shape, chunk, dtype, limits, size)
+    return Found(name, handle, dtype, shape, chunk, filters)
+
+
+def _check_claims(
+    shape: tuple[int, ...],
+    chunk: tuple[int, ...] | None,
+    dtype: np.dtype[Any],
+    limits: Limits,
+    size: int,
+) -> None:
+    """Hold a dataset's size against that of the file: values that were never written take no
+    bytes, and could be any number."""
+    total = dtype.itemsize
+    for length in shape:
+        total *= length
+    most = max(limits.member_bytes, _EXPANSION * size)
+    if total > most:
+        raise LimitError(
+            f"{total} bytes of values in a file of {size} bytes",
+            hint=f"open(..., limits=penstock.Limits(member_bytes={total}))",
+        )
+    record = dtype.itemsize
+    for length in shape[1:]:
+        record *= length
+    limits.check("record_bytes", record)
+    if shape and not record and shape[0] > 1 << 24:
+        raise LimitError(f"{shape[0]} records of no bytes")
+    if chunk is not None:
+        packed = dtype.itemsize
+        for length in chunk:
+            packed *= length
+        limits.check("member_bytes", packed)
+
+
+def attributes(handle: Any) -> dict[bytes, bytes]:
+    """The attributes of a dataset or group as text: strings as they are, all else as JSON. Those
+    that are no numbers or text, or large, are passed over."""
+    h5py = h5py_or_error()
+    found: dict[bytes, bytes] = {}
+    count = h5py.h5a.get_num_attrs(handle)
+    for n in range(min(count, MOST_ATTRIBUTES)):
+        attribute = h5py.h5a.open(handle, index=n)
+        try:
+            dtype, shape = attribute.dtype, attribute.shape
+        except TypeError:
+            continue
+        marks: Any = dtype.metadata or {}
+        is_text = marks.get("vlen") in (str, bytes)
+        if shape is None or len(shape) > 1 or (dtype.kind not in "biufcSU" and not is_text):
+            continue
+        if attribute.get_storage_size() > MOST_ATTRIBUTE_BYTES or "enum" in marks:
+            continue
+        values = np.empty(shape, dtype=dtype)
+        attribute.read(values)
+        found[attribute.name] = text_of(values)
+    return found
+
+
+def text_of(values: np.ndarray) -> bytes:
+    """Some values as text."""
+    items = [_item(value) for value in values.reshape(-1).tolist()]
+    if values.shape == () and isinstance(items[0], str):
+        return items[0].encode("utf-8", "replace")
+    return json.dumps(items[0] if values.shape == () else items).encode()
+
+
+def _item(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return [value.real, value.imag] if isinstance(value, complex) else value

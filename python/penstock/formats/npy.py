@@ -1,0 +1,83 @@
+"""npy: one NumPy array, as a table of its first axis.
+
+Specification: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; the header's
+layout stands in `npy_header.py`.
+
+    bytes        what
+    start        the header, filled up to a multiple of 64
+    ...          the array's values, nothing between them, in C or Fortran order, to the file's end
+
+Where a record lies is arithmetic. An array is the field `data`, a structured one has its own
+fields; what follows the first axis is a tensor. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import FormatError, PenstockError
+from penstock.format import FormatInfo, NoOptions, Options, Writer, options_from
+from penstock.formats.arrays import (
+    ArraysReader,
+    FilePlace,
+    StoredArray,
+    check_size,
+    columns_of,
+    refuse_no_axis,
+)
+from penstock.formats.npy_header import MAGIC, parse_header
+from penstock.storage import Sink, Source
+
+
+class NpyFormat:
+    """npy as a penstock format."""
+
+    info = FormatInfo("npy", (".npy",), can_map=True, lossless=False)
+    read_options = NoOptions
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.npy_write import NpyOptions
+
+        return NpyOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file of `size` bytes that starts with `head` is an npy file."""
+        return size >= 10 and head[:6] == MAGIC and head[6:8] in (b"\1\0", b"\2\0", b"\3\0")
+
+    def open(self, source: Source, options: Options) -> ArraysReader:
+        """Read the header.
+
+        Raises:
+            FormatError, TruncatedError: the bytes are no npy file, or not all of one.
+            UnsupportedError: the array has no first axis or holds objects, or raw=True.
+            SchemaError: a field of schema= is not in the file.
+        """
+        options_from(NoOptions, options.format_options, "npy")
+        try:
+            header = parse_header(lambda start, length: source.read(start, length).to_bytes())
+            size = check_size(header, source.size, 0, options.limits)
+            if not header.shape:
+                raise refuse_no_axis()
+            end = header.start + size
+            if end < source.size:
+                raise FormatError(
+                    "bytes follow the array; penstock reads files of one array",
+                    byte=end,
+                    expected=f"{end} bytes",
+                    found=f"{source.size} bytes",
+                )
+            array = StoredArray(header, FilePlace(source, header.start, size), source.path)
+            columns = columns_of(array)
+        except PenstockError as error:
+            raise error.at(file=source.path) from None
+        span = (header.start, end)
+        return ArraysReader(columns, array.num_records, source, options, span=span)
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        """Begin a file. Raises SchemaError where no array holds records of `schema`."""
+        from penstock.formats.npy_write import NpyWriter
+
+        return NpyWriter(sink, schema, options)

@@ -1,0 +1,143 @@
+//! A column of encoded images: their sizes, and their pixels in one piece of memory.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+
+use super::images::{Decoder, Rules, Shape, head_within, zeroed};
+use crate::wire::image_head::{Head, probe};
+use crate::wire::{Fault, FaultKind};
+
+/// The bytes of each record of a binary array; None where it is null.
+pub fn values(array: &ArrayRef) -> Result<Vec<Option<&[u8]>>, Fault> {
+    match array.data_type() {
+        DataType::Binary => Ok(array.as_binary::<i32>().iter().collect()),
+        DataType::LargeBinary => Ok(array.as_binary::<i64>().iter().collect()),
+        DataType::BinaryView => Ok(array.as_binary_view().iter().collect()),
+        DataType::FixedSizeBinary(_) => Ok(array.as_fixed_size_binary().iter().collect()),
+        other => {
+            let message = format!("images are bytes, not {other}");
+            Err(Fault::new(FaultKind::Schema, 0, message))
+        }
+    }
+}
+
+/// Do all jobs, in order, by so many threads, each with a state of its own. After a fault no new
+/// job is begun; of several faults the one of the first job counts, whatever the threads did.
+pub fn side_by_side<S, J: Send, R: Send>(
+    jobs: impl Iterator<Item = J> + Send,
+    num_jobs: usize,
+    threads: usize,
+    state: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, J) -> Result<R, Fault> + Sync,
+) -> Result<Vec<R>, Fault> {
+    let queue = Mutex::new(jobs.enumerate());
+    let stopped = AtomicBool::new(false);
+    let run = || {
+        let mut state = state();
+        let mut done = Vec::new();
+        while !stopped.load(Ordering::Relaxed) {
+            let next = queue.lock().ok().and_then(|mut queue| queue.next());
+            let Some((number, job)) = next else { break };
+            match work(&mut state, job) {
+                Ok(result) => done.push((number, result)),
+                Err(fault) => {
+                    stopped.store(true, Ordering::Relaxed);
+                    return Err((number, fault.in_record(number)));
+                }
+            }
+        }
+        Ok(done)
+    };
+    let threads = threads.clamp(1, num_jobs.max(1));
+    let panicked = || (0, Fault::new(FaultKind::Image, 0, "a thread that decodes has panicked"));
+    let outcomes = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
+        let mut outcomes = vec![run()];
+        for other in others {
+            outcomes.push(other.join().unwrap_or_else(|_| Err(panicked())));
+        }
+        outcomes
+    });
+    let mut done = Vec::with_capacity(num_jobs);
+    let mut first: Option<(usize, Fault)> = None;
+    for outcome in outcomes {
+        match outcome {
+            Ok(some) => done.extend(some),
+            Err(fault) if first.as_ref().is_none_or(|(number, _)| fault.0 < *number) => {
+                first = Some(fault);
+            }
+            Err(_) => {}
+        }
+    }
+    if let Some((_, fault)) = first {
+        return Err(fault);
+    }
+    done.sort_unstable_by_key(|(number, _)| *number);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
+}
+
+/// The head of each image, None for a null.
+pub fn heads(images: &[Option<&[u8]>]) -> Result<Vec<Option<Head>>, Fault> {
+    let head = |(record, bytes): (usize, &Option<&[u8]>)| {
+        bytes.map(probe).transpose().map_err(|fault| fault.in_record(record))
+    };
+    images.iter().enumerate().map(head).collect()
+}
+
+/// Images in one piece of memory.
+pub struct Decoded {
+    /// One image's pixels behind another's.
+    pub pixels: Vec<u8>,
+    /// The shape of each; None for a null, which has no pixels.
+    pub shapes: Vec<Option<Shape>>,
+}
+
+/// Decode them all. Their heads tell what they need, which is reserved once, within the limit.
+pub fn decode(
+    images: &[Option<&[u8]>],
+    rules: &Rules,
+    most_bytes: u64,
+    threads: usize,
+) -> Result<Decoded, Fault> {
+    let mut found = Vec::with_capacity(images.len());
+    let mut lengths = Vec::with_capacity(images.len());
+    let mut total = 0u64;
+    for (record, bytes) in images.iter().enumerate() {
+        let head = bytes.map(|bytes| head_within(bytes, rules.most_pixels));
+        let head = head.transpose().map_err(|fault| fault.in_record(record))?;
+        let length = head.map_or(Ok(0), |head| Shape::of(&head, rules.mode).bytes())?;
+        total = total.saturating_add(length as u64);
+        if total > most_bytes {
+            let message = format!("the pixels of the records up to this one are {total} bytes");
+            let message = format!("{message}, beyond the limit batch_bytes={most_bytes}");
+            let fault = Fault::new(FaultKind::Limit, 0, message).values(most_bytes, total);
+            return Err(fault.in_record(record));
+        }
+        found.push(head);
+        lengths.push(length);
+    }
+    let mut pixels = zeroed(total as usize)?;
+    let mut rest = pixels.as_mut_slice();
+    let mut jobs = Vec::with_capacity(images.len());
+    for ((bytes, head), length) in images.iter().zip(&found).zip(lengths) {
+        let (mine, others) = std::mem::take(&mut rest).split_at_mut(length);
+        rest = others;
+        jobs.push((bytes, head, mine));
+    }
+    side_by_side(
+        jobs.into_iter(),
+        images.len(),
+        threads,
+        Decoder::default,
+        |decoder, job| match job {
+            (Some(bytes), Some(head), mine) => decoder.decode(bytes, head, rules, mine),
+            _ => Ok(()),
+        },
+    )?;
+    let shapes = found.iter().map(|head| head.map(|head| Shape::of(&head, rules.mode))).collect();
+    Ok(Decoded { pixels, shapes })
+}

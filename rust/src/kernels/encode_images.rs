@@ -1,0 +1,149 @@
+//! Pixels to a column of encoded images, and encoded images to others: smaller, of another codec.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::BinaryArray;
+use arrow_array::builder::BinaryBuilder;
+
+use super::decode_images::side_by_side;
+use super::images::shrink::{shrink, within};
+use super::images::{Decoder, Encoder, Rules, Shape, Target, head_within};
+use crate::wire::image_head::Codec;
+use crate::wire::{Fault, FaultKind};
+
+/// Counts the bytes of a column that is being made, whose offsets end at 31 bits.
+#[derive(Default)]
+struct Column(AtomicU64);
+
+impl Column {
+    fn add(&self, length: usize) -> Result<(), Fault> {
+        let before = self.0.fetch_add(length as u64, Ordering::Relaxed);
+        if before.saturating_add(length as u64) > i32::MAX as u64 {
+            let message =
+                "encoded images of more than 2 GiB in one column: hand in fewer at a time";
+            return Err(Fault::new(FaultKind::Limit, 0, message));
+        }
+        Ok(())
+    }
+}
+
+/// Encode images whose pixels lie one behind another, in one piece of memory or in several.
+pub fn encode(
+    pieces: &[&[u8]],
+    shapes: &[Shape],
+    to: &Target,
+    threads: usize,
+) -> Result<BinaryArray, Fault> {
+    let mut pieces = pieces.iter();
+    let mut rest: &[u8] = &[];
+    let mut jobs = Vec::with_capacity(shapes.len());
+    for (record, shape) in shapes.iter().enumerate() {
+        let mismatch = || {
+            let message = "fewer pixels than the shapes say";
+            Fault::new(FaultKind::Schema, 0, message).in_record(record)
+        };
+        if shape.width == 0 || shape.height == 0 || !(1..=4).contains(&shape.channels) {
+            let message = "an image has at least one pixel, of one to four channels";
+            return Err(Fault::new(FaultKind::Schema, 0, message).in_record(record));
+        }
+        if rest.is_empty() {
+            rest = pieces.next().copied().unwrap_or_default();
+        }
+        let (mine, others) = rest.split_at_checked(shape.bytes()?).ok_or_else(mismatch)?;
+        rest = others;
+        jobs.push((mine, *shape));
+    }
+    let column = Column::default();
+    let work = |encoder: &mut Encoder, (mine, shape): (&[u8], Shape)| {
+        let bytes = encoder.encode(mine, shape, to)?;
+        column.add(bytes.len())?;
+        Ok(bytes)
+    };
+    let encoded = side_by_side(jobs.into_iter(), shapes.len(), threads, Encoder::default, work)?;
+    Ok(encoded.iter().map(|bytes| Some(bytes.as_slice())).collect())
+}
+
+/// How images are made into others.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// The codec, or None to keep that of each.
+    pub codec: Option<Codec>,
+    /// 1 to 100; None keeps an image as it is where nothing else would change it.
+    pub quality: Option<u8>,
+    /// Of WebP.
+    pub lossless: bool,
+    /// The longer side is at most so long afterwards.
+    pub max_side: Option<u32>,
+}
+
+const USUAL_QUALITY: u8 = 90;
+
+impl Change {
+    /// The quality where it was not said.
+    pub fn quality(&self) -> u8 {
+        self.quality.unwrap_or(USUAL_QUALITY)
+    }
+}
+
+#[derive(Default)]
+struct Worker {
+    decoder: Decoder,
+    encoder: Encoder,
+    pixels: Vec<u8>,
+    shrunk: Vec<u8>,
+}
+
+impl Worker {
+    /// The new bytes of an image, or None where the old ones do.
+    fn change(
+        &mut self,
+        old: &[u8],
+        how: &Change,
+        rules: &Rules,
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let head = head_within(old, rules.most_pixels)?;
+        let (width, height) = (head.width, head.height);
+        let size = how.max_side.map_or((width, height), |side| within(width, height, side));
+        let codec = how.codec.unwrap_or(head.codec);
+        let same_channels = rules.mode.channels(&head) == head.channels && !head.cmyk;
+        let lossy = matches!(codec, Codec::Jpeg | Codec::Webp);
+        let kept = codec == head.codec && same_channels && !(lossy && how.quality.is_some());
+        // Raw pixels have many spellings; the one that is written here is the plain one.
+        if kept && size == (width, height) && codec != Codec::Ppm {
+            return Ok(None);
+        }
+        let max_side = (size != (width, height)).then(|| size.0.max(size.1));
+        let decoder = &mut self.decoder;
+        let mut shape = decoder.decode_for(old, &head, rules, max_side, &mut self.pixels)?;
+        let mut pixels = &self.pixels;
+        if size != (shape.width, shape.height) {
+            shape = shrink(pixels, shape, size, &mut self.shrunk)?;
+            pixels = &self.shrunk;
+        }
+        let to = Target { codec, quality: how.quality(), lossless: how.lossless };
+        self.encoder.encode(pixels, shape, &to).map(Some)
+    }
+}
+
+/// Each image as another one; what needs no change keeps its bytes, nulls stay nulls.
+pub fn reencode(
+    images: &[Option<&[u8]>],
+    how: &Change,
+    rules: &Rules,
+    threads: usize,
+) -> Result<BinaryArray, Fault> {
+    let column = Column::default();
+    let work = |worker: &mut Worker, old: &Option<&[u8]>| {
+        let Some(old) = old else { return Ok(None) };
+        let new = worker.change(old, how, rules)?;
+        column.add(new.as_ref().map_or(old.len(), Vec::len))?;
+        Ok(new)
+    };
+    let changed = side_by_side(images.iter(), images.len(), threads, Worker::default, work)?;
+    let total = usize::try_from(column.0.into_inner()).unwrap_or_default();
+    let mut made = BinaryBuilder::with_capacity(images.len(), total);
+    for (old, new) in images.iter().zip(changed) {
+        made.append_option(new.as_deref().or(*old));
+    }
+    Ok(made.finish())
+}

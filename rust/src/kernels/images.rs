@@ -1,0 +1,334 @@
+//! One image: decoded to pixels, shrunk, encoded. The codecs stand beside each other in the files
+//! below; here is what they have in common.
+//!
+//! Pixels are bytes, rows from top to bottom, channels next to each other. Alpha is dropped where
+//! it is not wanted, never blended; 16 bits are cut to their upper 8; CMYK becomes RGB as
+//! `C * K / 255` of the inverted inks that Adobe's files store; an EXIF orientation changes nothing.
+
+pub mod jpeg;
+pub mod png;
+pub mod ppm;
+pub mod shrink;
+pub mod webp;
+
+use crate::wire::image_head::{Codec, Head, probe};
+use crate::wire::{Fault, FaultKind};
+
+/// Which channels are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Three of them, whatever the image has.
+    Rgb,
+    /// One.
+    Grey,
+    /// Those that the image has.
+    Stored,
+}
+
+impl Mode {
+    /// The mode of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "rgb" => Some(Self::Rgb),
+            "grey" => Some(Self::Grey),
+            "stored" => Some(Self::Stored),
+            _ => None,
+        }
+    }
+
+    /// Channels that an image has in this mode.
+    pub fn channels(self, head: &Head) -> u8 {
+        match self {
+            Self::Rgb => 3,
+            Self::Grey => 1,
+            Self::Stored => head.channels,
+        }
+    }
+}
+
+/// What decoding is allowed to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Which channels are wanted.
+    pub mode: Mode,
+    /// Pixels that an image may have.
+    pub most_pixels: u64,
+    /// Give what can be had of a JPEG that is damaged.
+    pub allow_damaged: bool,
+}
+
+/// The head of an image within the limit.
+pub fn head_within(bytes: &[u8], most_pixels: u64) -> Result<Head, Fault> {
+    let head = probe(bytes)?;
+    if head.pixels() > most_pixels {
+        let (width, height) = (head.width, head.height);
+        let message =
+            format!("an image of {width} x {height} pixels, beyond image_pixels={most_pixels}");
+        return Err(Fault::new(FaultKind::Limit, 0, message).values(most_pixels, head.pixels()));
+    }
+    Ok(head)
+}
+
+/// The size of a picture in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Pixels from left to right.
+    pub width: u32,
+    /// Pixels from top to bottom.
+    pub height: u32,
+    /// Values a pixel.
+    pub channels: u8,
+}
+
+impl Shape {
+    /// Of an image as it is decoded in this mode.
+    pub fn of(head: &Head, mode: Mode) -> Self {
+        Self { width: head.width, height: head.height, channels: mode.channels(head) }
+    }
+
+    /// Bytes of its pixels.
+    pub fn bytes(&self) -> Result<usize, Fault> {
+        let pixels = u64::from(self.width).checked_mul(u64::from(self.height));
+        pixels
+            .and_then(|pixels| pixels.checked_mul(u64::from(self.channels)))
+            .and_then(|bytes| isize::try_from(bytes).ok())
+            .map(isize::cast_unsigned)
+            .ok_or_else(|| Fault::new(FaultKind::Limit, 0, "an image too large for this machine"))
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> usize {
+        (self.width as usize).saturating_mul(usize::from(self.channels))
+    }
+}
+
+#[cold]
+fn damaged(message: impl Into<String>) -> Fault {
+    Fault::new(FaultKind::Image, 0, message)
+}
+
+/// Room for so many bytes, all zero; large ones cost nothing until they are written.
+pub fn zeroed(length: usize) -> Result<Vec<u8>, Fault> {
+    let no_memory =
+        || Fault::new(FaultKind::Limit, 0, format!("no memory for {length} bytes of pixels"));
+    if length == 0 {
+        return Ok(Vec::new());
+    }
+    let layout = std::alloc::Layout::array::<u8>(length).map_err(|_| no_memory())?;
+    // SAFETY: the layout is of some bytes; what the allocator gave is checked, has `length` bytes
+    // that are all zero, and was made by the allocator that a vector gives it back to.
+    unsafe {
+        let pointer = std::alloc::alloc_zeroed(layout);
+        if pointer.is_null() {
+            return Err(no_memory());
+        }
+        Ok(Vec::from_raw_parts(pointer, length, length))
+    }
+}
+
+/// `scratch` as zeros of this length, in the memory that it has where that is enough.
+fn fit(scratch: &mut Vec<u8>, length: usize) -> Result<&mut [u8], Fault> {
+    if scratch.capacity() < length {
+        *scratch = zeroed(length)?;
+    }
+    scratch.resize(length, 0);
+    Ok(scratch.as_mut_slice())
+}
+
+/// Decodes images one after another; holds what they can share.
+#[derive(Default)]
+pub struct Decoder {
+    jpeg: Option<jpeg::Decompressor>,
+    scratch: Vec<u8>,
+}
+
+impl Decoder {
+    /// Decode into `pixels`, which are of the shape that head and mode make.
+    pub fn decode(
+        &mut self,
+        bytes: &[u8],
+        head: &Head,
+        rules: &Rules,
+        pixels: &mut [u8],
+    ) -> Result<(), Fault> {
+        let shape = Shape::of(head, rules.mode);
+        match head.codec {
+            Codec::Jpeg => self.jpeg(bytes, head, shape, rules, 1, pixels),
+            Codec::Png => png::decode(bytes, shape, &mut self.scratch, pixels),
+            Codec::Webp => webp::decode(bytes, head, shape, &mut self.scratch, pixels),
+            Codec::Ppm => ppm::decode(bytes, shape, pixels),
+        }
+    }
+
+    /// Decode to an image whose longer side is still at least twice `max_side`, by the cheapest
+    /// way: a JPEG gives a half, a quarter or an eighth of itself for less than its whole.
+    pub fn decode_for(
+        &mut self,
+        bytes: &[u8],
+        head: &Head,
+        rules: &Rules,
+        max_side: Option<u32>,
+        pixels: &mut Vec<u8>,
+    ) -> Result<Shape, Fault> {
+        let mut shape = Shape::of(head, rules.mode);
+        let mut part = 1;
+        if let (Some(side), Codec::Jpeg) = (max_side, head.codec) {
+            let longer = u64::from(shape.width.max(shape.height));
+            while part < 8 && longer / (part * 2) >= u64::from(side).saturating_mul(2) {
+                part *= 2;
+            }
+        }
+        shape.width = shape.width.div_ceil(part as u32);
+        shape.height = shape.height.div_ceil(part as u32);
+        let pixels = fit(pixels, shape.bytes()?)?;
+        if head.codec == Codec::Jpeg {
+            self.jpeg(bytes, head, shape, rules, part as u8, pixels)?;
+        } else {
+            self.decode(bytes, head, rules, pixels)?;
+        }
+        Ok(shape)
+    }
+
+    fn jpeg(
+        &mut self,
+        bytes: &[u8],
+        head: &Head,
+        shape: Shape,
+        rules: &Rules,
+        part: u8,
+        pixels: &mut [u8],
+    ) -> Result<(), Fault> {
+        if self.jpeg.is_none() {
+            self.jpeg = Some(jpeg::Decompressor::new()?);
+        }
+        let Some(decompressor) = &mut self.jpeg else {
+            return Err(damaged("no JPEG decoder"));
+        };
+        let damage = rules.allow_damaged;
+        let wanted = jpeg::Wanted { shape, part, allow_damaged: damage };
+        if !head.cmyk {
+            return decompressor.decode(bytes, head, &wanted, pixels);
+        }
+        let inks = Shape { channels: 4, ..shape };
+        let four = fit(&mut self.scratch, inks.bytes()?)?;
+        decompressor.decode(bytes, head, &jpeg::Wanted { shape: inks, ..wanted }, four)?;
+        from_inks(four, shape.channels, pixels);
+        Ok(())
+    }
+}
+
+/// Inverted CMYK as Adobe stores it, as RGB or grey.
+fn from_inks(inks: &[u8], channels: u8, pixels: &mut [u8]) {
+    let over = |ink: u8, black: u8| {
+        let product = u32::from(ink) * u32::from(black) + 128;
+        (((product >> 8) + product) >> 8) as u8
+    };
+    let rgb =
+        inks.as_chunks::<4>().0.iter().map(|&[c, m, y, k]| [over(c, k), over(m, k), over(y, k)]);
+    if channels == 1 {
+        for (pixel, [red, green, blue]) in pixels.iter_mut().zip(rgb) {
+            *pixel = luma(red, green, blue);
+        }
+    } else {
+        for (pixel, colour) in pixels.as_chunks_mut::<3>().0.iter_mut().zip(rgb) {
+            *pixel = colour;
+        }
+    }
+}
+
+/// Brightness by the weights of ITU-R 601, as JPEG has it.
+fn luma(red: u8, green: u8, blue: u8) -> u8 {
+    let sum = 19595 * u32::from(red) + 38470 * u32::from(green) + 7471 * u32::from(blue);
+    ((sum + 0x8000) >> 16) as u8
+}
+
+/// Pixels of `from` channels as pixels of `to`: alpha dropped or full, grey spread or weighed.
+pub fn change_channels(source: &[u8], from: u8, to: u8, pixels: &mut [u8]) -> Result<(), Fault> {
+    fn each<const M: usize, const N: usize>(
+        source: &[u8],
+        pixels: &mut [u8],
+        change: impl Fn([u8; M]) -> [u8; N],
+    ) {
+        let (targets, _) = pixels.as_chunks_mut::<N>();
+        for (target, values) in targets.iter_mut().zip(source.as_chunks::<M>().0) {
+            *target = change(*values);
+        }
+    }
+    match (from, to) {
+        _ if from == to => pixels.copy_from_slice(source),
+        (1, 2) => each(source, pixels, |[g]| [g, 255]),
+        (1, 3) => each(source, pixels, |[g]| [g, g, g]),
+        (1, 4) => each(source, pixels, |[g]| [g, g, g, 255]),
+        (2, 1) => each(source, pixels, |[g, _]| [g]),
+        (2, 3) => each(source, pixels, |[g, _]| [g, g, g]),
+        (2, 4) => each(source, pixels, |[g, a]| [g, g, g, a]),
+        (3, 1) => each(source, pixels, |[r, g, b]| [luma(r, g, b)]),
+        (3, 4) => each(source, pixels, |[r, g, b]| [r, g, b, 255]),
+        (4, 1) => each(source, pixels, |[r, g, b, _]| [luma(r, g, b)]),
+        (4, 3) => each(source, pixels, |[r, g, b, _]| [r, g, b]),
+        _ => {
+            let message = format!("pixels of {from} channels where {to} are wanted");
+            return Err(Fault::new(FaultKind::Unsupported, 0, message));
+        }
+    }
+    Ok(())
+}
+
+/// How images are to be encoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The codec.
+    pub codec: Codec,
+    /// 1 to 100, of JPEG and lossy WebP.
+    pub quality: u8,
+    /// Of WebP: every pixel as it was.
+    pub lossless: bool,
+}
+
+impl Target {
+    /// Channels of what it can hold that are nearest to these.
+    pub fn channels(&self, channels: u8) -> u8 {
+        match (self.codec, channels) {
+            (Codec::Png, any) => any,
+            (Codec::Webp, 2 | 4) => 4,
+            (Codec::Webp, _) => 3,
+            (Codec::Jpeg | Codec::Ppm, 1 | 2) => 1,
+            (Codec::Jpeg | Codec::Ppm, _) => 3,
+        }
+    }
+}
+
+/// Encodes images one after another; holds what they can share.
+#[derive(Default)]
+pub struct Encoder {
+    jpeg: Option<jpeg::Compressor>,
+    scratch: Vec<u8>,
+}
+
+impl Encoder {
+    /// An image of this shape, encoded.
+    pub fn encode(&mut self, pixels: &[u8], shape: Shape, to: &Target) -> Result<Vec<u8>, Fault> {
+        let fitting = Shape { channels: to.channels(shape.channels), ..shape };
+        let pixels = if fitting == shape {
+            pixels
+        } else {
+            let changed = fit(&mut self.scratch, fitting.bytes()?)?;
+            change_channels(pixels, shape.channels, fitting.channels, changed)?;
+            changed
+        };
+        match to.codec {
+            Codec::Jpeg => {
+                if self.jpeg.is_none() {
+                    self.jpeg = Some(jpeg::Compressor::new()?);
+                }
+                match &mut self.jpeg {
+                    Some(compressor) => compressor.encode(pixels, fitting, to.quality),
+                    None => Err(damaged("no JPEG encoder")),
+                }
+            }
+            Codec::Png => png::encode(pixels, fitting),
+            Codec::Webp => webp::encode(pixels, fitting, to.quality, to.lossless),
+            Codec::Ppm => ppm::encode(pixels, fitting),
+        }
+    }
+}

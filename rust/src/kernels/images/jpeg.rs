@@ -1,0 +1,219 @@
+//! JPEG by libjpeg-turbo. `unsafe` because it is a C library: a handle that is made and destroyed
+//! here, and pointers to slices whose lengths it is told. A fault inside it comes back as a code:
+//! its long jumps end within the call.
+
+use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
+
+use turbojpeg_sys as tj;
+
+use super::{Shape, damaged};
+use crate::wire::image_head::Head;
+use crate::wire::{Fault, FaultKind};
+
+/// A progressive JPEG of a few bytes can ask for its whole picture to be gone through again and
+/// again; so the work that all its scans may make is bounded.
+const SCANNED_PIXELS: u64 = 1 << 33;
+const FEWEST_SCANS: u64 = 32;
+const MOST_SCANS: u64 = 500;
+
+struct Handle(NonNull<std::ffi::c_void>);
+
+// SAFETY: a handle belongs to no thread; it is used by one at a time, as `&mut` says.
+unsafe impl Send for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: made by tj3Init, and destroyed only here.
+        unsafe { tj::tj3Destroy(self.0.as_ptr()) }
+    }
+}
+
+impl Handle {
+    fn new(kind: tj::TJINIT) -> Result<Self, Fault> {
+        // SAFETY: any kind may be asked for; null is checked.
+        let handle = unsafe { tj::tj3Init(kind as c_int) };
+        NonNull::new(handle.cast()).map(Self).ok_or_else(|| damaged("no memory for a JPEG codec"))
+    }
+
+    fn raw(&self) -> tj::tjhandle {
+        self.0.as_ptr().cast()
+    }
+
+    fn set(&mut self, what: tj::TJPARAM, value: c_int) -> Result<(), Fault> {
+        // SAFETY: a live handle.
+        self.done(unsafe { tj::tj3Set(self.raw(), what as c_int, value) })
+    }
+
+    fn get(&self, what: tj::TJPARAM) -> c_int {
+        // SAFETY: a live handle.
+        unsafe { tj::tj3Get(self.raw(), what as c_int) }
+    }
+
+    fn done(&self, code: c_int) -> Result<(), Fault> {
+        if code == 0 { Ok(()) } else { Err(self.fault()) }
+    }
+
+    /// The same, where a warning is no fault.
+    fn done_or_warned(&self, code: c_int, allow_damaged: bool) -> Result<(), Fault> {
+        // SAFETY: a live handle.
+        let warned =
+            || unsafe { tj::tj3GetErrorCode(self.raw()) } == tj::TJERR_TJERR_WARNING as c_int;
+        if code == 0 || (allow_damaged && warned()) { Ok(()) } else { Err(self.fault()) }
+    }
+
+    #[cold]
+    fn fault(&self) -> Fault {
+        // SAFETY: a live handle, whose text stays until the next call with it.
+        let text = unsafe {
+            let text = tj::tj3GetErrorStr(self.raw());
+            if text.is_null() { c"unknown".to_owned() } else { CStr::from_ptr(text).to_owned() }
+        };
+        let text = text.to_string_lossy();
+        let lower = text.to_ascii_lowercase();
+        let kind = if lower.contains("premature end") {
+            FaultKind::Truncated
+        } else if lower.contains("scans") {
+            FaultKind::Limit
+        } else {
+            FaultKind::Image
+        };
+        Fault::new(kind, 0, format!("a damaged JPEG: {text}"))
+    }
+}
+
+/// What decoding is to give.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// The shape of the pixels: one channel is grey, three are RGB, four the inks as stored.
+    pub shape: Shape,
+    /// One `part`-th of each side: 1, 2, 4 or 8.
+    pub part: u8,
+    /// A warning is no fault.
+    pub allow_damaged: bool,
+}
+
+/// Decodes JPEGs.
+pub struct Decompressor(Handle);
+
+impl Decompressor {
+    /// One that can be used again and again.
+    pub fn new() -> Result<Self, Fault> {
+        Handle::new(tj::TJINIT_TJINIT_DECOMPRESS).map(Self)
+    }
+
+    /// Decode into `pixels`.
+    pub fn decode(
+        &mut self,
+        bytes: &[u8],
+        head: &Head,
+        wanted: &Wanted,
+        pixels: &mut [u8],
+    ) -> Result<(), Fault> {
+        let Wanted { shape, part, allow_damaged } = *wanted;
+        if pixels.len() != shape.bytes()? {
+            return Err(damaged("no room for the pixels of a JPEG"));
+        }
+        let handle = &mut self.0;
+        let scans = (SCANNED_PIXELS / head.pixels().max(1)).clamp(FEWEST_SCANS, MOST_SCANS);
+        handle.set(tj::TJPARAM_TJPARAM_STOPONWARNING, c_int::from(!allow_damaged))?;
+        handle.set(tj::TJPARAM_TJPARAM_SCANLIMIT, scans as c_int)?;
+        // SAFETY: pointer and length of a slice.
+        let code =
+            unsafe { tj::tj3DecompressHeader(handle.raw(), bytes.as_ptr(), bytes.len() as _) };
+        handle.done_or_warned(code, allow_damaged)?;
+        let size =
+            (handle.get(tj::TJPARAM_TJPARAM_JPEGWIDTH), handle.get(tj::TJPARAM_TJPARAM_JPEGHEIGHT));
+        if size != (head.width as c_int, head.height as c_int) {
+            let message =
+                format!("a JPEG of {} x {} pixels and of others", head.width, head.height);
+            return Err(damaged(message));
+        }
+        let whole = |side: u32| side.div_ceil(u32::from(part));
+        if (shape.width, shape.height) != (whole(head.width), whole(head.height)) {
+            return Err(damaged("no room for the pixels of a JPEG"));
+        }
+        let format = match shape.channels {
+            1 => tj::TJPF_TJPF_GRAY,
+            3 => tj::TJPF_TJPF_RGB,
+            _ => tj::TJPF_TJPF_CMYK,
+        };
+        let factor = tj::tjscalingfactor { num: 1, denom: c_int::from(part) };
+        // SAFETY: a live handle.
+        handle.done(unsafe { tj::tj3SetScalingFactor(handle.raw(), factor) })?;
+        // SAFETY: `pixels` have room for the rows of the size that the header tells, which is that
+        // of `head`; the library reads the header again, from the same bytes.
+        let code = unsafe {
+            tj::tj3Decompress8(
+                handle.raw(),
+                bytes.as_ptr(),
+                bytes.len() as _,
+                pixels.as_mut_ptr(),
+                shape.row_bytes() as c_int,
+                format as c_int,
+            )
+        };
+        handle.done_or_warned(code, allow_damaged)
+    }
+}
+
+/// Encodes JPEGs.
+pub struct Compressor {
+    handle: Handle,
+    room: Vec<u8>,
+}
+
+impl Compressor {
+    /// One that can be used again and again.
+    pub fn new() -> Result<Self, Fault> {
+        Ok(Self { handle: Handle::new(tj::TJINIT_TJINIT_COMPRESS)?, room: Vec::new() })
+    }
+
+    /// An image of one or three channels; colour is halved in both directions, as is usual.
+    pub fn encode(&mut self, pixels: &[u8], shape: Shape, quality: u8) -> Result<Vec<u8>, Fault> {
+        const MOST: u32 = 65_500;
+        let (width, height) = (shape.width, shape.height);
+        if width > MOST || height > MOST {
+            let message = format!("{width} x {height} pixels: JPEG holds at most {MOST} a side");
+            return Err(Fault::new(FaultKind::Schema, 0, message));
+        }
+        let grey = shape.channels == 1;
+        let (format, sampling) = if grey {
+            (tj::TJPF_TJPF_GRAY, tj::TJSAMP_TJSAMP_GRAY)
+        } else {
+            (tj::TJPF_TJPF_RGB, tj::TJSAMP_TJSAMP_420)
+        };
+        if pixels.len() != shape.bytes()? || !(grey || shape.channels == 3) {
+            return Err(damaged("pixels of another shape than was said"));
+        }
+        let (width, height) = (width as c_int, height as c_int);
+        // SAFETY: numbers in, a number out.
+        let most = unsafe { tj::tj3JPEGBufSize(width, height, sampling as c_int) } as usize;
+        if most == 0 {
+            return Err(damaged(format!("no JPEG of {width} x {height} pixels")));
+        }
+        let room = super::fit(&mut self.room, most)?;
+        let handle = &mut self.handle;
+        handle.set(tj::TJPARAM_TJPARAM_NOREALLOC, 1)?;
+        handle.set(tj::TJPARAM_TJPARAM_QUALITY, c_int::from(quality.clamp(1, 100)))?;
+        handle.set(tj::TJPARAM_TJPARAM_SUBSAMP, sampling as c_int)?;
+        let mut target = room.as_mut_ptr();
+        let mut length = most as _;
+        // SAFETY: `pixels` are as many as the shape says; the target is as large as the library
+        // says that it may need, and is not to be reallocated.
+        let code = unsafe {
+            tj::tj3Compress8(
+                handle.raw(),
+                pixels.as_ptr(),
+                width,
+                shape.row_bytes() as c_int,
+                height,
+                format as c_int,
+                &raw mut target,
+                &raw mut length,
+            )
+        };
+        handle.done(code)?;
+        Ok(room.get(..length as usize).unwrap_or_default().to_vec())
+    }
+}

@@ -1,0 +1,85 @@
+//! PNG by the crate of that name. Every checksum is proved: the CRC of each chunk, also of those
+//! that say nothing of the pixels, and the Adler-32 of the whole.
+
+use std::io::{Cursor, ErrorKind};
+
+use png::{
+    BitDepth, ColorType, Compression, DecodeOptions, DecodingError, Limits, Transformations,
+};
+
+use super::{Shape, change_channels, damaged, fit};
+use crate::wire::{Fault, FaultKind};
+
+/// What the decoder may take besides the pixels: rows, chunks.
+const BESIDE_BYTES: usize = 64 << 20;
+
+fn fault(error: &DecodingError) -> Fault {
+    let kind = match error {
+        DecodingError::IoError(inner) if inner.kind() == ErrorKind::UnexpectedEof => {
+            FaultKind::Truncated
+        }
+        DecodingError::LimitsExceeded => FaultKind::Limit,
+        _ => FaultKind::Image,
+    };
+    Fault::new(kind, 0, format!("a damaged PNG: {error}"))
+}
+
+/// Decode into `pixels`, which have the image's size and the wanted channels.
+pub fn decode(
+    bytes: &[u8],
+    shape: Shape,
+    scratch: &mut Vec<u8>,
+    pixels: &mut [u8],
+) -> Result<(), Fault> {
+    let mut options = DecodeOptions::default();
+    options.set_ignore_adler32(false);
+    options.set_skip_ancillary_crc_failures(false);
+    options.set_ignore_text_chunk(true);
+    options.set_ignore_iccp_chunk(true);
+    let mut decoder = png::Decoder::new_with_options(Cursor::new(bytes), options);
+    let row = (shape.width as usize).saturating_mul(8);
+    decoder.set_limits(Limits { bytes: BESIDE_BYTES.saturating_add(row.saturating_mul(4)) });
+    decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
+    let mut reader = decoder.read_info().map_err(|error| fault(&error))?;
+    let (colour, depth) = reader.output_color_type();
+    let found = Shape {
+        width: reader.info().width,
+        height: reader.info().height,
+        channels: colour.samples() as u8,
+    };
+    let (length, wanted) = (found.bytes()?, shape.bytes()?);
+    if depth != BitDepth::Eight
+        || (found.width, found.height) != (shape.width, shape.height)
+        || reader.output_buffer_size() != Some(length)
+        || pixels.len() != wanted
+    {
+        return Err(damaged("a PNG that is not what its header says"));
+    }
+    if found == shape {
+        reader.next_frame(pixels).map_err(|error| fault(&error))?;
+    } else {
+        let source = fit(scratch, length)?;
+        reader.next_frame(source).map_err(|error| fault(&error))?;
+        change_channels(source, found.channels, shape.channels, pixels)?;
+    }
+    reader.finish().map_err(|error| fault(&error))
+}
+
+/// An image of one to four channels.
+pub fn encode(pixels: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
+    let refuse = |error: png::EncodingError| damaged(format!("no PNG of these pixels: {error}"));
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, shape.width, shape.height);
+    encoder.set_color(match shape.channels {
+        1 => ColorType::Grayscale,
+        2 => ColorType::GrayscaleAlpha,
+        3 => ColorType::Rgb,
+        _ => ColorType::Rgba,
+    });
+    encoder.set_depth(BitDepth::Eight);
+    encoder.set_compression(Compression::Fast);
+    let mut writer = encoder.write_header().map_err(refuse)?;
+    writer.write_image_data(pixels).map_err(refuse)?;
+    writer.finish().map_err(refuse)?;
+    Ok(bytes)
+}
