@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from fuzz import beton, images, neighbours, seeds
+from fuzz import beton, images, neighbours, seeds, webdataset
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
@@ -266,6 +266,7 @@ TARGETS = {
     "parquet": Target(parquet, seeds.parquets),
     "arrow": Target(arrow, seeds.arrows),
     "beton": Target(beton.read, beton.seeds),
+    "webdataset": Target(webdataset.read, webdataset.seeds),
     "jpeg": Target(images.decoded, images.jpegs),
     "png": Target(images.resealed, images.pngs),
     "webp": Target(images.decoded, images.webps),

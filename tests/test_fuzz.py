@@ -19,7 +19,7 @@ RUNS = 100_000
 # Whole files of formats that pyarrow parses cost a hundred times a kernel's call; the full number
 # of runs of these is under `make stress`.
 FEWER = {"parquet": 10_000, "arrow": 10_000, "tfrecord": 25_000, "mds": 6_000, "listing": 6_000}
-FEWER |= {"arrayrecord": 3_000, "riegeli": 30_000, "beton": 5_000}
+FEWER |= {"arrayrecord": 3_000, "riegeli": 30_000, "beton": 5_000, "webdataset": 5_000}
 
 
 def fuzz(target: str, runs: int, seed: str, seconds: float) -> None:

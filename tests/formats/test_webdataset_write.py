@@ -261,7 +261,7 @@ def test_a_repaired_archive_reads_as_before(tmp_path: Path) -> None:
     path.write_bytes(data)
     report = ps.verify(str(path))
     assert not report.ok
-    ps.repair(str(path), str(mended))
+    ps.repair(str(path), into=str(mended))
     numbers = [record["n"] for record in ps.open(str(mended))]
     assert set(range(200)) - set(numbers) <= {76, 77, 78}
     assert 77 not in numbers
