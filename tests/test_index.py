@@ -15,6 +15,7 @@ import pytest
 import penstock as ps
 from penstock import _core, formats
 from penstock.format import PartlyReadable, Surveyed, is_indexed
+from penstock.formats.tfrecord_text import DaliIndex
 from penstock.framing import sidecar
 from penstock.storage import LocalStorage
 from penstock.verbs import textindex
@@ -52,7 +53,8 @@ def test_asking_whether_a_reader_needs_an_index_builds_none(tmp_path: Path) -> N
     assert isinstance(reader, PartlyReadable)
     assert not is_indexed(ps.open(str(tmp_path / "a.parquet")).reader(0))
     surveyed = [fmt.info.name for fmt in formats.FORMATS if isinstance(fmt, Surveyed)]
-    assert surveyed == ["tfrecord"]
+    assert {"tfrecord", "recordio"} <= set(surveyed)
+    assert "parquet" not in surveyed
 
 
 def test_what_fits_is_left_alone(tmp_path: Path) -> None:
@@ -93,8 +95,9 @@ def test_the_text_form_is_that_of_tfrecord2idx(tmp_path: Path) -> None:
     path.write_bytes(frames(payloads))
     ps.index(str(path), text="dali")
     assert (tmp_path / "a.tfrecord.idx").read_text() == "0 16\n16 21\n37 316\n"
-    starts, sizes = textindex.read(str(path) + ".idx", LocalStorage())
+    starts, sizes = textindex.read(DaliIndex(), str(path) + ".idx", LocalStorage())
     assert starts.tolist() == [0, 16, 37]
+    assert sizes is not None
     assert sizes.tolist() == [16, 21, 316]
     os.unlink(str(path) + ".penstock")
     assert ps.index(str(path), from_text=True) == [str(path) + ".penstock"]

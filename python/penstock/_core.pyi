@@ -16,14 +16,19 @@ __all__ = [
     "Frames",
     "Inflater",
     "KernelError",
+    "MsgpackFacts",
+    "MsgpackPlan",
     "Pixels",
     "TarPlan",
     "ZlibDeflater",
     "decode_images",
     "encode_examples",
     "encode_images",
+    "encode_msgpack",
+    "encode_recordio",
     "encode_tar",
     "frame_records",
+    "frame_values",
     "frames_at",
     "gzip_member",
     "has_fields",
@@ -31,11 +36,14 @@ __all__ = [
     "inflate_member",
     "inflate_members",
     "is_tar_head",
+    "looks_like_maps",
     "member_head",
     "message_numbers",
     "next_head",
     "probe_images",
     "read_frames",
+    "recordio_columns",
+    "recordio_payloads",
     "reencode_images",
     "riegeli_head",
     "riegeli_records",
@@ -193,18 +201,6 @@ class ExamplePlan:
     def __new__(cls, columns: list[_Column], dialect: str) -> ExamplePlan: ...
 
 @final
-class TarPlan:
-    """What to read of the records of a tar archive, made once for many batches.
-
-    A field is (name, contents), contents "bytes", "text" or "number"; with `keys`, the records' keys
-    are the first column.
-    """
-
-    def __new__(cls, fields: list[tuple[str, str]], keys: bool) -> TarPlan: ...
-    def decode(self, frames: Frames) -> ArrowArray:
-        """The columns of some records: a struct array."""
-
-@final
 class Framed:
     """Frames one after another, with what an index keeps of each."""
 
@@ -296,18 +292,6 @@ def index_file(
 
 def encode_examples(batch: _Arrow, kind: str) -> Framed:
     """The records of a batch as framed messages of kind "example" or "sequence"."""
-
-def encode_tar(keys: _Arrow, batch: _Arrow) -> Framed:
-    """Columns of byte strings, called as fields and in their order, as tar records of these keys."""
-
-def is_tar_head(buffer: Buffer) -> bool:
-    """Whether a tar archive may begin so."""
-
-def tar_comment(text: str) -> Buffer:
-    """The global PAX header that holds a comment, padded."""
-
-def tar_fields(frames: Frames, most: int) -> dict[str, int]:
-    """The fields of some records, at most so many, each with the number of records that have it."""
 
 def frame_records(records: _Arrow) -> Framed:
     """Byte strings, each a record as it stands, as frames."""
@@ -403,11 +387,13 @@ def riegeli_records(
     lengths: _Arrow,
     offsets: _Arrow,
     counts: _Arrow,
+    sizes: _Arrow,
     max_record: int,
     max_chunk: int,
     check: bool = True,
 ) -> Frames:
     """The records of some chunks of a Riegeli file, in the order of the chunks.
+
     Each chunk is where it starts in the buffer, how many bytes it may take, where it starts in the
     file, how many records it has and how many bytes they have (uint64 arrays). Heads are always
     proved, data with `check`."""
@@ -419,3 +405,82 @@ def riegeli_head(buffer: Buffer, offset: int) -> tuple[int, int, int, int]:
 def message_numbers(frames: Frames, fields: list[int]) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
     """The numbers in each record, a small message of varints, by three fields: uint64 arrays, 0
     where a message lacks the field."""
+
+@final
+class TarPlan:
+    """What to read of the records of a tar archive, made once for many batches.
+
+    A field is (name, contents), contents "bytes", "text" or "number"; with `keys`, the records' keys
+    are the first column.
+    """
+
+    def __new__(cls, fields: list[tuple[str, str]], keys: bool) -> TarPlan: ...
+    def decode(self, frames: Frames) -> ArrowArray:
+        """The columns of some records: a struct array."""
+
+def encode_tar(keys: _Arrow, batch: _Arrow) -> Framed:
+    """Columns of byte strings, called as fields and in their order, as tar records of these keys."""
+
+def is_tar_head(buffer: Buffer) -> bool:
+    """Whether a tar archive may begin so."""
+
+def tar_comment(text: str) -> Buffer:
+    """The global PAX header that holds a comment, padded."""
+
+def tar_fields(frames: Frames, most: int) -> dict[str, int]:
+    """The fields of some records, at most so many, each with the number of records that have it."""
+
+@final
+class MsgpackFacts:
+    """What was seen of some MessagePack records."""
+
+    def __new__(cls) -> MsgpackFacts: ...
+    def see(self, frames: Frames, nesting: int) -> None:
+        """Look at more records, whose containers may be `nesting` deep."""
+
+    @property
+    def num_records(self) -> int: ...
+    def columns(self) -> ArrowArray | None:
+        """A batch without records that has the columns that fit them, with metadata
+        `penstock.msgpack` for what a type does not say; None where records are no maps of fields."""
+
+@final
+class MsgpackPlan:
+    """What to decode of MessagePack maps, made once for many batches: the columns of a batch
+    without records, as `MsgpackFacts.columns` gives them."""
+
+    def __new__(cls, columns: _Arrow, nesting: int, blanks: int) -> MsgpackPlan: ...
+    def decode(
+        self, frames: Frames, check: bool = False, indexed: _Arrow | None = None
+    ) -> ArrowArray:
+        """Records as columns: a struct array; with `check`, they are proved first."""
+
+def encode_msgpack(batch: _Arrow) -> Framed:
+    """The records of a batch as MessagePack maps."""
+
+def frame_values(records: _Arrow) -> Framed:
+    """Byte strings, each a whole MessagePack value as it stands, as records."""
+
+def looks_like_maps(frames: Frames) -> bool:
+    """Whether records can hardly be anything but MessagePack maps of the same fields."""
+
+def recordio_payloads(
+    frames: Frames, lend: bool, check: bool = False, indexed: _Arrow | None = None
+) -> ArrowArray:
+    """RecordIO payloads as binary; if they are to be lent, as binary_view, which borrows where a
+    record has one part. Verified first if `check`."""
+
+def recordio_columns(
+    frames: Frames,
+    columns: list[str],
+    num_labels: int | None,
+    lend: bool,
+    check: bool = False,
+    indexed: _Arrow | None = None,
+) -> ArrowArray:
+    """Those of label, id, id2 and image that are asked for, in this order, as a struct array.
+    `num_labels`: 0 for one number, a count for so many, None for lists. `lend`: images are
+    binary_view, not binary."""
+
+def encode_recordio(bodies: _Arrow, headers: _Arrow | None = None) -> Framed:
+    """Byte strings as RecordIO frames, each behind the header (label, id, id2) of the same row."""

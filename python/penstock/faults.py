@@ -50,13 +50,15 @@ def error_from(fault: Any, *, file: str, record: int | None) -> PenstockError:
         byte=fault.byte,
         expected=expected,
         found=found,
-        hint=_hint(fault.kind, file),
+        hint=_hint(fault, file),
     )
 
 
-def _hint(kind: str, file: str) -> str | None:
+def _hint(fault: Any, file: str) -> str | None:
+    kind = fault.kind
     if kind == "limit":
-        return "open(..., limits=penstock.Limits(record_bytes=...))"
+        named = [name for name in ("nesting", "batch_bytes") if name in fault.message]
+        return f"open(..., limits=penstock.Limits({(named or ['record_bytes'])[0]}=...))"
     if kind == "schema":
         return f"penstock schema --all {file}"
     if kind == "stale":

@@ -188,10 +188,15 @@ class Format(Protocol):
 
 
 @runtime_checkable
-class Surveyed(Protocol):
-    """A framed Format, whose files are verified and repaired record by record."""
+class Framed(Protocol):
+    """A Format whose records are found by walking, and kept in an index."""
 
     framing: Framing
+
+
+@runtime_checkable
+class Surveyed(Framed, Protocol):
+    """A framed Format, whose files are verified and repaired record by record."""
 
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
@@ -216,6 +221,33 @@ class Appendable(Protocol):
             UnsupportedError: nothing can follow in a file of this kind.
         """
         ...
+
+
+class TextIndex(Protocol):
+    """The index that another library keeps beside a file of a framed format, as text."""
+
+    name: str
+    """What it is called in `penstock.index(..., text=...)`."""
+
+    def path_for(self, data_path: str) -> str:
+        """Where it is looked for."""
+        ...
+
+    def lines(self, index: Index, first: int, last: int) -> str:
+        """Its lines about some records."""
+        ...
+
+    def places(self, data: bytes) -> tuple[np.ndarray, np.ndarray | None]:
+        """Where it says that frames start, and how large they are if it does, uint64. Raises
+        ValueError where it is no such index."""
+        ...
+
+
+@runtime_checkable
+class TextIndexed(Protocol):
+    """A framed Format, for whose files another library has an index of its own."""
+
+    text_index: TextIndex
 
 
 class Indexed(Reader, Protocol):
@@ -271,6 +303,14 @@ class IndexMaking(Protocol):
     def index(self) -> Index:
         """Where the records lie, once the writer is closed."""
         ...
+
+
+@runtime_checkable
+class TextIndexMaking(IndexMaking, Protocol):
+    """A Writer whose file gets a text index as well, which appears with it."""
+
+    text_index: TextIndex | None
+    """None where none is wanted."""
 
 
 class FrameWriter(Writer, IndexMaking, Protocol):

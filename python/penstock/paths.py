@@ -20,7 +20,8 @@ _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 def expand(source: Any, storage: Storage) -> list[str]:
     """The files that `source` means, in the order they are read.
 
-    A glob or a folder is sorted by name, but for a folder whose `index.json` lists its shards. `name@10` is name-00000-of-00010 and its nine fellows;
+    A glob or a folder is sorted by name, but for a folder whose `index.json` lists its shards.
+    `name@10` is name-00000-of-00010 and its nine fellows;
     `name@*` takes the count from the files that are there. A numbered set that lacks a shard is an
     error, since data that is silently not there is worse than none. `{000..099}` and `a::b` are
     those of WebDataset, and so is a JSON index of shards; an element of a list is taken as it is.
@@ -94,9 +95,17 @@ def _expand_one(path: str, storage: Storage) -> list[str]:
 
 
 def _without_indexes(paths: list[str]) -> list[str]:
-    """The same paths without the text indexes (x.idx) of files (x) that are among them."""
+    """The same paths without the text indexes of files that are among them: DALI's `x.idx` of a
+    file `x`; MXNet's `x.idx` of `x.rec`, and the list `x.lst` that `x.rec` was made from."""
     names = set(paths)
-    return [p for p in paths if not (p.endswith(".idx") and p.removesuffix(".idx") in names)]
+
+    def is_beside(path: str) -> bool:
+        stem, end = os.path.splitext(path)
+        return (end == ".idx" and stem in names) or (
+            end in (".idx", ".lst") and f"{stem}.rec" in names
+        )
+
+    return [path for path in paths if not is_beside(path)]
 
 
 def _counted(path: str, match: re.Match[str]) -> list[str]:

@@ -81,7 +81,7 @@ class VariableShapeTensorType(pa.ExtensionType):
         return hash((self.extension_name, self.storage_type))
 
     def __arrow_ext_serialize__(self) -> bytes:
-        return b"{}"  # pyarrow, which knows the type as well, wants a JSON object
+        return b"{}"  # pyarrow reads it as JSON
 
     @classmethod
     def __arrow_ext_deserialize__(

@@ -54,6 +54,51 @@ def beton_table(num_records: int) -> pa.Table:
     )
 
 
+def image_table(num_records: int) -> pa.Table:
+    """Labels and images, as a RecordIO pack has them."""
+    rng = np.random.default_rng(5)
+    images = [JPEG + rng.bytes(int(size)) for size in rng.integers(0, 900, num_records)]
+    return pa.table(
+        {
+            "label": pa.array(rng.standard_normal(num_records).astype(np.float32)),
+            "id": pa.array(rng.integers(0, 1 << 64, num_records, np.uint64)),
+            "id2": pa.array(np.arange(num_records, dtype=np.uint64)),
+            "image": pa.array(images, pa.binary()),
+        }
+    )
+
+
+JPEG = b"\xff\xd8\xff\xe0"
+_MAGIC = b"\x0a\x23\xd7\xce"
+_uint64s = st.integers(0, (1 << 64) - 1)
+# What a pack's framing may stumble over: its own magic, at any offset.
+_bodies = st.lists(st.one_of(st.binary(max_size=9), st.just(_MAGIC)), max_size=6).map(b"".join)
+
+
+@st.composite
+def image_packs(draw: st.DrawFn) -> pa.RecordBatch:
+    """Records of a RecordIO pack, whose labels are numbers or lists; or payloads alone."""
+    num_records = draw(st.integers(1, 12))
+    rows = {"min_size": num_records, "max_size": num_records}
+    if draw(st.integers(0, 3)) == 0:
+        return pa.record_batch({"data": pa.array(draw(st.lists(_bodies, **rows)), pa.binary())})
+    number = st.floats(width=32, allow_nan=False)
+    if draw(st.booleans()):
+        labels = pa.array(draw(st.lists(number, **rows)), pa.float32())
+    else:
+        lists = st.lists(number, min_size=1, max_size=4)
+        labels = pa.array(draw(st.lists(lists, **rows)), pa.list_(pa.float32()))
+    images = [JPEG + body for body in draw(st.lists(_bodies, **rows))]
+    return pa.record_batch(
+        {
+            "label": labels,
+            "id": pa.array(draw(st.lists(_uint64s, **rows)), pa.uint64()),
+            "id2": pa.array(draw(st.lists(_uint64s, **rows)), pa.uint64()),
+            "image": pa.array(images, pa.binary()),
+        }
+    )
+
+
 @dataclass(frozen=True)
 class Held:
     """Records for one format."""
@@ -87,10 +132,12 @@ def array_table(num_records: int) -> pa.Table:
 HELD: dict[str, Held] = {
     "beton": Held(beton_table, batches=None, small_columns=("id", "weight"), cuts_unseen=0),
     "tfrecord": Held(cuts_unseen=12),
-    "webdataset": Held(cuts_unseen=1),
     "npy": Held(table=array_table, batches=None, small_columns=None, cuts_unseen=0),
     "npz": Held(cuts_unseen=0),
     "hdf5": Held(batches=None, cuts_unseen=0),
+    "webdataset": Held(cuts_unseen=1),
+    "msgpack": Held(cuts_unseen=12),
+    "recordio": Held(image_table, image_packs, small_columns=None, cuts_unseen=12),
 }
 
 WRITABLE = [fmt for fmt in FORMATS if fmt.info.can_write]

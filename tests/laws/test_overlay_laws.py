@@ -21,7 +21,7 @@ NEW = pa.table(
     {
         "score": pa.array(np.arange(COUNT, dtype=np.float32) / 3),  # takes the place of a field
         "rank": pa.array([None if n % 7 == 0 else COUNT - n for n in range(COUNT)]),
-        "label": pa.array([("cat", "dog", "owl")[n % 3] for n in range(COUNT)]),
+        "animal": pa.array([("cat", "dog", "owl")[n % 3] for n in range(COUNT)]),
         "vector": pa.array([[n, n / 2] for n in range(COUNT)], pa.list_(pa.float32(), 2)),
         "kind": pa.array([("a", "b")[n // 2500] for n in range(COUNT)]).dictionary_encode(),
     }
@@ -98,7 +98,7 @@ def test_projection_commutes_with_an_overlay(fmt: Format, tmp_path: Path) -> Non
     overlay(opened(path, tmp_path), NEW)
     wanted = overlaid(table, NEW)
     first, last = table.schema.names[0], table.schema.names[-1]
-    for columns in (["rank"], ["label", first], ["score"], ["kind", last, "rank", "score"], []):
+    for columns in (["rank"], ["animal", first], ["score"], ["kind", last, "rank", "score"], []):
         for damage in ("error", "skip"):
             found = list(opened(path, tmp_path, damage=damage).scan(columns=columns))
             assert sum(batch.num_rows for batch in found) == COUNT
@@ -120,25 +120,25 @@ def test_a_schema_chooses_among_fields_of_both(fmt: Format, tmp_path: Path) -> N
     found = whole(dataset)
     assert found.schema.types == asked.types
     same(found, wanted.select(asked.names).cast(asked))
-    only = pa.schema([("label", pa.string())])
-    same(whole(opened(path, tmp_path, schema=only)), wanted.select(["label"]))
+    only = pa.schema([("animal", pa.string())])
+    same(whole(opened(path, tmp_path, schema=only)), wanted.select(["animal"]))
 
 
 @per_format
 def test_overlays_of_several_shards_and_layers(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     paths = [written(fmt, tmp_path, table.slice(n * 1000, 1000), f"s{n}") for n in range(5)]
-    overlay(opened(paths, tmp_path), NEW.select(["rank", "label"]), "one")  # type: ignore[arg-type]
+    overlay(opened(paths, tmp_path), NEW.select(["rank", "animal"]), "one")  # type: ignore[arg-type]
     later = pa.table({"rank": pa.array(np.arange(COUNT) * 2)})
     overlay(opened(paths, tmp_path), later, "two")  # type: ignore[arg-type]
-    both = overlaid(overlaid(table, NEW.select(["rank", "label"])), later)
+    both = overlaid(overlaid(table, NEW.select(["rank", "animal"])), later)
     dataset = opened(paths, tmp_path)  # type: ignore[arg-type]
     for threads in (1, 2, 5):
         same(whole(dataset, threads=threads), both)
     numbers = [4999, 0, 1000, 999, 2500]
     same(dataset.take(numbers), both.take(pa.array(numbers)))
     ps.remove_overlay(paths, "two")
-    first = overlaid(table, NEW.select(["rank", "label"]))
+    first = overlaid(table, NEW.select(["rank", "animal"]))
     same(whole(opened(paths, tmp_path)), first)  # type: ignore[arg-type]
     ps.remove_overlay(paths, "one")
     same(whole(opened(paths, tmp_path)), table)  # type: ignore[arg-type]

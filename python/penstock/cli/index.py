@@ -23,12 +23,14 @@ Examples:
     "--folder", type=click.Path(), help="Keep the indexes there. [default: beside the data]"
 )
 @click.option(
-    "--text", is_flag=True, help="Also write FILE.idx, the text index of DALI and tfrecord2idx."
+    "--text",
+    is_flag=True,
+    help="Also write the text index of DALI (FILE.idx) or MXNet (x.idx for x.rec).",
 )
 @click.option(
     "--from-text",
     is_flag=True,
-    help="Check FILE.idx against the file, and fail where it does not fit.",
+    help="Check that text index against the file, and fail where it does not fit.",
 )
 @click.option("--force", is_flag=True, help="Make again what already fits.")
 @reading("threads")

@@ -9,9 +9,11 @@ from penstock.formats.arrow import ArrowFormat
 from penstock.formats.beton import BetonFormat
 from penstock.formats.hdf5 import Hdf5Format
 from penstock.formats.mds import MDSFormat
+from penstock.formats.msgpack import MessagePackFormat
 from penstock.formats.npy import NpyFormat
 from penstock.formats.npz import NpzFormat
 from penstock.formats.parquet import ParquetFormat
+from penstock.formats.recordio import RecordIOFormat
 from penstock.formats.tfrecord import TFRecordFormat
 from penstock.formats.webdataset import WebDatasetFormat
 
@@ -20,10 +22,12 @@ _OWN: tuple[Format, ...] = (
     ParquetFormat(),
     ArrowFormat(),
     WebDatasetFormat(),
+    RecordIOFormat(),
     BetonFormat(),
     Hdf5Format(),
     NpyFormat(),
     NpzFormat(),
+    MessagePackFormat(),
     ArrayRecordFormat(),
     MDSFormat(),
 )

@@ -40,6 +40,7 @@ from penstock.formats.tfrecord_raw import (
     given,
     without_columns,
 )
+from penstock.formats.tfrecord_text import DaliIndex
 from penstock.framing import sidecar
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
@@ -89,6 +90,7 @@ class TFRecordFormat:
     )
     read_options = TFRecordOptions
     framing = TFRECORD
+    text_index = DaliIndex()
 
     @property
     def write_options(self) -> type:

@@ -1,11 +1,11 @@
-"""Whether records can follow the end of a TFRecord file: a look at its last bytes, not at the rest."""
+"""Whether records can follow the end of a framed file: a look at its last bytes, not at the rest."""
 
 from __future__ import annotations
 
 from penstock import _core
 from penstock.errors import FormatError, UnsupportedError
 from penstock.framing.forward import Inflation
-from penstock.framing.framings import TFRECORD
+from penstock.framing.framings import TFRECORD, Framing
 from penstock.framing.sidecar import Index, ends_whole
 from penstock.storage import Source
 
@@ -13,12 +13,13 @@ _TRAILER_BYTES = 8
 _STEP_BYTES = 1 << 20
 
 
-def check_end(source: Source, index: Index) -> None:
+def check_end(source: Source, index: Index, framing: Framing = TFRECORD) -> None:
     """Raise where what follows the end of a file would not be read, though the file has an index.
 
     Args:
         source: the file.
         index: one that fits it; what it says of the last record or member is proved.
+        framing: that of the file.
 
     Raises:
         FormatError: the last record or member is damaged.
@@ -27,7 +28,7 @@ def check_end(source: Source, index: Index) -> None:
     if not index.num_records:
         return
     if not index.compression:
-        if not ends_whole(index, source, TFRECORD):
+        if not ends_whole(index, source, framing):
             raise _damaged("the last record is damaged", source)
         return
     trailer = source.read(source.size - _TRAILER_BYTES, _TRAILER_BYTES).to_bytes()

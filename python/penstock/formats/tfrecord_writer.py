@@ -1,45 +1,33 @@
 """Writes TFRecord shards: batches become frames, and frames plain, gzip or zlib bytes.
 
-Slices of the batches are encoded side by side and written in order. Where a gzip member ends
-depends on the records alone, so the bytes are the same for any number of threads and for any way
-of cutting the same records into batches. Members hold whole records, which is what makes a gzip
-shard readable from its middle; none is empty, since TensorFlow takes an empty one for the end.
+Where a gzip member ends depends on the records alone, so the bytes are the same for any number of
+threads and for any way of cutting the same records into batches. Members hold whole records, which
+is what makes a gzip shard readable from its middle; none is empty, since TensorFlow takes an empty
+one for the end.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import SchemaError
-from penstock.formats.tfrecord_columns import Payload, PayloadPlan, plan_payload
+from penstock.formats.framed_writer import FramedWriter, InOrder, PlainOutput
+from penstock.formats.tfrecord_columns import Payload, plan_payload
 from penstock.framing.inflated import POINT_BYTES
-from penstock.framing.sidecar import Index, SeekPoint
+from penstock.framing.sidecar import SeekPoint
 from penstock.limits import KIB
-from penstock.numbers import as_numpy
-from penstock.pipeline import default_threads
 from penstock.storage import Sink
 
-SLICE_BYTES = 1 << 20
-"""Arrow bytes that are encoded at once: they and their frames stay in a core's cache."""
-SLICE_RECORDS = 8192
-WRITE_BYTES = 4 << 20
-"""Bytes of one write, each of which starts at a multiple of this: file systems take aligned writes
-of this size several times faster than smaller or crooked ones (ext4: in large folios)."""
 ZLIB_PUSH_BYTES = 256 * KIB
 """What zlib makes of a stream depends on the pieces it comes in, so all have one size."""
 # A gzip file without content: one empty member, 20 bytes, the same as TensorFlow's own.
 EMPTY_GZIP = bytes.fromhex("1f8b08000000000000030300") + bytes(8)
 _CHECK_BYTES = 16
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +62,7 @@ class TFRecordWriteOptions:
             raise ValueError(f"member_bytes must be 1 to {1 << 30}, not {self.member_bytes}")
 
 
-class TFRecordWriter:
+class TFRecordWriter(FramedWriter):
     """Writes one shard to a sink, and keeps what an index of it needs.
 
     Args:
@@ -109,238 +97,34 @@ class TFRecordWriter:
         *,
         one_stream: bool = False,
     ) -> None:
-        self._plan = plan_payload(schema, options.payload, exact_float64=options.float64 == "exact")
-        self._schema = schema
-        threads = default_threads() if threads is None else threads
-        if threads < 1:
-            raise ValueError(f"threads must be at least 1, not {threads}")
-        self._pool = ThreadPoolExecutor(threads, "penstock-write") if threads > 1 else None
-        self._work = _InOrder(self._pool, 2 * threads + 1)
-        self._lengths: list[np.ndarray] = []
-        self._checksums: list[np.ndarray] = []
-        self._num_records = 0
-        self._output: _Plain
-        if options.compression == "gzip" and not one_stream:
-            self._output = _Gzip(sink, options, _InOrder(self._pool, 4 * threads))
-        elif options.compression:
-            self._output = _OneStream(sink, options)
-        else:
-            self._output = _Plain(sink)
+        self._options = options
+        self._one_stream = one_stream
+        plan = plan_payload(schema, options.payload, exact_float64=options.float64 == "exact")
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append the records of a batch.
+        def encode(part: pa.RecordBatch, first_record: int) -> _core.Framed:
+            del first_record
+            if plan.kind == "raw":
+                return _core.frame_records(part.column(0))
+            return _core.encode_examples(plan.convert(part), plan.kind)
 
-        Raises:
-            SchemaError: a value does not fit; names the record (of this shard) and the field. It
-                may come with a later batch, or with `close`.
-        """
-        if batch.schema != self._schema:
-            raise SchemaError(
-                f"a batch has another schema than the writer: {batch.schema.names} and "
-                f"{self._schema.names}"
-                if batch.schema.names != self._schema.names
-                else "a batch has other types than the writer was told"
-            )
-        try:
-            for part in _slices(batch):
-                first_record = self._num_records
-                self._num_records += part.num_rows
-                self._work.put(
-                    lambda part=part, first=first_record: _encode(self._plan, part, first),
-                    self._take,
-                )
-        except BaseException:
-            self._stop()
-            raise
+        super().__init__(sink, schema, encode, threads)
 
-    def write_frames(
-        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
-    ) -> None:
-        """Append whole frames as they stand: their bytes in any number of parts, the uint64 length of each, and the
-        uint32 checksum of each payload as it is stored there."""
-        self._finishing(self._work.drain)
-        self._num_records += len(lengths)
-        self._lengths.append(lengths)
-        self._checksums.append(checksums)
-        self._finishing(lambda: self._output.add_parts(frames, lengths))
-
-    def flush(self) -> None:
-        """Wait until all records handed over so far are counted in `num_bytes`."""
-        self._finishing(self._drain)
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of output that all records so far have made; of gzip, those of whole members."""
-        self.flush()
-        return self._output.num_bytes
-
-    def close(self) -> None:
-        """Finish the shard's bytes."""
-        self._finishing(self._finish)
-        self._stop()
-
-    def abort(self) -> None:
-        """Stop in the middle: wait for the threads, write nothing more."""
-        self._stop()
-
-    def index(self) -> Index:
-        """Where the records lie. Complete once the writer is closed."""
-        lengths = np.concatenate([np.zeros(1, np.uint64), *self._lengths])
-        starts = np.cumsum(lengths, dtype=np.uint64)
-        checksums = np.concatenate([np.zeros(0, np.uint32), *self._checksums])
-        return Index(
-            num_records=len(checksums),
-            data_bytes=self._output.num_bytes,
-            plain_bytes=int(starts[-1]),
-            compression=self._output.compression,
-            starts=starts,
-            checksums=checksums,
-            points=tuple(self._output.points),
-            layout=self._output.layout,
-        )
-
-    def _take(self, framed: _core.Framed) -> None:
-        lengths = as_numpy(framed.lengths)
-        self._lengths.append(lengths)
-        self._checksums.append(as_numpy(framed.checksums))
-        self._output.add(framed.data, lengths)
-
-    def _drain(self) -> None:
-        self._work.drain()
-        self._output.drain()
-
-    def _finish(self) -> None:
-        self._work.drain()
-        self._output.close()
-
-    def _stop(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def _finishing(self, last: Callable[[], None]) -> None:
-        try:
-            last()
-        except BaseException:
-            self._stop()
-            raise
+    def output(self, sink: Sink) -> PlainOutput:
+        """Frames as they are, in gzip members, or in one stream."""
+        if self._options.compression == "gzip" and not self._one_stream:
+            return _Gzip(sink, self._options, InOrder(self.pool, 4 * self.threads))
+        if self._options.compression:
+            return _OneStream(sink, self._options)
+        return PlainOutput(sink)
 
 
-def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Parts of a batch that are worth a task each."""
-    if batch.num_rows == 0:
-        return
-    record_bytes = max(1, batch.nbytes // batch.num_rows)
-    step = min(SLICE_RECORDS, max(1, SLICE_BYTES // record_bytes))
-    for start in range(0, batch.num_rows, step):
-        yield batch.slice(start, step)
-
-
-def _encode(plan: PayloadPlan, batch: pa.RecordBatch, first_record: int) -> _core.Framed:
-    try:
-        if plan.kind == "raw":
-            return _core.frame_records(batch.column(0))
-        return _core.encode_examples(plan.convert(batch), plan.kind)
-    except _core.KernelError as error:
-        fault = error.args[0]
-        record = None if fault.record is None else first_record + fault.record
-        raise SchemaError(fault.message, record=record, field=fault.field) from None
-    except SchemaError as error:
-        if error.record is not None:
-            error.record += first_record
-        raise
-
-
-class _InOrder:
-    """Runs tasks in the threads of a pool and hands their results on in order, a few ahead at most.
-
-    Without a pool, tasks run where they are put.
-    """
-
-    def __init__(self, pool: ThreadPoolExecutor | None, ahead: int) -> None:
-        self._pool = pool
-        self._ahead = ahead
-        self._pending: deque[tuple[Future[Any], Callable[[Any], None]]] = deque()
-
-    def put(self, task: Callable[[], Result], then: Callable[[Result], None]) -> None:
-        """Run a task; `then` gets its result, in this thread, after those of earlier tasks."""
-        if self._pool is None:
-            then(task())
-            return
-        self._pending.append((self._pool.submit(task), then))
-        while len(self._pending) > self._ahead:
-            self._next()
-
-    def drain(self) -> None:
-        """Wait for all results."""
-        while self._pending:
-            self._next()
-
-    def _next(self) -> None:
-        future, then = self._pending.popleft()
-        then(future.result())
-
-
-class _Plain:
-    """Frames as they are."""
-
-    compression = ""
-    layout = "plain"
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._waiting_parts: list[_core.Buffer] = []
-        self._waiting_bytes = 0
-        self.num_bytes = 0
-        """Bytes of output, written or waiting."""
-        self.points: list[SeekPoint] = []
-
-    def add(self, frames: _core.Buffer, lengths: np.ndarray) -> None:
-        """Append whole frames."""
-        del lengths
-        self._put(frames)
-
-    def add_parts(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
-        """Append whole frames that are in parts."""
-        del lengths
-        for part in frames:
-            self._put(part)
-
-    def drain(self) -> None:
-        """Wait until everything that can be written is counted."""
-
-    def close(self) -> None:
-        """Write what is left."""
-        self._write_out(self._waiting_bytes)
-
-    def _put(self, data: _core.Buffer) -> None:
-        if len(data):
-            self._waiting_parts.append(data)
-            self._waiting_bytes += len(data)
-            self.num_bytes += len(data)
-        if self._waiting_bytes >= WRITE_BYTES:
-            self._write_out(self._waiting_bytes - self.num_bytes % WRITE_BYTES)
-
-    def _write_out(self, num_bytes: int) -> None:
-        """Write so many of the waiting bytes, without moving them."""
-        parts: list[memoryview] = []
-        self._waiting_bytes -= num_bytes
-        while num_bytes:
-            part = self._waiting_parts.pop(0)
-            if len(part) > num_bytes:
-                self._waiting_parts.insert(0, part.slice(num_bytes, len(part)))
-                part = part.slice(0, num_bytes)
-            parts.append(_view(part))
-            num_bytes -= len(part)
-        self._sink.write_all(parts)
-
-
-class _Gzip(_Plain):
+class _Gzip(PlainOutput):
     """Members of whole records, each of which ends with the record that fills it."""
 
     compression = "gzip"
     layout = "members"
 
-    def __init__(self, sink: Sink, options: TFRecordWriteOptions, work: _InOrder) -> None:
+    def __init__(self, sink: Sink, options: TFRecordWriteOptions, work: InOrder) -> None:
         super().__init__(sink)
         self._options = options
         self._work = work
@@ -377,7 +161,7 @@ class _Gzip(_Plain):
             self._close_member()
         self._work.drain()
         if not self.num_bytes:
-            self._put(_core.Buffer.from_bytes(EMPTY_GZIP))
+            self.put(_core.Buffer.from_bytes(EMPTY_GZIP))
         super().close()
 
     def _close_member(self) -> None:
@@ -392,13 +176,14 @@ class _Gzip(_Plain):
         def write(member: _core.Buffer) -> None:
             check = member.slice(0, _CHECK_BYTES).crc32c()
             self.points.append(SeekPoint(8 * self.num_bytes, plain_start, b"", check))
-            self._put(member)
+            self.put(member)
 
         self._work.put(compress, write)
 
 
-class _OneStream(_Plain):
-    """One zlib stream, or one gzip member. It is inflated again on the way, which is how its seek points are found."""
+class _OneStream(PlainOutput):
+    """One zlib stream, or one gzip member. It is inflated again on the way, which is how its seek
+    points are found."""
 
     layout = "points"
 
@@ -440,7 +225,7 @@ class _OneStream(_Plain):
         self._follow(self._deflater.push(_joined(parts)), at_end=False)
 
     def _follow(self, data: _core.Buffer, *, at_end: bool) -> None:
-        self._put(data)
+        self.put(data)
         rest = data
         while len(rest):
             plain, taken = self._inflater.push(rest, at_end, POINT_BYTES)
@@ -468,8 +253,3 @@ def _joined(parts: list[_core.Buffer]) -> _core.Buffer:
     if len(parts) == 1:
         return parts[0]
     return _core.Buffer.join(parts)
-
-
-def _view(data: _core.Buffer) -> memoryview:
-    """The bytes of a Buffer, which stays where it is."""
-    return memoryview(pa.array(data).buffers()[1])

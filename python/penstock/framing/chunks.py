@@ -50,7 +50,7 @@ def walked_chunks(shard: Shard, points: list[SeekPoint] | None = None) -> Iterat
     if shard.goes_on and shard.stream.container:
         yield from surveyed_chunks(shard, 0, 0, 0, points)
         return
-    at = first = number = 0
+    at, first, number = shard.begin, 0, 0
     want = CHUNK_BYTES
     large = False
     stream = shard.stream

@@ -150,3 +150,4 @@ class _Tar(Framing):
 
 
 WEBDATASET = _Tar("webdataset", look_bytes=512)
+MSGPACK = Framing("msgpack")

@@ -112,7 +112,7 @@ def _save_index(index: Index, data_path: str, folder: str | None) -> None:
 
 def _index_plain(shard: Shard, source: LocalSource) -> tuple[Index, bool]:
     limit = shard.record_bytes
-    starts, checksums, fault = _core.index_file(shard.framing.name, source.file, limit)
+    starts, checksums, fault = _core.index_file(shard.framing.name, source.file, limit, shard.begin)
     if fault is not None:
         if shard.options.damage == "error":
             raise shard.error(fault, fault.record)
@@ -154,7 +154,7 @@ def _index_by_walking(
     begin = np.concatenate([*starts, np.zeros(0, np.uint64)])
     end = np.concatenate([*ends, np.zeros(0, np.uint64)])
     stored = np.concatenate([*checksums, np.zeros(0, np.uint32)])
-    edges = np.concatenate([begin, end[-1:] if len(end) else np.zeros(1, np.uint64)])
+    edges = np.concatenate([begin, end[-1:] if len(end) else np.full(1, shard.begin, np.uint64)])
     index = _index(shard.source, edges, stored, "", (), "plain")
     return (replace(index, gap_ends=end) if regions else index), not regions
 

@@ -21,6 +21,8 @@ class Shard:
     stream: Stream
     framing: Framing
     options: Options
+    begin: int = 0
+    """Where in the stream the first frame stands."""
 
     @property
     def goes_on(self) -> bool:

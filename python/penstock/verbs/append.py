@@ -20,7 +20,15 @@ import pyarrow as pa
 from penstock import dataset as datasets
 from penstock import formats
 from penstock.errors import PenstockError, SchemaError, UnsupportedError
-from penstock.format import Appendable, Format, Options, Summary, Surveyed, options_from
+from penstock.format import (
+    Appendable,
+    Format,
+    Options,
+    Summary,
+    Surveyed,
+    TextIndexMaking,
+    options_from,
+)
 from penstock.formats.batches import conform
 from penstock.framing import sidecar
 from penstock.framing.sidecar import Index
@@ -29,6 +37,7 @@ from penstock.pipeline import default_threads
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import LocalSink, LocalStorage, Storage
 from penstock.tail import WAIT_SECONDS, Tail
+from penstock.verbs import textindex
 from penstock.verbs.append_names import place_for
 from penstock.verbs.incoming import Incoming, batches_of
 from penstock.verbs.write import Progress
@@ -284,7 +293,9 @@ class _Work:
             else:
                 # A compressed file without records is an empty member, which nothing may follow.
                 sink.commit()
-            self._save_index(old, made.writer.index(), path)
+            more = made.writer.index()
+            self._save_index(old, more, path)
+            self._save_text(sidecar.joined(old, more), path, old.num_records, made)
         return Summary((path,), made.num_records, made.num_bytes)
 
     def to_new_shard(self, next_name: Callable[[], str], sink: LocalSink, made: _Made) -> Summary:
@@ -301,7 +312,19 @@ class _Work:
                 new = next_name()
         if hasattr(made.writer, "index"):
             self._save_index(None, made.writer.index(), new)
+            self._save_text(made.writer.index(), new, 0, made)
         return Summary((new,), made.num_records, made.num_bytes)
+
+    def _save_text(self, index: Index, path: str, old: int, made: _Made) -> None:
+        """The index of another library, where one is wanted or there already."""
+        text = made.writer.text_index if isinstance(made.writer, TextIndexMaking) else None
+        try:
+            if text is not None and not old:
+                textindex.write(text, index, path, self.storage)
+            else:
+                textindex.follow(self.kind, index, path, self.storage, old)
+        except OSError as error:
+            warnings.warn(f"{path} has the records, but not its text index: {error}", stacklevel=4)
 
     def _save_index(self, old: Index | None, more: Index, path: str) -> None:
         if self.index is False:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.dataset import open as open_dataset
-from penstock.format import Format, Summary, Surveyed
+from penstock.format import Format, Summary, Surveyed, TextIndexed
 from penstock.storage import LocalStorage
 from penstock.verbs.choice import Choice
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
@@ -286,7 +286,8 @@ def _run(
     finals = [part.final for part in parts]
     folder = None if isinstance(writing.index, bool) else writing.index
     job = _job(parts, reading, writing)
-    journal = Journal(target, job, folder, LocalStorage())
+    text = writing.kind.text_index if isinstance(writing.kind, TextIndexed) else None
+    journal = Journal(target, job, folder, LocalStorage(), text)
     journal.load(finals)
     if not overwrite and not journal.is_publishing:
         refuse_existing(finals)

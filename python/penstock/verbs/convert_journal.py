@@ -13,6 +13,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from penstock.format import TextIndex
 from penstock.framing import sidecar
 from penstock.storage import TEMPORARY_SUFFIX, Storage
 
@@ -31,7 +32,14 @@ class FinishedPart:
 class Journal:
     """The parts of one target. Used by one thread."""
 
-    def __init__(self, target: str, job: Any, index_folder: str | None, storage: Storage) -> None:
+    def __init__(
+        self,
+        target: str,
+        job: Any,
+        index_folder: str | None,
+        storage: Storage,
+        text_index: TextIndex | None = None,
+    ) -> None:
         folder, name = os.path.split(os.path.normpath(target))
         folder = target if os.path.isdir(target) else folder or "."
         self._folder = folder
@@ -42,6 +50,7 @@ class Journal:
         ).hexdigest()
         self._index_folder = index_folder
         self._storage = storage
+        self._text_index = text_index
         self.parts: dict[int, FinishedPart] = {}
         self.is_publishing = False
 
@@ -76,8 +85,14 @@ class Journal:
         for name in names:
             path = os.path.join(self._folder, name)
             unfinished = name.startswith("." + own) and name.endswith(TEMPORARY_SUFFIX)
-            if unfinished or (name.startswith(own) and path.removesuffix(".penstock") not in kept):
+            of = path.removesuffix(".penstock").removesuffix(".idx")
+            if unfinished or (name.startswith(own) and of not in kept):
                 os.unlink(path)
+
+    def _beside(self, path: str) -> list[str]:
+        """The indexes of a file."""
+        own = sidecar.path_for(path, self._index_folder)
+        return [own] if self._text_index is None else [own, self._text_index.path_for(path)]
 
     def finish(self, part: FinishedPart) -> None:
         """Note that a part is whole."""
@@ -105,19 +120,17 @@ class Journal:
             part = self.part_path(number)
             if os.path.exists(part):
                 os.replace(part, final)
-            old = sidecar.path_for(part, self._index_folder)
-            if os.path.exists(old):
-                os.replace(old, sidecar.path_for(final, self._index_folder))
+            for old, new in zip(self._beside(part), self._beside(final), strict=True):
+                if os.path.exists(old):
+                    os.replace(old, new)
         _sync(self._folder)
         self.forget()
 
     def forget(self) -> None:
         """Remove the journal and whatever parts there are."""
         for number in self.parts:
-            for path in (
-                self.part_path(number),
-                sidecar.path_for(self.part_path(number), self._index_folder),
-            ):
+            part = self.part_path(number)
+            for path in (part, *self._beside(part)):
                 if os.path.exists(path):
                     os.unlink(path)
         if os.path.exists(self._path):

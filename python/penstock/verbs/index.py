@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock import formats
 from penstock.errors import StaleIndexError, UnsupportedError
-from penstock.format import Options, Surveyed, is_indexed
+from penstock.format import Format, Framed, Options, TextIndex, TextIndexed, is_indexed
 from penstock.framing import sidecar
 from penstock.framing.framings import Framing
 from penstock.framing.sidecar import Index
@@ -51,8 +51,9 @@ def index(
         source: as for `open`.
         folder: where to keep the sidecars; None keeps them beside the data, or in the user's
             cache where that cannot be written.
-        text: True (or "dali") also writes `<file>.idx`, the text index of DALI's tfrecord2idx.
-        from_text: a text index to check against the file's own heads (or True for `<file>.idx`).
+        text: True also writes the text index of another library: for `x.tfrecord` that of DALI's
+            tfrecord2idx, `x.tfrecord.idx`; for `x.rec` MXNet's, `x.idx`. "dali" or "mxnet" insists.
+        from_text: a text index to check against the file's own heads (True: the one beside it).
         force: build again what already fits.
         threads: how many shards are indexed at once; None for all cores.
         progress: called with the records done, the bytes done, and the bytes in all.
@@ -65,6 +66,7 @@ def index(
     Raises:
         FormatError: a file is damaged; `verify` tells the whole of it, `repair` saves the rest.
         StaleIndexError: `from_text` does not fit its file.
+        UnsupportedError: a text index is asked for that the file's format does not have.
 
     Example:
         >>> import penstock as ps
@@ -72,19 +74,21 @@ def index(
         >>> ps.index("two.tfrecord")
         ['two.tfrecord.penstock']
     """
-    if text not in (None, False, True, "dali"):
-        raise ValueError(f"text={text!r} is not one of True, 'dali', None")
+    if text not in (None, False, True, "dali", "mxnet"):
+        raise ValueError(f"text={text!r} is not one of True, 'dali', 'mxnet', None")
     place = storage or LocalStorage()
     paths = expand(source, place)
     if isinstance(from_text, (str, os.PathLike)) and len(paths) != 1:
-        raise ValueError(f"one text index for {len(paths)} files; from_text=True takes <file>.idx")
+        raise ValueError(
+            f"one text index for {len(paths)} files; from_text=True takes the one beside each"
+        )
     kept = None if folder is None else os.fspath(folder)
 
     def shards() -> Iterator[str]:
         return iter(paths)
 
     def build(path: str) -> Iterable[_Made]:
-        yield _index_one(path, kept, bool(text), from_text, force, place)
+        yield _index_one(path, kept, text, from_text, force, place)
 
     total = sum(os.path.getsize(path) for path in paths)
     made: list[str] = []
@@ -101,7 +105,7 @@ def index(
 def _index_one(
     path: str,
     folder: str | None,
-    text: bool,
+    text: bool | str | None,
     from_text: Any,
     force: bool,
     storage: Storage,
@@ -114,7 +118,7 @@ def _index_one(
             reader = kind.open(source, Options(raw=True, index="never"))
         except UnsupportedError:
             return _Made(None, 0, source.size)  # it knows itself where its records lie
-        if not (isinstance(kind, Surveyed) and is_indexed(reader)):
+        if not (isinstance(kind, Framed) and is_indexed(reader)):
             return _Made(None, reader.num_records, source.size)
         known = None if force else load_fitting(path, source, kind.framing, folder, storage)
         if known is None:
@@ -122,14 +126,26 @@ def _index_one(
             kept_at = sidecar.keep(found, path, storage, folder)
         else:
             kept_at, found = known
-        if from_text is not None and from_text is not False:
-            given = textindex.path_for(path) if from_text is True else os.fspath(from_text)
-            textindex.check(given, found, path, storage)
-        if text:
-            textindex.write(found, textindex.path_for(path), storage)
+        if text or (from_text is not None and from_text is not False):
+            other = _text_index(kind, text, path)
+            if from_text:
+                given = other.path_for(path) if from_text is True else os.fspath(from_text)
+                textindex.check(other, given, found, path, storage)
+            if text:
+                textindex.write(other, found, path, storage)
         return _Made(kept_at, found.num_records, source.size)
     finally:
         source.close()
+
+
+def _text_index(kind: Format, asked: bool | str | None, path: str) -> TextIndex:
+    """The text index of a format, if it is the one asked for."""
+    own = kind.text_index if isinstance(kind, TextIndexed) else None
+    if own is None or (isinstance(asked, str) and asked != own.name):
+        has = "none" if own is None else f"the one of {own.name}"
+        message = f"{kind.info.name} files have no such text index; known: {has}"
+        raise UnsupportedError(message, file=path)
+    return own
 
 
 def load_fitting(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.format import Chunk, Format, FrameWriter, Options, Reader, Surveyed
+from penstock.format import Chunk, Format, Framed, FrameWriter, Options, Reader, Surveyed
 from penstock.framing import sidecar
 from penstock.framing.framings import Framing
 from penstock.framing.survey import Survey
@@ -21,6 +21,7 @@ from penstock.paths import expand
 from penstock.pipeline import default_threads, in_order
 from penstock.report import Finding, Report
 from penstock.storage import LocalStorage, Sink, Source, Storage
+from penstock.verbs import textindex
 from penstock.verbs.verify import Progress, first_error, format_of, found_in, tally_of
 
 
@@ -128,7 +129,8 @@ class _Work:
         self.num_bytes += source.size
         try:
             try:
-                saving = _saving(source, format_of(source, self.format), self)
+                kind = format_of(source, self.format)
+                saving = _saving(source, kind, self)
             except PenstockError as error:
                 self.findings.append(found_in(error, path, 0, source.size))
                 return
@@ -140,11 +142,11 @@ class _Work:
                     self.num_records += num_records
                     self._step(source.size)
                     return
-            self._write(saving, target)
+            self._write(saving, kind, target)
         finally:
             source.close()
 
-    def _write(self, saving: _Saving, target: str) -> None:
+    def _write(self, saving: _Saving, kind: Format, target: str) -> None:
         sink = self.storage.sink(target, overwrite=self.overwrite or self.in_place)
         try:
             num_records, findings = saving.save(sink)
@@ -161,6 +163,8 @@ class _Work:
             sidecar.save(made, target, self.storage, folder)
         elif self.in_place:
             sidecar.discard(target)
+        if made is not None and self.in_place:
+            textindex.follow(kind, made, target, self.storage)
 
     def _step(self, num_bytes: int) -> None:
         self.done_bytes += num_bytes
@@ -255,7 +259,9 @@ class _Chunks(_Saving):
         self._source = source
         self._kind = kind
         self._work = work
-        self._reader: Reader = kind.open(source, work.options)
+        # Records as they stand, where they can be had: nothing of them is lost then.
+        options = replace(work.options, raw=isinstance(kind, Framed))
+        self._reader: Reader = kind.open(source, options)
 
     def look(self) -> tuple[int, list[Finding]]:
         return self._each(lambda batch: None)

@@ -1,8 +1,4 @@
-"""The text index that DALI's `tfrecord2idx` makes: `<file>.idx`, one line a record.
-
-```
-offset size        offset of the frame in the file; bytes of the whole frame, 16 more than payload
-```
+"""The text index that another library keeps beside a file: DALI's for TFRecord, MXNet's for RecordIO.
 
 It knows no checksums and nothing of its file, so penstock never reads through it. It writes one
 for the programs that want one, and checks one against the heads in the file itself.
@@ -13,75 +9,100 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.errors import StaleIndexError, UnsupportedError
+from penstock.format import Format, TextIndex, TextIndexed
 from penstock.framing.sidecar import Index
-from penstock.storage import Storage
+from penstock.storage import Sink, Storage
 
-SUFFIX = ".idx"
 _LINES = 1 << 16
 
 
-def path_for(data_path: str) -> str:
-    """Where the text index of a file is looked for: beside it."""
-    return data_path + SUFFIX
-
-
-def write(index: Index, path: str, storage: Storage) -> None:
+def write(kind: TextIndex, index: Index, data_path: str, storage: Storage) -> None:
     """Write the text index of an uncompressed file, replacing one that is there.
 
     Raises:
         UnsupportedError: the file is compressed; a text index cannot point into it.
     """
+    path = kind.path_for(data_path)
     if index.compression:
         raise UnsupportedError(
             f"a text index gives offsets in the file, and this one is {index.compression}",
             file=path,
         )
-    sizes = index.ends - index.starts[: index.num_records]
     sink = storage.sink(path, overwrite=True)
     try:
-        for first in range(0, index.num_records, _LINES):
-            last = first + _LINES
-            starts = index.starts[first : min(last, index.num_records)].tolist()
-            rows = zip(starts, sizes[first:last].tolist(), strict=True)
-            sink.write("".join(f"{start} {size}\n" for start, size in rows).encode())
+        fill(kind, index, sink)
         sink.commit()
     except BaseException:
         sink.abort()
         raise
 
 
-def read(path: str, storage: Storage) -> tuple[np.ndarray, np.ndarray]:
-    """The offsets and sizes of a text index, two uint64 arrays.
+def fill(kind: TextIndex, index: Index, sink: Sink, start: int = 0) -> None:
+    """Write the lines of a text index, from a record on."""
+    for first in range(start, index.num_records, _LINES):
+        last = min(first + _LINES, index.num_records)
+        sink.write(kind.lines(index, first, last).encode())
+
+
+def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: int = 0) -> None:
+    """Where a text index is kept beside a file that has changed, make it fit again.
+
+    Args:
+        kind: the format of the file.
+        index: of the file as it is now.
+        data_path: the file.
+        storage: where both are.
+        old: how many of the records were there before; what is said of them stays.
+    """
+    text = kind.text_index if isinstance(kind, TextIndexed) else None
+    if text is None or index.compression or not storage.exists(text.path_for(data_path)):
+        return
+    source = storage.source(text.path_for(data_path))
+    try:
+        before = source.read(0, source.size).to_bytes() if old else b""
+    finally:
+        source.close()
+    if before.count(b"\n") + (not before.endswith(b"\n") and before != b"") != old:
+        before, old = b"", 0  # it did not fit before
+    sink = storage.sink(text.path_for(data_path), overwrite=True)
+    try:
+        sink.write(before if before.endswith(b"\n") or not before else before + b"\n")
+        fill(text, index, sink, old)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
+
+
+def read(kind: TextIndex, path: str, storage: Storage) -> tuple[np.ndarray, np.ndarray | None]:
+    """The offsets of a text index, and the sizes if it has them, uint64 arrays.
 
     Raises:
         StaleIndexError: it is no text index.
     """
     source = storage.source(path)
     try:
-        words = source.read(0, source.size).to_bytes().split()
+        data = source.read(0, source.size).to_bytes()
     finally:
         source.close()
     try:
-        numbers = np.array(words, dtype=np.bytes_).astype(np.uint64)
-    except (ValueError, OverflowError):
-        raise StaleIndexError("not a text index: it holds more than numbers", file=path) from None
-    if len(numbers) % 2:
-        raise StaleIndexError("not a text index: the last line is cut", file=path)
-    return numbers[0::2], numbers[1::2]
+        return kind.places(data)
+    except ValueError as error:
+        raise StaleIndexError(f"not a text index: {error}", file=path) from None
 
 
-def check(path: str, index: Index, data_path: str, storage: Storage) -> None:
+def check(kind: TextIndex, path: str, index: Index, data_path: str, storage: Storage) -> None:
     """Compare a text index with where the records of the file really lie.
 
     Raises:
         StaleIndexError: they differ; names the first record and byte where they do.
     """
-    starts, sizes = read(path, storage)
+    starts, sizes = read(kind, path, storage)
     true_starts, true_ends = index.starts[: index.num_records], index.ends
     common = min(len(starts), index.num_records)
-    same = (starts[:common] == true_starts[:common]) & (
-        starts[:common] + sizes[:common] == true_ends[:common]
-    )
+    same = starts[:common] == true_starts[:common]
+    if sizes is not None:
+        same &= starts[:common] + sizes[:common] == true_ends[:common]
     if same.all() and len(starts) == index.num_records:
         return
     record = int(np.argmin(same)) if not same.all() else common

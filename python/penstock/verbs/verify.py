@@ -16,7 +16,7 @@ from penstock.errors import (
     StaleIndexError,
     UnsupportedError,
 )
-from penstock.format import Chunk, Format, Options, Reader, Surveyed
+from penstock.format import Chunk, Format, Framed, Options, Reader, Surveyed
 from penstock.framing import sidecar
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Bad, Found, Good
@@ -223,6 +223,13 @@ def _counting(kind: Format, source: Source, options: Options) -> Reader:
 
 
 def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Task]:
+    if isinstance(kind, Framed):
+        # Whether records fit a schema is no question of damage; and a walk is not kept.
+        walked = kind.open(source, replace(options, raw=True))
+        for chunk in walked.chunks():
+            num_bytes = chunk.end_byte - chunk.start_byte
+            yield partial(_decode, walked, source.path, chunk, num_bytes)
+        return
     reader = kind.open(source, options)
     chunks = list(reader.chunks())
     share = source.size // max(1, len(chunks))

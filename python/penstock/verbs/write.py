@@ -20,10 +20,20 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.errors import SchemaError
-from penstock.format import Abortable, Format, IndexMaking, Summary, Writer, options_from
+from penstock.format import (
+    Abortable,
+    Format,
+    IndexMaking,
+    Summary,
+    TextIndex,
+    TextIndexMaking,
+    Writer,
+    options_from,
+)
 from penstock.framing import sidecar
 from penstock.pipeline import default_threads
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage, Sink, Storage
+from penstock.verbs import textindex
 from penstock.verbs.incoming import Incoming, batches_of
 
 Progress = Callable[[int, "int | None"], None]
@@ -103,12 +113,14 @@ def write(
 
         def create(number: int) -> _Shard:
             sink = storage.sink(names.provisional(number), overwrite=overwrite)
+            writer = None
             try:
                 writer = kind.create(sink, incoming.schema, options, threads)
+                text = _text_sink(writer, sink.path, storage, overwrite=overwrite)
             except BaseException:
-                sink.abort()
+                _give_up(writer, sink)
                 raise
-            return _Shard(sink, writer)
+            return _Shard(sink, writer, text)
 
         shards = _Shards(create, progress, incoming.num_records)
         try:
@@ -214,6 +226,8 @@ def _number(number: int, spec: str | None) -> str:
 class _Shard:
     sink: Sink
     writer: Writer
+    text: tuple[TextIndex, Sink] | None = None
+    """The text index that appears with the file, if one does."""
     num_records: int = 0
     num_bytes: int = 0
 
@@ -263,6 +277,10 @@ class _Shards:
         with self._counted_from_the_first():
             shard.writer.close()
         shard.sink.finish()
+        if shard.text is not None and isinstance(shard.writer, IndexMaking):
+            kind, sink = shard.text
+            textindex.fill(kind, shard.writer.index(), sink)
+            sink.finish()
         shard.num_bytes = shard.writer.num_bytes
         self._finished_records += shard.num_records
 
@@ -284,11 +302,17 @@ class _Shards:
         paths = [names.final(number, total) for number in range(total)]
         if len(set(paths)) < total:
             raise ValueError(f"{total} shards, but the pattern makes {len(set(paths))} names")
-        for path in paths:
-            if not overwrite and storage.exists(path):
-                raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
+        for shard, path in zip(self._shards, paths, strict=True):
+            beside = [] if shard.text is None else [shard.text[0].path_for(path)]
+            for name in [path, *beside]:
+                if not overwrite and storage.exists(name):
+                    raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
         for shard, path in zip(self._shards, paths, strict=True):
             shard.sink.commit(path if path != shard.sink.path else None)
+            if shard.text is not None:
+                kind, sink = shard.text
+                beside = kind.path_for(path)
+                sink.commit(beside if beside != sink.path else None)
         committed, self._shards = self._shards, []
         if index is not False:
             for shard, path in zip(committed, paths, strict=True):
@@ -303,10 +327,28 @@ class _Shards:
         """Forget what has no name yet."""
         for shard in self._shards:
             try:
-                if isinstance(shard.writer, Abortable):
-                    shard.writer.abort()
+                _give_up(shard.writer, shard.sink)
             finally:
-                shard.sink.abort()
+                if shard.text is not None:
+                    shard.text[1].abort()
+
+
+def _give_up(writer: Writer | None, sink: Sink) -> None:
+    try:
+        if isinstance(writer, Abortable):
+            writer.abort()
+    finally:
+        sink.abort()
+
+
+def _text_sink(
+    writer: Writer, path: str, storage: Storage, *, overwrite: bool
+) -> tuple[TextIndex, Sink] | None:
+    """Where the text index of a file goes, if its writer makes one."""
+    kind = writer.text_index if isinstance(writer, TextIndexMaking) else None
+    if kind is None:
+        return None
+    return kind, storage.sink(kind.path_for(path), overwrite=overwrite)
 
 
 def _save_index(writer: Writer, path: str, storage: Storage, folder: str | None) -> None:

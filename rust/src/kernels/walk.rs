@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::BinaryViewArray;
-use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_buffer::Buffer;
 
+use super::views::Views;
 use crate::wire::frames::{AnyFraming, Framing, Step, with_framing};
 use crate::wire::prefetch::prefetch;
 use crate::wire::{Fault, FaultKind};
@@ -138,62 +139,20 @@ impl Frames {
 
     /// The payloads as views into the buffer.
     pub fn views(&self) -> Result<BinaryViewArray, Fault> {
-        // A view addresses 31 bits of one buffer, so a larger one is lent as overlapping parts
-        // that start every GiB; no record is longer than what then remains of a part.
-        const PART: usize = 1 << 30;
-        const REACH: usize = i32::MAX as usize;
-        let small = self.buffer.len() <= REACH;
-        let mut parts: Vec<(usize, Buffer)> = Vec::new();
-        let mut views = Vec::with_capacity(self.spans.len());
+        let mut views = Views::new(&self.buffer, self.spans.len());
         for (record, &(start, length)) in self.spans.iter().enumerate() {
-            let payload = self.payload(record).unwrap_or_default();
-            if let Some(view) = inline_view(payload) {
-                views.push(view);
-                continue;
-            }
-            let part = if small { 0 } else { start / PART };
-            let origin = part.wrapping_mul(PART);
-            let known = match parts.last() {
-                Some((last, _)) if *last == part => Some(parts.len().wrapping_sub(1)),
-                _ => parts.iter().position(|(at, _)| *at == part),
-            };
-            let number = known.unwrap_or_else(|| {
-                let reach = self.buffer.len().saturating_sub(origin).min(REACH);
-                parts.push((part, self.buffer.slice_with_length(origin, reach)));
-                parts.len().wrapping_sub(1)
-            });
-            let offset = start.wrapping_sub(origin);
-            if offset.saturating_add(length) > REACH {
-                let message = "a record is too long for a view into a mapped file";
-                let fault = Fault::new(FaultKind::Limit, self.place(record), message);
-                return Err(fault.values(PART as u64, length as u64).in_record(record));
-            }
-            let prefix = payload.first_chunk::<4>().map_or(0, |p| u32::from_le_bytes(*p));
-            views.push(
-                length as u128
-                    | u128::from(prefix) << 32
-                    | (number as u128) << 64
-                    | (offset as u128) << 96,
-            );
+            views.push(start, length).ok_or_else(|| self.too_long_to_view(record, length))?;
         }
-        let buffers: Arc<[Buffer]> = parts.into_iter().map(|(_, part)| part).collect();
-        // SAFETY: every view was made from a span of the buffer that it points into, with the
-        // payload's own prefix; short ones are stored inline, padded with zeros.
-        Ok(unsafe { BinaryViewArray::new_unchecked(ScalarBuffer::from(views), buffers, None) })
+        Ok(views.finish())
     }
-}
 
-/// The view of a payload of at most twelve bytes, which holds it whole.
-#[inline(always)]
-fn inline_view(payload: &[u8]) -> Option<u128> {
-    if payload.len() > 12 {
-        return None;
+    /// The fault for a value that no view can point at.
+    #[cold]
+    pub fn too_long_to_view(&self, record: usize, length: usize) -> Fault {
+        let message = "a record is too long for a view into a mapped file";
+        let fault = Fault::new(FaultKind::Limit, self.place(record), message);
+        fault.values(1 << 30, length as u64).in_record(record)
     }
-    let mut bytes = [0u8; 16];
-    let (head, body) = bytes.split_at_mut(4);
-    head.copy_from_slice(&(payload.len() as u32).to_le_bytes());
-    body.get_mut(..payload.len())?.copy_from_slice(payload);
-    Some(u128::from_le_bytes(bytes))
 }
 
 /// What a walk over a window found.

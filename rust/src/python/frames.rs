@@ -44,22 +44,22 @@ fn u32s(object: &Bound<'_, PyAny>) -> PyResult<UInt32Array> {
 }
 
 /// What a kernel is to verify before it goes to work.
-struct Checks {
-    check: bool,
+pub(super) struct Checks {
+    pub(super) check: bool,
     indexed: Option<UInt32Array>,
 }
 
 impl Checks {
-    fn new(check: bool, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    pub(super) fn new(check: bool, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         Ok(Self { check, indexed: indexed.map(u32s).transpose()? })
     }
 
-    fn prove(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
+    pub(super) fn prove(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
         let known = self.indexed.as_ref().map(|numbers| &numbers.values()[..]);
         frames.prove_range(records, known)
     }
 
-    fn pass(&self, frames: &Frames) -> Result<(), Fault> {
+    pub(super) fn pass(&self, frames: &Frames) -> Result<(), Fault> {
         match self.check {
             true => self.prove(frames, 0..frames.spans.len()),
             false => Ok(()),

@@ -7,6 +7,8 @@ mod encode;
 mod frames;
 mod images;
 mod index_file;
+mod msgpack;
+mod recordio;
 mod riegeli;
 mod splice;
 mod tar;
@@ -152,6 +154,8 @@ mod _core {
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
         images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
         index_file::index_file,
+        msgpack::{PyFacts, PyMsgpackPlan, encode_msgpack, frame_values, looks_like_maps},
+        recordio::{encode_recordio, recordio_columns, recordio_payloads},
         riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_fields},

@@ -15,10 +15,22 @@ impl<'a> Cursor<'a> {
         Self { data, at: 0 }
     }
 
+    /// The same bytes, from another offset on.
+    #[inline(always)]
+    pub fn at(&self, at: usize) -> Self {
+        Self { data: self.data, at }
+    }
+
     /// Bytes read so far.
     #[inline(always)]
     pub fn offset(&self) -> usize {
         self.at
+    }
+
+    /// What has been read since an offset.
+    #[inline(always)]
+    pub fn since(&self, start: usize) -> &'a [u8] {
+        self.data.get(start..self.at).unwrap_or_default()
     }
 
     /// What has not been read yet.

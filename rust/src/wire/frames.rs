@@ -73,10 +73,12 @@ pub enum AnyFraming {
     TfRecord,
     /// MXNet's RecordIO.
     RecordIo,
-    /// Tar archives of WebDataset.
-    Tar,
     /// None: something else than a walk has found the payloads.
     Bare,
+    /// Tar archives of WebDataset.
+    Tar,
+    /// MessagePack: each value a record.
+    MessagePack,
 }
 
 impl AnyFraming {
@@ -86,6 +88,7 @@ impl AnyFraming {
             "tfrecord" => Self::TfRecord,
             "recordio" => Self::RecordIo,
             "webdataset" => Self::Tar,
+            "msgpack" => Self::MessagePack,
             _ => return None,
         })
     }
@@ -109,6 +112,10 @@ macro_rules! with_framing {
             }
             $crate::wire::frames::AnyFraming::Tar => {
                 let $framing = $crate::wire::tar::Tar;
+                $body
+            }
+            $crate::wire::frames::AnyFraming::MessagePack => {
+                let $framing = $crate::wire::msgpack::MessagePack;
                 $body
             }
         }

@@ -7,6 +7,8 @@ pub mod fault;
 pub mod frames;
 pub mod gzip;
 pub mod image_head;
+pub mod msgpack;
+pub mod numpy_map;
 pub mod prefetch;
 pub mod recordio;
 pub mod riegeli;

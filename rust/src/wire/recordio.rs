@@ -89,6 +89,70 @@ pub fn pieces(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// The payload of a frame of one part, which lies in it as it is.
+#[inline(always)]
+pub fn only_piece(frame: &[u8]) -> Option<&[u8]> {
+    match head(frame, 0)? {
+        (_, 0, length) => frame.get(PART_HEAD..PART_HEAD.checked_add(length)?),
+        _ => None,
+    }
+}
+
+/// Append the payload of a frame of any number of parts.
+pub fn join(frame: &[u8], out: &mut Vec<u8>) {
+    for (number, piece) in pieces(frame).enumerate() {
+        if number > 0 {
+            out.extend_from_slice(&MAGIC.to_le_bytes());
+        }
+        out.extend_from_slice(piece);
+    }
+}
+
+/// Append a payload as a frame: cut wherever the magic stands at a multiple of four bytes. The
+/// payload comes in two, the first of which is whole words.
+pub fn write_frame(out: &mut Vec<u8>, words: &[u8], rest: &[u8]) {
+    let mut part = out.len();
+    out.extend_from_slice(&[0; PART_HEAD]);
+    let mut is_cut = false;
+    for mut left in [words, rest] {
+        while let Some(at) = next_magic(left) {
+            let (piece, after) = left.split_at_checked(at).unwrap_or_default();
+            out.extend_from_slice(piece);
+            close_part(out, part, if is_cut { 2 } else { 1 });
+            is_cut = true;
+            part = out.len();
+            out.extend_from_slice(&[0; PART_HEAD]);
+            left = after.get(4..).unwrap_or_default();
+        }
+        out.extend_from_slice(left);
+    }
+    close_part(out, part, if is_cut { 3 } else { 0 });
+    let padded = out.len().next_multiple_of(4);
+    out.resize(padded, 0);
+}
+
+fn close_part(out: &mut [u8], part: usize, flag: u32) {
+    let length = out.len().wrapping_sub(part).wrapping_sub(PART_HEAD) as u32;
+    let word = flag << 29 | length;
+    if let Some(head) = out.get_mut(part..).and_then(|rest| rest.first_chunk_mut::<PART_HEAD>()) {
+        let (magic, lrec) = head.split_at_mut(4);
+        magic.copy_from_slice(&MAGIC.to_le_bytes());
+        lrec.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Where the magic stands first at a multiple of four bytes.
+#[inline]
+fn next_magic(payload: &[u8]) -> Option<usize> {
+    let is_magic = |word: &[u8; 4]| u32::from_le_bytes(*word) == MAGIC;
+    let (words, _) = payload.as_chunks::<4>();
+    // Sixteen at once, without a branch on each.
+    let block = words.chunks(16).position(|b| b.iter().fold(false, |any, w| any | is_magic(w)))?;
+    let first = block.wrapping_mul(16);
+    let inside = words.get(first..)?.iter().position(is_magic)?;
+    Some(first.wrapping_add(inside).wrapping_mul(4))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +164,15 @@ mod tests {
     }
 
     fn payload(frame: &[u8]) -> Vec<u8> {
-        pieces(frame).collect::<Vec<_>>().join(&MAGIC.to_le_bytes()[..])
+        let mut out = Vec::new();
+        join(frame, &mut out);
+        out
+    }
+
+    fn written(words: &[u8], rest: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_frame(&mut out, words, rest);
+        out
     }
 
     #[test]
@@ -119,6 +191,10 @@ mod tests {
             let whole = Step::Frame { payload: 0, length: frame.len(), total: frame.len() };
             assert_eq!(RecordIo.next(&frame, true), whole);
             assert_eq!(payload(&frame), wanted);
+            assert_eq!(only_piece(&frame).is_none(), frame.windows(4).skip(1).any(|w| w == magic));
+            for cut in (0..=wanted.len()).step_by(4) {
+                assert_eq!(written(&wanted[..cut], &wanted[cut..]), frame);
+            }
             for end in 1..frame.len() {
                 assert!(matches!(RecordIo.next(&frame[..end], true), Step::Need(_)), "{end}");
             }

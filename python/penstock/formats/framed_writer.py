@@ -1,0 +1,277 @@
+"""What writers of framed formats share: slices of batches become frames on several threads, and the
+frames are put in order.
+
+Slices are encoded side by side and written in order. What a slice becomes depends on its records
+alone, so the bytes are the same for any number of threads and for any way of cutting the same
+records into batches.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.errors import SchemaError
+from penstock.framing.sidecar import Index, SeekPoint
+from penstock.numbers import as_numpy
+from penstock.pipeline import default_threads
+from penstock.storage import Sink
+
+SLICE_BYTES = 1 << 20
+"""Arrow bytes that are encoded at once: they and their frames stay in a core's cache."""
+SLICE_RECORDS = 8192
+WRITE_BYTES = 4 << 20
+"""Bytes of one write, each of which starts at a multiple of this: file systems take aligned writes
+of this size several times faster than smaller or crooked ones (ext4: in large folios)."""
+
+Result = TypeVar("Result")
+
+
+class FramedWriter:
+    """Writes one shard of a framed format to a sink, and keeps what an index of it needs.
+
+    Args:
+        sink: where the bytes go; committed or aborted by the caller.
+        schema: of the batches that will come.
+        encode: the frames of a slice, given the number of its first record. It runs in a thread,
+            and raises KernelError or SchemaError, whose record is that in the slice.
+        threads: how many slices are encoded at once; None: one a core.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        schema: pa.Schema,
+        encode: Callable[[pa.RecordBatch, int], _core.Framed],
+        threads: int | None = None,
+    ) -> None:
+        self._schema = schema
+        self._encode = encode
+        self.threads = default_threads() if threads is None else threads
+        if self.threads < 1:
+            raise ValueError(f"threads must be at least 1, not {threads}")
+        self.pool = ThreadPoolExecutor(self.threads, "penstock-write") if self.threads > 1 else None
+        self._work = InOrder(self.pool, 2 * self.threads + 1)
+        self._lengths: list[np.ndarray] = []
+        self._checksums: list[np.ndarray] = []
+        self._num_records = 0
+        self._output = self.output(sink)
+
+    def output(self, sink: Sink) -> PlainOutput:
+        """What makes the file of the frames."""
+        return PlainOutput(sink)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the records of a batch.
+
+        Raises:
+            SchemaError: a value does not fit; names the record (of this shard) and the field. It
+                may come with a later batch, or with `close`.
+        """
+        if batch.schema != self._schema:
+            raise SchemaError(
+                f"a batch has another schema than the writer: {batch.schema.names} and "
+                f"{self._schema.names}"
+                if batch.schema.names != self._schema.names
+                else "a batch has other types than the writer was told"
+            )
+        try:
+            for part in slices_of(batch):
+                first_record = self._num_records
+                self._num_records += part.num_rows
+                self._work.put(
+                    lambda part=part, first=first_record: self._encoded(part, first),
+                    self._take,
+                )
+        except BaseException:
+            self._stop()
+            raise
+
+    def write_frames(
+        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
+    ) -> None:
+        """Append whole frames as they stand: their bytes in any number of parts, the uint64 length of each, and the
+        uint32 checksum of each payload as it is stored there."""
+        self._finishing(self._work.drain)
+        self._num_records += len(lengths)
+        self._lengths.append(lengths)
+        self._checksums.append(checksums)
+        self._finishing(lambda: self._output.add_parts(frames, lengths))
+
+    def flush(self) -> None:
+        """Wait until all records handed over so far are counted in `num_bytes`."""
+        self._finishing(self._drain)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of output that all records so far have made; of gzip, those of whole members."""
+        self.flush()
+        return self._output.num_bytes
+
+    def close(self) -> None:
+        """Finish the shard's bytes."""
+        self._finishing(self._finish)
+        self._stop()
+
+    def abort(self) -> None:
+        """Stop in the middle: wait for the threads, write nothing more."""
+        self._stop()
+
+    def index(self) -> Index:
+        """Where the records lie. Complete once the writer is closed."""
+        lengths = np.concatenate([np.zeros(1, np.uint64), *self._lengths])
+        starts = np.cumsum(lengths, dtype=np.uint64)
+        checksums = np.concatenate([np.zeros(0, np.uint32), *self._checksums])
+        return Index(
+            num_records=len(checksums),
+            data_bytes=self._output.num_bytes,
+            plain_bytes=int(starts[-1]),
+            compression=self._output.compression,
+            starts=starts,
+            checksums=checksums,
+            points=tuple(self._output.points),
+            layout=self._output.layout,
+        )
+
+    def _encoded(self, part: pa.RecordBatch, first_record: int) -> _core.Framed:
+        try:
+            return self._encode(part, first_record)
+        except _core.KernelError as error:
+            fault = error.args[0]
+            record = None if fault.record is None else first_record + fault.record
+            raise SchemaError(fault.message, record=record, field=fault.field) from None
+        except SchemaError as error:
+            if error.record is not None:
+                error.record += first_record
+            raise
+
+    def _take(self, framed: _core.Framed) -> None:
+        lengths = as_numpy(framed.lengths)
+        self._lengths.append(lengths)
+        self._checksums.append(as_numpy(framed.checksums))
+        self._output.add(framed.data, lengths)
+
+    def _drain(self) -> None:
+        self._work.drain()
+        self._output.drain()
+
+    def _finish(self) -> None:
+        self._work.drain()
+        self._output.close()
+
+    def _stop(self) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def _finishing(self, last: Callable[[], None]) -> None:
+        try:
+            last()
+        except BaseException:
+            self._stop()
+            raise
+
+
+def slices_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Parts of a batch that are worth a task each."""
+    if batch.num_rows == 0:
+        return
+    record_bytes = max(1, batch.nbytes // batch.num_rows)
+    step = min(SLICE_RECORDS, max(1, SLICE_BYTES // record_bytes))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+class InOrder:
+    """Runs tasks in the threads of a pool and hands their results on in order, a few ahead at most.
+
+    Without a pool, tasks run where they are put.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor | None, ahead: int) -> None:
+        self._pool = pool
+        self._ahead = ahead
+        self._pending: deque[tuple[Future[Any], Callable[[Any], None]]] = deque()
+
+    def put(self, task: Callable[[], Result], then: Callable[[Result], None]) -> None:
+        """Run a task; `then` gets its result, in this thread, after those of earlier tasks."""
+        if self._pool is None:
+            then(task())
+            return
+        self._pending.append((self._pool.submit(task), then))
+        while len(self._pending) > self._ahead:
+            self._next()
+
+    def drain(self) -> None:
+        """Wait for all results."""
+        while self._pending:
+            self._next()
+
+    def _next(self) -> None:
+        future, then = self._pending.popleft()
+        then(future.result())
+
+
+class PlainOutput:
+    """Frames as they are."""
+
+    compression = ""
+    layout = "plain"
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._waiting_parts: list[_core.Buffer] = []
+        self._waiting_bytes = 0
+        self.num_bytes = 0
+        """Bytes of output, written or waiting."""
+        self.points: list[SeekPoint] = []
+
+    def add(self, frames: _core.Buffer, lengths: np.ndarray) -> None:
+        """Append whole frames."""
+        del lengths
+        self.put(frames)
+
+    def add_parts(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+        """Append whole frames that are in parts."""
+        del lengths
+        for part in frames:
+            self.put(part)
+
+    def drain(self) -> None:
+        """Wait until everything that can be written is counted."""
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._write_out(self._waiting_bytes)
+
+    def put(self, data: _core.Buffer) -> None:
+        """Append bytes of the file."""
+        if len(data):
+            self._waiting_parts.append(data)
+            self._waiting_bytes += len(data)
+            self.num_bytes += len(data)
+        if self._waiting_bytes >= WRITE_BYTES:
+            self._write_out(self._waiting_bytes - self.num_bytes % WRITE_BYTES)
+
+    def _write_out(self, num_bytes: int) -> None:
+        """Write so many of the waiting bytes, without moving them."""
+        parts: list[memoryview] = []
+        self._waiting_bytes -= num_bytes
+        while num_bytes:
+            part = self._waiting_parts.pop(0)
+            if len(part) > num_bytes:
+                self._waiting_parts.insert(0, part.slice(num_bytes, len(part)))
+                part = part.slice(0, num_bytes)
+            parts.append(_view(part))
+            num_bytes -= len(part)
+        self._sink.write_all(parts)
+
+
+def _view(data: _core.Buffer) -> memoryview:
+    """The bytes of a Buffer, which stays where it is."""
+    return memoryview(pa.array(data).buffers()[1])

@@ -1,0 +1,219 @@
+//! MessagePack maps to Arrow columns, record by record, each value read once.
+//!
+//! What is wanted is an Arrow schema: the types of its fields say what becomes of the values, and the
+//! metadata key `penstock.msgpack` says what a type alone does not: "tensor 2,3" (a map of an
+//! array), "ragged 2" (arrays of two axes), "ext" (an extension), "raw" (the bytes of any value).
+//! Values under other keys are passed over where they stand.
+
+mod columns;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, Field, Fields};
+
+pub use self::columns::{Column, Form, dtype_of};
+use super::walk::Frames;
+use crate::wire::cursor::Cursor;
+use crate::wire::msgpack::{Token, skip, token};
+use crate::wire::{Fault, FaultKind};
+
+/// The key of the metadata.
+pub const MARK: &str = "penstock.msgpack";
+
+/// What no limit of a file can lift: deeper types are not read into columns.
+pub const TYPE_LEVELS: usize = 32;
+
+/// What the values of one file may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    /// Arrays and maps within each other.
+    pub nesting: usize,
+    /// Bytes of nulls in one batch, which cost nothing in the file.
+    pub blanks: u64,
+}
+
+/// The columns to fill, made once for many batches.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    fields: Vec<(Vec<u8>, Form)>,
+    costs: Costs,
+}
+
+impl Plan {
+    /// A plan for the fields of a schema.
+    pub fn new(fields: &Fields, costs: Costs) -> Result<Self, Fault> {
+        let form = |field: &std::sync::Arc<Field>| {
+            let form = Form::of(field, 0).map_err(|fault| fault.in_field(field.name()))?;
+            Ok((field.name().as_bytes().to_vec(), form))
+        };
+        Ok(Self { fields: fields.iter().map(form).collect::<Result<_, Fault>>()?, costs })
+    }
+}
+
+/// How many records are proved before they are decoded: they are then still in a cache.
+const RUN: usize = 64;
+
+/// Decode all frames, each run of which `prove` has seen before.
+pub fn decode(
+    frames: &Frames,
+    plan: &Plan,
+    prove: impl Fn(Range<usize>) -> Result<(), Fault>,
+) -> Result<Vec<ArrayRef>, Fault> {
+    let num_records = frames.spans.len();
+    let mut costs = plan.costs;
+    let mut map = Map::new(&plan.fields, num_records);
+    for first in (0..num_records).step_by(RUN) {
+        let last = first.saturating_add(RUN).min(num_records);
+        prove(first..last)?;
+        for record in first..last {
+            let mut cursor = Cursor::new(frames.payload(record).unwrap_or_default());
+            let read = match token(&mut cursor) {
+                Ok(Token::Map(count)) => map.read(&mut cursor, count, &mut costs, true),
+                Ok(other) => Err(unfit("a record", &other, "a map")),
+                Err(fault) => Err(fault),
+            };
+            if let Err(mut fault) = read {
+                fault.byte = frames.place(record).saturating_add(cursor.offset() as u64);
+                return Err(fault.in_record(record));
+            }
+        }
+    }
+    map.columns.into_iter().map(Column::finish).collect()
+}
+
+/// The columns of a map's values, record by record or, within another column, value by value.
+#[derive(Debug)]
+pub struct Map {
+    columns: Vec<Column>,
+    names: Vec<Vec<u8>>,
+    places: HashMap<Vec<u8>, usize>,
+    /// For each place in a map, the bytes of the key that stood there last, and its column.
+    guesses: Vec<(Vec<u8>, Option<usize>)>,
+    rows: usize,
+}
+
+/// Keys that are remembered by their place.
+const MOST_GUESSES: usize = 4096;
+
+impl Map {
+    fn new(fields: &[(Vec<u8>, Form)], rows: usize) -> Self {
+        Self {
+            columns: fields.iter().map(|(_, form)| Column::new(form, rows)).collect(),
+            names: fields.iter().map(|(name, _)| name.clone()).collect(),
+            places: fields.iter().enumerate().map(|(n, (name, _))| (name.clone(), n)).collect(),
+            guesses: Vec::new(),
+            rows: 0,
+        }
+    }
+
+    /// Append a map whose head has been read. A key that comes again counts as it came last.
+    #[inline(always)]
+    fn read(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        count: u32,
+        costs: &mut Costs,
+        top: bool,
+    ) -> Result<(), Fault> {
+        let mut filled = 0usize;
+        for place in 0..count as usize {
+            let Some(number) = self.column_of(place, cursor)? else {
+                skip(cursor, costs.nesting)?;
+                continue;
+            };
+            let Some(column) = self.columns.get_mut(number) else { continue };
+            if column.len() > self.rows {
+                column.truncate(self.rows);
+            } else {
+                filled = filled.wrapping_add(1);
+            }
+            if let Err(fault) = column.read(cursor, costs) {
+                let name = self.names.get(number).map(|name| String::from_utf8_lossy(name));
+                // Within a field, the field is what the user knows.
+                return Err(if top { fault.in_field(&name.unwrap_or_default()) } else { fault });
+            }
+        }
+        if filled < self.columns.len() {
+            self.fill(costs)?;
+        }
+        self.rows = self.rows.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Append a null to the columns that the last map had no value for.
+    fn fill(&mut self, costs: &mut Costs) -> Result<(), Fault> {
+        let rows = self.rows;
+        self.columns.iter_mut().filter(|c| c.len() == rows).try_for_each(|c| c.push_null(costs))
+    }
+
+    /// The column of the next key.
+    #[inline(always)]
+    fn column_of(&mut self, place: usize, cursor: &mut Cursor<'_>) -> Result<Option<usize>, Fault> {
+        if let Some((bytes, column)) = self.guesses.get(place)
+            && cursor.rest().starts_with(bytes)
+        {
+            cursor.take(bytes.len())?;
+            return Ok(*column);
+        }
+        self.look_up(place, cursor)
+    }
+
+    fn look_up(&mut self, place: usize, cursor: &mut Cursor<'_>) -> Result<Option<usize>, Fault> {
+        let start = cursor.offset();
+        let key = match token(cursor)? {
+            Token::Str(key) | Token::Bin(key) => key,
+            Token::Array(_) | Token::Map(_) => {
+                // A key that is a container is of no field; its values belong to it.
+                *cursor = cursor.at(start);
+                skip(cursor, TYPE_LEVELS)?;
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        };
+        let column = self.places.get(key).copied();
+        let raw = cursor.since(start);
+        if raw.len() <= 64 && place < MOST_GUESSES {
+            if self.guesses.len() <= place {
+                // An empty guess fits everything; places between are never empty for long.
+                self.guesses.resize(place.wrapping_add(1), (vec![0xc1], None));
+            }
+            if let Some(guess) = self.guesses.get_mut(place) {
+                *guess = (raw.to_vec(), column);
+            }
+        }
+        Ok(column)
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.rows = self.rows.min(rows);
+        self.columns.iter_mut().for_each(|column| column.truncate(rows));
+    }
+
+    fn push_nulls(&mut self, costs: &mut Costs) -> Result<(), Fault> {
+        self.rows = self.rows.wrapping_add(1);
+        self.columns.iter_mut().try_for_each(|column| column.push_null(costs))
+    }
+}
+
+/// The fault of a value that a column does not hold.
+#[cold]
+pub fn unfit(what: &str, found: &Token<'_>, wanted: &str) -> Fault {
+    let message = format!("{what} is {}, the schema wants {wanted}", found.name());
+    Fault::new(FaultKind::Schema, 0, message)
+}
+
+/// The mark of a field.
+fn mark(field: &Field) -> &str {
+    field.metadata().get(MARK).map_or("", String::as_str)
+}
+
+/// The fault of a type that no column is made for.
+#[cold]
+fn unknown(kind: &DataType) -> Fault {
+    let message = format!("MessagePack values cannot be read as {kind}");
+    Fault::new(FaultKind::Schema, 0, message)
+}

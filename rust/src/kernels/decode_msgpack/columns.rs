@@ -1,0 +1,660 @@
+//! Columns being filled from MessagePack values, and the Arrow arrays they become.
+
+use std::sync::Arc;
+
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int64Type, TimestampNanosecondType, UInt64Type,
+};
+use arrow_array::{
+    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, ListArray, NullArray, PrimitiveArray,
+    StringArray, StructArray, make_array,
+};
+use arrow_buffer::{
+    BooleanBuffer, BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer, OffsetBuffer,
+    ScalarBuffer,
+};
+use arrow_data::ArrayData;
+use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
+
+use super::{Costs, Map, TYPE_LEVELS, mark, unfit, unknown};
+use crate::kernels::shelf;
+use crate::wire::cursor::Cursor;
+use crate::wire::msgpack::{TIMESTAMP, Token, nanoseconds, skip, token};
+use crate::wire::numpy_map::{Dtype, Found, Kind, NumpyArray, numpy_map};
+use crate::wire::{Fault, FaultKind};
+
+/// What a column holds.
+#[derive(Clone, Debug)]
+pub enum Form {
+    /// Nil and nothing else.
+    Null,
+    /// true and false
+    Bool,
+    /// Integers of int64.
+    Int,
+    /// Integers of uint64.
+    UInt,
+    /// Floats of 32 bits.
+    Float,
+    /// Floats of 64 bits, and integers that these hold.
+    Double,
+    /// str
+    Text,
+    /// bin, and the bytes of str
+    Binary,
+    /// The bytes of whole values.
+    Raw,
+    /// Timestamps in nanoseconds.
+    Time,
+    /// Extensions: type and data.
+    Ext(Fields),
+    /// Arrays.
+    List(FieldRef, Box<Form>),
+    /// Maps.
+    Struct(Fields, Vec<(Vec<u8>, Form)>),
+    /// Maps of NumPy arrays of one shape.
+    Tensor(DataType, Dtype, Vec<u32>),
+    /// Maps of NumPy arrays of so many axes.
+    Ragged(Fields, Dtype, usize),
+}
+
+impl Form {
+    /// The form that a field of the wanted schema stands for.
+    pub(super) fn of(field: &Field, level: usize) -> Result<Self, Fault> {
+        if level > TYPE_LEVELS {
+            return Err(unknown(field.data_type()));
+        }
+        let (mark, numbers) = mark(field).split_once(' ').unwrap_or((mark(field), ""));
+        let kind = field.data_type();
+        Ok(match (kind, mark) {
+            (_, "tensor") => {
+                let axis = |axis: &str| axis.parse::<u32>().ok();
+                let shape: Option<Vec<u32>> = match numbers {
+                    "" => Some(Vec::new()),
+                    numbers => numbers.split(',').map(axis).collect(),
+                };
+                let of = match kind {
+                    DataType::FixedSizeList(item, _) => item.data_type(),
+                    other => other,
+                };
+                let dtype = dtype_of(of).ok_or_else(|| unknown(kind))?;
+                Self::Tensor(kind.clone(), dtype, shape.ok_or_else(|| unknown(kind))?)
+            }
+            (DataType::Struct(fields), "ragged") => {
+                let [data, _] = &fields[..] else { return Err(unknown(kind)) };
+                let DataType::List(item) = data.data_type() else { return Err(unknown(kind)) };
+                let axes = numbers.parse().map_err(|_| unknown(kind))?;
+                let dtype = dtype_of(item.data_type()).ok_or_else(|| unknown(kind))?;
+                Self::Ragged(fields.clone(), dtype, axes)
+            }
+            (DataType::Struct(fields), "ext") => Self::Ext(fields.clone()),
+            (DataType::Binary, "raw") => Self::Raw,
+            (DataType::Null, _) => Self::Null,
+            (DataType::Boolean, _) => Self::Bool,
+            (DataType::Int64, _) => Self::Int,
+            (DataType::UInt64, _) => Self::UInt,
+            (DataType::Float32, _) => Self::Float,
+            (DataType::Float64, _) => Self::Double,
+            (DataType::Utf8, _) => Self::Text,
+            (DataType::Binary, _) => Self::Binary,
+            (DataType::Timestamp(TimeUnit::Nanosecond, _), _) => Self::Time,
+            (DataType::List(item), _) => {
+                Self::List(item.clone(), Box::new(Self::of(item, level.wrapping_add(1))?))
+            }
+            (DataType::Struct(fields), _) => {
+                let inner = |field: &FieldRef| {
+                    let form = Self::of(field, level.wrapping_add(1))?;
+                    Ok((field.name().as_bytes().to_vec(), form))
+                };
+                Self::Struct(fields.clone(), fields.iter().map(inner).collect::<Result<_, _>>()?)
+            }
+            _ => return Err(unknown(kind)),
+        })
+    }
+}
+
+/// The dtype of numbers of an Arrow type.
+pub fn dtype_of(kind: &DataType) -> Option<Dtype> {
+    let (kind, size) = match kind {
+        DataType::Boolean => (Kind::Bool, 1),
+        DataType::Int8 => (Kind::Int, 1),
+        DataType::Int16 => (Kind::Int, 2),
+        DataType::Int32 => (Kind::Int, 4),
+        DataType::Int64 => (Kind::Int, 8),
+        DataType::UInt8 => (Kind::UInt, 1),
+        DataType::UInt16 => (Kind::UInt, 2),
+        DataType::UInt32 => (Kind::UInt, 4),
+        DataType::UInt64 => (Kind::UInt, 8),
+        DataType::Float16 => (Kind::Float, 2),
+        DataType::Float32 => (Kind::Float, 4),
+        DataType::Float64 => (Kind::Float, 8),
+        _ => return None,
+    };
+    Some(Dtype { kind, size })
+}
+
+/// Byte strings, one after another.
+#[derive(Debug)]
+pub struct Strings {
+    ends: Vec<i32>,
+    data: Vec<u8>,
+}
+
+impl Strings {
+    fn new(rows: usize) -> Self {
+        let mut ends = Vec::with_capacity(rows.saturating_add(1));
+        ends.push(0);
+        Self { ends, data: Vec::new() }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, value: &[u8]) -> Result<(), Fault> {
+        self.data.extend_from_slice(value);
+        self.ends.push(offset(self.data.len())?);
+        Ok(())
+    }
+
+    fn push_blank(&mut self) {
+        self.ends.push(self.data.len() as i32);
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.ends.truncate(rows.saturating_add(1));
+        self.data.truncate(self.ends.last().map_or(0, |&end| end as usize));
+    }
+
+    fn finish(self, nulls: Option<NullBuffer>) -> Result<BinaryArray, Fault> {
+        BinaryArray::try_new(offsets(self.ends), shelf::shelve(self.data), nulls)
+            .map_err(arrow_fault)
+    }
+}
+
+/// The values of a column.
+#[derive(Debug)]
+pub enum Values {
+    Null,
+    Bool(BooleanBufferBuilder),
+    Int(Vec<i64>),
+    UInt(Vec<u64>),
+    Float(Vec<f32>),
+    Double(Vec<f64>),
+    Text(Strings),
+    Binary(Strings),
+    Raw(Strings),
+    Time(Vec<i64>),
+    Ext(Fields, Vec<i8>, Strings),
+    List(FieldRef, Vec<i32>, Box<Column>),
+    Struct(Fields, Map),
+    Tensor {
+        kind: DataType,
+        dtype: Dtype,
+        shape: Vec<u32>,
+        size: usize,
+        data: MutableBuffer,
+    },
+    Ragged {
+        fields: Fields,
+        dtype: Dtype,
+        axes: usize,
+        shapes: Vec<i32>,
+        ends: Vec<i32>,
+        data: MutableBuffer,
+    },
+}
+
+/// One column being filled.
+#[derive(Debug)]
+pub struct Column {
+    values: Values,
+    validity: Option<BooleanBufferBuilder>,
+    rows: usize,
+}
+
+/// Arrow's 32-bit offsets end here.
+const MAX_OFFSET: usize = i32::MAX as usize;
+
+impl Column {
+    /// An empty column, with room for so many rows.
+    pub(super) fn new(form: &Form, rows: usize) -> Self {
+        let room = rows.min(1 << 20);
+        let values = match form {
+            Form::Null => Values::Null,
+            Form::Bool => Values::Bool(BooleanBufferBuilder::new(room)),
+            Form::Int => Values::Int(Vec::with_capacity(room)),
+            Form::UInt => Values::UInt(Vec::with_capacity(room)),
+            Form::Float => Values::Float(Vec::with_capacity(room)),
+            Form::Double => Values::Double(Vec::with_capacity(room)),
+            Form::Text => Values::Text(Strings::new(room)),
+            Form::Binary => Values::Binary(Strings::new(room)),
+            Form::Raw => Values::Raw(Strings::new(room)),
+            Form::Time => Values::Time(Vec::with_capacity(room)),
+            Form::Ext(fields) => Values::Ext(fields.clone(), Vec::new(), Strings::new(room)),
+            Form::List(item, form) => {
+                Values::List(item.clone(), vec![0], Box::new(Self::new(form, 0)))
+            }
+            Form::Struct(fields, inner) => Values::Struct(fields.clone(), Map::new(inner, room)),
+            Form::Tensor(kind, dtype, shape) => {
+                let size =
+                    shape.iter().fold(dtype.size, |n, &axis| n.saturating_mul(axis as usize));
+                let data = MutableBuffer::new(0);
+                Values::Tensor {
+                    kind: kind.clone(),
+                    dtype: *dtype,
+                    shape: shape.clone(),
+                    size,
+                    data,
+                }
+            }
+            Form::Ragged(fields, dtype, axes) => Values::Ragged {
+                fields: fields.clone(),
+                dtype: *dtype,
+                axes: *axes,
+                shapes: Vec::new(),
+                ends: vec![0],
+                data: MutableBuffer::new(0),
+            },
+        };
+        Self { values, validity: None, rows: 0 }
+    }
+
+    /// How many rows it has.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Append the next value.
+    #[inline(always)]
+    pub(super) fn read(&mut self, cursor: &mut Cursor<'_>, costs: &mut Costs) -> Result<(), Fault> {
+        let start = cursor.offset();
+        match (&mut self.values, token(cursor)?) {
+            (_, Token::Nil) => return self.push_null(costs),
+            (Values::Int(out), Token::Int(value)) => out.push(value),
+            (Values::Double(out), Token::Double(value)) => out.push(value),
+            (Values::Float(out), Token::Float(value)) => out.push(value),
+            (Values::Text(out), Token::Str(value)) => {
+                if std::str::from_utf8(value).is_err() {
+                    return Err(no_text());
+                }
+                out.push(value)?;
+            }
+            (Values::Binary(out), Token::Bin(value) | Token::Str(value)) => out.push(value)?,
+            (Values::Bool(out), Token::Bool(value)) => out.append(value),
+            (Values::List(_, ends, items), Token::Array(count)) => {
+                *costs = deeper(*costs, cursor)?;
+                for _ in 0..count {
+                    items.read(cursor, costs)?;
+                }
+                costs.nesting = costs.nesting.wrapping_add(1);
+                ends.push(offset(items.len())?);
+            }
+            (Values::Struct(_, map), Token::Map(count)) => {
+                *costs = deeper(*costs, cursor)?;
+                map.read(cursor, count, costs, false)?;
+                costs.nesting = costs.nesting.wrapping_add(1);
+            }
+            (_, found) => self.read_odd(cursor, start, found, costs)?,
+        }
+        if let Some(bits) = &mut self.validity {
+            bits.append(true);
+        }
+        self.rows = self.rows.wrapping_add(1);
+        Ok(())
+    }
+
+    /// The same for values that are rarer, or other than the column.
+    fn read_odd(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        start: usize,
+        found: Token<'_>,
+        costs: &mut Costs,
+    ) -> Result<(), Fault> {
+        match (&mut self.values, found) {
+            (Values::UInt(out), Token::Large(value)) => out.push(value),
+            (Values::UInt(out), Token::Int(value @ 0..)) => out.push(value as u64),
+            (Values::Double(out), Token::Float(value)) => out.push(f64::from(value)),
+            (Values::Double(out), Token::Int(value)) if value.unsigned_abs() <= 1 << 53 => {
+                out.push(value as f64);
+            }
+            (Values::Float(out), Token::Double(value)) if same(value) => out.push(value as f32),
+            (Values::Float(out), Token::Int(value)) if value.unsigned_abs() <= 1 << 24 => {
+                out.push(value as f32);
+            }
+            (Values::Time(out), Token::Ext(TIMESTAMP, data)) => match nanoseconds(data) {
+                Some(value) => out.push(value),
+                None => return Err(no_time()),
+            },
+            (Values::Ext(_, types, datas), Token::Ext(kind, data)) => {
+                types.push(kind);
+                datas.push(data)?;
+            }
+            (Values::Raw(out), _) => {
+                *cursor = cursor.at(start);
+                out.push(skip(cursor, costs.nesting)?)?;
+            }
+            (Values::Tensor { .. } | Values::Ragged { .. }, Token::Map(_)) => {
+                *cursor = cursor.at(start);
+                let value = skip(cursor, costs.nesting)?;
+                return self.read_array(value);
+            }
+            (values, found) => return Err(unfit("a value", &found, values.name())),
+        }
+        Ok(())
+    }
+
+    fn read_array(&mut self, value: &[u8]) -> Result<(), Fault> {
+        let Found::Array(array) = numpy_map(value) else {
+            return Err(unfit("a value", &Token::Map(0), "a NumPy array of plain numbers"));
+        };
+        match &mut self.values {
+            Values::Tensor { dtype, shape, data, .. } => {
+                if *dtype != array.dtype || *shape != array.shape {
+                    return Err(other_array(&array, *dtype, &format!("the shape {shape:?}")));
+                }
+                push_numbers(data, &array);
+            }
+            Values::Ragged { dtype, axes, shapes, ends, data, .. } => {
+                if *dtype != array.dtype || *axes != array.shape.len() {
+                    return Err(other_array(&array, *dtype, &format!("{axes} axes")));
+                }
+                push_numbers(data, &array);
+                shapes.extend(array.shape.iter().map(|&axis| axis as i32));
+                ends.push(offset(data.len() / dtype.size.max(1))?);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Append a row without a value.
+    pub(super) fn push_null(&mut self, costs: &mut Costs) -> Result<(), Fault> {
+        costs.blanks = costs.blanks.checked_sub(self.values.blank_bytes()).ok_or_else(blanks)?;
+        match &mut self.values {
+            Values::Null => {}
+            Values::Bool(out) => out.append(false),
+            Values::Int(out) | Values::Time(out) => out.push(0),
+            Values::UInt(out) => out.push(0),
+            Values::Float(out) => out.push(0.0),
+            Values::Double(out) => out.push(0.0),
+            Values::Text(out) | Values::Binary(out) | Values::Raw(out) => out.push_blank(),
+            Values::Ext(_, types, datas) => {
+                types.push(0);
+                datas.push_blank();
+            }
+            Values::List(_, ends, items) => ends.push(offset(items.len())?),
+            Values::Struct(_, map) => map.push_nulls(costs)?,
+            Values::Tensor { size, data, .. } => data.extend_zeros(*size),
+            Values::Ragged { axes, shapes, ends, .. } => {
+                shapes.resize(shapes.len().saturating_add(*axes), 0);
+                ends.push(ends.last().copied().unwrap_or_default());
+            }
+        }
+        let rows = self.rows;
+        let bits = self.validity.get_or_insert_with(|| {
+            let mut bits = BooleanBufferBuilder::new(rows.saturating_add(64));
+            bits.append_n(rows, true);
+            bits
+        });
+        bits.append(false);
+        self.rows = rows.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Drop the rows from this one on.
+    pub(super) fn truncate(&mut self, rows: usize) {
+        match &mut self.values {
+            Values::Null => {}
+            Values::Bool(out) => out.truncate(rows),
+            Values::Int(out) | Values::Time(out) => out.truncate(rows),
+            Values::UInt(out) => out.truncate(rows),
+            Values::Float(out) => out.truncate(rows),
+            Values::Double(out) => out.truncate(rows),
+            Values::Text(out) | Values::Binary(out) | Values::Raw(out) => out.truncate(rows),
+            Values::Ext(_, types, datas) => {
+                types.truncate(rows);
+                datas.truncate(rows);
+            }
+            Values::List(_, ends, items) => {
+                ends.truncate(rows.saturating_add(1));
+                items.truncate(ends.last().map_or(0, |&end| end as usize));
+            }
+            Values::Struct(_, map) => map.truncate(rows),
+            Values::Tensor { size, data, .. } => data.truncate(rows.saturating_mul(*size)),
+            Values::Ragged { dtype, axes, shapes, ends, data, .. } => {
+                ends.truncate(rows.saturating_add(1));
+                shapes.truncate(rows.saturating_mul(*axes));
+                let end = ends.last().map_or(0, |&end| end as usize);
+                data.truncate(end.saturating_mul(dtype.size));
+            }
+        }
+        if let Some(bits) = &mut self.validity {
+            bits.truncate(rows);
+        }
+        self.rows = rows;
+    }
+
+    /// The finished array.
+    pub(super) fn finish(mut self) -> Result<ArrayRef, Fault> {
+        let nulls = self.validity.take().map(|mut bits| NullBuffer::new(bits.finish()));
+        Ok(match self.values {
+            Values::Null => Arc::new(NullArray::new(self.rows)),
+            Values::Bool(mut bits) => Arc::new(BooleanArray::new(bits.finish(), nulls)),
+            Values::Int(values) => primitive::<Int64Type>(values, nulls),
+            Values::UInt(values) => primitive::<UInt64Type>(values, nulls),
+            Values::Float(values) => primitive::<Float32Type>(values, nulls),
+            Values::Double(values) => primitive::<Float64Type>(values, nulls),
+            Values::Time(values) => {
+                let values: ScalarBuffer<i64> = values.into();
+                let array = PrimitiveArray::<TimestampNanosecondType>::new(values, nulls);
+                Arc::new(array.with_timezone("UTC"))
+            }
+            Values::Binary(values) | Values::Raw(values) => Arc::new(values.finish(nulls)?),
+            Values::Text(values) => {
+                let (ends, data) = (offsets(values.ends), shelf::shelve(values.data));
+                // SAFETY: every value was seen to be UTF-8 when it was appended, and the offsets
+                // are the ends of values in the order in which they were.
+                Arc::new(unsafe { StringArray::new_unchecked(ends, data, nulls) })
+            }
+            Values::Ext(fields, types, datas) => {
+                let arrays =
+                    vec![primitive::<Int8Type>(types, None), Arc::new(datas.finish(None)?)];
+                structs(fields, arrays, nulls, self.rows)?
+            }
+            Values::List(item, ends, items) => {
+                let array = ListArray::try_new(item, offsets(ends), items.finish()?, nulls);
+                Arc::new(array.map_err(arrow_fault)?)
+            }
+            Values::Struct(fields, map) => {
+                let arrays = map.columns.into_iter().map(Self::finish).collect::<Result<_, _>>()?;
+                structs(fields, arrays, nulls, self.rows)?
+            }
+            Values::Tensor { kind, dtype, shape, data, .. } => {
+                let count = data.len() / dtype.size.max(1);
+                tensors(kind, dtype, &shape, numbers(data, dtype), count, nulls, self.rows)?
+            }
+            Values::Ragged { fields, dtype, axes, shapes, ends, data } => {
+                let count = data.len() / dtype.size.max(1);
+                ragged(fields, axes, shapes, ends, (numbers(data, dtype), count), nulls)?
+            }
+        })
+    }
+}
+
+impl Values {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Null => "nil",
+            Self::Bool(_) => "a bool",
+            Self::Int(_) => "an integer of int64",
+            Self::UInt(_) => "an integer of uint64",
+            Self::Float(_) => "a float32, or a number that is one",
+            Self::Double(_) => "a number that float64 holds",
+            Self::Text(_) => "a string",
+            Self::Binary(_) => "binary",
+            Self::Raw(_) => "any value",
+            Self::Time(_) => "a timestamp",
+            Self::Ext(..) => "an extension",
+            Self::List(..) => "an array",
+            Self::Struct(..) => "a map",
+            Self::Tensor { .. } | Self::Ragged { .. } => "a NumPy array",
+        }
+    }
+
+    /// Bytes that a null takes here, which takes one in the file or none.
+    #[inline(always)]
+    fn blank_bytes(&self) -> u64 {
+        match self {
+            Self::Null | Self::Bool(_) => 1,
+            Self::Tensor { size, .. } => (*size as u64).saturating_add(1),
+            Self::Ragged { axes, .. } => (*axes as u64).saturating_mul(4).saturating_add(5),
+            _ => 9,
+        }
+    }
+}
+
+fn deeper(costs: Costs, cursor: &Cursor<'_>) -> Result<Costs, Fault> {
+    match costs.nesting.checked_sub(1) {
+        Some(nesting) => Ok(Costs { nesting, ..costs }),
+        None => Err(crate::wire::msgpack::too_deep(cursor.offset(), 0)),
+    }
+}
+
+/// Whether a number is the same as a float32.
+fn same(value: f64) -> bool {
+    f64::from(value as f32) == value || value.is_nan()
+}
+
+/// Append an array's values, little endian.
+fn push_numbers(out: &mut MutableBuffer, array: &NumpyArray<'_>) {
+    let start = out.len();
+    out.extend_from_slice(array.data);
+    if array.swapped && array.dtype.size > 1 {
+        let added = out.as_slice_mut().get_mut(start..).unwrap_or_default();
+        added.chunks_exact_mut(array.dtype.size).for_each(<[u8]>::reverse);
+    }
+}
+
+/// Values as Arrow keeps them: a bool is a bit there.
+fn numbers(data: MutableBuffer, dtype: Dtype) -> Buffer {
+    match dtype.kind {
+        Kind::Bool => {
+            let bytes = data.as_slice();
+            let bit = |at: usize| bytes.get(at).is_some_and(|&byte| byte != 0);
+            BooleanBuffer::collect_bool(bytes.len(), bit).into_inner()
+        }
+        _ => data.into(),
+    }
+}
+
+fn tensors(
+    kind: DataType,
+    dtype: Dtype,
+    shape: &[u32],
+    data: Buffer,
+    count: usize,
+    nulls: Option<NullBuffer>,
+    rows: usize,
+) -> Result<ArrayRef, Fault> {
+    let _ = dtype;
+    let validity = nulls.map(|nulls| nulls.into_inner().into_inner());
+    let built = match &kind {
+        DataType::FixedSizeList(item, _) if !shape.is_empty() => {
+            let values = ArrayData::builder(item.data_type().clone()).len(count).add_buffer(data);
+            let values = values.build().map_err(arrow_fault)?;
+            ArrayData::builder(kind).len(rows).null_bit_buffer(validity).add_child_data(values)
+        }
+        _ => ArrayData::builder(kind).len(rows).null_bit_buffer(validity).add_buffer(data),
+    };
+    Ok(make_array(built.build().map_err(arrow_fault)?))
+}
+
+fn ragged(
+    fields: Fields,
+    axes: usize,
+    shapes: Vec<i32>,
+    ends: Vec<i32>,
+    (data, count): (Buffer, usize),
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, Fault> {
+    let rows = ends.len().saturating_sub(1);
+    let (Some(list), Some(shape)) = (fields.first(), fields.get(1)) else {
+        return Err(unknown(&DataType::Null));
+    };
+    let (DataType::List(item), DataType::FixedSizeList(axis, _)) =
+        (list.data_type(), shape.data_type())
+    else {
+        return Err(unknown(list.data_type()));
+    };
+    let values = ArrayData::builder(item.data_type().clone()).len(count).add_buffer(data);
+    let values = make_array(values.build().map_err(arrow_fault)?);
+    let lists = ListArray::try_new(item.clone(), offsets(ends), values, None);
+    let axis_values = ArrayData::builder(axis.data_type().clone())
+        .len(rows.saturating_mul(axes))
+        .add_buffer(Buffer::from_vec(shapes));
+    let shapes = ArrayData::builder(shape.data_type().clone())
+        .len(rows)
+        .add_child_data(axis_values.build().map_err(arrow_fault)?);
+    let shapes = make_array(shapes.build().map_err(arrow_fault)?);
+    structs(fields, vec![Arc::new(lists.map_err(arrow_fault)?), shapes], nulls, rows)
+}
+
+fn structs(
+    fields: Fields,
+    arrays: Vec<ArrayRef>,
+    nulls: Option<NullBuffer>,
+    rows: usize,
+) -> Result<ArrayRef, Fault> {
+    let array = StructArray::try_new_with_length(fields, arrays, nulls, rows);
+    Ok(Arc::new(array.map_err(arrow_fault)?))
+}
+
+fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(values.into(), nulls))
+}
+
+fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {
+    OffsetBuffer::new(ScalarBuffer::from(ends))
+}
+
+#[inline(always)]
+fn offset(length: usize) -> Result<i32, Fault> {
+    if length > MAX_OFFSET { Err(too_large(length)) } else { Ok(length as i32) }
+}
+
+fn arrow_fault(error: arrow_schema::ArrowError) -> Fault {
+    Fault::new(FaultKind::Schema, 0, error.to_string())
+}
+
+#[cold]
+fn too_large(bytes: usize) -> Fault {
+    let message = "a column of this batch outgrows Arrow's 2 GiB; read fewer records at once";
+    Fault::new(FaultKind::Limit, 0, message).values(MAX_OFFSET as u64, bytes as u64)
+}
+
+#[cold]
+fn blanks() -> Fault {
+    let message = "the values that records lack would take too much of the limit batch_bytes";
+    Fault::new(FaultKind::Limit, 0, message)
+}
+
+#[cold]
+fn no_text() -> Fault {
+    Fault::new(FaultKind::Schema, 0, "the string is not UTF-8; read it as binary")
+}
+
+#[cold]
+fn no_time() -> Fault {
+    let message =
+        "the timestamp is none, or beyond what 64 bits of nanoseconds hold (1677 to 2262)";
+    Fault::new(FaultKind::Schema, 0, message)
+}
+
+#[cold]
+fn other_array(array: &NumpyArray<'_>, dtype: Dtype, wanted: &str) -> Fault {
+    let [found, wants] =
+        [array.dtype, dtype].map(|d| String::from_utf8_lossy(&d.text()).into_owned());
+    let message =
+        format!("an array of {found} {:?}, the schema wants {wants} with {wanted}", array.shape);
+    Fault::new(FaultKind::Schema, 0, message)
+}

@@ -1,0 +1,161 @@
+//! Byte strings as Arrow views: 16 bytes each, which point into buffers that are lent, not copied.
+
+use std::sync::Arc;
+
+use arrow_array::BinaryViewArray;
+use arrow_buffer::{Buffer, ScalarBuffer};
+
+// A view addresses 31 bits of one buffer, so a larger one is lent as overlapping parts that start
+// every GiB; nothing is longer than what then remains of a part.
+const PART: usize = 1 << 30;
+const REACH: usize = i32::MAX as usize;
+
+/// Bytes that a view has of its own, for a value that is as short.
+const INLINE: usize = 12;
+
+/// The views of an array in the making, over one large buffer and over copies of what does not
+/// lie in it as a whole.
+pub struct Views<'a> {
+    buffer: &'a Buffer,
+    views: Vec<u128>,
+    buffers: Vec<Buffer>,
+    /// Which part of the large buffer lies where among `buffers`.
+    lent: Vec<(usize, usize)>,
+    copies: Vec<u8>,
+    /// Where the copies will lie among `buffers`.
+    copies_at: Option<usize>,
+}
+
+impl<'a> Views<'a> {
+    /// None yet, with room for so many.
+    pub fn new(buffer: &'a Buffer, num_records: usize) -> Self {
+        Self {
+            buffer,
+            views: Vec::with_capacity(num_records),
+            buffers: Vec::new(),
+            lent: Vec::new(),
+            copies: Vec::new(),
+            copies_at: None,
+        }
+    }
+
+    /// Append a part of the buffer. None where it is too long for a view, or lies outside.
+    #[inline(always)]
+    pub fn push(&mut self, start: usize, length: usize) -> Option<()> {
+        let value = self.buffer.get(start..start.checked_add(length)?)?;
+        if let Some(view) = inline_view(value) {
+            self.views.push(view);
+            return Some(());
+        }
+        let part = if self.buffer.len() <= REACH { 0 } else { start / PART };
+        let origin = part.wrapping_mul(PART);
+        let number = match self.lent.last() {
+            Some((last, number)) if *last == part => *number,
+            _ => self.lend(part, origin),
+        };
+        let offset = start.wrapping_sub(origin);
+        if offset.checked_add(length)? > REACH {
+            return None;
+        }
+        self.views.push(view(value, number, offset));
+        Some(())
+    }
+
+    #[cold]
+    fn lend(&mut self, part: usize, origin: usize) -> usize {
+        let known = self.lent.iter().position(|(at, _)| *at == part);
+        let entry = known.map(|at| self.lent.remove(at)).unwrap_or_else(|| {
+            let reach = self.buffer.len().saturating_sub(origin).min(REACH);
+            self.buffers.push(self.buffer.slice_with_length(origin, reach));
+            (part, self.buffers.len().wrapping_sub(1))
+        });
+        self.lent.push(entry);
+        entry.1
+    }
+
+    /// Append a copy of some bytes. None where they are too long for a view.
+    pub fn push_copy(&mut self, value: &[u8]) -> Option<()> {
+        if let Some(view) = inline_view(value) {
+            self.views.push(view);
+            return Some(());
+        }
+        if value.len() > REACH {
+            return None;
+        }
+        if self.copies.len().saturating_add(value.len()) > REACH {
+            self.keep_copies();
+        }
+        let number = *self.copies_at.get_or_insert_with(|| {
+            self.buffers.push(Buffer::default());
+            self.buffers.len().wrapping_sub(1)
+        });
+        self.views.push(view(value, number, self.copies.len()));
+        self.copies.extend_from_slice(value);
+        Some(())
+    }
+
+    fn keep_copies(&mut self) {
+        let place = self.copies_at.take().and_then(|number| self.buffers.get_mut(number));
+        if let Some(place) = place {
+            *place = Buffer::from_vec(std::mem::take(&mut self.copies));
+        }
+    }
+
+    /// The array.
+    pub fn finish(mut self) -> BinaryViewArray {
+        self.keep_copies();
+        let buffers: Arc<[Buffer]> = self.buffers.into();
+        // SAFETY: every view was made from a value that lies in the buffer it points into, with its
+        // own prefix; short ones are stored inline, padded with zeros.
+        unsafe { BinaryViewArray::new_unchecked(ScalarBuffer::from(self.views), buffers, None) }
+    }
+}
+
+#[inline(always)]
+fn view(value: &[u8], number: usize, offset: usize) -> u128 {
+    let prefix = value.first_chunk::<4>().map_or(0, |p| u32::from_le_bytes(*p));
+    value.len() as u128 | u128::from(prefix) << 32 | (number as u128) << 64 | (offset as u128) << 96
+}
+
+/// The view of a value that it holds whole.
+#[inline(always)]
+fn inline_view(value: &[u8]) -> Option<u128> {
+    if value.len() > INLINE {
+        return None;
+    }
+    let mut bytes = [0u8; 16];
+    let (head, body) = bytes.split_at_mut(4);
+    head.copy_from_slice(&(value.len() as u32).to_le_bytes());
+    body.get_mut(..value.len())?.copy_from_slice(value);
+    Some(u128::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lent_and_copied_values_stand_in_the_order_they_came() {
+        let buffer =
+            Buffer::from_vec(b"a value that is lent, another that is lent as well".to_vec());
+        let mut views = Views::new(&buffer, 4);
+        views.push(0, 20).unwrap();
+        views.push_copy(b"a copy that is longer than a view").unwrap();
+        views.push(0, 3).unwrap();
+        views.push_copy(b"").unwrap();
+        views.push(22, 28).unwrap();
+        views.push_copy(b"a second copy of some length").unwrap();
+        assert!(views.push(40, 11).is_none());
+        let array = views.finish();
+        let found: Vec<&[u8]> = (0..array.views().len()).map(|at| array.value(at)).collect();
+        let wanted: [&[u8]; 6] = [
+            b"a value that is lent",
+            b"a copy that is longer than a view",
+            b"a v",
+            b"",
+            b"another that is lent as well",
+            b"a second copy of some length",
+        ];
+        assert_eq!(found, wanted);
+    }
+}

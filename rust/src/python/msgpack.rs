@@ -1,0 +1,128 @@
+//! MessagePack: what records hold, records as columns, columns as records.
+
+use std::sync::{Mutex, PoisonError};
+
+use arrow_array::cast::AsArray;
+use arrow_array::{RecordBatch, RecordBatchOptions, StructArray};
+use arrow_schema::{Fields, Schema};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use super::arrow::{ArrowArray, import};
+use super::encode::PyFramed;
+use super::frames::{Checks, PyFrames};
+use super::run;
+use crate::kernels::decode_msgpack::{Costs, Plan, decode};
+use crate::kernels::encode_msgpack as encoding;
+use crate::kernels::infer_msgpack::{self as inference, Facts};
+use crate::wire::{Fault, FaultKind};
+
+/// What was seen of some records.
+#[pyclass(name = "MsgpackFacts", frozen, module = "penstock._core")]
+pub struct PyFacts(Mutex<Facts>);
+
+#[pymethods]
+impl PyFacts {
+    #[new]
+    fn new() -> Self {
+        Self(Mutex::new(Facts::default()))
+    }
+
+    /// Look at more records, whose containers may be `nesting` deep.
+    fn see(&self, py: Python<'_>, frames: &PyFrames, nesting: usize) -> PyResult<()> {
+        let frames = &frames.0;
+        run(py, || self.0.lock().unwrap_or_else(PoisonError::into_inner).see(frames, nesting))
+    }
+
+    /// How many records were seen.
+    #[getter]
+    fn num_records(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).num_records()
+    }
+
+    /// A batch without records that has the columns that fit them; None where they have none.
+    fn columns(&self) -> PyResult<Option<ArrowArray>> {
+        let fields = self.0.lock().unwrap_or_else(PoisonError::into_inner).fields();
+        Ok(fields
+            .map(|fields| ArrowArray::batch(RecordBatch::new_empty(Schema::new(fields).into()))))
+    }
+}
+
+/// What to decode, made once for many batches.
+#[pyclass(name = "MsgpackPlan", frozen, module = "penstock._core")]
+pub struct PyMsgpackPlan {
+    plan: Plan,
+    fields: Fields,
+}
+
+fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<StructArray> {
+    match import(object)?.as_struct_opt() {
+        Some(batch) => Ok(batch.clone()),
+        None => Err(PyTypeError::new_err("expected a record batch or a struct array")),
+    }
+}
+
+#[pymethods]
+impl PyMsgpackPlan {
+    /// The columns of a batch without records; `nesting` and `blanks` limit what a file may cost.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        columns: &Bound<'_, PyAny>,
+        nesting: usize,
+        blanks: u64,
+    ) -> PyResult<Self> {
+        let fields = batch_of(columns)?.fields().clone();
+        let plan = run(py, || Plan::new(&fields, Costs { nesting, blanks }))?;
+        Ok(Self { plan, fields })
+    }
+
+    /// Records as columns: a struct array. With `check`, they are verified first, all in one call.
+    #[pyo3(signature = (frames, check = false, indexed = None))]
+    fn decode(
+        &self,
+        py: Python<'_>,
+        frames: &PyFrames,
+        check: bool,
+        indexed: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<ArrowArray> {
+        let checks = Checks::new(check, indexed)?;
+        let frames = &frames.0;
+        let decoded = run(py, || {
+            let arrays = match checks.check {
+                true => decode(frames, &self.plan, |records| checks.prove(frames, records))?,
+                false => decode(frames, &self.plan, |_| Ok(()))?,
+            };
+            let options = RecordBatchOptions::new().with_row_count(Some(frames.spans.len()));
+            RecordBatch::try_new_with_options(
+                Schema::new(self.fields.clone()).into(),
+                arrays,
+                &options,
+            )
+            .map_err(|error| Fault::new(FaultKind::Schema, 0, error.to_string()))
+        })?;
+        Ok(ArrowArray::batch(decoded))
+    }
+}
+
+/// The records of a batch as maps. Numbers must come in 64 bits, or as float32.
+#[pyfunction]
+pub fn encode_msgpack(py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<PyFramed> {
+    let batch = batch_of(batch)?;
+    let framed = run(py, || encoding::encode_msgpack(&batch))?;
+    PyFramed::new(py, framed)
+}
+
+/// Byte strings, each a whole MessagePack value as it stands, as records.
+#[pyfunction]
+pub fn frame_values(py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<PyFramed> {
+    let array = import(records)?;
+    let framed = run(py, || encoding::frame_values(array.as_ref()))?;
+    PyFramed::new(py, framed)
+}
+
+/// Whether records can hardly be anything but maps of the same fields.
+#[pyfunction]
+pub fn looks_like_maps(py: Python<'_>, frames: &PyFrames) -> PyResult<bool> {
+    run(py, || Ok(inference::looks_like_maps(&frames.0)))
+}

@@ -1,0 +1,559 @@
+//! MessagePack values on the wire: where one ends, and what it is.
+//!
+//! Every length is a claim, checked against the bytes that are there before anything is made of it.
+//! Nothing here calls itself, so no nesting exhausts the stack.
+
+use super::cursor::Cursor;
+use super::frames::{Candidate, Framing, Step};
+use super::{Fault, FaultKind};
+
+/// What the front of a window holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// A whole value of so many bytes.
+    Whole(usize),
+    /// The start of one that has at least so many bytes.
+    Cut(u64),
+    /// The byte at this offset begins no value.
+    Reserved(usize),
+}
+
+#[inline(always)]
+fn be(window: &[u8], at: usize, width: usize) -> Option<usize> {
+    let bytes = window.get(at..at.checked_add(width)?)?;
+    Some(bytes.iter().fold(0, |number, &byte| number << 8 | usize::from(byte)))
+}
+
+/// The value at the front of a window, found without looking into strings and without a stack: a
+/// container only adds to the number of values that are still to come.
+#[inline]
+pub fn extent(window: &[u8]) -> Extent {
+    let mut at = 0usize;
+    let mut left = 1u64;
+    while left > 0 {
+        let Some(&byte) = window.get(at) else {
+            return Extent::Cut((at as u64).saturating_add(left));
+        };
+        left = left.wrapping_sub(1);
+        // Bytes of the length, and of what stands between it and the content.
+        let (width, more) = match byte {
+            0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => {
+                at = at.wrapping_add(1);
+                continue;
+            }
+            0xa0..=0xbf => {
+                at = at.wrapping_add(1 + usize::from(byte & 31));
+                continue;
+            }
+            0x80..=0x8f => {
+                left = left.wrapping_add(2 * u64::from(byte & 15));
+                at = at.wrapping_add(1);
+                continue;
+            }
+            0x90..=0x9f => {
+                left = left.wrapping_add(u64::from(byte & 15));
+                at = at.wrapping_add(1);
+                continue;
+            }
+            0xca | 0xce | 0xd2 => {
+                at = at.wrapping_add(5);
+                continue;
+            }
+            0xcb | 0xcf | 0xd3 => {
+                at = at.wrapping_add(9);
+                continue;
+            }
+            0xcc | 0xd0 => {
+                at = at.wrapping_add(2);
+                continue;
+            }
+            0xcd | 0xd1 => {
+                at = at.wrapping_add(3);
+                continue;
+            }
+            0xd4..=0xd8 => {
+                at = at.wrapping_add(2 + (1 << (byte - 0xd4)));
+                continue;
+            }
+            0xc1 => return Extent::Reserved(at),
+            0xc4 | 0xd9 => (1, 0),
+            0xc5 | 0xda => (2, 0),
+            0xc6 | 0xdb => (4, 0),
+            0xc7 => (1, 1),
+            0xc8 => (2, 1),
+            0xc9 => (4, 1),
+            0xdc | 0xde => (2, 0),
+            0xdd | 0xdf => (4, 0),
+        };
+        let body = at.wrapping_add(1 + width + more);
+        let Some(number) = be(window, at.wrapping_add(1), width) else {
+            return Extent::Cut((body as u64).saturating_add(left));
+        };
+        at = body;
+        match byte {
+            0xdc | 0xdd => left = left.saturating_add(number as u64),
+            0xde | 0xdf => left = left.saturating_add(2 * number as u64),
+            _ => at = at.saturating_add(number),
+        }
+    }
+    match at <= window.len() {
+        true => Extent::Whole(at),
+        false => Extent::Cut(at as u64),
+    }
+}
+
+/// Values one behind another, each a record.
+#[derive(Clone, Copy, Debug)]
+pub struct MessagePack;
+
+impl Framing for MessagePack {
+    #[inline(always)]
+    fn next(self, window: &[u8], _last: bool) -> Step {
+        match extent(window) {
+            Extent::Whole(total) => Step::Frame { payload: 0, length: total, total },
+            Extent::Cut(need) => Step::Need(need),
+            Extent::Reserved(at) => {
+                Step::Broken(Fault { kind: FaultKind::Framing, ..reserved(at) })
+            }
+        }
+    }
+
+    /// Nearly every byte begins a value, so this proves nothing.
+    fn find(self, window: &[u8], from: usize) -> Option<Candidate> {
+        let at = (from..window.len()).find(|&at| window.get(at) != Some(&0xc1))?;
+        match self.next(window.get(at..)?, false) {
+            Step::Frame { total, .. } => Some(Candidate { at, total: total as u64 }),
+            Step::Need(total) => Some(Candidate { at, total }),
+            _ => None,
+        }
+    }
+}
+
+/// One value, or the head of a container, whose values follow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Token<'a> {
+    /// nil
+    Nil,
+    /// true or false
+    Bool(bool),
+    /// An integer that int64 holds.
+    Int(i64),
+    /// A larger one.
+    Large(u64),
+    /// float 32
+    Float(f32),
+    /// float 64
+    Double(f64),
+    /// str: UTF-8 by the specification, any bytes in fact
+    Str(&'a [u8]),
+    /// bin
+    Bin(&'a [u8]),
+    /// So many values follow.
+    Array(u32),
+    /// So many pairs of values follow.
+    Map(u32),
+    /// An extension: its type, and its data.
+    Ext(i8, &'a [u8]),
+}
+
+impl Token<'_> {
+    /// Its name for people.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Nil => "nil",
+            Self::Bool(_) => "a bool",
+            Self::Int(_) => "an integer",
+            Self::Large(_) => "an integer beyond int64",
+            Self::Float(_) => "a float32",
+            Self::Double(_) => "a float64",
+            Self::Str(_) => "a string",
+            Self::Bin(_) => "binary",
+            Self::Array(_) => "an array",
+            Self::Map(_) => "a map",
+            Self::Ext(TIMESTAMP, _) => "a timestamp",
+            Self::Ext(..) => "an extension",
+        }
+    }
+}
+
+/// The extension type of timestamps.
+pub const TIMESTAMP: i8 = -1;
+
+#[inline(always)]
+fn word<const N: usize>(cursor: &mut Cursor<'_>) -> Result<[u8; N], Fault> {
+    let mut word = [0; N];
+    word.copy_from_slice(cursor.take(N)?);
+    Ok(word)
+}
+
+#[inline(always)]
+fn length(cursor: &mut Cursor<'_>, width: u8) -> Result<usize, Fault> {
+    Ok(match width {
+        0 => usize::from(cursor.u8()?),
+        1 => usize::from(u16::from_be_bytes(word(cursor)?)),
+        _ => u32::from_be_bytes(word(cursor)?) as usize,
+    })
+}
+
+#[inline(always)]
+fn ext<'a>(cursor: &mut Cursor<'a>, length: usize) -> Result<Token<'a>, Fault> {
+    let kind = cursor.u8()? as i8;
+    Ok(Token::Ext(kind, cursor.take(length)?))
+}
+
+#[inline(always)]
+fn unsigned(value: u64) -> Token<'static> {
+    i64::try_from(value).map_or(Token::Large(value), Token::Int)
+}
+
+/// The next value, or the head of a container.
+#[inline(always)]
+pub fn token<'a>(cursor: &mut Cursor<'a>) -> Result<Token<'a>, Fault> {
+    let byte = cursor.u8()?;
+    Ok(match byte {
+        0x00..=0x7f => Token::Int(i64::from(byte)),
+        0xe0..=0xff => Token::Int(i64::from(byte as i8)),
+        0x80..=0x8f => Token::Map(u32::from(byte & 15)),
+        0x90..=0x9f => Token::Array(u32::from(byte & 15)),
+        0xa0..=0xbf => Token::Str(cursor.take(usize::from(byte & 31))?),
+        0xc0 => Token::Nil,
+        0xc1 => return Err(reserved(cursor.offset().saturating_sub(1))),
+        0xc2 => Token::Bool(false),
+        0xc3 => Token::Bool(true),
+        0xc4..=0xc6 => {
+            let length = length(cursor, byte - 0xc4)?;
+            Token::Bin(cursor.take(length)?)
+        }
+        0xc7..=0xc9 => {
+            let length = length(cursor, byte - 0xc7)?;
+            ext(cursor, length)?
+        }
+        0xca => Token::Float(f32::from_be_bytes(word(cursor)?)),
+        0xcb => Token::Double(f64::from_be_bytes(word(cursor)?)),
+        0xcc => Token::Int(i64::from(cursor.u8()?)),
+        0xcd => Token::Int(i64::from(u16::from_be_bytes(word(cursor)?))),
+        0xce => Token::Int(i64::from(u32::from_be_bytes(word(cursor)?))),
+        0xcf => unsigned(u64::from_be_bytes(word(cursor)?)),
+        0xd0 => Token::Int(i64::from(cursor.u8()? as i8)),
+        0xd1 => Token::Int(i64::from(i16::from_be_bytes(word(cursor)?))),
+        0xd2 => Token::Int(i64::from(i32::from_be_bytes(word(cursor)?))),
+        0xd3 => Token::Int(i64::from_be_bytes(word(cursor)?)),
+        0xd4..=0xd8 => ext(cursor, 1 << (byte - 0xd4))?,
+        0xd9..=0xdb => {
+            let length = length(cursor, byte - 0xd9)?;
+            Token::Str(cursor.take(length)?)
+        }
+        0xdc => Token::Array(u32::from(u16::from_be_bytes(word(cursor)?))),
+        0xdd => Token::Array(u32::from_be_bytes(word(cursor)?)),
+        0xde => Token::Map(u32::from(u16::from_be_bytes(word(cursor)?))),
+        0xdf => Token::Map(u32::from_be_bytes(word(cursor)?)),
+    })
+}
+
+/// The fault of a byte that begins no value.
+#[cold]
+pub fn reserved(at: usize) -> Fault {
+    Fault::new(FaultKind::Message, at as u64, "the byte c1 begins no MessagePack value")
+}
+
+/// Pass over a value, whose containers may be `nesting` deep. Returns its bytes.
+#[inline]
+pub fn skip<'a>(cursor: &mut Cursor<'a>, nesting: usize) -> Result<&'a [u8], Fault> {
+    let (rest, start) = (cursor.rest(), cursor.offset());
+    if let Token::Array(1..) | Token::Map(1..) = token(cursor)? {
+        *cursor = cursor.at(start);
+        skip_deep(cursor, nesting)?;
+    }
+    Ok(rest.get(..cursor.offset().wrapping_sub(start)).unwrap_or_default())
+}
+
+fn skip_deep(cursor: &mut Cursor<'_>, nesting: usize) -> Result<(), Fault> {
+    // How many values are still to come, level by level.
+    let mut levels = vec![1u64];
+    while let Some(left) = levels.last_mut() {
+        if *left == 0 {
+            levels.pop();
+            continue;
+        }
+        *left = left.wrapping_sub(1);
+        let inner = match token(cursor)? {
+            Token::Array(count) => u64::from(count),
+            Token::Map(count) => 2 * u64::from(count),
+            _ => continue,
+        };
+        if levels.len() > nesting {
+            return Err(too_deep(cursor.offset(), nesting));
+        }
+        levels.push(inner);
+    }
+    Ok(())
+}
+
+/// The fault of containers within containers beyond the limit.
+#[cold]
+pub fn too_deep(at: usize, nesting: usize) -> Fault {
+    let message = format!("arrays and maps are nested deeper than the limit nesting={nesting}");
+    Fault::new(FaultKind::Limit, at as u64, message)
+}
+
+/// Nanoseconds since 1970 of a timestamp's data; None where int64 does not hold them, or where the
+/// data is no timestamp.
+pub fn nanoseconds(data: &[u8]) -> Option<i64> {
+    let (seconds, nanos) = match data.len() {
+        4 => (i64::try_from(be(data, 0, 4)?).ok()?, 0),
+        8 => {
+            let word = u64::from_be_bytes(*data.first_chunk::<8>()?);
+            ((word & ((1 << 34) - 1)) as i64, (word >> 34) as i64)
+        }
+        12 => {
+            let seconds = i64::from_be_bytes(*data.get(4..)?.first_chunk::<8>()?);
+            (seconds, i64::try_from(be(data, 0, 4)?).ok()?)
+        }
+        _ => return None,
+    };
+    if nanos > 999_999_999 {
+        return None;
+    }
+    // By way of i128: the seconds may be below the range, and the nanoseconds bring it back.
+    i64::try_from(i128::from(seconds) * 1_000_000_000 + i128::from(nanos)).ok()
+}
+
+/// Append the head of a thing with a length: the short form, if there is one, then 8, 16, 32 bits.
+#[inline(always)]
+fn put_length(out: &mut Vec<u8>, length: u32, short: Option<(u8, u32)>, codes: [u8; 3]) {
+    let [one, two, four] = codes;
+    match short {
+        Some((code, below)) if length < below => out.push(code | length as u8),
+        _ if length <= 0xff && one != 0 => out.extend_from_slice(&[one, length as u8]),
+        _ if length <= 0xffff => {
+            let [a, b] = (length as u16).to_be_bytes();
+            out.extend_from_slice(&[two, a, b]);
+        }
+        _ => {
+            out.push(four);
+            out.extend_from_slice(&length.to_be_bytes());
+        }
+    }
+}
+
+/// Append a str.
+#[inline(always)]
+pub fn put_str(out: &mut Vec<u8>, text: &[u8]) {
+    put_length(out, text.len() as u32, Some((0xa0, 32)), [0xd9, 0xda, 0xdb]);
+    out.extend_from_slice(text);
+}
+
+/// Append the head of a bin of so many bytes.
+#[inline(always)]
+pub fn put_bin_head(out: &mut Vec<u8>, length: u32) {
+    put_length(out, length, None, [0xc4, 0xc5, 0xc6]);
+}
+
+/// Append the head of an array.
+#[inline(always)]
+pub fn put_array(out: &mut Vec<u8>, count: u32) {
+    put_length(out, count, Some((0x90, 16)), [0, 0xdc, 0xdd]);
+}
+
+/// Append the head of a map.
+#[inline(always)]
+pub fn put_map(out: &mut Vec<u8>, count: u32) {
+    put_length(out, count, Some((0x80, 16)), [0, 0xde, 0xdf]);
+}
+
+/// Append an extension.
+pub fn put_ext(out: &mut Vec<u8>, kind: i8, data: &[u8]) {
+    match data.len() {
+        1 | 2 | 4 | 8 | 16 => out.push(0xd4 + data.len().trailing_zeros() as u8),
+        length => put_length(out, length as u32, None, [0xc7, 0xc8, 0xc9]),
+    }
+    out.push(kind as u8);
+    out.extend_from_slice(data);
+}
+
+/// Append a timestamp in its smallest form.
+pub fn put_timestamp(out: &mut Vec<u8>, seconds: i64, nanos: u32) {
+    match u64::try_from(seconds) {
+        Ok(seconds) if seconds >> 32 == 0 && nanos == 0 => {
+            put_ext(out, TIMESTAMP, &(seconds as u32).to_be_bytes());
+        }
+        Ok(seconds) if seconds >> 34 == 0 => {
+            put_ext(out, TIMESTAMP, &(u64::from(nanos) << 34 | seconds).to_be_bytes());
+        }
+        _ => {
+            let mut data = [0; 12];
+            let (head, tail) = data.split_at_mut(4);
+            head.copy_from_slice(&nanos.to_be_bytes());
+            tail.copy_from_slice(&seconds.to_be_bytes());
+            put_ext(out, TIMESTAMP, &data);
+        }
+    }
+}
+
+/// Append an integer in its smallest form: unsigned where it is not negative.
+#[inline(always)]
+pub fn put_int(out: &mut Vec<u8>, value: i64) {
+    match value {
+        0.. => put_uint(out, value as u64),
+        -32..0 => out.push(value as u8),
+        -0x80..-32 => out.extend_from_slice(&[0xd0, value as u8]),
+        -0x8000..-0x80 => {
+            let [a, b] = (value as i16).to_be_bytes();
+            out.extend_from_slice(&[0xd1, a, b]);
+        }
+        -0x8000_0000..-0x8000 => {
+            out.push(0xd2);
+            out.extend_from_slice(&(value as i32).to_be_bytes());
+        }
+        _ => {
+            out.push(0xd3);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+    }
+}
+
+/// Append an integer that is not negative in its smallest form.
+#[inline(always)]
+pub fn put_uint(out: &mut Vec<u8>, value: u64) {
+    match value {
+        0..0x80 => out.push(value as u8),
+        0x80..0x100 => out.extend_from_slice(&[0xcc, value as u8]),
+        0x100..0x1_0000 => {
+            let [a, b] = (value as u16).to_be_bytes();
+            out.extend_from_slice(&[0xcd, a, b]);
+        }
+        0x1_0000..0x1_0000_0000 => {
+            out.push(0xce);
+            out.extend_from_slice(&(value as u32).to_be_bytes());
+        }
+        _ => {
+            out.push(0xcf);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A whole value for each first byte but c1, with content as small as the byte allows.
+    fn smallest(byte: u8) -> Vec<u8> {
+        let mut out = vec![byte];
+        let zeros = match byte {
+            0x80..=0x8f => 2 * usize::from(byte & 15),
+            0x90..=0x9f => usize::from(byte & 15),
+            0xa0..=0xbf => usize::from(byte & 31),
+            0xc4 | 0xd9 | 0xcc | 0xd0 => 1,
+            0xc5 | 0xda | 0xcd | 0xd1 | 0xdc | 0xde | 0xc7 | 0xd4 => 2,
+            0xc8 | 0xd5 => 3,
+            0xc6 | 0xdb | 0xca | 0xce | 0xd2 | 0xdd | 0xdf => 4,
+            0xc9 | 0xd6 => 5,
+            0xcb | 0xcf | 0xd3 => 8,
+            0xd7 => 9,
+            0xd8 => 17,
+            _ => 0,
+        };
+        out.resize(1 + zeros, 0);
+        out
+    }
+
+    #[test]
+    fn every_first_byte_has_its_extent_and_its_token() {
+        for byte in 0..=255u8 {
+            let bytes = smallest(byte);
+            if byte == 0xc1 {
+                assert_eq!(extent(&bytes), Extent::Reserved(0));
+                assert_eq!(token(&mut Cursor::new(&bytes)).unwrap_err().kind, FaultKind::Message);
+                continue;
+            }
+            assert_eq!(extent(&bytes), Extent::Whole(bytes.len()), "{byte:#x}");
+            let mut cursor = Cursor::new(&bytes);
+            assert_eq!(skip(&mut cursor, 1).unwrap(), bytes, "{byte:#x}");
+            let mut longer = bytes.clone();
+            longer.push(0xc1);
+            assert_eq!(extent(&longer), Extent::Whole(bytes.len()), "{byte:#x}");
+            for end in 0..bytes.len() {
+                let Extent::Cut(need) = extent(&bytes[..end]) else { panic!("{byte:#x}") };
+                assert!(need > end as u64 && need <= bytes.len() as u64, "{byte:#x} {end}");
+                assert!(skip(&mut Cursor::new(&bytes[..end]), 1).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_that_nothing_stands_behind_are_only_claims() {
+        assert_eq!(extent(&[0xdd, 255, 255, 255, 255]), Extent::Cut(5 + u64::from(u32::MAX)));
+        assert_eq!(extent(&[0xdf, 255, 255, 255, 255]), Extent::Cut(5 + 2 * u64::from(u32::MAX)));
+        assert_eq!(extent(&[0xdb, 255, 255, 255, 255]), Extent::Cut(5 + u64::from(u32::MAX)));
+        assert_eq!(extent(&[0xc9, 255, 255, 255, 255, 7]), Extent::Cut(6 + u64::from(u32::MAX)));
+        let claims: Vec<u8> = [0xdd, 255, 255, 255, 255].repeat(1000);
+        assert!(matches!(extent(&claims), Extent::Cut(need) if need > 1000 * 0xffff_fffe));
+    }
+
+    #[test]
+    fn nesting_beyond_the_limit_is_a_fault_and_never_a_deep_stack() {
+        let mut deep = vec![0x91; 1_000_000];
+        deep.push(0xc0);
+        assert_eq!(extent(&deep), Extent::Whole(deep.len()));
+        let fault = skip(&mut Cursor::new(&deep), 100).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Limit);
+        assert!(skip(&mut Cursor::new(&[0x91, 0x91, 0xc0]), 2).is_ok());
+        assert!(skip(&mut Cursor::new(&[0x91, 0x91, 0xc0]), 1).is_err());
+    }
+
+    #[test]
+    fn integers_are_written_as_small_as_they_can_be() {
+        let edges = [
+            (0, 1),
+            (127, 1),
+            (128, 2),
+            (255, 2),
+            (256, 3),
+            (65535, 3),
+            (65536, 5),
+            (u64::from(u32::MAX) as i64, 5),
+            (1 << 32, 9),
+            (i64::MAX, 9),
+            (-1, 1),
+            (-32, 1),
+            (-33, 2),
+            (-128, 2),
+            (-129, 3),
+            (-32768, 3),
+            (-32769, 5),
+            (-(1 << 31), 5),
+            (-(1 << 31) - 1, 9),
+            (i64::MIN, 9),
+        ];
+        for (value, size) in edges {
+            let mut out = Vec::new();
+            put_int(&mut out, value);
+            assert_eq!(out.len(), size, "{value}");
+            assert_eq!(token(&mut Cursor::new(&out)).unwrap(), Token::Int(value));
+        }
+        let mut out = Vec::new();
+        put_uint(&mut out, u64::MAX);
+        assert_eq!(token(&mut Cursor::new(&out)).unwrap(), Token::Large(u64::MAX));
+    }
+
+    #[test]
+    fn timestamps_come_in_three_sizes() {
+        for (seconds, nanos, size) in [
+            (0, 0, 6),
+            (u64::from(u32::MAX) as i64, 0, 6),
+            (1 << 32, 0, 10),
+            (1, 1, 10),
+            (-1, 999_999_999, 15),
+        ] {
+            let mut out = Vec::new();
+            put_timestamp(&mut out, seconds, nanos);
+            assert_eq!(out.len(), size);
+            let Ok(Token::Ext(TIMESTAMP, data)) = token(&mut Cursor::new(&out)) else { panic!() };
+            assert_eq!(nanoseconds(data), Some(seconds * 1_000_000_000 + i64::from(nanos)));
+        }
+        assert_eq!(nanoseconds(&[255; 8]), None);
+        assert_eq!(nanoseconds(&[0, 0, 0, 0, 127, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(nanoseconds(&[0; 5]), None);
+    }
+}

@@ -1,0 +1,642 @@
+"""MessagePack: what becomes of each kind of value, of odd files, and of hostile ones."""
+
+from __future__ import annotations
+
+import random
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from memory_storage import MemoryStorage
+from penstock.types import VariableShapeTensorType
+from reading import shared_path
+
+RAW = b"penstock.msgpack"
+
+
+def opened(data: bytes, **options: Any) -> ps.Dataset:
+    return ps.open(
+        "a.msgpack",
+        storage=MemoryStorage({"a.msgpack": data}),  # type: ignore[arg-type]
+        **{"index": "never", **options},
+    )
+
+
+def table(data: bytes, **options: Any) -> pa.Table:
+    dataset = opened(data, **options)
+    return pa.Table.from_batches(list(dataset.scan()), schema=dataset.schema)
+
+
+def packed(*records: Any) -> bytes:
+    return b"".join(msgpack.packb(record) for record in records)
+
+
+def numpy_map(array: Any, **changes: Any) -> dict[bytes, Any]:
+    array = np.asarray(array)
+    descr = array.dtype.str
+    found = {b"nd": True, b"type": descr, b"kind": b"", b"shape": array.shape}
+    return {**found, b"data": array.tobytes(), **{k.encode(): v for k, v in changes.items()}}
+
+
+# -- golden files and the corpus ------------------------------------------------------------------
+
+
+def test_the_golden_values_are_records_as_they_stand() -> None:
+    path = shared_path("specs", "golden", "neighbours", "values.msgpack")
+    records = ps.open(path, index="never").take(range(10)).column("record").to_pylist()
+    assert [record.hex() for record in records] == [
+        "c0", "c3", "ff", "ccc8", "cf8000000000000000", "cb3ff8000000000000",
+        "a2c3a9", "c40101", "920102", "81a16101",
+    ]  # fmt: skip
+
+
+def test_the_golden_arrays_are_tensors() -> None:
+    data = shared_path("specs", "golden", "neighbours", "arrays.msgpack_numpy").read_bytes()
+    found = table(data)
+    assert found.schema.field("f4").type == pa.fixed_shape_tensor(pa.float32(), [3])
+    assert found.schema.field("i2").type == pa.fixed_shape_tensor(pa.int16(), [2, 2])
+    assert found.column("f4").combine_chunks().to_numpy_ndarray().tolist() == [[0, 1, 2]]
+    assert found.column("i2").combine_chunks().to_numpy_ndarray().tolist() == [[[1, 2], [3, 4]]]
+    assert found.schema.field("scalar").type == pa.float32()
+    assert found.column("scalar").to_pylist() == [1.5]
+
+
+CORPUS = sorted(shared_path("corpus", "msgpack", "json_test_data").glob("*.msgpack"))
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_a_file_of_the_corpus_is_what_the_manifest_states(path: Path) -> None:
+    manifest = shared_path("corpus", "MANIFEST.md").read_text()
+    (row,) = [
+        line
+        for line in manifest.splitlines()
+        if f"| msgpack/{path.parent.name}/{path.name} " in line
+    ]
+    kind, count = re.search(r"one value, (\w+) of (\d+)", row).groups()  # type: ignore[union-attr]
+    value = msgpack.unpackb(path.read_bytes())
+    assert (type(value).__name__, len(value)) == (kind, int(count))
+    assert ps.open(path, raw=True, index="never").take([0]).to_pylist() == [
+        {"record": path.read_bytes()}
+    ]
+    found = ps.open(path, index="never").take([0]).to_pylist()
+    assert found == [
+        _with_nulls(value) if kind == "dict" and value else {"record": path.read_bytes()}
+    ]
+    nameless = {"neutral": path.read_bytes()}
+    with pytest.raises(ps.FormatError, match="no known format"):
+        ps.open("neutral", storage=MemoryStorage(nameless))  # type: ignore[arg-type]
+
+
+def _with_nulls(value: Any) -> Any:
+    """Maps in a list have the keys of all of them."""
+    if isinstance(value, dict):
+        return {key: _with_nulls(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        keys = [key for item in value if isinstance(item, dict) for key in item]
+        return [
+            {**dict.fromkeys(keys), **_with_nulls(item)} if isinstance(item, dict) else item
+            for item in value
+        ]
+    return value
+
+
+def test_every_encoding_of_a_value_in_the_corpus_is_read_as_that_value() -> None:
+    seen = 0
+    for path in shared_path("corpus", "msgpack", "msgpack-test-suite").glob("*.yaml"):
+        for block in re.split(r"\n\s*\n", path.read_text()):
+            encodings = re.findall(
+                r'^\s+- "?((?:[0-9a-f]{2}-)*[0-9a-f]{2})"?\s*$', block, re.MULTILINE
+            )
+            values = [bytes.fromhex(one.replace("-", "")) for one in encodings]
+            if not values:
+                continue
+            records = b"".join(b"\x81\xa1v" + value for value in values)
+            found = [record["v"] for record in table(records, infer_records="all").to_pylist()]
+            wanted = [msgpack.unpackb(value) for value in values]
+            assert found == wanted, block
+            seen += len(values)
+    assert seen > 100
+
+
+# -- kinds of values ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([1, -1, None], pa.int64()),
+        ([1, 2**64 - 1], pa.uint64()),
+        ([1.5, None], pa.float64()),
+        ([1, 2.5], pa.float64()),
+        ([True, None, False], pa.bool_()),
+        (["é", ""], pa.string()),
+        ([b"\x00", b""], pa.binary()),
+        ([[1, None], [], None], pa.list_(pa.int64())),
+        ([[[1.5]], [[]]], pa.list_(pa.list_(pa.float64()))),
+        ([{"x": 1, "y": "a"}, None], pa.struct([("x", pa.int64()), ("y", pa.string())])),
+        ([None, None], pa.null()),
+    ],
+)
+def test_values_of_one_kind_have_one_type(values: list[Any], type_: pa.DataType) -> None:
+    found = table(packed(*({"v": value} for value in values)))
+    assert found.schema.field("v").type == type_
+    assert found.column("v").to_pylist() == values
+
+
+def test_float32_stays_float32_until_a_float64_comes() -> None:
+    single = msgpack.packb({"v": 1.5}, use_single_float=True)
+    assert table(single).schema.field("v").type == pa.float32()
+    both = table(single + packed({"v": 0.1}))
+    assert both.schema.field("v").type == pa.float64()
+    assert both.column("v").to_pylist() == [1.5, 0.1]
+    with pytest.raises(ps.SchemaError, match="float32") as caught:
+        table(single + packed({"v": 0.1}), infer_records=1)
+    assert (caught.value.record, caught.value.field) == (1, "v")
+
+
+def test_bytes_that_are_no_text_make_a_binary_column() -> None:
+    assert table(b"\x81\xa1v\xa1\xff").column("v").to_pylist() == [b"\xff"]
+    mixed = table(packed({"v": "text"}, {"v": b"\x00"}))
+    assert mixed.column("v").to_pylist() == [b"text", b"\x00"]
+    with pytest.raises(ps.SchemaError, match="not UTF-8") as caught:
+        table(packed({"v": "x"}) + b"\x81\xa1v\xa1\xff", infer_records=1)
+    assert (caught.value.record, caught.value.field) == (1, "v")
+
+
+def test_timestamps_of_all_sizes_are_nanoseconds_in_utc() -> None:
+    moments = [
+        msgpack.Timestamp(0),
+        msgpack.Timestamp(2**33, 5),
+        msgpack.Timestamp(-1, 999_999_999),
+        msgpack.Timestamp.from_datetime(datetime(2024, 2, 29, 12, 30, tzinfo=timezone.utc)),
+    ]
+    found = table(packed(*({"t": moment} for moment in moments)))
+    assert found.schema.field("t").type == pa.timestamp("ns", "UTC")
+    numbers = found.column("t").cast(pa.int64()).to_pylist()
+    assert numbers == [moment.to_unix_nano() for moment in moments]
+    wider = table(packed({"t": moments[3]}), schema=pa.schema([("t", pa.timestamp("s"))]))
+    assert wider.column("t").to_pylist() == [datetime(2024, 2, 29, 12, 30)]
+    with pytest.raises(ps.SchemaError):
+        table(packed({"t": moments[1]}), schema=pa.schema([("t", pa.timestamp("s"))]))
+
+
+def test_a_timestamp_beyond_64_bits_of_nanoseconds_is_an_extension() -> None:
+    far = msgpack.Timestamp(2**40)
+    found = table(packed({"t": far}))
+    assert found.column("t").to_pylist() == [{"type": -1, "data": far.to_bytes()}]
+    with pytest.raises(ps.SchemaError, match="1677"):
+        table(packed({"t": msgpack.Timestamp(1)}, {"t": far}), infer_records=1)
+
+
+def test_extensions_are_their_type_and_data() -> None:
+    data = packed({"e": msgpack.ExtType(5, b"xy")}, {"e": None}, {"e": msgpack.ExtType(127, b"")})
+    found = table(data)
+    assert found.column("e").to_pylist() == [
+        {"type": 5, "data": b"xy"},
+        None,
+        {"type": 127, "data": b""},
+    ]
+    assert found.schema.field("e").metadata == {RAW: b"ext"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, "x"],
+        [1, True],
+        [[1], {"a": 1}],
+        [{1: 2}],
+        [2**64 - 1, -1],
+        [2**60, 0.5],
+        [{}],
+        [msgpack.ExtType(1, b""), 1],
+    ],
+)
+def test_values_without_a_common_type_are_kept_as_their_bytes(values: list[Any]) -> None:
+    found = table(packed(*({"v": value, "n": 1} for value in values)))
+    assert found.schema.field("v").metadata == {RAW: b"raw"}
+    assert found.column("v").to_pylist() == [msgpack.packb(value) for value in values]
+    assert found.column("n").to_pylist() == [1] * len(values)
+
+
+def test_maps_that_use_keys_as_data_are_kept_as_their_bytes() -> None:
+    records = [{"v": {f"key {number}": number}} for number in range(600)]
+    found = table(packed(*records))
+    assert found.schema.field("v").metadata == {RAW: b"raw"}
+    few = table(packed(*records[:100]))
+    assert pa.types.is_struct(few.schema.field("v").type)
+
+
+def test_a_record_may_lack_keys_repeat_them_or_have_them_as_bin() -> None:
+    data = packed({"a": 1, "b": [1]}, {"b": [2], "a": 2}, {}, {b"a": 3})
+    data += b"\x84\xa1a\x07\xa1b\x92\x01\x02\xa1a\x08\xa1b\x91\x09"
+    assert table(data).to_pylist() == [
+        {"a": 1, "b": [1]},
+        {"a": 2, "b": [2]},
+        {"a": None, "b": None},
+        {"a": 3, "b": None},
+        {"a": 8, "b": [9]},
+    ]
+
+
+def test_what_comes_after_the_sample_is_not_shown_or_told() -> None:
+    data = packed({"a": 1}, {"a": 2, "late": 3})
+    assert table(data, infer_records=1).to_pylist() == [{"a": 1}, {"a": 2}]
+    assert table(data, infer_records="all").schema.names == ["a", "late"]
+    with pytest.raises(ps.SchemaError, match="an integer of int64") as caught:
+        table(packed({"a": 1}, {"a": "x"}), infer_records=1)
+    assert (caught.value.record, caught.value.field) == (1, "a")
+    with pytest.raises(ps.SchemaError, match="the schema wants a map") as caught:
+        table(packed({"a": 1}, 7), infer_records=1)
+    assert caught.value.record == 1
+
+
+@pytest.mark.parametrize("records", [[1, 2], [[1], [2]], [{"a": 1}, 2], [{1: 2}], ["x"], [None]])
+def test_records_that_are_no_maps_of_fields_are_one_binary_column(records: list[Any]) -> None:
+    found = table(packed(*records))
+    assert found.schema.names == ["record"]
+    assert found.column("record").to_pylist() == [msgpack.packb(record) for record in records]
+
+
+# -- NumPy ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["|b1", "|i1", "<i2", ">i4", "<i8", "|u1", ">u2", "<u8", "<f2", ">f4", "<f8"])  # fmt: skip
+def test_numpy_arrays_of_one_shape_are_tensors(dtype: str) -> None:
+    arrays = [np.arange(6).reshape(2, 3).astype(dtype), np.ones((2, 3), dtype)]
+    found = table(packed({"t": numpy_map(arrays[0])}, {"t": None}, {"t": numpy_map(arrays[1])}))
+    field = found.schema.field("t").type
+    assert field.shape == [2, 3]
+    assert found.column("t").null_count == 1
+    flat = found.column("t").combine_chunks().storage.to_pylist()
+    assert [flat[0], flat[2]] == [array.ravel().tolist() for array in arrays]
+
+
+def test_numpy_arrays_of_several_shapes_are_tensors_of_variable_shape() -> None:
+    arrays = [np.zeros((1, 2), np.uint8), np.full((3, 1), 7, np.uint8), np.zeros((0, 5), np.uint8)]
+    found = table(packed(*({"t": numpy_map(array)} for array in arrays)))
+    assert found.schema.field("t").type == VariableShapeTensorType(pa.uint8(), 2)
+    assert found.column("t").combine_chunks().storage.to_pylist() == [
+        {"data": array.ravel().tolist(), "shape": list(array.shape)} for array in arrays
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        numpy_map([1], kind=b"O", type="|O", data=b"cos\nsystem\n(S'false'\ntR."),
+        numpy_map([1], kind=b"V", type=[["a", "<i8"]]),
+        numpy_map([1], type="<c16", data=bytes(16)),
+        numpy_map([1], type="|S8"),
+        numpy_map([1], shape=[2]),
+        numpy_map([1], shape=[2**31, 2**31, 2**31]),
+        numpy_map([1], shape=[-1]),
+    ],
+)
+def test_arrays_that_are_not_plain_numbers_stay_bytes(value: Any) -> None:
+    found = table(packed({"t": value}))
+    assert found.schema.field("t").metadata == {RAW: b"raw"}
+    assert found.column("t").to_pylist() == [msgpack.packb(value)]
+    with pytest.raises(ps.SchemaError, match="NumPy array of plain numbers"):
+        table(packed({"t": numpy_map([1])}, {"t": value}), infer_records=1)
+
+
+def test_arrays_of_another_dtype_or_shape_than_the_sample_are_an_error() -> None:
+    first = {"t": numpy_map(np.zeros(2, np.float32))}
+    for other in (np.zeros(2, np.float64), np.zeros(3, np.float32)):
+        with pytest.raises(ps.SchemaError, match="an array of") as caught:
+            table(packed(first, {"t": numpy_map(other)}), infer_records=1)
+        assert (caught.value.record, caught.value.field) == (1, "t")
+
+
+# -- schemas and options --------------------------------------------------------------------------
+
+
+def test_a_schema_chooses_and_casts() -> None:
+    data = packed({"a": 1, "b": 1.5, "c": "x", "d": [1, 2], "e": b"1234"})
+    wanted = pa.schema(
+        [
+            ("d", pa.list_(pa.int8(), 2)),
+            ("a", pa.uint8()),
+            ("b", pa.float32()),
+            ("c", pa.dictionary(pa.int32(), pa.string())),
+            ("e", pa.binary(4)),
+            ("missing", pa.int32()),
+        ]
+    )
+    found = table(data, schema=wanted)
+    assert found.schema.equals(wanted)
+    assert found.to_pylist() == [
+        {"d": [1, 2], "a": 1, "b": 1.5, "c": "x", "e": b"1234", "missing": None}
+    ]
+
+
+def test_a_value_that_a_schema_does_not_hold_is_told() -> None:
+    data = packed({"a": 1}, {"a": 300}, {"b": 1})
+    with pytest.raises(ps.SchemaError) as caught:
+        table(data, schema=pa.schema([("a", pa.uint8())]))
+    assert (caught.value.record, caught.value.field) == (1, "a")
+    required = pa.schema([pa.field("a", pa.int64(), nullable=False)])
+    with pytest.raises(ps.SchemaError, match="required") as caught:
+        table(data, schema=required)
+    assert caught.value.record == 2
+    with pytest.raises(ps.SchemaError, match="decimal"):
+        opened(data, schema=pa.schema([("a", pa.decimal128(5))]))
+
+
+def test_one_array_of_maps_is_its_elements() -> None:
+    records = [{"a": number} for number in range(70_000)]
+    for count in (1, 15, 16, 70_000):
+        data = msgpack.packb(records[:count])
+        dataset = opened(data)
+        assert len(dataset) == count
+        assert table(data).to_pylist() == records[:count]
+        assert dataset.take([count - 1, 0]).to_pylist() == [records[count - 1], records[0]]
+    whole = table(msgpack.packb(records[:3]), layout="values")
+    assert whole.to_pylist() == [{"record": msgpack.packb(records[:3])}]
+    assert table(packed([1, 2]), layout="array").to_pylist() == [
+        {"record": b"\x01"},
+        {"record": b"\x02"},
+    ]
+    with pytest.raises(ps.FormatError, match="no array"):
+        opened(packed({"a": 1}), layout="array")
+
+
+def test_an_array_is_held_to_its_count() -> None:
+    data = msgpack.packb([{"a": 1}, {"a": 2}])
+    with pytest.raises(ps.FormatError, match="follow behind the array"):
+        table(data + packed({"a": 3}))
+    with pytest.raises(ps.TruncatedError, match="more elements"):
+        table(b"\x93" + data[1:])
+    with pytest.raises(ps.TruncatedError, match="more elements"):
+        len(opened(b"\x93" + data[1:]))
+    with pytest.raises(ps.TruncatedError, match="more elements than there are bytes"):
+        opened(b"\xdd\xff\xff\xff\xff" + data[1:])
+
+
+def test_an_index_of_one_layout_is_not_used_for_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.msgpack"
+    path.write_bytes(msgpack.packb([{"a": 1}, {"a": 2}]))
+    assert len(ps.open(path)) == 2
+    assert len(ps.open(path)) == 2
+    assert len(ps.open(path, layout="values")) == 1
+    assert len(ps.open(path)) == 2
+
+
+def test_unknown_words_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown layout"):
+        opened(b"\xc0", layout="map")
+    with pytest.raises(TypeError, match="no option 'compression'"):
+        opened(b"\xc0", compression="gzip")
+    with pytest.raises(ValueError, match="unknown payload"):
+        ps.write(pa.table({"a": [1]}), "x.msgpack", payload="array")
+
+
+def test_many_maps_of_the_same_fields_are_told_by_their_bytes() -> None:
+    data = packed(*({"a": n, "b": "x"} for n in range(1000)))
+    for content in (data, msgpack.packb([{"a": 1}, {"a": 2}])):
+        dataset = ps.open("neutral", storage=MemoryStorage({"neutral": content}))  # type: ignore[arg-type]
+        assert dataset.shards[0].format == "msgpack"
+    for other in (packed({"a": 1}, {"b": 1}), packed({"a": 1}), packed(1, 2), data[:10]):
+        with pytest.raises(ps.FormatError, match="no known format"):
+            ps.open("neutral", storage=MemoryStorage({"neutral": other}))  # type: ignore[arg-type]
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def written(batch: Any, tmp_path: Path, **options: Any) -> bytes:
+    path = tmp_path / "written.msgpack"
+    ps.write(batch, path, overwrite=True, **options)
+    return path.read_bytes()
+
+
+def test_every_kind_of_column_is_written_and_read_again(tmp_path: Path) -> None:
+    tensors = pa.fixed_shape_tensor(pa.float32(), [2])
+    storage = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4], pa.float32()), 2)
+    ragged = VariableShapeTensorType(pa.int16(), 1)
+    shapes = pa.array([{"data": [1, 2], "shape": [2]}, None], ragged.storage_type)
+    given = pa.table(
+        {
+            "tensor": pa.ExtensionArray.from_storage(tensors, storage),
+            "ragged": pa.ExtensionArray.from_storage(ragged, shapes),
+            "time": pa.array([datetime(2020, 1, 2, 3, 4, 5, 6), None], pa.timestamp("us")),
+            "date": pa.array([18_000, -1], pa.date32()),
+            "duration": pa.array([5, None], pa.duration("ms")),
+            "label": pa.array(["cat", "dog"]).dictionary_encode(),
+            "half": pa.array(np.array([0.5, 2], np.float16)),
+            "large": pa.array(["x", None], pa.large_string()),
+            "view": pa.array([b"x" * 20, b""], pa.binary_view()),
+            "fixed": pa.array([[1, 2], None], pa.list_(pa.uint8(), 2)),
+            "views": pa.array([[1], [2, 3]], pa.list_view(pa.int32())),
+            "deep": pa.array([{"x": [{"y": 1}]}, {"x": None}]),
+            "nothing": pa.nulls(2),
+            "runs": pa.RunEndEncodedArray.from_arrays([2], ["same"]),
+            "small": pa.array([-1, 2], pa.int8()),
+        }
+    )
+    data = written(given, tmp_path)
+    found = table(data, schema=given.schema.remove(given.schema.get_field_index("runs")))
+    for name in found.schema.names:
+        assert found.column(name).to_pylist() == given.column(name).to_pylist(), name
+    plain = msgpack.Unpacker(strict_map_key=False)
+    plain.feed(data)
+    first, second = plain
+    assert first["label"] == "cat" and first["runs"] == "same" and first["fixed"] == [1, 2]
+    assert first["tensor"][b"data"] == np.array([1, 2], "<f4").tobytes()
+    assert second["ragged"] is None and second["deep"] == {"x": None}
+    assert first["date"].seconds == 18_000 * 86_400
+    again = written(given.slice(1), tmp_path)
+    assert again == data[len(data) - len(again) :]
+
+
+def test_marked_columns_are_written_as_they_were(tmp_path: Path) -> None:
+    data = packed(
+        {"e": msgpack.ExtType(5, b"xy"), "v": 1, "n": numpy_map(np.float32(2))},
+        {"e": msgpack.ExtType(6, b""), "v": "x", "n": numpy_map(np.float32(3))},
+        {"e": None, "v": None, "n": None},
+    )
+    found = table(data)
+    again = table(written(found, tmp_path))
+    assert again.schema.equals(found.schema, check_metadata=False)
+    assert again.to_pylist() == found.to_pylist()
+    assert msgpack.unpackb(written(found.slice(0, 1), tmp_path))["e"] == msgpack.ExtType(5, b"xy")
+
+
+def test_a_lone_record_column_is_written_as_it_stands(tmp_path: Path) -> None:
+    values = [b"\x01", b"\x81\xa1a\xc0", b"\xdd\x00\x00\x00\x00"]
+    records = pa.table({"record": pa.array(values, pa.binary())})
+    assert written(records, tmp_path) == b"".join(values)
+    assert msgpack.unpackb(written(records.slice(0, 1), tmp_path, payload="map")) == {
+        "record": b"\x01"
+    }
+    for wrong in (b"", b"\x01\x02", b"\x92\x01", b"\xc1"):
+        with pytest.raises(ps.SchemaError, match="one whole MessagePack value") as caught:
+            written(pa.table({"record": pa.array([b"\x01", wrong])}), tmp_path)
+        assert caught.value.record == 1
+    with pytest.raises(ps.SchemaError, match="one binary column"):
+        written(pa.table({"a": [1]}), tmp_path, payload="raw")
+
+
+def test_what_cannot_be_written_is_refused_before_a_byte_is(tmp_path: Path) -> None:
+    path = tmp_path / "no.msgpack"
+    for column in (
+        pa.array([None], pa.decimal128(5)),
+        pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())),
+    ):
+        with pytest.raises(ps.SchemaError, match="no common form") as caught:
+            ps.write(pa.table({"a": [1], "b": column}), path)
+        assert caught.value.field == "b"
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    with pytest.raises(ps.SchemaError):
+        ps.write(twice, path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tensor_with_a_null_in_it_is_refused_with_its_record(tmp_path: Path) -> None:
+    storage = pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, None], pa.int8()), 2)
+    column = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.int8(), [2]), storage)
+    with pytest.raises(ps.SchemaError, match="holds a null") as caught:
+        written(pa.table({"t": column}), tmp_path)
+    assert (caught.value.record, caught.value.field) == (1, "t")
+
+
+def test_a_permuted_tensor_is_written_in_the_order_of_its_axes(tmp_path: Path) -> None:
+    kind = pa.fixed_shape_tensor(pa.int8(), [2, 3], permutation=[1, 0])
+    storage = pa.array([[1, 2, 3, 4, 5, 6]], pa.list_(pa.int8(), 6))
+    data = written(pa.table({"t": pa.ExtensionArray.from_storage(kind, storage)}), tmp_path)
+    assert msgpack.unpackb(data)["t"][b"shape"] == [3, 2]
+    assert msgpack.unpackb(data)["t"][b"data"] == bytes([1, 4, 2, 5, 3, 6])
+
+
+def test_records_are_appended_behind_a_file_but_not_behind_an_array(tmp_path: Path) -> None:
+    path = tmp_path / "a.msgpack"
+    ps.write(pa.table({"a": [1, 2]}), path)
+    ps.append(pa.table({"a": [3]}), path)
+    assert path.read_bytes() == packed({"a": 1}, {"a": 2}, {"a": 3})
+    assert ps.open(path).take([2, 0]).to_pylist() == [{"a": 3}, {"a": 1}]
+    path.write_bytes(msgpack.packb([{"a": 1}]))
+    with pytest.raises(ps.FormatError, match="one array"):
+        ps.append(pa.table({"a": [3]}), path)
+
+
+# -- damage and limits ----------------------------------------------------------------------------
+
+SMALL = packed(
+    {"a": 1, "b": [1.5, 2], "c": {"x": "é"}, "d": msgpack.Timestamp(5), "e": b"\x00"},
+    {"a": 300, "b": [], "c": None, "d": msgpack.ExtType(3, b"abc"), "e": b""},
+    {"a": None, "t": numpy_map(np.zeros((2, 2), np.float32))},
+)
+
+
+def test_a_cut_file_ends_in_whole_records_or_a_located_error() -> None:
+    for content in (SMALL, msgpack.packb([{"a": 1, "b": "xyz"}, {"a": 2, "b": ""}])):
+        for cut in range(len(content)):
+            try:
+                found = table(content[:cut])
+            except ps.PenstockError as error:
+                assert error.file == "a.msgpack", cut
+                assert isinstance(error, ps.TruncatedError), cut
+            else:
+                assert content is SMALL or not cut
+                assert found.num_rows < 3
+
+
+def test_a_flipped_bit_is_data_or_an_error_of_penstock() -> None:
+    rng = random.Random(7)
+    for content in (SMALL, msgpack.packb([{"a": 1, "b": "xyz"}, {"a": 2, "b": ""}])):
+        for place in range(len(content)):
+            for value in (0xC1, 0xDD, 0xFF, rng.randrange(256)):
+                bad = content[:place] + bytes([value]) + content[place + 1 :]
+                try:
+                    for batch in opened(bad).scan(threads=1):
+                        batch.validate(full=True)
+                except ps.PenstockError as error:
+                    assert error.file == "a.msgpack"
+
+
+def test_an_index_finds_a_flipped_byte(tmp_path: Path) -> None:
+    path = tmp_path / "a.msgpack"
+    ps.write(pa.table({"a": list(range(100))}), path)
+    data = bytearray(path.read_bytes())
+    data[4 * 50 + 3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ps.ChecksumError) as caught:
+        list(ps.open(path).scan())
+    assert caught.value.record == 50
+    assert not ps.verify(path).ok
+    assert ps.open(path, index="never").take([50]).num_rows == 1
+
+
+def test_a_byte_that_begins_no_value_is_told_and_what_is_before_it_saved(tmp_path: Path) -> None:
+    path = tmp_path / "a.msgpack"
+    good = packed(*({"a": n} for n in range(10)))
+    path.write_bytes(good + b"\xc1" + good)
+    with pytest.raises(ps.FormatError, match="c1 begins no") as caught:
+        list(ps.open(path, index="never").scan())
+    assert (caught.value.record, caught.value.byte) == (10, len(good))
+    for damage in ("stop", "skip", "salvage"):
+        dataset = ps.open(path, index="never", damage=damage)
+        assert sum(batch.num_rows for batch in dataset.scan()) == 10
+        (region,) = dataset.damage
+        assert (region.start_byte, region.end_byte) == (len(good), 2 * len(good) + 1)
+    report = ps.verify(path)
+    assert [finding.record for finding in report.findings] == [10]
+    ps.repair(path, into=tmp_path / "saved.msgpack")
+    assert (tmp_path / "saved.msgpack").read_bytes() == good
+
+
+def test_claims_are_held_to_the_bytes_and_to_the_limits() -> None:
+    for claim in (
+        b"\xdb\xff\xff\xff\xff",
+        b"\xdd\x7f\xff\xff\xff",
+        b"\xc6\x7f\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+    ):
+        with pytest.raises(ps.FormatError) as caught:
+            table(packed({"a": 1}) + claim + b"abc")
+        assert isinstance(caught.value, ps.TruncatedError | ps.LimitError)
+    long = packed({"a": bytes(5000)})
+    with pytest.raises(ps.LimitError, match="record_bytes"):
+        table(packed({"a": b""}) + long, limits={"record_bytes": 4000})
+    assert table(long, limits={"record_bytes": 6000}).num_rows == 1
+
+
+def test_nesting_beyond_the_limit_is_an_error_unless_nobody_looks_at_it() -> None:
+    deep = b"\x81\xa1a" + b"\x91" * 200_000 + b"\xc0"
+    with pytest.raises(ps.LimitError, match="nesting"):
+        table(deep)
+    assert table(deep, raw=True).num_rows == 1
+    shallow = b"\x81\xa1a" + b"\x91" * 60 + b"\xc0"
+    assert table(shallow).schema.field("a").metadata is None
+    assert table(shallow, limits={"nesting": 70}).num_rows == 1
+    with pytest.raises(ps.LimitError, match="Limits\\(nesting="):
+        table(shallow, limits={"nesting": 50})
+    late = packed({"a": [1]}) + b"\x81\xa1a" + b"\x91" * 200 + b"\x01"
+    with pytest.raises(ps.PenstockError):
+        table(late, infer_records=1)
+
+
+def test_nulls_that_cost_nothing_in_the_file_have_a_limit() -> None:
+    wide = packed({"t": numpy_map(np.zeros(100_000, np.float64))}) + b"\x80" * 100_000
+    less = {"batch_bytes": 128 << 20}
+    with pytest.raises(ps.LimitError, match="Limits\\(batch_bytes="):
+        table(wide, limits=less)
+    with pytest.raises(ps.LimitError, match="batch_bytes"):
+        table(packed({f"key {n}": n for n in range(1000)}) + b"\x80" * 100_000, limits=less)
+    assert len(opened(wide, raw=True)) == 100_001
+
+
+def test_a_record_of_many_windows_is_read_in_time_proportional_to_its_size() -> None:
+    many = {"a": list(range(3_000_000))}
+    data = packed({"a": [1]}, many, {"a": [2]})
+    found = table(data)
+    assert found.num_rows == 3
+    assert found.column("a")[1].as_py() == many["a"]
