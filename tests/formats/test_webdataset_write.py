@@ -120,6 +120,15 @@ def test_without_a_description_names_and_types_are_those_of_the_fields(tmp_path:
     assert ps.open(str(path), schema={"score.cls": pa.int8()})[1]["score.cls"] == 2
 
 
+def test_as_bytes_an_archive_has_its_fields_and_keys(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    ps.write({"a": [1], "a.cls": [2]}, str(path))
+    (record,) = ps.open(str(path), decode=False)
+    del record["__url__"]
+    assert record == {"__key__": "000000000", "a.cls": b"1", "a-2.cls": b"2"}
+    assert ps.open(str(path))[0] == {"a": 1, "a.cls": 2}
+
+
 def test_keys_are_those_of_the_key_column(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     keys = ["a", "b", "a", "d.ir/é", "long/" + "x" * 300, " "]

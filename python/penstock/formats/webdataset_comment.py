@@ -63,7 +63,15 @@ def stored_in(stream: Stream) -> Stored | None:
         return None
     try:
         return _parsed(json.loads(text))
-    except (ValueError, TypeError, KeyError, RecursionError, pa.ArrowException, OSError, AttributeError):
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        RecursionError,
+        pa.ArrowException,
+        OSError,
+        AttributeError,
+    ):
         return None
 
 
