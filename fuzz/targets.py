@@ -16,7 +16,16 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from fuzz import arrays, beton, images, msgpack_values, neighbours, recordio, seeds
+from fuzz import (
+    arrays,
+    beton,
+    images,
+    msgpack_values,
+    neighbours,
+    recordio,
+    seeds,
+    webdataset,
+)
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
@@ -270,6 +279,7 @@ TARGETS = {
     "msgpack": Target(msgpack_values.run, msgpack_values.seeded),
     "msgpack_file": Target(msgpack_values.opened, msgpack_values.seeded),
     "beton": Target(beton.read, beton.seeds),
+    "webdataset": Target(webdataset.read, webdataset.seeds),
     "jpeg": Target(images.decoded, images.jpegs),
     "png": Target(images.resealed, images.pngs),
     "webp": Target(images.decoded, images.webps),

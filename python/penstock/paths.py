@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.errors import UnsupportedError
 from penstock.folders import holds_images
-from penstock.listing import listed_paths
+from penstock.listing import INDEX_NAME, listed_paths
 from penstock.shard_lists import braces, has_braces, shard_list
 from penstock.storage import Storage, is_own
 
@@ -80,6 +80,9 @@ def _expand_one(path: str, storage: Storage, *, is_folder: bool) -> list[str]:
         listed = listed_paths(path, found, storage)
         if listed is not None:
             return listed
+        index = os.path.join(path, INDEX_NAME)
+        if index in found and (named := shard_list(index, storage)) is not None:
+            return list(named.paths)
         return _complete(_without_indexes(found))
     if storage.exists(path):
         return [path]

@@ -242,7 +242,8 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
         schema = _with_types(_schema(shard, mine, stored), schema)
     if schema is None:
         schema = _schema(shard, mine, stored)
-    places: dict[str, str] = {} if stored is None else stored.fields
+    # As bytes, columns are the fields themselves, whatever they were before.
+    places: dict[str, str] = {} if stored is None or not mine.decode else stored.fields
     own = [field for field in schema if field.name not in (KEY, URL)]
     plans = [plan_field(field, places.get(str(field.name), str(field.name))) for field in own]
     seen = [plan.field for plan in plans]

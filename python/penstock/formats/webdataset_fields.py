@@ -77,6 +77,7 @@ def type_by_name(field: str) -> Any:
 
 
 Finish = Callable[[Any], Any]
+_MISFITS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,23 +99,33 @@ class Plan:
         try:
             if self.inflates:
                 values = inflated(values, limits)
-                if self.contents != "bytes":
-                    values = self._as_contents(values)
-            found = self.finish(values)
+            found = self._finished(values)
         except SchemaError as error:
             raise error.at(field=self.column.name) from None
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        except _MISFITS as error:
             message = f"the contents do not fit {self.column.type}: {error}"
-            raise SchemaError(message, field=self.column.name) from None
+            row = self._misfit(values)
+            raise SchemaError(message, record=row, field=self.column.name) from None
         if not self.column.nullable and found.null_count:
             row = pc.index(pc.is_null(found), pa.scalar(value=True)).as_py()
             raise SchemaError("the record has no such field", record=row, field=self.column.name)
         return found
 
-    def _as_contents(self, values: Any) -> Any:
-        if self.contents == "number":
-            return pc.utf8_trim_whitespace(values.cast(pa.string())).cast(pa.int64())
-        return values.cast(pa.string())
+    def _finished(self, values: Any) -> Any:
+        if self.inflates and self.contents != "bytes":
+            values = values.cast(pa.string())
+            if self.contents == "number":
+                values = pc.utf8_trim_whitespace(values).cast(pa.int64())
+        return self.finish(values)
+
+    def _misfit(self, values: Any) -> int | None:
+        """The first row whose value alone does not fit."""
+        for row in range(len(values)):
+            try:
+                self._finished(values.slice(row, 1))
+            except _MISFITS:
+                return row
+        return None
 
 
 def plan_field(column: pa.Field, field: str) -> Plan:
@@ -145,7 +156,7 @@ def _how(column: pa.Field, last: str) -> tuple[str, Finish]:
         return "bytes", lambda values: npy_column(values, type_)
     if kind.is_uint64(type_):
         return "text", lambda values: pc.utf8_trim_whitespace(values).cast(type_)
-    if is_number(type_) or kind.is_temporal(type_):
+    if is_number(type_) or is_time(type_):
         return "number", lambda values: _from_int64(values, type_)
     if kind.is_floating(type_):
         return "text", lambda values: values.cast(type_)
@@ -173,6 +184,11 @@ def is_number(type_: Any) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_boolean(type_))
 
 
+def is_time(type_: Any) -> bool:
+    """Whether values are points in time or spans of it, each a whole number."""
+    return bool(pa.types.is_temporal(type_)) and not pa.types.is_interval(type_)
+
+
 def is_numeric(type_: Any) -> bool:
     """Whether values are of a dtype that NumPy's files hold as they are."""
     return bool(is_number(type_) or pa.types.is_floating(type_))
@@ -194,12 +210,12 @@ def _wrapped(type_: Any, storage: Any) -> Any:
 
 
 def _from_int64(values: Any, type_: Any) -> Any:
-    if pa.types.is_temporal(type_) and type_.bit_width == 32:
+    if is_time(type_) and type_.bit_width == 32:
         return values.cast(pa.int32()).cast(type_)
     if pa.types.is_boolean(type_):
         wrong = pc.any(pc.and_(pc.not_equal(values, 0), pc.not_equal(values, 1))).as_py()
         if wrong:
-            raise SchemaError("a number other than 0 and 1, which bool has no value for")
+            raise pa.ArrowInvalid("a number other than 0 and 1")
     return values.cast(type_)
 
 

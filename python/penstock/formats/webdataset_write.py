@@ -45,6 +45,7 @@ from penstock.formats.webdataset_fields import (
     holds_text,
     is_array,
     is_number,
+    is_time,
     keys,
 )
 from penstock.formats.webdataset_npy import files, stacked_files
@@ -165,8 +166,8 @@ class WebDatasetWriter:
     def write_frames(
         self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """Append whole frames as they stand: their bytes in any number of parts, the uint64 length of each, and the
-        uint32 checksum of each."""
+        """Append whole frames as they stand: their bytes in any number of parts, the uint64 length
+        of each, and the uint32 checksum of each."""
         self._num_records += len(lengths)
         self._plain_bytes += sum(len(part) for part in frames)
         self._frames.write_frames(frames, lengths, checksums)
@@ -206,16 +207,16 @@ class WebDatasetWriter:
 
     def _take(self, framed: _core.Framed) -> None:
         data, lengths = framed.data, as_numpy(framed.lengths)
-        checksums = as_numpy(framed.checksums)
+        checksums, parts = as_numpy(framed.checksums), [data]
         if not self._plain_bytes and self._comment is not None and len(lengths):
             # What describes the archive stands before its first record, and goes with it.
             comment, size = self._comment, int(lengths[0])
             lengths, checksums = lengths.copy(), checksums.copy()
             checksums[0] = data.slice(0, size).crc32c(comment.crc32c())
             lengths[0] += np.uint64(len(comment))
-            data = _core.Buffer.join([comment, data])
-        self._plain_bytes += len(data)
-        self._frames.write_frames([data], lengths, checksums)
+            parts.insert(0, comment)
+        self._plain_bytes += sum(len(part) for part in parts)
+        self._frames.write_frames(parts, lengths, checksums)
 
     def _check_keys(self, names: Any, first: int) -> None:
         """Two records that follow each other and have one key would be read as one."""
@@ -344,7 +345,7 @@ def _endings(type_: Any) -> tuple[str, ...]:
         return _BYTES
     if holds_text(storage) or (kind.is_dictionary(type_) and holds_text(type_.value_type)):
         return TEXTS
-    if is_number(type_) or kind.is_temporal(type_):
+    if is_number(type_) or is_time(type_):
         return NUMBERS
     if is_array(type_) or kind.is_floating(type_):
         return (NPY,)
@@ -396,7 +397,7 @@ def _contents(values: Any, column: pa.Field) -> Any:
         if is_number(type_):
             whole = values.cast(pa.int8()) if kind.is_boolean(type_) else values
             return whole.cast(pa.string())
-        if kind.is_temporal(type_):
+        if is_time(type_):
             return values.view(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(
                 pa.string()
             )

@@ -1,0 +1,64 @@
+"""Tar archives under attack: what penstock reads of one, beside what Python's tarfile reads."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import tarfile
+
+import penstock as ps
+from fuzz.seeds import GOLDEN, Memory
+
+_LIMITS = {"record_bytes": 1 << 20, "member_bytes": 1 << 20}
+
+
+def read(data: bytes, rng: random.Random) -> None:
+    """Every record, in one of the ways there are; those read at random are those of the scan."""
+    options = rng.choice(({}, {"decode": False}, {"damage": "skip"}, {"raw": True}))
+    storage = Memory({"a.tar": data})
+    dataset = ps.open(
+        "a.tar",
+        storage=storage,  # type: ignore[arg-type]
+        index="never",
+        format="webdataset",
+        limits=_LIMITS,
+        **options,  # type: ignore[arg-type]
+    )
+    rows = [row for batch in dataset.scan(threads=1) for row in batch.to_pylist()]
+    assert len(dataset) == len(rows)
+    if rows:
+        number = rng.randrange(len(rows))
+        assert repr(dataset.take([number]).to_pylist()) == repr([rows[number]])
+    if options == {"decode": False} and data[:2] != b"\x1f\x8b":
+        _compare(data, rows)
+
+
+def _compare(data: bytes, rows: list[dict[str, object]]) -> None:
+    """All contents that tarfile sees up to the first end are among those of the records."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            members = [m for m in tar.getmembers() if m.isreg() and not m.sparse]
+            names = [m.name for m in members]
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError):
+        return
+    found = {f"{row['__key__']}.{field}".lower() for row in rows for field in row}
+    for name in names:
+        base = name.rpartition("/")[2]
+        if "." in base[1:] and not base.startswith(".") and not name.startswith("__"):
+            assert name.lower() in found, name
+
+
+def seeds() -> list[bytes]:
+    """Golden archives where they are small, and one of each kind of header made here."""
+    found = [path.read_bytes() for path in sorted((GOLDEN / "webdataset").glob("*.tar*"))]
+    found = [data.rstrip(b"\0") + bytes(1024) for data in found if len(data) <= 20480]
+    for kind in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=kind, pax_headers={"comment": "x"}) as tar:
+            for name, contents in (("a.cls", b"7"), ("a.txt", b"text"), ("b" * 90 + "/c.npy", b"")):
+                info = tarfile.TarInfo(name)
+                info.size = len(contents)
+                tar.addfile(info, io.BytesIO(contents))
+        found.append(out.getvalue()[:6144])
+    return [*found, gzip.compress(found[-1])]
