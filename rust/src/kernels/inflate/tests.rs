@@ -30,7 +30,7 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
 }
 
 fn zlib(plain: &[u8]) -> Vec<u8> {
-    let mut deflater = ZlibDeflater::new(6).unwrap();
+    let mut deflater = ZlibDeflater::new(6, false).unwrap();
     let mut out = deflater.push(plain).unwrap();
     out.extend(deflater.finish().unwrap());
     out
