@@ -86,7 +86,6 @@ pub fn split(name: &[u8]) -> Option<Name<'_>> {
 #[inline]
 fn sums_to(block: &[u8; BLOCK], stored: i64) -> bool {
     let own = block.get(148..156).unwrap_or_default();
-    let sum = |bytes: &[u8]| bytes.iter().fold(0u32, |sum, &byte| sum.wrapping_add(byte.into()));
     let spaces = sum(block).wrapping_sub(sum(own)).wrapping_add(8 * 32);
     if i64::from(spaces) == stored {
         return true;
@@ -94,6 +93,19 @@ fn sums_to(block: &[u8; BLOCK], stored: i64) -> bool {
     let high = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte >= 0x80).count() as i64;
     let signs = high(block).wrapping_sub(high(own)).wrapping_mul(256);
     i64::from(spaces).wrapping_sub(signs) == stored
+}
+
+/// The sum of at most 512 bytes, a multiple of eight: pairs of bytes in lanes of 16 bits, which that
+/// many cannot fill.
+#[inline]
+fn sum(bytes: &[u8]) -> u32 {
+    const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
+    let lanes = bytes.as_chunks::<8>().0.iter().fold(0u64, |lanes, word| {
+        let word = u64::from_le_bytes(*word);
+        lanes.wrapping_add(word & EVEN).wrapping_add((word >> 8) & EVEN)
+    });
+    let lane = |shift: u32| (lanes >> shift) as u32 & 0xffff;
+    lane(0).wrapping_add(lane(16)).wrapping_add(lane(32)).wrapping_add(lane(48))
 }
 
 /// A number of a header: octal text, or base 256.
