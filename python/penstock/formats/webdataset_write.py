@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 
 from penstock import _core
 from penstock.errors import SchemaError
+from penstock.formats.framed_writer import slices_of
 from penstock.formats.tfrecord_writer import TFRecordWriteOptions, TFRecordWriter
 from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, comment_of
 from penstock.formats.webdataset_fields import (
@@ -57,9 +58,6 @@ from penstock.types import is_fixed_tensor, is_image, is_json, is_variable_tenso
 
 KEY = "__key__"
 URL = "__url__"
-SLICE_BYTES = 1 << 20
-"""Arrow bytes that are encoded at once."""
-SLICE_RECORDS = 4096
 _ARRAYS = ("npz", "npy", "mp", "msg", "cbor", "ten", "tb", "pyd", "pickle", "pkl", "pth", "pt")
 _PICTURES = ("tiff", "tif", "gif", "bmp", "pbm", "pnm", "exr", *IMAGES)
 _MOVIES = ("mp4", "ogv", "mjpeg", "avi", "mov", "h264", "mpg", "webm", "wmv")
@@ -148,7 +146,7 @@ class WebDatasetWriter:
             raise SchemaError("a batch has another schema than the writer was told")
         plan = self._plan
         try:
-            for part in _slices(batch):
+            for part in slices_of(batch):
                 first = self._num_records
                 names = plan.keys(part, first)
                 self._check_keys(names, first)
@@ -257,16 +255,6 @@ def _frames_of(sink: Sink, options: WebDatasetWriteOptions, threads: int) -> TFR
         payload="raw",
     )
     return TFRecordWriter(sink, _RAW_SCHEMA, how, threads, one_stream=True)
-
-
-def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Parts of a batch that are worth a task each."""
-    if batch.num_rows == 0:
-        return
-    step = max(1, SLICE_BYTES // max(1, batch.nbytes // batch.num_rows))
-    step = min(SLICE_RECORDS, step)
-    for start in range(0, batch.num_rows, step):
-        yield batch.slice(start, step)
 
 
 def _encode(plan: RecordPlan, batch: pa.RecordBatch, names: Any, first: int) -> _core.Framed:
