@@ -54,3 +54,12 @@ def test_a_packed_file_is_told_to_be_unpacked(tmp_path: Path, name: str) -> None
     with pytest.raises(ps.UnsupportedError, match="packed with gzip") as caught:
         ps.open(tmp_path / name)
     assert caught.value.hint == "unpack it first"
+
+
+def test_a_folder_of_splits_is_told_to_be_opened_one_by_one(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        (tmp_path / split / "cat").mkdir(parents=True)
+        (tmp_path / split / "cat" / "a.jpg").write_bytes(b"")
+    with pytest.raises(FileNotFoundError, match="open one of them: train, val"):
+        ps.open(tmp_path)
+    assert len(ps.open(tmp_path / "train")) == 1
