@@ -25,6 +25,13 @@ def test_several_files_get_a_new_shard(tmp_path: Path, kind: str, target: str) -
         assert Path(f"{made.paths[0]}.penstock").exists()
 
 
+def test_a_number_in_an_ending_is_none_of_a_shard(tmp_path: Path) -> None:
+    ps.write({"id": [0, 1]}, tmp_path / "part-0.h5")
+    made = ps.append({"id": [2]}, tmp_path)
+    assert made.paths == (str(tmp_path / "part-1.h5"),)
+    assert ids(tmp_path) == [0, 1, 2]
+
+
 def test_the_end_of_the_last_of_several_files(tmp_path: Path) -> None:
     ps.write({"id": range(10)}, tmp_path / "x.tfrecord", num_shards=3)
     made = ps.append({"id": [10]}, tmp_path / "x@3.tfrecord", shard="last")

@@ -198,14 +198,38 @@ def test_context_fields_of_sequence_examples_are_added_and_dropped(tmp_path: Pat
     assert ps.open(tmp_path / "b.tfrecord")[0] == {"label": 1, "score": 0.5}
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.parametrize(
+    "suffix", [".parquet", ".arrow", ".tar", ".tar.gz", ".msgpack", ".npz", ".h5"]
+)
 def test_other_formats_are_written_again(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a{suffix}"
     ps.write({"id": list(range(10)), "old": ["x"] * 10}, path)
     ps.add_fields(path, {"score": np.arange(10) / 4}, in_place=True, verify=True)
     ps.drop_fields(path, ["old"], in_place=True, verify=True)
     ps.rename_fields(path, {"id": "number"}, into=tmp_path / f"b{suffix}", verify=True)
-    assert ps.open(tmp_path / f"b{suffix}")[3] == {"number": 3, "score": 0.75}
+    found = ps.open(tmp_path / f"b{suffix}", columns=["number", "score"]).take([3])
+    assert found.to_pylist() == [{"number": 3, "score": 0.75}]
+    if suffix.endswith(".gz"):
+        assert path.read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_a_pack_of_images_gets_other_ids(tmp_path: Path) -> None:
+    jpeg = bytes.fromhex("ffd8ffe0") + bytes(20)
+    ps.write({"label": [3.0, 1.0], "image": [jpeg] * 2}, tmp_path / "a.rec")
+    ps.replace_fields(
+        tmp_path / "a.rec", {"id2": np.array([7, 8], np.uint64)}, in_place=True, verify=True
+    )
+    found = ps.open(tmp_path / "a.rec")[1]
+    assert found == {"label": 1.0, "id": 1, "id2": 8, "image": jpeg}
+
+
+def test_fields_of_what_is_only_read_are_refused_by_its_name(tmp_path: Path) -> None:
+    pixels = np.zeros((2, 4, 4, 3), np.uint8)
+    ps.write({"image": ps.encode_images(pixels, "png")}, f"{tmp_path}/pets/")
+    message = "pets: the fields of imagefolder files are not changed"
+    with pytest.raises(ps.UnsupportedError, match=message):
+        ps.add_fields(tmp_path / "pets", {"k": [1, 2]}, into=tmp_path / "b")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["pets"]
 
 
 def test_damage_is_an_error_that_names_the_record_or_stays_visible(three: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from pyarrow import feather
 
 import penstock as ps
+from penstock.types import VariableShapeTensorType
 
 
 def table_of(count: int, seed: int = 0) -> pa.Table:
@@ -197,6 +198,7 @@ def test_a_proof_names_the_record_and_field_that_differ() -> None:
 CHILD = """
 import os, signal, sys
 import penstock as ps
+from penstock.types import VariableShapeTensorType
 calls = 0
 def tell(records, done, total):
     global calls
@@ -262,3 +264,29 @@ def test_the_number_of_threads_changes_nothing(tmp_path: Path) -> None:
             target = str(tmp_path / f"t{threads}.{kind}")
             ps.convert(str(tmp_path / "a.tfrecord"), target, threads=threads)
             assert Path(target).read_bytes() == (tmp_path / f"t1.{kind}").read_bytes()
+
+
+def test_tars_are_compared_by_what_is_in_them(tmp_path: Path) -> None:
+    ps.write({"__key__": ["a", "b"], "txt": ["x", "y"]}, tmp_path / "a.tar", describe=False)
+    ps.convert(tmp_path / "a.tar", tmp_path / "b.tar.gz", prove=True)
+    ps.convert(tmp_path / "a.tar", tmp_path / "c.parquet", prove=True)
+    assert ps.diff(tmp_path / "a.tar", tmp_path / "b.tar.gz").equal
+    assert ps.diff(tmp_path / "c.parquet", tmp_path / "b.tar.gz").equal
+    asked = ps.diff(tmp_path / "a.tar", tmp_path / "b.tar.gz", columns=["__url__"])
+    assert [field.name for field in asked.fields] == ["__url__"]
+
+
+def test_ragged_tensors_go_from_columnar_files_to_any_other(tmp_path: Path) -> None:
+    """Arrow gives their type back as one of its own, of which Python knows little."""
+    type_ = VariableShapeTensorType(pa.float32(), 1)
+    rows = [{"data": [1.0] * n, "shape": [n]} for n in (1, 2)]
+    array = pa.ExtensionArray.from_storage(type_, pa.array(rows, type_.storage_type))
+    ps.write(pa.table({"npy": array}), tmp_path / "a.tar")
+    for before, after in (("tar", "parquet"), ("parquet", "tar"), ("tar", "arrow")):
+        target = tmp_path / f"b.{after}"
+        ps.convert(tmp_path / f"a.{before}", target, prove=True, columns=["npy"])
+        assert ps.diff(tmp_path / "a.tar", target, columns=["npy"]).equal
+        target.replace(tmp_path / f"a.{after}")
+    (tmp_path / "a.tar").rename(tmp_path / "a-0.tar")
+    made = ps.append(ps.open(tmp_path / "a.arrow"), str(tmp_path / "a-*.tar"))
+    assert ps.open(list(made.paths))[1]["npy"] == rows[1]

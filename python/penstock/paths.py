@@ -76,7 +76,10 @@ def _expand_one(path: str, storage: Storage, *, is_folder: bool) -> list[str]:
             return [path.rstrip("/") or path]
         found = [p for p in storage.list(path) if not os.path.basename(p).startswith((".", "_"))]
         if not found:
-            raise FileNotFoundError(f"{path}: no files in this folder")
+            with os.scandir(path) as entries:
+                deeper = sorted(e.name for e in entries if e.is_dir() and e.name[0] not in "._")
+            hint = f", only folders; open one of them: {', '.join(deeper[:5])}" if deeper else ""
+            raise FileNotFoundError(f"{path}: no files in this folder{hint}")
         listed = listed_paths(path, found, storage)
         if listed is not None:
             return listed

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from penstock import _core, journal
-from penstock.errors import ChangedError
+from penstock.errors import ChangedError, UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -252,6 +253,13 @@ class LocalSource:
 
     def __init__(self, path: str, *, mmap: bool = False) -> None:
         self.path = path
+        # Before it is opened, which waits at a pipe; what has no size would pass for an empty file.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise UnsupportedError(
+                "is a pipe or a device, which cannot be read at any place",
+                file=path,
+                hint="save what comes out of it to a file",
+            )
         self.file = _core.File(path)
         self.size: int = self.file.size
         self.mapped: _core.Buffer | None = self.file.map() if mmap and self.size else None

@@ -69,7 +69,7 @@ class Tail:
                 return
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    message = "another append to this file is under way"
+                    message = "another append to this file is under way, or a program has locked it"
                     raise BlockingIOError(errno.EAGAIN, message, self.path) from None
             time.sleep(_POLL_SECONDS)
 

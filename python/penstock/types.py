@@ -123,6 +123,25 @@ def is_variable_tensor(type_: pa.DataType) -> bool:
     return getattr(type_, "extension_name", "") == "arrow.variable_shape_tensor"
 
 
+def own_tensors(schema: pa.Schema) -> pa.Schema:
+    """The schema with penstock's type for tensors of any shape, where pyarrow, which has one that
+    Python knows nothing of, read it as its own."""
+    for place, field in enumerate(schema):
+        if is_variable_tensor(field.type) and not isinstance(field.type, VariableShapeTensorType):
+            storage = field.type.storage_type
+            value, shape = storage.field("data").type.value_type, storage.field("shape").type
+            own = VariableShapeTensorType(value, shape.list_size)
+            schema = schema.set(place, field.with_type(own))
+    return schema
+
+
+def as_tensors(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Tensors of any shape under another type for such, which Arrow would not cast to."""
+    if array.type == type_ or not (is_variable_tensor(array.type) and is_variable_tensor(type_)):
+        return array
+    return pa.ExtensionArray.from_storage(type_, array.storage.cast(storage_of(type_)))
+
+
 def storage_of(type_: pa.DataType) -> pa.DataType:
     """The type that values are kept as: that of an extension, or the type itself."""
     return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from running import run, run_process
@@ -351,6 +352,24 @@ def test_verify_of_good_files_is_well(shards: Path) -> None:
     assert done.out.startswith("well: 300 records right")
 
 
+def test_repair_is_advised_by_names_that_fit(damaged: Path, tmp_path: Path) -> None:
+    tar = tmp_path / "a.tar"
+    ps.write({"txt": ["a", "b"]}, tar)
+    tar.write_bytes(tar.read_bytes()[:2000])
+    assert f"try: penstock repair {tar} --into repaired.tar\n" in run("verify", tar).out
+    assert "try: penstock repair FILE... --into repaired/\n" in run("verify", tar, damaged).out
+
+
+def test_repair_is_not_advised_where_it_could_do_nothing(tmp_path: Path) -> None:
+    np.savez(tmp_path / "uneven.npz", x=np.zeros(2), y=np.zeros(3))
+    (tmp_path / "pets" / "cat").mkdir(parents=True)
+    (tmp_path / "pets" / "cat" / "a.jpg").write_bytes(b"")
+    for name in ("uneven.npz", "pets"):
+        done = run("verify", tmp_path / name)
+        assert done.status == 1
+        assert "penstock repair" not in done.out
+
+
 def test_repair_writes_what_is_whole(damaged: Path, tmp_path: Path) -> None:
     target = tmp_path / "repaired.tfrecord"
     done = run("repair", damaged, "--into", target)
@@ -367,6 +386,28 @@ def test_repair_writes_what_is_whole(damaged: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", [(), ("--in-place", "--into", "x")])
 def test_repair_wants_one_place_to_write_to(where: tuple[str, ...], damaged: Path) -> None:
     assert run("repair", damaged, *where).status == 2
+
+
+# -- options of formats -----------------------------------------------------------------------------
+
+
+def test_a_part_of_an_archive_is_read_by_an_option_of_its_format(tmp_path: Path) -> None:
+    path = tmp_path / "uneven.npz"
+    np.savez(path, x=np.zeros((2, 3)), y=np.arange(3))
+    for command in ("info", "head", "schema", "stats", "verify"):
+        assert run(command, path).status == 1
+        assert run(command, path, "--read", 'arrays=["y"]').status == 0
+    target = tmp_path / "y.parquet"
+    assert run("convert", path, target, "--prove", "--read", 'arrays=["y"]').status == 0
+    assert ps.open(target).take([2]).to_pylist() == [{"y": 2}]
+
+
+@pytest.mark.parametrize("read", ["arrays=x", "array=[]", "index=1", "arrays"])
+def test_a_wrong_option_of_a_format_is_misuse(tmp_path: Path, read: str) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros(2))
+    done = run("head", tmp_path / "a.npz", "--read", read)
+    assert done.status == 2
+    assert read.partition("=")[0] in done.err
 
 
 # -- convert --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -362,6 +363,19 @@ except ps.UnsupportedError as error:
     print(error.hint)
 """
     assert run_python(code, str(GOLDEN)).strip() == "pip install penstock[hdf5]"
+    # A file is not damaged because nothing here can read it.
+    assert run_python(code.replace("open", "verify"), str(GOLDEN)).strip() == (
+        "pip install penstock[hdf5]"
+    )
+
+
+def test_an_open_dataset_keeps_nobody_from_the_file(tmp_path: Path) -> None:
+    ps.write({"x": [1, 2]}, tmp_path / "a.h5")
+    ds = ps.open(tmp_path / "a.h5")
+    assert len(ds) == 2
+    with open(tmp_path / "a.h5", "rb+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert ds[1] == {"x": 2}
 
 
 # -- what is refused ------------------------------------------------------------------------------

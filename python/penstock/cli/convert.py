@@ -22,6 +22,7 @@ from penstock.cli.options import (
 
 _READING_DEFAULTS = {
     "format": None,
+    "read": (),
     "raw": False,
     "checksums": "all",
     "damage": "error",
@@ -82,7 +83,8 @@ Examples:
     "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the written format."
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
-@reading("format", "columns", "raw", "checksums", "damage", "index", "threads", "dialect", "infer")
+@reading("format", "read", "columns", "raw", "checksums", "damage", "index")
+@reading("threads", "dialect", "infer")
 @json_option
 def command(
     source: tuple[str, ...],

@@ -54,6 +54,12 @@ _READING: dict[str, Callable[[Any], Any]] = {
     "format": click.option(
         "--format", help="Take the files for this format. [default: told by the bytes]"
     ),
+    "read": click.option(
+        "--read",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="An option of the format that is read.",
+    ),
     "columns": click.option(
         "--columns", type=NAMES, metavar="NAME,NAME,…", help="Only these fields, in this order."
     ),
@@ -121,11 +127,11 @@ json_option = click.option(
 
 
 @contextmanager
-def misuse() -> Generator[None]:
+def misuse(*, has_read: bool = False) -> Generator[None]:
     """Take the API's errors about its arguments for what they are here: wrong options.
 
-    Errors about the data keep their own kind, and a TypeError that is not about an option is a
-    fault of penstock's own.
+    Errors about the data keep their own kind, and a TypeError that is not about an option (nor may
+    be about a value of --read) is a fault of penstock's own.
     """
     import penstock as ps
 
@@ -134,7 +140,7 @@ def misuse() -> Generator[None]:
     except ps.PenstockError:
         raise
     except (ValueError, TypeError) as error:
-        if isinstance(error, TypeError) and not _OPTION_ERROR.search(str(error)):
+        if isinstance(error, TypeError) and not (has_read or _OPTION_ERROR.search(str(error))):
             raise
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from None
 
@@ -152,7 +158,9 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
     infer = given.pop("infer", None)
     if infer is not None:
         given["infer_records"] = infer
-    with misuse():
+    read = of_format(given.pop("read", ()))
+    given |= read
+    with misuse(has_read=bool(read)):
         try:
             return ps.open(one_or_many(source), **given)
         except ps.SchemaError as error:
@@ -161,6 +169,15 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
                 message = f"--columns: there is no {error.field!r}; there are: {known}"
                 raise click.UsageError(message, click.get_current_context(silent=True)) from None
             raise
+
+
+def of_format(words: Sequence[str]) -> dict[str, Any]:
+    """What --read says, as keywords of `penstock.open`."""
+    found = values_of(words, "--read")
+    for name in found:
+        if name in _READING or name in ("schema", "limits", "storage", "source"):
+            raise click.UsageError(f"--read: {name!r} is no option of a format")
+    return found
 
 
 def pairs_of(words: Sequence[str], option: str) -> dict[str, str]:

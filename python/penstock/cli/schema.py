@@ -40,7 +40,7 @@ Examples:
 @click.option(
     "--tensorflow", is_flag=True, help="Print a feature description for tf.io.parse_example."
 )
-@reading("format", "columns", "raw", "dialect", "infer")
+@reading("format", "read", "columns", "raw", "dialect", "infer")
 @json_option
 def command(
     source: tuple[str, ...],

@@ -27,7 +27,18 @@ Examples:
 """,
 )
 @source_argument
-@reading("format", "columns", "raw", "checksums", "damage", "index", "threads", "dialect", "infer")
+@reading(
+    "format",
+    "read",
+    "columns",
+    "raw",
+    "checksums",
+    "damage",
+    "index",
+    "threads",
+    "dialect",
+    "infer",
+)
 @json_option
 def command(source: tuple[str, ...], threads: int | None, as_json: bool, **options: Any) -> None:
     """What is in each field: nulls, lengths, ranges, distinct values, images, a histogram.

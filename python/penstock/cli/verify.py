@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +10,14 @@ from rich.text import Text
 
 from penstock import describe
 from penstock.cli import output
-from penstock.cli.options import json_option, misuse, one_or_many, reading, source_argument
+from penstock.cli.options import (
+    json_option,
+    misuse,
+    of_format,
+    one_or_many,
+    reading,
+    source_argument,
+)
 
 if TYPE_CHECKING:
     import penstock as ps
@@ -30,12 +38,13 @@ Examples:
 @click.option(
     "--no-payloads", is_flag=True, help="Do not parse records to see that they are Examples."
 )
-@reading("format", "index", "threads")
+@reading("format", "read", "index", "threads")
 @json_option
 def command(
     source: tuple[str, ...],
     no_payloads: bool,
     format: str | None,
+    read: tuple[str, ...],
     index: str,
     threads: int | None,
     as_json: bool,
@@ -47,7 +56,7 @@ def command(
     """
     import penstock as ps
 
-    with output.progress("verify") as progress, misuse():
+    with output.progress("verify") as progress, misuse(has_read=bool(read)):
         report = ps.verify(
             one_or_many(source),
             format=format,
@@ -55,17 +64,28 @@ def command(
             index=index,
             threads=threads,
             progress=progress,
+            **of_format(read),
         )
     if as_json:
         output.emit(report.to_dict())
     else:
         show_report(report, "right")
-        if not report.ok:
-            files = {f.file for f in report.findings if f.severity == "error"}
-            name = describe.escape(min(files)) if len(files) == 1 else "FILE..."
-            click.echo(f"\ntry: penstock repair {name} --into repaired.tfrecord")
+        files = sorted({f.file for f in report.findings if _is_mended(f)})
+        if files:
+            path = files[0]
+            ending = path.rsplit("/", 1)[-1].partition(".")[2]
+            into = f"repaired.{ending}" if ending and len(files) == 1 else "repaired/"
+            name = describe.escape(path) if len(files) == 1 else "FILE..."
+            click.echo(f"\ntry: penstock repair {name} --into {describe.escape(into)}")
     if not report.ok:
         raise click.exceptions.Exit(1)
+
+
+def _is_mended(finding: ps.Finding) -> bool:
+    """Whether repair could do anything about it: not where nothing is broken but what penstock can
+    read, nor for folders, whose files are whole or not."""
+    is_damage = finding.kind not in ("unsupported", "schema", "overlay", "stale_overlay")
+    return finding.severity == "error" and is_damage and not os.path.isdir(finding.file)
 
 
 def show_report(report: ps.Report, done: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import FormatError
+from penstock.errors import FormatError, UnsupportedError
 from penstock.folders import Folder
 from penstock.format import Format
 from penstock.formats.arrayrecord import ArrayRecordFormat
@@ -39,6 +39,18 @@ _OWN: tuple[Format, ...] = (
 FORMATS: list[Format] = list(_OWN)
 """In the order in which they are tried: the one whose structure proves most comes first, those from
 elsewhere last."""
+
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\0": "xz",
+}
+"""How files begin that hold another one."""
+_NEVER_PACKED = frozenset(
+    fmt.info.name for fmt in _OWN if fmt.info.name not in ("tfrecord", "webdataset", "mds")
+)
+"""The formats none of whose files are compressed as a whole."""
 
 HEAD_BYTES = 4096
 """How much of a file is looked at to tell its format."""
@@ -111,6 +123,14 @@ def by_bytes(head: bytes, size: int, path: str) -> Format:
     for fmt in FORMATS if named is None else [named, *FORMATS]:
         if fmt.sniff(head, size):
             return fmt
+    packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
+    if packed is not None and (named is None or named.info.name in _NEVER_PACKED):
+        what = "" if named is None else f" around {named.info.name}"
+        raise UnsupportedError(
+            f"the file is packed with {packed}, which is not read{what}",
+            file=path,
+            hint="unpack it first",
+        )
     if named is not None:
         return named  # damaged at its head, perhaps: its own reader says what is wrong
     known = ", ".join(fmt.info.name for fmt in FORMATS)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import FormatError, RecordIndexError, SchemaError, UnsupportedError
 from penstock.format import Options, Projection
+from penstock.types import as_tensors
 
 
 def check_options(options: Options, format_name: str) -> Any:
@@ -68,7 +69,7 @@ def conform(batch: Any, schema: Any, path: str) -> Any:
 def _cast(array: Any, field: Any, path: str) -> Any:
     if array.type != field.type:
         try:
-            array = array.cast(field.type, safe=True)
+            array = as_tensors(array, field.type).cast(field.type, safe=True)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise SchemaError(
                 f"a value does not fit the schema: {error}",

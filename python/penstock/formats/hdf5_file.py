@@ -8,9 +8,10 @@ soft link is passed over, for what it names in this file has a name of its own.
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +84,7 @@ def open_file(source: Source) -> Any:
     with translated(source.path):
         if isinstance(source, LocalSource):
             file = h5py.File(source.path, "r", rdcc_nbytes=_CACHE_BYTES)
+            _unlock(file)
         else:
             file = h5py.File(PositionedFile(source), "r", rdcc_nbytes=_CACHE_BYTES)
         says = file.id.get_filesize()
@@ -95,6 +97,13 @@ def open_file(source: Source) -> Any:
                 found=f"{source.size} bytes",
             )
         return file
+
+
+def _unlock(file: Any) -> None:
+    """Give back the lock that libhdf5 takes on what it opens. Taking it has shown that nobody writes
+    the file; holding it would keep others, penstock among them, from replacing or growing it."""
+    with suppress(OSError):  # not every file system has locks
+        fcntl.flock(file.id.get_vfd_handle(), fcntl.LOCK_UN)
 
 
 @dataclass(frozen=True, slots=True)

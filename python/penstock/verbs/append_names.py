@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from penstock import formats
 from penstock.errors import UnsupportedError
 from penstock.paths import expand
 from penstock.storage import Storage
@@ -65,6 +66,11 @@ def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
     return Place(paths, None if shard == "last" else next_name(paths, path))
 
 
+def _endings() -> list[str]:
+    """What names of files end with: a number there, as in .h5, is none of a shard."""
+    return [end for fmt in formats.FORMATS for end in fmt.info.extensions]
+
+
 def next_name(paths: list[str], target: str) -> str:
     """What the shard after these is called.
 
@@ -79,7 +85,8 @@ def next_name(paths: list[str], target: str) -> str:
             f"{name} says how many shards there are, so that a new one would rename them all under "
             "their readers; append to the end of the last one with shard='last', or write the set anew"
         )
-    for found in reversed(list(_NUMBER.finditer(name))):
+    ending = max((end for end in _endings() if name.lower().endswith(end)), key=len, default="")
+    for found in reversed(list(_NUMBER.finditer(name, 0, len(name) - len(ending)))):
         stem, suffix = name[: found.start()], name[found.end() :]
         fellow = re.compile(rf"{re.escape(stem)}(\d+){re.escape(suffix)}")
         numbers = [fellow.fullmatch(os.path.basename(path)) for path in paths]

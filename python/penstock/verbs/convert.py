@@ -20,6 +20,7 @@ from penstock.dataset import open as open_dataset
 from penstock.errors import PenstockError
 from penstock.format import Format, Summary, Surveyed, TextIndexed
 from penstock.formats.tfrecord_columns import RECORD
+from penstock.formats.webdataset import URL, WebDatasetFormat
 from penstock.storage import LocalStorage
 from penstock.verbs.choice import Choice
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
@@ -361,6 +362,10 @@ def _prove(part: _Part, path: str, reading: Reading, writing: _Writing) -> None:
         "raw",
     ):
         how["raw"] = True
+    if writing.kind.info.name == WebDatasetFormat.info.name and URL in reading.schema.names:
+        # Where a record lies is not written, and other than where it lay.
+        written = [name for name in reading.schema.names if name != URL]
+        wanted = (batch.select(written) for batch in wanted)
     found = open_dataset(path, **how)
     if not writing.kind.info.lossless and "schema" not in how:
         wanted = (as_stored(batch, found.schema) for batch in wanted)

@@ -17,7 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import describe
+from penstock.dataset import Dataset
+from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError
+from penstock.formats.webdataset import URL, WebDatasetFormat
 from penstock.pipeline import in_order
 from penstock.verbs.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
 from penstock.verbs.keys import Matched, match
@@ -55,7 +58,8 @@ def diff(
         a: a Dataset, or anything that `penstock.open` takes.
         b: as a. Damage is an error, unless a Dataset was opened to pass over it; then Examples
             are compared by the fields of its schema.
-        columns: the fields to compare; None for all.
+        columns: the fields to compare; None for all, but for a tar archive's `__url__`, which says
+            where a record lies.
         by: a field of integers, strings or bytes by which records are matched, whatever their
             order. Its values are held in memory, and the records of b are read at random.
         threads: how many to use; None: one a core.
@@ -79,7 +83,9 @@ def diff(
         >>> print(found.fields[0].examples[0])
         ValueDiff(record_a=1, record_b=1, a='6', b='0', place=None)
     """
-    sides = (Side(a, columns), Side(b, columns))
+    opened = [x if isinstance(x, Dataset) else open_dataset(x) for x in (a, b)]
+    without = _places(opened) if columns is None else frozenset[str]()
+    sides = (Side(opened[0], columns, without), Side(opened[1], columns, without))
     _check_columns(sides, columns)
     matched = None if by is None else match(sides[0].dataset, sides[1].dataset, by, threads)
     if matched is None:
@@ -102,6 +108,12 @@ def diff(
         for stream in streams:
             stream.close()
     return Diff(seen.fields(threads), seen.records(matched))
+
+
+def _places(opened: Sequence[Dataset]) -> frozenset[str]:
+    """Fields that say where a record lies, not what it is: the path of a tar archive."""
+    kinds = (d.format_name(0) for d in opened if d.paths and URL in d.schema.names)
+    return frozenset({URL} if WebDatasetFormat.info.name in kinds else ())
 
 
 def _check_columns(sides: tuple[Side, Side], columns: Sequence[str] | None) -> None:

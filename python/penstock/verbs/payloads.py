@@ -61,10 +61,15 @@ class Column:
 class Side:
     """One of the two datasets that are compared."""
 
-    def __init__(self, source: Any, columns: Sequence[str] | None) -> None:
-        self.dataset = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    def __init__(
+        self, dataset: datasets.Dataset, columns: Sequence[str] | None, without: Collection[str]
+    ) -> None:
+        self.dataset = dataset
         chosen = self.dataset.schema.names if columns is None else list(columns)
-        self._chosen = [name for name in chosen if name in self.dataset.schema.names]
+        self._without = without
+        self._chosen = [
+            name for name in chosen if name in self.dataset.schema.names and name not in without
+        ]
         self._only: Collection[str] | None = columns
         if columns is None and self.dataset.columns is not None:
             self._only = self._chosen
@@ -160,6 +165,7 @@ class Side:
             twice = {entry["key"] for entry in entries if entry["in_lists"]}
             twice &= {entry["key"] for entry in entries if not entry["in_lists"]}
             found = {_name(entry, twice, known): entry for entry in entries}
+            found = {name: found[name] for name in found if name not in self._without}
             if self._only is not None:
                 found = {name: found[name] for name in found if name in self._only}
             fields = [_field(name, entry) for name, entry in found.items()]

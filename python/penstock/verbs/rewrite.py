@@ -20,11 +20,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock import formats
 from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.format import Summary
+from penstock.formats.tfrecord import TFRecordFormat
 from penstock.formats.tfrecord_columns import RECORD
+from penstock.formats.webdataset import URL, WebDatasetFormat
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
 from penstock.pipeline import default_threads, in_order
@@ -90,11 +93,11 @@ def _rewrite_alone(job: Job) -> Summary:
             paths = [job.dataset.paths[shard] for shard in todo]
             old = _old(job.dataset, paths)
             _check(job, old, todo)
-            framed = [isinstance(old.reader(n), FramedReader) for n in range(len(todo))]
+            spliced = [_is_spliced(old, n) for n in range(len(todo))]
             parts = [Part(n, shard) for n, shard in enumerate(todo)]
-            work.splice(old, [part for part in parts if framed[part.place]])
+            work.splice(old, [part for part in parts if spliced[part.place]])
             for part in parts:
-                if not framed[part.place]:
+                if not spliced[part.place]:
                     work.decode_and_write(old, part)
     except BaseException:
         journal.stop()
@@ -107,9 +110,15 @@ def _old(dataset: Dataset, paths: list[str]) -> Dataset:
     """The records as they are in the files. A schema chooses what is shown of Examples, whose bytes
     are copied whatever it says; other formats are read by it, and are to keep all columns."""
     old = dataset.reopened(source=paths, columns=None, overlays=False)
-    if old.options.schema is None or isinstance(old.reader(0), FramedReader):
+    if old.options.schema is None or _is_spliced(old, 0):
         return old
     return dataset.reopened(source=paths, columns=None, overlays=False, schema=None)
+
+
+def _is_spliced(old: Dataset, place: int) -> bool:
+    """Whether the records of a shard are payloads that the kernel of splicing knows."""
+    is_tfrecord = old.format_name(place) == TFRecordFormat.info.name
+    return is_tfrecord and isinstance(old.reader(place), FramedReader)
 
 
 def journal_of_baking(paths: tuple[str, ...]) -> Journal:
@@ -130,6 +139,7 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
     if known == [RECORD] and has_records and isinstance(old.reader(0), FramedReader):
         message = "these records are no Examples, and have no fields to change"
         raise UnsupportedError(message, file=path)
+    _check_kinds(old, len(todo))
     for name in [*edit.drop, *(before for before, _ in edit.rename)]:
         if name not in known:
             message = f"no such field; there are: {', '.join(known)}"
@@ -153,6 +163,19 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
                 message = f"{job.targets[shard]} exists; pass overwrite=True to replace it"
                 raise FileExistsError(message)
     _check_space(job, old, todo)
+
+
+def _check_kinds(old: Dataset, num_shards: int) -> None:
+    for place in range(num_shards):
+        info = formats.by_name(old.format_name(place)).info
+        if info.is_folder or not info.can_write:
+            raise UnsupportedError(
+                f"the fields of {info.name} files are not changed, since these are "
+                + ("written by write and convert only" if info.is_folder else "only read"),
+                file=old.paths[place],
+                hint="penstock fields add without --into or --in-place keeps new fields beside "
+                "them; penstock convert writes another format",
+            )
 
 
 _AHEAD_BYTES = 16 << 20
@@ -293,6 +316,9 @@ class _Work:
         stream = pa.RecordBatchReader.from_batches(first.schema, told())
         path = self._journal.part(part.shard)
         how: dict[str, Any] = {"threads": job.threads, "index": False, "overwrite": True}
+        reader = old.reader(part.place)
+        if isinstance(reader, FramedReader) and reader.index.compression:
+            how["compression"] = reader.index.compression
         made = write(stream, path, format=_format_name(old, part), **how)
         if job.verify:
             _verify(job, old, part, path)
@@ -319,25 +345,30 @@ def _verify(job: Job, old: Dataset, part: Part, path: str) -> None:
     Raises:
         FormatError: names the first record and field that differ.
     """
-    from penstock.verbs.proof import prove_equal
+    from penstock.verbs.proof import as_stored, prove_equal
 
     edit = job.edit
     new = set() if edit.new is None else set(edit.new.schema.names)
     names = names_after(old.schema.names, edit)
-    kept = {after: before for after, before in names.items() if after not in new}
+    info = formats.by_name(_format_name(old, part)).info
+    not_written = {URL} if info.name == WebDatasetFormat.info.name else set()
+    kept = {a: before for a, before in names.items() if a not in new and before not in not_written}
     fields = [old.schema.field(before).with_name(after) for after, before in kept.items()]
     how: dict[str, Any] = {"format": _format_name(old, part), "index": "never"}
     mine: dict[str, Any] = {"source": [old.paths[part.place]]}
     if not kept:
         _verify_count(old, part, open_dataset(path, **how), job.targets[part.shard])
         return
-    if isinstance(old.reader(part.place), FramedReader):
+    if _is_spliced(old, part.place):
         # A shard may lack fields that others have, so neither side tells them by itself.
         how["schema"] = pa.schema(fields)
         mine["schema"] = pa.schema([old.schema.field(before) for before in kept.values()])
     wanted = old.reopened(**mine).scan(list(kept.values()), threads=job.threads)
     renamed = (pa.RecordBatch.from_arrays(b.columns, names=list(kept)) for b in wanted)
-    found = open_dataset(path, **how).scan(list(kept), threads=job.threads)
+    made = open_dataset(path, **how)
+    if not info.lossless and "schema" not in how:
+        renamed = (as_stored(batch, made.schema) for batch in renamed)
+    found = made.scan(list(kept), threads=job.threads)
     prove_equal(renamed, found, job.targets[part.shard], 0)
 
 

@@ -129,6 +129,8 @@ def _tasks(
             else:
                 yield from _chunk_tasks(kind, source, options)
         except PenstockError as error:
+            if isinstance(error.__cause__, ImportError):
+                raise error.at(file=path) from error.__cause__  # says nothing of the file
             yield partial(_just, Tally(0, (found_in(error, path, 0, source.size),), source.size))
     finally:
         source.close()
