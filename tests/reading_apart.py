@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import penstock as ps
 from reading import ROOT
 
 PROGRAM = Path(__file__).with_name("read_hostile.py")
@@ -53,6 +54,15 @@ class Program:
     def close(self) -> None:
         if self._process is not None:
             self._process.communicate()
+
+
+def warm_files(folder: Path) -> list[str]:
+    """A small file of each format that is read by a library which takes time to import."""
+    endings = ("tfrecord", "arrow", "parquet", "h5", "npz", "npy", "msgpack", "tar")
+    paths = [str(folder / f"warm.{ending}") for ending in endings]
+    for path in paths:
+        ps.write({"x": [1, 2]}, path, index=False)
+    return paths
 
 
 def answers(tasks: list[dict[str, Any]], warm: Sequence[str] = ()) -> list[dict[str, Any]]:

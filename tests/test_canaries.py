@@ -29,7 +29,7 @@ import pytest
 import penstock as ps
 from formats.tars import END, member
 from fuzz.mds_shards import index_of, listed, one_column
-from reading_apart import answers
+from reading_apart import answers, warm_files
 
 SECRET = "a canary, not yours to read"
 PNG = (
@@ -397,9 +397,6 @@ def image_table_that_is_a_link(place: Place) -> str:
 def readings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What came of every hostile file, in several ways of reading."""
     base = tmp_path_factory.mktemp("hostile")
-    warm = {"x": [1, 2]}
-    for ending in ("tfrecord", "arrow", "parquet", "h5", "npz", "npy", "msgpack", "tar"):
-        ps.write(warm, base / f"warm.{ending}", index=False)
     tasks: list[dict[str, Any]] = []
     for name, make in HOSTILE.items():
         place = Place(base / name)
@@ -417,7 +414,7 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
                 "options": options,
             }
         )
-    found = answers(tasks, [str(path) for path in sorted(base.glob("warm.*"))])
+    found = answers(tasks, warm_files(base))
     return dict(zip(HOSTILE, found, strict=True))
 
 
