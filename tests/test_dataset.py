@@ -157,3 +157,24 @@ def test_no_value_is_lost_where_two_fields_have_one_name(tmp_path: Path) -> None
         with pytest.raises(ps.SchemaError, match="same name"):
             asked()
     assert pa.Table.from_batches(dataset.scan()).equals(table)
+
+
+@pytest.mark.parametrize(
+    "name", ["npy", "parquet", "h5", "rec", "beton", "arrow", "msgpack", "npz"]
+)
+def test_a_file_gzipped_as_a_whole_is_told_as_that(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"x.{name}.gz"
+    path.write_bytes(frames.gzip_of(b"anything" * 100))
+    with pytest.raises(ps.UnsupportedError, match="gzipped as a whole") as caught:
+        ps.open(path)
+    assert caught.value.hint == f"gunzip {path}"
+
+
+@pytest.mark.parametrize(
+    "head", [b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBPVP8 "]
+)
+def test_a_picture_says_how_it_is_opened(tmp_path: Path, head: bytes) -> None:
+    (tmp_path / "x").write_bytes(head + bytes(50))
+    with pytest.raises(ps.FormatError, match="a picture") as caught:
+        ps.open(tmp_path / "x")
+    assert "folder" in str(caught.value.hint)

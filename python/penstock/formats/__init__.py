@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import FormatError
+from penstock.errors import FormatError, UnsupportedError
 from penstock.folders import Folder
 from penstock.format import Format
 from penstock.formats.arrayrecord import ArrayRecordFormat
@@ -39,6 +39,11 @@ _OWN: tuple[Format, ...] = (
 FORMATS: list[Format] = list(_OWN)
 """In the order in which they are tried: the one whose structure proves most comes first, those from
 elsewhere last."""
+
+_GZIP = b"\x1f\x8b"
+_INFLATING = ("tfrecord", "webdataset", "mds")
+"""Formats whose files are read gzipped, too."""
+_PICTURES = (b"\xff\xd8\xff", b"\x89PNG\r\n")
 
 HEAD_BYTES = 4096
 """How much of a file is looked at to tell its format."""
@@ -96,7 +101,8 @@ def of(source: Source) -> Format:
 
 
 def by_bytes(head: bytes, size: int, path: str) -> Format:
-    """The format of a file, told by its bytes. Raises FormatError where none fits."""
+    """The format of a file, told by its bytes. Raises FormatError where none fits, UnsupportedError
+    where it is gzipped and its format is not read so."""
     if not size:
         # No bytes, no evidence: an empty file is an empty TFRecord, unless its name says more.
         try:
@@ -112,7 +118,19 @@ def by_bytes(head: bytes, size: int, path: str) -> Format:
         if fmt.sniff(head, size):
             return fmt
     if named is not None:
+        if head[:2] == _GZIP and named in _OWN and named.info.name not in _INFLATING:
+            raise UnsupportedError(
+                f"gzipped as a whole, which {named.info.name} files are not read from",
+                file=path,
+                hint=f"gunzip {path}",
+            )
         return named  # damaged at its head, perhaps: its own reader says what is wrong
+    if head.startswith(_PICTURES) or head[:4] + head[8:12] == b"RIFFWEBP":
+        raise FormatError(
+            "a picture is no file of records",
+            file=path,
+            hint="open(...) the folder that it lies in, or decode_images([...]) of its bytes",
+        )
     known = ", ".join(fmt.info.name for fmt in FORMATS)
     raise FormatError(
         "the bytes are of no known format",
