@@ -422,14 +422,3 @@ def test_kinds_that_parquet_cannot_hold_are_refused(tmp_path: Path) -> None:
 def test_a_batch_with_other_columns_is_a_schema_error(tmp_path: Path) -> None:
     with pytest.raises(ps.SchemaError, match="other columns"):
         write(PARQUET, tmp_path / "a", [numbers(3)], pa.schema([("id", pa.int64())]))
-
-
-def test_a_file_of_metadata_names_the_others_but_opens_none(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
-    metadata = pq.read_metadata(tmp_path / "x.parquet")
-    metadata.set_file_path("x.parquet")
-    metadata.write_metadata_file(str(tmp_path / "_metadata"))
-    with pytest.raises(ps.UnsupportedError, match="another file") as caught:
-        ps.open(tmp_path / "_metadata")
-    assert caught.value.found == "'x.parquet'"
-    assert list(ps.open(tmp_path)) == [{"a": 1}]

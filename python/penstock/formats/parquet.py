@@ -191,12 +191,6 @@ class ParquetReader:
             count, size = row_group.num_rows, row_group.total_byte_size
             if count < 0 or size < 0:
                 raise FormatError(f"row group {group} has a negative size", found=min(count, size))
-            if row_group.num_columns and (elsewhere := row_group.column(0).file_path):
-                raise UnsupportedError(
-                    f"row group {group} lies in another file, as in the _metadata of a folder",
-                    found=repr(elsewhere),
-                    hint="open(...) the folder, or the files that have the records",
-                )
             step = CHUNK_RECORDS
             if size > SPLIT_BYTES:
                 step = max(1, min(step, count * CHUNK_BYTES // size))
