@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import frames
@@ -120,3 +121,60 @@ def test_scalars_of_every_record_are_described_as_fixed(tmp_path: Path) -> None:
     text = describe(ps.open(path).schema)
     assert "'always': tf.io.FixedLenFeature([], tf.int64)" in text
     assert "'maybe': tf.io.VarLenFeature(tf.int64)" in text
+
+
+TWINS = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([10**12], pa.timestamp("s")),
+        pa.array([1], pa.timestamp("us", "No/Where")),
+        pa.array([2**62], pa.duration("s")),
+        TWINS,
+        pa.array([None, TWINS[0]], TWINS.type).slice(1),
+    ],
+    ids=["a far year", "a time zone", "a long time", "two names", "two names in a later record"],
+)
+def test_what_python_has_no_value_for_is_told_as_that(tmp_path: Path, column: pa.Array) -> None:
+    ps.write(pa.table({"id": [7], "x": column}), tmp_path / "x.arrow")
+    dataset = ps.open(tmp_path / "x.arrow")
+    assert dataset.take([0])["x"].equals(column)
+    for asked in (lambda: dataset[0], lambda: list(dataset), lambda: dataset.__getitems__([0])):
+        with pytest.raises(ps.SchemaError, match="Python has no value") as caught:
+            asked()
+        assert (caught.value.file, caught.value.field) == (str(tmp_path / "x.arrow"), "x")
+    assert list(ps.open(tmp_path / "x.arrow", columns=["id"])) == [{"id": 7}]
+
+
+def test_no_value_is_lost_where_two_fields_have_one_name(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
+    with pa.ipc.new_file(str(tmp_path / "x.arrow"), table.schema) as writer:
+        writer.write(table)
+    dataset = ps.open(tmp_path / "x.arrow")
+    for asked in (lambda: dataset[0], lambda: list(dataset), lambda: dataset.__getitems__([0])):
+        with pytest.raises(ps.SchemaError, match="same name"):
+            asked()
+    assert pa.Table.from_batches(dataset.scan()).equals(table)
+
+
+@pytest.mark.parametrize(
+    "name", ["npy", "parquet", "h5", "rec", "beton", "arrow", "msgpack", "npz"]
+)
+def test_a_file_gzipped_as_a_whole_is_told_as_that(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"x.{name}.gz"
+    path.write_bytes(frames.gzip_of(b"anything" * 100))
+    with pytest.raises(ps.UnsupportedError, match="packed with gzip") as caught:
+        ps.open(path)
+    assert caught.value.hint == "unpack it first"
+
+
+@pytest.mark.parametrize(
+    "head", [b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBPVP8 "]
+)
+def test_a_picture_says_how_it_is_opened(tmp_path: Path, head: bytes) -> None:
+    (tmp_path / "x").write_bytes(head + bytes(50))
+    with pytest.raises(ps.FormatError, match="a picture") as caught:
+        ps.open(tmp_path / "x")
+    assert "folder" in str(caught.value.hint)

@@ -202,19 +202,32 @@ class Dataset:
             number = operator.index(key)
         except TypeError:
             return self.take(key)
-        record = self.take([number])
-        if len(set(record.schema.names)) < record.num_columns:
-            message = "two fields have the same name, so a record is no dict; use take or scan"
-            raise SchemaError(message, file=self._paths[0])
-        return record.to_pylist()[0]
+        return self._dicts(self.take([number]))[0]
 
     def __getitems__(self, records: Sequence[int]) -> list[dict[str, Any]]:
         """Several records at once, as torch's DataLoader asks for them."""
-        return self.take(records).to_pylist()
+        return self._dicts(self.take(records))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for batch in self.scan():
-            yield from batch.to_pylist()
+            yield from self._dicts(batch)
+
+    def _dicts(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
+        """The records of a batch as Python's values, which cannot say all that Arrow can."""
+        file = self._paths[0] if len(self._paths) == 1 else None
+        if len(set(batch.schema.names)) < batch.num_columns:
+            message = "two fields have the same name, so a record is no dict; use take or scan"
+            raise SchemaError(message, file=file)
+        try:
+            return batch.to_pylist()
+        except (ValueError, OverflowError, LookupError) as error:
+            # Two names in a struct, a year beyond 9999, a time zone that nobody knows.
+            raise SchemaError(
+                f"Python has no value for what a record holds: {error}",
+                file=file,
+                field=_unspeakable(batch),
+                hint="take or scan, which give it as Arrow",
+            ) from error
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         stream = pa.RecordBatchReader.from_batches(self.schema, self.scan())
@@ -368,6 +381,16 @@ def _reopen(call: dict[str, Any]) -> Dataset:
         word: value for word, value in call.items() if word not in ("source", "format_options")
     }
     return open(call["source"], **known, **call["format_options"])
+
+
+def _unspeakable(batch: pa.RecordBatch) -> str | None:
+    """The first field of a batch that has no values in Python."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.to_pylist()
+        except (ValueError, OverflowError, LookupError):
+            return name
+    return None
 
 
 def open(

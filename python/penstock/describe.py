@@ -248,7 +248,23 @@ def value(scalar: pa.Scalar, width: int = 60) -> str:
         return _struct(scalar, width)
     if pa.types.is_floating(type_):
         return number(scalar.as_py(), type_)
-    return _cut(escape(str(scalar)), width)
+    return _cut(escape(text_of(scalar)), width)
+
+
+def text_of(scalar: pa.Scalar) -> str:
+    """`str` of a value, or Arrow's own word for what Python cannot say.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.describe import text_of
+        >>> text_of(pa.scalar(10**12, pa.timestamp("s")))
+        '<value out of range: 1000000000000>'
+    """
+    try:
+        return str(scalar)
+    except (ValueError, OverflowError, LookupError):
+        # A year beyond 9999, a time zone that nobody knows.
+        return pa.repeat(scalar, 1).to_string(skip_new_lines=True).removeprefix("[")[:-1]
 
 
 def data_of(scalar: Any) -> memoryview:

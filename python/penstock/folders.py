@@ -52,7 +52,8 @@ def holds_images(path: str) -> bool:
     and where there is no image among them, nor a CSV or JSON table, a subfolder begins with one."""
     with os.scandir(path) as entries:
         shown = [entry for entry in entries if not is_hidden(entry.name)]
-    files = [entry.name for entry in shown if not entry.is_dir(follow_symlinks=False)]
+    # A link to a folder is no file; `Folder` says why it is not followed.
+    files = [entry.name for entry in shown if not entry.is_dir()]
     if not all(is_image_name(name) or is_table_name(name) for name in files):
         return False
     if any(not name.lower().endswith(".parquet") for name in files):

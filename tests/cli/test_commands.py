@@ -545,3 +545,23 @@ def test_diff_of_damage_is_an_error_and_can_be_passed_over(single: Path, damaged
     assert len(done.document["damage"]) == 1
     assert done.document["records"]["num_b"] == 299
     assert run("diff", single, damaged.parent / "nothing.tfrecord").status == 2
+
+
+@pytest.mark.parametrize("name", ["head", "stats"])
+@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["table", "json"])
+@pytest.mark.parametrize(
+    ("type_", "shown"),
+    [
+        (pa.timestamp("s"), "<value out of range: 1000000000000>"),
+        (pa.timestamp("s", "No/Where"), "<value out of range: 1000000000000>"),
+        (pa.timestamp("us", "No/Where"), "1970-01-12 13:46:40.000000Z"),
+    ],
+    ids=["a far year", "a far year in a time zone", "a time zone that nobody knows"],
+)
+def test_moments_that_python_does_not_know_are_shown_as_arrow_shows_them(
+    name: str, as_json: list[str], type_: pa.DataType, shown: str, tmp_path: Path
+) -> None:
+    ps.write(pa.table({"x": pa.array([10**12], type_)}), tmp_path / "x.arrow")
+    done = run(name, *as_json, tmp_path / "x.arrow")
+    assert (done.status, done.err) == (0, "")
+    assert shown in done.out

@@ -304,6 +304,23 @@ def test_what_is_not_arrow_is_refused_clearly(tmp_path: Path) -> None:
         opened(ARROW, tmp_path / "none")
 
 
+@BOTH
+@pytest.mark.parametrize("kind", ["field", "child", "dictionary"])
+def test_a_name_that_is_no_text_is_an_error_before_anything_is_read(
+    tmp_path: Path, stream: bool, kind: str
+) -> None:
+    """pyarrow gives such batches, and a UnicodeDecodeError to whoever looks at the name."""
+    child: Any = pa.array([{"somebody": 1}])
+    if kind == "dictionary":
+        child = pa.DictionaryArray.from_arrays(pa.array([0]), child)
+    batch = pa.record_batch({"somebody": [1]} if kind == "field" else {"a": child})
+    path = stored(tmp_path / "a.arrow", [batch], stream)
+    path.write_bytes(path.read_bytes().replace(b"somebody", b"some\xffody"))
+    with pytest.raises(ps.FormatError, match=r"no UTF-8\n  found 'some.xffody'") as caught:
+        ps.open(path, index="never")
+    assert caught.value.file == str(path)
+
+
 def test_every_truncation_of_a_file_is_an_error(tmp_path: Path) -> None:
     whole = stored(tmp_path / "a", [numbers(5)], False).read_bytes()
     for length in range(len(whole)):

@@ -152,6 +152,15 @@ def test_links_do_not_lead_out(tmp_path: Path) -> None:
             ps.open(folder, format="imagefolder")
 
 
+def test_a_class_that_is_a_link_is_told_as_that(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", CLASSES)
+    laid(tmp_path / "b", FLAT)
+    (folder / "linked").symlink_to(tmp_path / "b")
+    with pytest.raises(ps.FormatError, match="leads out") as caught:
+        ps.open(folder)
+    assert caught.value.file == str(folder / "linked")
+
+
 def test_other_files_are_errors_that_can_be_ignored(tmp_path: Path) -> None:
     folder = laid(tmp_path / "a", {**CLASSES, "cat/notes.txt": b"hello", "dog/.hidden": b""})
     with pytest.raises(ps.FormatError, match=r"notes\.txt: is no image"):

@@ -318,6 +318,31 @@ def test_an_encrypted_column_is_refused_and_the_others_are_read(tmp_path: Path) 
         scan(reader)
 
 
+def test_what_is_known_of_an_encrypted_column_can_be_told(tmp_path: Path) -> None:
+    """pyarrow ends the process where it is asked for the metadata of such a column."""
+    (tmp_path / "a.parquet").write_bytes(encrypted_columns())
+    info = ps.info(tmp_path / "a.parquet")
+    assert info.num_records == 2
+    assert info.shards[0].compression == "snappy"
+
+
+def test_the_codecs_are_those_that_pyarrow_tells() -> None:
+    compared = 0
+    for case in cases("parquet"):
+        if not case.path.endswith(".parquet"):
+            continue  # fuzzed, or encrypted: pyarrow may not survive the question
+        metadata = pq.read_metadata(case.path)
+        reader = opened(PARQUET, case.path)
+        group = metadata.row_group(0) if metadata.num_row_groups else None
+        columns = range(group.num_columns) if group is not None else ()
+        told = {group.column(c).compression.lower() for c in columns}
+        # pyarrow has no word for the newer of the two LZ4s.
+        told = {"lz4" if codec == "unknown" else codec for codec in told} - {"uncompressed"}
+        assert reader.compression == ", ".join(sorted(told)), case
+        compared += 1
+    assert compared > 30
+
+
 def test_hostile_footers_end_in_errors(tmp_path: Path) -> None:
     """Every byte of the footer replaced in turn: claims, codecs, types. No crash, no flood."""
     table = pa.table({"a": [1, 2, 3], "b": [["x"], [], None]})

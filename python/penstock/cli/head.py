@@ -80,8 +80,8 @@ def _row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
 def _plain(scalar: pa.Scalar) -> Any:
     try:
         return output.plain(scalar.as_py())
-    except (ValueError, OverflowError, ImportError):
-        return str(scalar)  # a moment beyond Python's own calendar
+    except (ValueError, OverflowError, LookupError, ImportError):
+        return describe.text_of(scalar)
 
 
 def _show(batch: pa.RecordBatch, start: int) -> None:

@@ -51,6 +51,7 @@ _NEVER_PACKED = frozenset(
     fmt.info.name for fmt in _OWN if fmt.info.name not in ("tfrecord", "webdataset", "mds")
 )
 """The formats none of whose files are compressed as a whole."""
+_PICTURES = (b"\xff\xd8\xff", b"\x89PNG\r\n")
 
 HEAD_BYTES = 4096
 """How much of a file is looked at to tell its format."""
@@ -108,7 +109,8 @@ def of(source: Source) -> Format:
 
 
 def by_bytes(head: bytes, size: int, path: str) -> Format:
-    """The format of a file, told by its bytes. Raises FormatError where none fits."""
+    """The format of a file, told by its bytes. Raises FormatError where none fits, UnsupportedError
+    where it is gzipped and its format is not read so."""
     if not size:
         # No bytes, no evidence: an empty file is an empty TFRecord, unless its name says more.
         try:
@@ -133,6 +135,12 @@ def by_bytes(head: bytes, size: int, path: str) -> Format:
         )
     if named is not None:
         return named  # damaged at its head, perhaps: its own reader says what is wrong
+    if head.startswith(_PICTURES) or head[:4] + head[8:12] == b"RIFFWEBP":
+        raise FormatError(
+            "a picture is no file of records",
+            file=path,
+            hint="open(...) the folder that it lies in, or decode_images([...]) of its bytes",
+        )
     known = ", ".join(fmt.info.name for fmt in FORMATS)
     raise FormatError(
         "the bytes are of no known format",

@@ -50,6 +50,7 @@ from penstock.formats.batches import (
     empty_columns,
     gather,
     gather_parts,
+    look_at_names,
     position,
     projected,
 )
@@ -139,6 +140,7 @@ class ArrowReader:
                     raise FormatError("is no Arrow stream: it has no schema", byte=0)
             self._pools: dict[Any, Pool[Any]] = {}
             self._stored: Any = self._schema()
+            look_at_names(self._stored)
         if self._asked is not None:
             check_columns(self._asked, self._stored, self._path)
         self.schema: pa.Schema = self._asked if self._asked is not None else self._stored

@@ -43,8 +43,11 @@ def translated(path: str) -> Generator[None, None, None]:
         if error.errno is not None:
             raise
         raise _from_text(str(error), path) from error
+    except UnicodeDecodeError as error:
+        name = error.object.decode(errors="backslashreplace")
+        raise FormatError("a name in the file is no UTF-8", file=path, found=f"'{name}'") from error
     except (ValueError, KeyError, IndexError, TypeError, OverflowError, pa.ArrowException) as error:
-        # UnicodeDecodeError of a name, KeyError of a field: all of them because of the bytes.
+        # KeyError of a field, and the like: all of them because of the bytes.
         raise _from_text(str(error), path) from error
 
 

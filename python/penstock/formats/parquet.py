@@ -50,7 +50,7 @@ from penstock.formats.batches import (
     projected,
 )
 from penstock.formats.borrowed import Bytes, translated
-from penstock.formats.parquet_footer import check_nesting
+from penstock.formats.parquet_footer import check_nesting, codecs
 from penstock.storage import Sink, Source
 
 CHUNK_BYTES = 16 << 20
@@ -219,9 +219,9 @@ class ParquetReader:
         """The codecs of the columns, such as "snappy"; empty where nothing is compressed."""
         if not self._metadata.num_row_groups:
             return ""
-        group = self._metadata.row_group(0)
-        codecs = {group.column(c).compression.lower() for c in range(group.num_columns)}
-        return ", ".join(sorted(codecs - {"uncompressed"}))
+        size = self._bytes.source.size
+        footer = self._bytes.range(self._data_end, size - 8 - self._data_end).to_pybytes()
+        return ", ".join(sorted(codecs(footer)))
 
     def chunks(self) -> Iterator[Chunk]:
         """The row groups in order, large ones in parts."""

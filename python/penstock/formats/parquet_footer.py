@@ -1,21 +1,27 @@
-"""How deep a Parquet schema nests, told from the footer's bytes before pyarrow builds it.
+"""What a Parquet footer's bytes tell without pyarrow: how deep its schema nests, and its codecs.
 
 pyarrow builds a schema by recursion, and before it had a limit of its own a nested one of a few
 hundred kilobytes ended the process. So the list of schema elements is walked here first: it lies
-at the footer's start, and what follows it is not looked at.
+at the footer's start, and what follows it is not looked at. Of what a column's metadata say pyarrow
+ends the process too, where the column is encrypted; so its codec is read here.
 
 Specification: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 and parquet.thrift: FileMetaData field 2 is the list of SchemaElement in depth-first order;
-SchemaElement field 5 is its number of children.
+SchemaElement field 5 is its number of children; field 4 of the first are the RowGroups, field 1 of
+those the ColumnChunks, field 3 of those their metadata, and field 4 of that the codec.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from penstock.errors import FormatError, LimitError
 
 BOOLS, BYTE, INTEGERS, DOUBLE, BINARY = (1, 2), 3, (4, 5, 6), 7, 8
 LISTS, MAP, STRUCT = (9, 10), 11, 12
 SCHEMA_FIELD, CHILDREN_FIELD = 2, 5
+GROUPS_FIELD, COLUMNS_FIELD, METADATA_FIELD, CODEC_FIELD = 4, 1, 3, 4
+CODECS = ("", "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4")
 SKIPPED_DEPTH = 32
 """Structs within structs of a part that is passed over; the format has fewer than ten."""
 
@@ -26,6 +32,15 @@ def check_nesting(footer: bytes, limit: int) -> None:
         _Walk(footer).file_metadata(limit)
     except IndexError:
         raise FormatError("the footer ends inside its schema") from None
+
+
+def codecs(footer: bytes) -> set[str]:
+    """The codecs of the columns of the first row group, as far as they are told in the clear."""
+    try:
+        found = _Walk(footer).codecs()
+    except (IndexError, FormatError):
+        return set()  # pyarrow made sense of it; only the telling is left out
+    return {CODECS[code] for code in found if 0 < code < len(CODECS)}
 
 
 class _Walk:
@@ -148,3 +163,28 @@ class _Walk:
                 self.skip(kind)
             number, kind = self.field(number)
         return children
+
+    def codecs(self) -> set[int]:
+        found: set[int] = set()
+        for _ in self.until(GROUPS_FIELD, LISTS):
+            count, _ = self.list_head()
+            if not count:
+                return found
+            for _ in self.until(COLUMNS_FIELD, LISTS):
+                count, _ = self.list_head()
+                for _ in range(count):
+                    for _ in self.until(METADATA_FIELD, (STRUCT,)):
+                        for _ in self.until(CODEC_FIELD, INTEGERS):
+                            found.add(self.varint() >> 1)
+                return found
+        return found
+
+    def until(self, wanted: int, kinds: tuple[int, ...]) -> Iterator[None]:
+        """Go through a struct; stop at the field that is wanted, for the caller to read it."""
+        number, kind = self.field(0)
+        while kind:
+            if number == wanted and kind in kinds:
+                yield
+            else:
+                self.skip(kind)
+            number, kind = self.field(number)

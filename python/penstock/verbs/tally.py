@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.describe import text_of
+
 DISTINCT_LIMIT = 4096
 """Distinct values that are counted; where there are more, counting is given up."""
 DISTINCT_BYTES = 256
@@ -105,8 +107,8 @@ def _moment(value: int, type_: pa.DataType) -> Any:
     scalar = pa.array([value], storage).view(type_)[0]
     try:
         return scalar.as_py()
-    except (ValueError, OverflowError, ImportError):
-        return str(scalar)  # beyond what Python's datetime can hold
+    except (ValueError, OverflowError, LookupError, ImportError):
+        return text_of(scalar)
 
 
 class Bins:

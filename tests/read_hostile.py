@@ -1,0 +1,384 @@
+"""Reads files that nobody vouches for, one after the other, and says what came of each.
+
+Run as a program: on standard input one JSON object a line, on standard output one for each, written
+before the next file is opened; so a file that ends the process by a signal, or never ends, is the
+one without an answer. `tests/test_whole_corpus.py` and `tests/test_canaries.py` run it.
+
+Measured for each reading: CPU seconds of all threads (a busy machine does not lengthen them) and how
+far the resident memory grew, from a peak that is reset before each (`/proc/self/clear_refs`).
+Watched while reading: what Python calls "audit events". Files that libraries open themselves raise
+none; where that matters the kernel is asked to tell of every opening (`watched`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import re
+import resource
+import shutil
+import struct
+import sys
+import sysconfig
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import penstock as ps
+
+ROOT = Path(__file__).resolve().parent.parent
+ADDRESS_SPACE = 6 << 30
+CPU_SECONDS = 600
+LIBRARIES = tuple(
+    {
+        os.path.realpath(path) + os.sep
+        for path in (
+            sys.prefix,
+            sys.base_prefix,
+            sysconfig.get_path("stdlib"),
+            str(ROOT / "python"),
+            *(entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))),
+        )
+    }
+)
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+# -- what happens besides -------------------------------------------------------------------------
+
+ALWAYS = (
+    "os.system",
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.startfile",
+    "os.putenv",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.symlink",
+    "os.link",
+    "os.chmod",
+    "os.truncate",
+    "subprocess.",
+    "pickle.",
+    "socket.",
+    "urllib.",
+    "http.",
+    "webbrowser.",
+    "ctypes.dlopen",
+    "code.__new__",
+    "function.__new__",
+    "shutil.",
+    "pty.",
+)
+"""What no reading does, beside the writing of sidecars."""
+CODE = ("exec", "compile", "marshal.loads")
+"""What only the import of a module does."""
+
+
+class Audit:
+    """What Python did while a file was read, and none of its business was."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self._allowed: tuple[str, ...] | None = None
+        self._own = ""
+        sys.addaudithook(self._hook)
+
+    def start(self, own: str, *allowed: str) -> None:
+        """Watch: files of `allowed` may be opened; in the folder `own` all may happen."""
+        self.events = []
+        self._own = os.path.realpath(own) + os.sep
+        self._allowed = tuple(os.path.realpath(path) for path in allowed)
+
+    def stop(self) -> list[str]:
+        self._allowed = None
+        return sorted(set(self.events))
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._allowed is None:
+            return
+        if event in ("open", "os.listdir", "os.scandir"):
+            if not self._may_open(arguments[0]):
+                self.events.append(f"{event} {arguments[0]!r}")
+        elif event in CODE:
+            if not _importing():
+                self.events.append(f"{event} {str(arguments[0])[:80]!r}")
+        elif event.startswith(ALWAYS):
+            names = [a for a in arguments if isinstance(a, str)]
+            own = names and all(os.path.realpath(name).startswith(self._own) for name in names)
+            if not own and not _importing():
+                self.events.append(f"{event} {arguments!r}"[:200])
+
+    def _may_open(self, path: Any) -> bool:
+        if path is None or isinstance(path, int):  # a descriptor that is open already
+            return True
+        real = os.path.realpath(os.fsdecode(path))
+        assert self._allowed is not None
+        if (
+            real + os.sep == self._own
+            or real in self._allowed
+            or real.startswith((self._own, *LIBRARIES))
+        ):
+            return True
+        if any(_is_sidecar(real, one) for one in self._allowed):
+            return True
+        # A folder may be listed that holds what was asked for.
+        return any(one.startswith(real + os.sep) and os.path.isdir(real) for one in self._allowed)
+
+
+def _is_sidecar(path: str, of: str) -> bool:
+    """Whether a name is one that penstock gives to what belongs to a file and lies beside it."""
+    return re.fullmatch(rf"{re.escape(of)}\.penstock.*", path.replace("/.", "/")) is not None
+
+
+def _importing() -> bool:
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+class Inotify:
+    """The openings of files that the kernel tells of, whoever opens them."""
+
+    def __init__(self) -> None:
+        self._descriptor = LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._names: dict[int, str] = {}
+
+    def watch(self, path: str) -> None:
+        opened, accessed = 0x20, 0x1
+        number = LIBC.inotify_add_watch(self._descriptor, os.fsencode(path), opened | accessed)
+        if number < 0:
+            raise OSError(ctypes.get_errno(), "inotify", path)
+        self._names[number] = path
+
+    def close(self) -> list[str]:
+        """What was opened."""
+        found: set[str] = set()
+        try:
+            while data := os.read(self._descriptor, 1 << 16):
+                at = 0
+                while at < len(data):
+                    number, _mask, _cookie, size = struct.unpack_from("iIII", data, at)
+                    name = data[at + 16 : at + 16 + size].rstrip(b"\0").decode()
+                    found.add(os.path.join(self._names[number], name).rstrip("/"))
+                    at += 16 + size
+        except BlockingIOError:
+            pass
+        os.close(self._descriptor)
+        return sorted(found)
+
+
+# -- what it costs --------------------------------------------------------------------------------
+
+
+def _status(name: str) -> int:
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith(name):
+                return int(line.split()[1]) << 10
+    raise LookupError(name)
+
+
+def measured(audit: Audit, allowed: Sequence[str], work: Callable[[], Any]) -> dict[str, Any]:
+    """Do it; return what it cost, and what it raised where that is no error of penstock's."""
+    gc.collect()  # quick: what importing made is frozen
+    pa.default_memory_pool().release_unused()
+    if hasattr(LIBC, "malloc_trim"):
+        LIBC.malloc_trim(0)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    before, begin, wall = _status("VmRSS"), time.process_time(), time.monotonic()
+    found: dict[str, Any] = {}
+    audit.start(*allowed)
+    try:
+        found = work()
+    except Exception:  # what must not happen is told as it is
+        found = {"stray": traceback.format_exc(limit=-6)}
+    found["events"] = audit.stop()
+    found["seconds"] = time.process_time() - begin
+    found["wall"] = time.monotonic() - wall
+    found["bytes"] = max(0, _status("VmHWM") - before)
+    return found
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def told(error: ps.PenstockError) -> dict[str, Any]:
+    return {"error": type(error).__name__, "file": error.file, "text": str(error)}
+
+
+def same(one: pa.Table, other: pa.Table) -> bool:
+    """Equal, and NaN is NaN."""
+    return one.schema.equals(other.schema) and (
+        one.equals(other)
+        or one.to_string(preview_cols=10_000) == other.to_string(preview_cols=10_000)
+    )
+
+
+def without_url(table: pa.Table) -> pa.Table:
+    return table.drop_columns(["__url__"]) if "__url__" in table.column_names else table
+
+
+def record(batches: list[pa.RecordBatch], number: int) -> pa.Table:
+    for batch in batches:
+        if number < batch.num_rows:
+            return pa.Table.from_batches([batch.slice(number, 1)])
+        number -= batch.num_rows
+    raise IndexError(number)
+
+
+def read(path: str, index: str, keep: list[Any], **options: Any) -> dict[str, Any]:
+    """Open, scan, count and take; the batches are left in `keep`."""
+    found: dict[str, Any] = {}
+    try:
+        dataset = ps.open(path, index=index, **options)
+    except ps.PenstockError as error:
+        return {**told(error), "when": "open"}
+    batches: list[pa.RecordBatch] = keep
+    try:
+        found["names"] = dataset.schema.names
+        found["format"] = dataset.shards[0].format
+        for batch in dataset.scan():
+            batch.validate(full=True)
+            batches.append(batch)
+        count = sum(batch.num_rows for batch in batches)
+        found["num_records"] = count
+    except ps.PenstockError as error:
+        found.update(told(error), when="scan")
+        count = None
+    scanned = sum(batch.num_rows for batch in batches)
+    try:
+        length = len(dataset)
+        whole = count is not None and "damage" not in options
+        assert length == scanned if whole else length >= scanned, f"{length}, scanned {scanned}"
+    except ps.PenstockError as error:
+        assert count is None, f"scanned whole, but len: {error}"
+        assert error.file == path, error
+        return found
+    if "damage" in options and count != length:
+        return found  # the numbers of what was passed over are those of no record of the scan
+    numbers = sorted({0, scanned // 2, scanned - 1} & set(range(scanned)), reverse=True)
+    if numbers:
+        try:
+            taken = dataset.take(numbers)
+        except ps.PenstockError as error:
+            assert count is None, f"scanned whole, but take: {error}"
+            assert error.file == path, error
+            return found
+        table = taken if isinstance(taken, pa.Table) else pa.Table.from_batches([taken])
+        for place, number in enumerate(numbers):
+            one, other = table.slice(place, 1), record(batches, number)
+            assert same(one, other), f"record {number}: take gives {one}, the scan {other}"
+        as_dicts(dataset, path)
+    return found
+
+
+def as_dicts(dataset: ps.Dataset, path: str) -> None:
+    """Records as Python's values: there are types and values that Python has nothing for."""
+    for asked in (lambda: dataset[0], lambda: list(dataset), lambda: dataset.__getitems__([0])):
+        try:
+            asked()
+        except ps.PenstockError as error:
+            assert error.file == path, error
+
+
+def outcome(task: dict[str, Any], audit: Audit) -> dict[str, Any]:
+    """One file by its own name, then under a neutral one."""
+    path, own = task["path"], task["own"]
+    keep: list[Any] = []
+    allowed = (own, path, *task.get("beside", []))
+    named = measured(audit, allowed, lambda: read(path, own, keep))
+    answer = {"path": path, "named": named}
+    if task.get("neutral"):
+        neutral = os.path.join(own, "neutral")
+        shutil.copyfile(path, neutral)
+        for key, options in (("neutral", {}), ("asked", {"format": named.get("format")})):
+            if key == "asked" and not (
+                "format" in named and answer["neutral"].get("format") != named["format"]
+            ):
+                continue
+            again: list[Any] = []
+            answer[key] = measured(
+                audit, (own,), lambda o=options, a=again: read(neutral, own, a, **o)
+            )
+            if again and keep and answer[key].get("format") == named.get("format"):
+                one, other = (without_url(pa.Table.from_batches(b)) for b in (keep, again))
+                answer[key]["same"] = same(one, other)
+    if task.get("skip"):
+        skipped: list[Any] = []
+        answer["skip"] = measured(audit, allowed, lambda: read(path, own, skipped, damage="skip"))
+    return answer
+
+
+def picture(task: dict[str, Any], audit: Audit) -> dict[str, Any]:
+    """One picture, decoded."""
+    path = task["path"]
+    data = Path(path).read_bytes()
+
+    def decoded() -> dict[str, Any]:
+        try:
+            pixels = ps.decode_images([data], mode="stored")
+        except ps.PenstockError as error:
+            return told(error)
+        return {"shape": list(np.asarray(pixels[0]).shape), "pixels": int(pixels[0].nbytes)}
+
+    return {"path": path, "named": measured(audit, (task["own"],), decoded)}
+
+
+def hostile(task: dict[str, Any], audit: Audit) -> dict[str, Any]:
+    """One file that wants another opened: with every format that is told, and with none."""
+    path, own = task["path"], task["own"]
+    answer: dict[str, Any] = {"path": path, "readings": []}
+    for options in task["options"]:
+        kernel = Inotify()
+        for watched in task["watched"]:
+            kernel.watch(watched)
+        keep: list[Any] = []
+        found = measured(
+            audit,
+            (own, path, *task.get("beside", [])),
+            lambda o=options, k=keep: read(path, "never", k, **o),
+        )
+        found["opened"] = kernel.close()
+        found["values"] = repr([batch.to_pylist() for batch in keep])[:20_000]
+        answer["readings"].append(found)
+    return answer
+
+
+WORK = {"file": outcome, "picture": picture, "hostile": hostile}
+
+
+def main() -> None:
+    for name in sys.argv[1:]:  # what is imported, and started, when it is first needed
+        for batch in ps.open(name, index="never").scan():
+            batch.to_pylist()
+            pa.Table.from_batches([batch]).to_string()
+    ps.decode_images([b"P6 2 1 255 abcdef"])
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    gc.collect()
+    gc.freeze()
+    audit = Audit()
+    for line in sys.stdin:
+        task = json.loads(line)
+        os.makedirs(task["own"], exist_ok=True)
+        print(json.dumps(WORK[task["kind"]](task, audit)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
