@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import FormatError, RecordIndexError, SchemaError, UnsupportedError
 from penstock.format import Options, Projection
+from penstock.types import own_tensors
 
 
 def check_options(options: Options, format_name: str) -> Any:
@@ -66,6 +67,7 @@ def conform(batch: Any, schema: Any, path: str) -> Any:
 
 
 def _cast(array: Any, field: Any, path: str) -> Any:
+    array = own_tensors(array, field.type)
     if array.type != field.type:
         try:
             array = array.cast(field.type, safe=True)

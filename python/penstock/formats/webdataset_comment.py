@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import SchemaError
 from penstock.framing.inflated import Stream
-from penstock.types import VariableShapeTensorType, is_variable_tensor
+from penstock.types import own_types
 
 ARCHIVE_BYTES = 10240
 """An archive ends at a multiple of this, as tar's have since they were on tapes."""
@@ -75,22 +75,11 @@ def stored_in(stream: Stream) -> Stored | None:
         return None
 
 
-def _own(schema: pa.Schema) -> pa.Schema:
-    """The schema with penstock's type for tensors of any shape, which pyarrow reads as its own."""
-    for place, field in enumerate(schema):
-        if is_variable_tensor(field.type) and not isinstance(field.type, VariableShapeTensorType):
-            storage = field.type.storage_type
-            value, shape = storage.field("data").type.value_type, storage.field("shape").type
-            own = VariableShapeTensorType(value, shape.list_size)
-            schema = schema.set(place, field.with_type(own))
-    return schema
-
-
 def _parsed(found: Any) -> Stored | None:
     if not isinstance(found, dict) or found.get("penstock") != _VERSION:  # pyright: ignore[reportUnknownMemberType]
         return None
     facts: dict[str, Any] = found
-    schema = _own(pa.ipc.read_schema(pa.py_buffer(b64decode(facts["schema"], validate=True))))
+    schema = own_types(pa.ipc.read_schema(pa.py_buffer(b64decode(facts["schema"], validate=True))))
     fields: dict[str, str] = {
         name: facts["fields"][name] for name in schema.names if name in facts["fields"]
     }

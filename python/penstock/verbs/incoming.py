@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import SchemaError
+from penstock.types import own_batch, own_types
 
 RECORD = "record"
 SAMPLE_RECORDS = 1000
@@ -58,6 +59,14 @@ def batches_of(data: Any) -> Incoming:
         >>> schema.names, num_records
         (['label', 'name'], 2)
     """
+    given = _given(data)
+    schema = own_types(given.schema)
+    if schema is given.schema:
+        return given
+    return given._replace(schema=schema, batches=(own_batch(b, schema) for b in given.batches))
+
+
+def _given(data: Any) -> Incoming:
     if isinstance(data, pa.Table):
         return Incoming(data.schema, iter(data.to_batches()), data.num_rows)
     if isinstance(data, pa.RecordBatch):

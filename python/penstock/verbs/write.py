@@ -33,6 +33,7 @@ from penstock.format import (
 from penstock.framing import sidecar
 from penstock.pipeline import default_threads
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage, Sink, Storage
+from penstock.types import own_batch
 from penstock.verbs import textindex
 from penstock.verbs.incoming import Incoming, batches_of
 
@@ -491,7 +492,8 @@ def _counted(
                 stream.write_batch(batch)
                 num_records += batch.num_rows
         with pa.OSFile(spool, "rb") as file, pa.ipc.open_stream(file) as stream:
-            yield Incoming(incoming.schema, iter(stream), num_records)
+            batches = (own_batch(batch, incoming.schema) for batch in stream)
+            yield Incoming(incoming.schema, batches, num_records)
     finally:
         if os.path.lexists(spool):
             os.unlink(spool)
