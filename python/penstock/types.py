@@ -165,6 +165,18 @@ def own_batch(batch: Any, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
 
 
+def is_bytes(type_: pa.DataType) -> bool:
+    """Whether values are byte strings of any length."""
+    kind = pa.types
+    return bool(kind.is_binary(type_) or kind.is_large_binary(type_) or kind.is_binary_view(type_))
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Whether values are texts."""
+    kind = pa.types
+    return bool(kind.is_string(type_) or kind.is_large_string(type_) or kind.is_string_view(type_))
+
+
 def storage_of(type_: pa.DataType) -> pa.DataType:
     """The type that values are kept as: that of an extension, or the type itself."""
     return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_

@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import FormatError, SchemaError
 from penstock.formats.batches import checked
+from penstock.types import is_text
 
 NAME_COLUMNS = ("file_name", "filename", "file", "path", "image")
 """What the column may be called that names the image of a row; the first that is there counts."""
@@ -42,11 +43,10 @@ def read_table(data: _core.Buffer, path: str) -> pa.Table:
 def name_column(table: pa.Table, path: str) -> str:
     """The column that names the images."""
     for name in NAME_COLUMNS:
-        if name in table.column_names:
-            type_ = table.schema.field(name).type
-            is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
-            if is_text or not table.num_rows:
-                return name
+        if name not in table.column_names:
+            continue
+        if is_text(table.schema.field(name).type) or not table.num_rows:
+            return name
     raise FormatError(
         f"the table of labels has no column of text among {', '.join(NAME_COLUMNS)}",
         file=path,

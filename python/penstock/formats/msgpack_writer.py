@@ -17,6 +17,7 @@ from penstock.errors import SchemaError
 from penstock.formats.framed_writer import FramedWriter
 from penstock.formats.msgpack_columns import FieldPlan, plan_writing
 from penstock.storage import Sink
+from penstock.types import is_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ def _encoder(schema: pa.Schema, options: MessagePackWriteOptions) -> Encode:
     """What makes records of a batch. Raises SchemaError where a column cannot be written."""
     payload = options.payload
     if payload is None and schema.names == ["record"]:
-        payload = "raw" if _is_bytes(schema.field(0).type) else None
+        payload = "raw" if is_bytes(schema.field(0).type) else None
     if payload == "raw":
-        if len(schema) != 1 or not _is_bytes(schema.field(0).type):
+        if len(schema) != 1 or not is_bytes(schema.field(0).type):
             raise SchemaError(
                 f"raw records are one binary column; the schema has {schema.names}",
                 hint='payload="map"',
@@ -70,11 +71,6 @@ def _encoder(schema: pa.Schema, options: MessagePackWriteOptions) -> Encode:
         seen.add(name)
     plans = [plan_writing(field) for field in schema]
     return partial(_encode_maps, plans, pa.schema([plan.kernel for plan in plans]))
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_binary(type_) or types.is_large_binary(type_) or type_ == pa.binary_view())
 
 
 def _encode_maps(

@@ -62,6 +62,7 @@ from penstock.schema import (
     plan_fields,
 )
 from penstock.storage import Sink, Source
+from penstock.types import is_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +246,7 @@ def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, A
     if options.raw:
         return RawDecoder()
     if isinstance(schema, pa.Schema):
-        if schema.names == ["record"] and _is_bytes(schema.field(0).type):
+        if schema.names == ["record"] and is_bytes(schema.field(0).type):
             return RawDecoder(schema)
         return ExampleDecoder(plan_fields(schema), options.dialect, schema.metadata)
     if isinstance(schema, dict):
@@ -267,11 +268,6 @@ def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, A
     except SchemaError as error:
         raise error.at(file=path) from None
     return ExampleDecoder(plan_fields(inferred), options.dialect, inferred.metadata)
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_binary(type_) or types.is_large_binary(type_) or type_ == pa.binary_view())
 
 
 SAMPLE_BYTES = 4 << 20

@@ -31,8 +31,10 @@ from penstock.formats.webdataset_npy import column as npy_column
 from penstock.limits import Limits
 from penstock.types import (
     ImageType,
+    is_bytes,
     is_fixed_tensor,
     is_json,
+    is_text,
     is_variable_tensor,
     storage_of,
 )
@@ -148,7 +150,7 @@ def _how(column: pa.Field, last: str) -> tuple[str, Finish]:
         return "text", lambda values: _wrapped(type_, values.cast(storage))
     if holds_bytes(storage):
         return "bytes", lambda values: _wrapped(type_, values.cast(storage))
-    if holds_text(storage):
+    if is_text(storage):
         return "text", lambda values: _wrapped(type_, values.cast(storage))
     if kind.is_null(type_):
         return "bytes", lambda values: pa.nulls(len(values))
@@ -160,23 +162,14 @@ def _how(column: pa.Field, last: str) -> tuple[str, Finish]:
         return "number", lambda values: _from_int64(values, type_)
     if kind.is_floating(type_):
         return "text", lambda values: values.cast(type_)
-    if kind.is_dictionary(type_) and holds_text(type_.value_type):
+    if kind.is_dictionary(type_) and is_text(type_.value_type):
         return "text", lambda values: values.cast(type_.value_type).dictionary_encode().cast(type_)
     return "text", lambda values: _from_json(values, type_)
 
 
 def holds_bytes(type_: Any) -> bool:
-    """Whether values are byte strings."""
-    kind = pa.types
-    views = type_ == pa.binary_view()
-    wide = kind.is_large_binary(type_) or kind.is_fixed_size_binary(type_)
-    return bool(kind.is_binary(type_) or wide or views)
-
-
-def holds_text(type_: Any) -> bool:
-    """Whether values are texts."""
-    kind = pa.types
-    return bool(kind.is_string(type_) or kind.is_large_string(type_) or type_ == pa.string_view())
+    """Whether values are byte strings, of one length or any."""
+    return is_bytes(type_) or bool(pa.types.is_fixed_size_binary(type_))
 
 
 def is_number(type_: Any) -> bool:

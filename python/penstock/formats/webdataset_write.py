@@ -40,7 +40,6 @@ from penstock.formats.webdataset_fields import (
     TEXTS,
     as_json,
     holds_bytes,
-    holds_text,
     is_array,
     is_number,
     is_time,
@@ -50,7 +49,14 @@ from penstock.formats.webdataset_npy import files, stacked_files
 from penstock.framing.sidecar import Index
 from penstock.numbers import as_numpy
 from penstock.storage import Sink
-from penstock.types import is_fixed_tensor, is_image, is_json, is_variable_tensor, storage_of
+from penstock.types import (
+    is_fixed_tensor,
+    is_image,
+    is_json,
+    is_text,
+    is_variable_tensor,
+    storage_of,
+)
 
 KEY = "__key__"
 URL = "__url__"
@@ -197,7 +203,7 @@ class RecordPlan:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.key = schema.get_field_index(KEY) if KEY in schema.names else None
-        if self.key is not None and not holds_text(schema.field(self.key).type):
+        if self.key is not None and not is_text(schema.field(self.key).type):
             raise SchemaError("the keys of records must be strings", field=KEY)
         if len(set(schema.names)) < len(schema.names):
             raise SchemaError("two columns have one name")
@@ -250,7 +256,7 @@ def _endings(type_: Any) -> tuple[str, ...]:
         return JSONS
     if holds_bytes(storage) or kind.is_null(type_):
         return _BYTES
-    if holds_text(storage) or (kind.is_dictionary(type_) and holds_text(type_.value_type)):
+    if is_text(storage) or (kind.is_dictionary(type_) and is_text(type_.value_type)):
         return TEXTS
     if is_number(type_) or is_time(type_):
         return NUMBERS
@@ -273,7 +279,7 @@ def _nests(type_: Any) -> bool:
         return _nests(type_.key_type) and _nests(type_.item_type)
     if kind.is_list(type_) or kind.is_large_list(type_) or kind.is_fixed_size_list(type_):
         return _nests(type_.value_type)
-    plain = holds_bytes(type_) or holds_text(type_) or is_number(type_) or kind.is_null(type_)
+    plain = holds_bytes(type_) or is_text(type_) or is_number(type_) or kind.is_null(type_)
     return bool(plain or kind.is_float32(type_) or kind.is_float64(type_))
 
 
@@ -295,11 +301,11 @@ def _contents(values: Any, column: pa.Field) -> Any:
         if is_image(type_) or is_json(type_):
             return values.storage
         storage = storage_of(type_)
-        if holds_bytes(storage) or holds_text(storage):
+        if holds_bytes(storage) or is_text(storage):
             return values
         if kind.is_null(type_):
             return pa.nulls(len(values), pa.binary())
-        if kind.is_dictionary(type_) and holds_text(type_.value_type):
+        if kind.is_dictionary(type_) and is_text(type_.value_type):
             return values.cast(type_.value_type)
         if is_number(type_):
             whole = values.cast(pa.int8()) if kind.is_boolean(type_) else values
