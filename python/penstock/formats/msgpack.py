@@ -40,8 +40,8 @@ from penstock.format import (
     Writer,
     options_from,
 )
+from penstock.formats.framed_raw import RAW_SCHEMA, RawDecoder, given, without_columns
 from penstock.formats.msgpack_columns import FieldPlan, inferred_field, plan_reading
-from penstock.formats.tfrecord_raw import RAW_SCHEMA, RawDecoder, given, without_columns
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
 from penstock.framing.framed import FramedReader, Proof

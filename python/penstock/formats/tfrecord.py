@@ -34,7 +34,7 @@ from penstock.format import (
     Writer,
     options_from,
 )
-from penstock.formats.tfrecord_raw import (
+from penstock.formats.framed_raw import (
     RAW_SCHEMA,
     RawDecoder,
     given,
@@ -129,7 +129,7 @@ class TFRecordFormat:
 
     def end_of(self, source: Source, options: Options) -> Index:
         """See penstock.format.Appendable."""
-        from penstock.formats.tfrecord_end import check_end
+        from penstock.formats.framed_end import check_end
 
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
         if _compression(source, mine) == "zlib":

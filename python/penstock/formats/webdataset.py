@@ -36,7 +36,7 @@ from penstock.format import (
     Writer,
     options_from,
 )
-from penstock.formats.tfrecord_raw import RawDecoder, given, without_columns
+from penstock.formats.framed_raw import RawDecoder, given, without_columns
 from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
 from penstock.formats.webdataset_fields import NPY, Plan, ending, plan_field, type_by_name
 from penstock.formats.webdataset_npy import header_of, type_of
