@@ -16,6 +16,7 @@ run code.
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
@@ -54,6 +55,8 @@ NPY = "npy"
 KNOWN = (*IMAGES, *NUMBERS, *TEXTS, *JSONS, NPY)
 
 _PIECE_BYTES = 1 << 20
+_GIVEN_BYTES = 16 << 10
+_NOT_ZERO = re.compile(rb"[^\0]")
 
 
 def ending(field: str) -> tuple[str, bool]:
@@ -285,21 +288,25 @@ def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
 
     parts: list[bytes] = []
     left = limits.member_bytes
+    view, at = memoryview(data), 0
     try:
-        while data:
+        while at < len(data):
             stream = zlib.decompressobj(31)
             while not stream.eof:
-                part = stream.decompress(data, min(_PIECE_BYTES, left + 1))
+                # Piece by piece: what a member leaves over is copied, and there may be many.
+                given = view[at : at + _GIVEN_BYTES]
+                part = stream.decompress(given, min(_PIECE_BYTES, left + 1))
+                at += len(given) - len(stream.unconsumed_tail) - len(stream.unused_data)
                 left -= len(part)
                 parts.append(part)
-                data = stream.unconsumed_tail
                 if left < 0:
                     raise LimitError(
                         f"inflates beyond the limit member_bytes={limits.member_bytes}", record=row
                     )
-                if not part and not data and not stream.eof:
+                if not part and at == len(data) and not stream.eof:
                     raise SchemaError("the gzip data is cut", record=row)
-            data = stream.unused_data.lstrip(b"\0")
+            filled = _NOT_ZERO.search(data, at)
+            at = len(data) if filled is None else filled.start()
     except zlib.error:
         raise SchemaError("the contents are no gzip data", record=row) from None
     return b"".join(parts)
