@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.formats.batches import empty_columns
 from penstock.types import is_bytes, is_text
 
 
@@ -132,6 +133,6 @@ class Regroup:
         waiting, self._waiting = self._waiting, []
         count, self._num_waiting, self._bytes_waiting = self._num_waiting, 0, 0
         if not self._schema.names:
-            return pa.record_batch([pa.nulls(count)], names=["none"]).select([])
+            return empty_columns(count)
         # Joined even where it is one batch: a slice's buffers would depend on the cut.
         return pa.concat_batches(waiting)

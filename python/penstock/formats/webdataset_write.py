@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 
 from penstock import _core
 from penstock.errors import SchemaError
+from penstock.formats.batches import empty_columns
 from penstock.formats.framed_output import OneStream, PlainOutput
 from penstock.formats.framed_writer import FramedWriter
 from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, comment_of
@@ -231,7 +232,7 @@ class RecordPlan:
         names = [self._fields[column.name] for column in self._columns]
         arrays = [_contents(batch.column(column.name), column) for column in self._columns]
         if not arrays:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(batch), pa.struct([])))
+            return empty_columns(len(batch))
         return pa.RecordBatch.from_arrays(arrays, names)
 
 
