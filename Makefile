@@ -42,7 +42,7 @@ fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RU
 	for target in $$(python -c 'from fuzz.targets import TARGETS; print(*TARGETS)'); do \
 	    python -m fuzz $$target --runs $(RUNS) --seed $(SEED) || exit 1; done
 
-stress: $(VENV)/tools $(VENV)/built ## the long and exhaustive tests
+stress: $(VENV)/tools $(VENV)/built $(FFCV)/built ## the long and exhaustive tests
 	python -m pytest -m stress
 
 bench: $(VENV)/tools $(VENV)/built ## penstock beside its rivals, as one table of ratios

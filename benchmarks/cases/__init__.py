@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.cases import access, fields, process, reading, writing
+from benchmarks.cases import access, containers, fields, process, reading, writing
 from benchmarks.cases.case import Case, Goal
 
 CASES: tuple[Case, ...] = (
@@ -10,6 +10,7 @@ CASES: tuple[Case, ...] = (
     *writing.CASES,
     *fields.CASES,
     *access.CASES,
+    *containers.CASES,
     *process.CASES,
 )
 

@@ -16,4 +16,6 @@ ENGINES = (
     "lance",
     "parquet",
     "limit",
+    "containers_rivals",
+    "containers_limit",
 )

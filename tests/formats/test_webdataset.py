@@ -105,7 +105,10 @@ def test_values_are_what_the_last_part_of_a_name_says() -> None:
     assert json.loads(found["json"]) == wanted["json"]
     assert list(found["npy"]) == wanted["npy"]["ndarray"]
     assert found["png"].startswith(b"\x89PNG")
-    for raw in ("bin", "mp", "npz", "ten"):
+    assert found["mp"] == wanted["mp"]
+    for name, array in found["npz"].items():
+        assert list(array) == wanted["npz"][name]["ndarray"]
+    for raw in ("bin", "ten"):
         assert isinstance(found[raw], bytes)
     schema = ps.open(str(GOLDEN / "typed.tar"), index="never").schema
     assert schema.field("png").type == ImageType("png")

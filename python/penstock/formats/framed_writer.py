@@ -26,6 +26,10 @@ from penstock.storage import Sink
 SLICE_BYTES = 1 << 20
 """Arrow bytes that are encoded at once: they and their frames stay in a core's cache."""
 SLICE_RECORDS = 8192
+LARGE_RECORD_BYTES = 16 << 10
+"""From this size on there is little to do for a record but to copy it, and a task costs more than that
+unless it has several."""
+LARGE_SLICE_BYTES = 3 << 20
 
 
 class FramedWriter:
@@ -179,6 +183,7 @@ def slices_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if batch.num_rows == 0:
         return
     record_bytes = max(1, batch.nbytes // batch.num_rows)
-    step = min(SLICE_RECORDS, max(1, SLICE_BYTES // record_bytes))
+    slice_bytes = SLICE_BYTES if record_bytes < LARGE_RECORD_BYTES else LARGE_SLICE_BYTES
+    step = min(SLICE_RECORDS, max(1, slice_bytes // record_bytes))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)

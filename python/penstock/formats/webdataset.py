@@ -38,8 +38,16 @@ from penstock.format import (
 )
 from penstock.formats.framed_raw import RawDecoder, given, without_columns
 from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
-from penstock.formats.webdataset_fields import NPY, Plan, ending, plan_field, type_by_name
+from penstock.formats.webdataset_fields import (
+    BY_CONTENTS,
+    NPY,
+    Plan,
+    ending,
+    plan_field,
+    type_by_name,
+)
 from penstock.formats.webdataset_npy import header_of, type_of
+from penstock.formats.webdataset_objects import type_of_objects
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
 from penstock.framing.framed import FramedReader, Proof
@@ -245,7 +253,10 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
     # As bytes, columns are the fields themselves, whatever they were before.
     places: dict[str, str] = {} if stored is None or not mine.decode else stored.fields
     own = [field for field in schema if field.name not in (KEY, URL)]
-    plans = [plan_field(field, places.get(str(field.name), str(field.name))) for field in own]
+    plans = [
+        plan_field(field, places.get(str(field.name), str(field.name)))
+        for field in own
+    ]
     seen = [plan.field for plan in plans]
     if len(set(seen)) < len(seen):
         raise SchemaError("two columns of one field", field=seen[0])
@@ -304,7 +315,8 @@ def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.
 
 
 def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict[str, Any], int]:
-    """The fields of the first records of a shard (or of all), and the types of those that are npy files.
+    """The fields of the first records of a shard (or of all), and the types of those that
+    their contents tell.
 
     Damage is passed over here: it is reported when the records are read.
     """
@@ -315,7 +327,7 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
     shard = replace(shard, options=quiet)
     frames_of = ChunkFrames(shard)
     counts: dict[str, int] = {}
-    headers: dict[str, list[Any]] = {}
+    samples: dict[str, list[Any]] = {}
     num_records = seen_bytes = 0
     for chunk in walked_chunks(shard):
         frames = frames_of.read(chunk, None).frames
@@ -323,17 +335,12 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
         try:
             for name, count in _core.tar_fields(frames, MOST_FIELDS).items():
                 counts[name] = counts.get(name, 0) + count
-            arrays = (
-                [name for name in counts if ending(name) == (NPY, False)] if mine.decode else []
-            )
-            if arrays:
-                plan = _core.TarPlan([(name, "bytes") for name in arrays], False)
+            telling = [n for n in counts if mine.decode and _tells_its_type(n)]
+            if telling:
+                plan = _core.TarPlan([(name, "bytes") for name in telling], False)
                 found = pa.record_batch(plan.decode(frames))
-                for name in arrays:
-                    values = found.column(name).drop_null()
-                    headers.setdefault(name, []).extend(
-                        header_of(value.as_buffer()[:4096].to_pybytes()) for value in values
-                    )
+                for name in telling:
+                    samples.setdefault(name, []).append(found.column(name).drop_null())
         except _core.KernelError as error:
             raise shard.error(error.args[0], None) from None
         num_records += len(frames)
@@ -342,4 +349,19 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
             left -= len(frames)
             if left <= 0 or seen_bytes >= _SAMPLE_BYTES:
                 break
-    return counts, {name: type_of(seen) for name, seen in headers.items()}, num_records
+    types = {name: _type_by_contents(name, parts) for name, parts in samples.items()}
+    return counts, types, num_records
+
+
+def _tells_its_type(field: str) -> bool:
+    last, is_compressed = ending(field)
+    return last in BY_CONTENTS and not is_compressed
+
+
+def _type_by_contents(field: str, parts: list[Any]) -> Any:
+    """The type of a field by the contents of its first members."""
+    last, _ = ending(field)
+    if last == NPY:
+        values = [value for part in parts for value in part]
+        return type_of([header_of(value.as_buffer()[:4096].to_pybytes()) for value in values])
+    return type_of_objects(last, pa.concat_arrays([part.cast(pa.binary()) for part in parts]))

@@ -7,6 +7,7 @@
 | cls cls2 index inx id | int64, blanks around it allowed |
 | txt text transcript | string |
 | npy | the number or tensor in it, as the first records have it |
+| npz mp msg msgpack cbor | a struct of the values in it, as the first records have them |
 | any other, and pyd pickle pkl pth pt whatever anybody says | bytes |
 
 `x.gz` is inflated where `x` is one of those above. The table is webdataset's own, but for what would
@@ -29,6 +30,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import LimitError, SchemaError
 from penstock.formats.webdataset_npy import column as npy_column
+from penstock.formats.webdataset_objects import OBJECTS, column_of_objects
 from penstock.limits import Limits
 from penstock.types import (
     ImageType,
@@ -53,6 +55,7 @@ TEXTS = ("txt", "text", "transcript")
 JSONS = ("json", "jsn")
 NPY = "npy"
 KNOWN = (*IMAGES, *NUMBERS, *TEXTS, *JSONS, NPY)
+BY_CONTENTS = (NPY, *OBJECTS)
 
 _PIECE_BYTES = 1 << 20
 _GIVEN_BYTES = 16 << 10
@@ -68,7 +71,7 @@ def ending(field: str) -> tuple[str, bool]:
 
 
 def type_by_name(field: str) -> Any:
-    """The type of a field's column by its name; None for an npy file, which says it itself."""
+    """The type of a field's column by its name; None where its contents say it."""
     last, _ = ending(field)
     if last in IMAGES:
         return ImageType(IMAGES[last])
@@ -78,7 +81,7 @@ def type_by_name(field: str) -> Any:
         return pa.int64()
     if last in TEXTS:
         return pa.string()
-    return None if last == NPY else pa.binary()
+    return None if last in BY_CONTENTS else pa.binary()
 
 
 Finish = Callable[[Any], Any]
@@ -159,6 +162,8 @@ def _how(column: pa.Field, last: str) -> tuple[str, Finish]:
         return "bytes", lambda values: pa.nulls(len(values))
     if last == NPY:
         return "bytes", lambda values: npy_column(values, type_)
+    if last in OBJECTS and kind.is_struct(type_):
+        return "bytes", lambda values: column_of_objects(last, values, type_, Limits())
     if kind.is_uint64(type_):
         return "text", lambda values: pc.utf8_trim_whitespace(values).cast(type_)
     if is_number(type_) or is_time(type_):

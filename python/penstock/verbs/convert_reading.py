@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,15 +115,38 @@ class Reading:
             size = sum(os.path.getsize(path) for path in dataset.paths)
             read = shuffled_between(dataset, self._order[first:last], columns, threads, size)
         done = first
+        casts: list[Cast] = []
         for batch in read:
-            if self._pictures is not None:
+            if self._pictures is not None and self._pictures.is_rewritten:
                 batch = self._pictures.batch(batch, done, threads)
             done += batch.num_rows
-            arrays = [
-                array if array.type == field.type else array.cast(field.type)
-                for array, field in zip(batch.columns, self.schema, strict=True)
-            ]
+            if not casts:
+                # Once for all of them: comparing types costs more than many a batch does.
+                pairs = zip(batch.schema, self.schema, strict=True)
+                casts = [cast_of(before.type, after.type) for before, after in pairs]
+            pairs = zip(casts, batch.columns, strict=True)
+            arrays = [array if cast is None else cast(array) for cast, array in pairs]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+Cast = Callable[[pa.Array], pa.Array] | None
+
+
+def cast_of(before: Any, after: Any) -> Cast:
+    """What makes an array of one type one of another; None where they are the same."""
+    if before == after:
+        return None
+    if not isinstance(after, pa.BaseExtensionType):
+        return lambda array: array.cast(after)
+    stored: Any = after.storage_type
+
+    def wrapped(array: pa.Array) -> pa.Array:
+        bare: Any = array.storage if isinstance(array, pa.ExtensionArray) else array
+        return pa.ExtensionArray.from_storage(
+            after, bare if bare.type == stored else bare.cast(stored)
+        )
+
+    return wrapped
 
 
 def is_tfrecord(kind: Format) -> bool:
