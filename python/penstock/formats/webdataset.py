@@ -254,7 +254,7 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
     places: dict[str, str] = {} if stored is None or not mine.decode else stored.fields
     own = [field for field in schema if field.name not in (KEY, URL)]
     plans = [
-        plan_field(field, places.get(str(field.name), str(field.name)))
+        plan_field(field, places.get(str(field.name), str(field.name)), options.limits)
         for field in own
     ]
     seen = [plan.field for plan in plans]

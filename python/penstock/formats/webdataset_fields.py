@@ -136,20 +136,20 @@ class Plan:
         return None
 
 
-def plan_field(column: pa.Field, field: str) -> Plan:
+def plan_field(column: pa.Field, field: str, limits: Limits) -> Plan:
     """How a column of this type is made of a field.
 
     Raises:
         SchemaError: no member holds such values.
     """
     last, inflates = ending(field)
-    contents, finish = _how(column, last)
+    contents, finish = _how(column, last, limits)
     if contents == "bytes" and column.type in (pa.binary(), pa.large_binary(), pa.binary_view()):
         inflates = False  # bytes were asked for, and these are the member's own
     return Plan(column, field, contents, finish, inflates)
 
 
-def _how(column: pa.Field, last: str) -> tuple[str, Finish]:
+def _how(column: pa.Field, last: str, limits: Limits) -> tuple[str, Finish]:
     type_, kind = column.type, pa.types
     storage = storage_of(type_)
     if is_json(type_):
@@ -163,7 +163,7 @@ def _how(column: pa.Field, last: str) -> tuple[str, Finish]:
     if last == NPY:
         return "bytes", lambda values: npy_column(values, type_)
     if last in OBJECTS and kind.is_struct(type_):
-        return "bytes", lambda values: column_of_objects(last, values, type_, Limits())
+        return "bytes", lambda values: column_of_objects(last, values, type_, limits)
     if kind.is_uint64(type_):
         return "text", lambda values: pc.utf8_trim_whitespace(values).cast(type_)
     if is_number(type_) or is_time(type_):
