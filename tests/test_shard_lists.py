@@ -136,3 +136,15 @@ def test_other_json_is_no_index(folder: Path) -> None:
     for text in ("", "[1]", '{"a": 1}', "[" * 100_000):
         (folder / "x.json").write_text(text)
         assert expand("x.json", LocalStorage()) == ["x.json"]
+
+
+def test_an_index_of_few_bytes_does_not_ask_for_much_work(folder: Path) -> None:
+    (folder / "part.json").write_text('{"shardlist": []}')
+    part = {"source_url": "part.json"}
+    with pytest.raises(ps.FormatError, match=r"part\.json twice"):
+        ps.open(index(folder, datasets=[part] * 1000))
+    deep: dict[str, Any] = {"shardlist": []}
+    for _ in range(300):
+        deep = {"shardlist": [], "datasets": [deep]}
+    with pytest.raises(ps.LimitError, match="indexes in each other"):
+        ps.open(index(folder, **deep))

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from penstock.errors import FormatError, TruncatedError, UnsupportedError
@@ -55,6 +56,7 @@ def read_listing(source: Source, limits: Limits) -> list[ListedShard] | None:
         raise error.at(file=source.path) from None
 
 
+@lru_cache(2)  # each shard of a folder asks for the same one
 def _parsed(data: bytes) -> list[ListedShard] | None:
     try:
         index: Any = json.loads(data)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import FormatError, LimitError, StaleIndexError, UnsupportedError
+from penstock.limits import Limits
 from penstock.storage import Storage
 
 MOST_NAMES = 1_000_000
@@ -154,7 +155,7 @@ def shard_list(source: Any, storage: Storage) -> ShardList | None:
     found = _json(path, storage)
     if not isinstance(found, dict) or not ({"shardlist", "datasets"} & set(found)):  # pyright: ignore[reportUnknownArgumentType]
         return None
-    entries = _entries(found, path, storage, os.path.dirname(path), nested=False)
+    entries = _entries(found, path, storage, os.path.dirname(path), [path])
     if not entries:
         raise FormatError("the index names no shards", file=path)
     entries.sort()
@@ -176,8 +177,16 @@ def _json(path: str, storage: Storage) -> Any:
 
 
 def _entries(
-    facts: dict[str, Any], path: str, storage: Storage, folder: str, *, nested: bool
+    facts: dict[str, Any],
+    path: str,
+    storage: Storage,
+    folder: str,
+    read: list[str],
+    level: int = 0,
 ) -> list[tuple[str, int]]:
+    """The shards of an index and of those in it; `read` are the files that were read for it."""
+    if level > Limits().nesting:
+        raise LimitError(f"more than {Limits().nesting} indexes in each other", file=path)
     if facts.get("wids_version", 1) != 1:
         raise UnsupportedError(f"wids_version {facts['wids_version']!r}", file=path)
     base = facts.get("base", "")
@@ -191,14 +200,17 @@ def _entries(
         found.append((_inside(base, url, folder, path), count))
     for other in _dicts(facts.get("datasets", []), path):
         if "shardlist" in other:
-            found += _entries({"base": base, **other}, path, storage, folder, nested=True)
-        elif isinstance(url := other.get("source_url"), str) and not nested:
+            found += _entries({"base": base, **other}, path, storage, folder, read, level + 1)
+        elif isinstance(url := other.get("source_url"), str) and not level:
             place = _inside(base, url, folder, path)
+            if place in read:
+                raise FormatError(f"the index names {place} twice", file=path)
+            read.append(place)
             more = _json(place, storage)
             if not isinstance(more, dict):
                 raise FormatError(f"{place} is no index", file=path)
             inner: dict[str, Any] = more
-            found += _entries(inner, place, storage, os.path.dirname(place), nested=True)
+            found += _entries(inner, place, storage, os.path.dirname(place), read, level + 1)
     if len(found) > MOST_NAMES:
         raise LimitError(f"an index of more than {MOST_NAMES} shards", file=path)
     return found

@@ -119,27 +119,62 @@ def is_fixed_tensor(type_: pa.DataType) -> bool:
 
 
 def is_variable_tensor(type_: pa.DataType) -> bool:
-    """Whether values are tensors whose shapes differ."""
-    return getattr(type_, "extension_name", "") == "arrow.variable_shape_tensor"
+    """Whether values are tensors whose shapes differ, as penstock has them: see `own_types`."""
+    return isinstance(type_, VariableShapeTensorType)
 
 
-def own_tensors(schema: pa.Schema) -> pa.Schema:
-    """The schema with penstock's type for tensors of any shape, where pyarrow, which has one that
-    Python knows nothing of, read it as its own."""
+def _is_foreign(type_: Any) -> bool:
+    name = getattr(type_, "extension_name", "")
+    return name == "arrow.variable_shape_tensor" and not is_variable_tensor(type_)
+
+
+def own_types(schema: Any) -> Any:
+    """The schema with penstock's type for tensors whose shapes differ: from bytes and C streams pyarrow
+    makes a type of its own, which says nothing of values and axes. One with more to say (axes that are
+    named or permuted) stays as it is.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.types import VariableShapeTensorType, own_types
+        >>> schema = pa.schema([("x", VariableShapeTensorType(pa.uint8(), 3))])
+        >>> own_types(pa.ipc.read_schema(schema.serialize())) == schema
+        True
+    """
     for place, field in enumerate(schema):
-        if is_variable_tensor(field.type) and not isinstance(field.type, VariableShapeTensorType):
-            storage = field.type.storage_type
-            value, shape = storage.field("data").type.value_type, storage.field("shape").type
-            own = VariableShapeTensorType(value, shape.list_size)
-            schema = schema.set(place, field.with_type(own))
+        type_ = field.type
+        if _is_foreign(type_):
+            value = type_.storage_type.field("data").type.value_type
+            axes = type_.storage_type.field("shape").type.list_size
+            if str(type_).endswith(f"[value_type={value}, ndim={axes}]>"):
+                schema = schema.set(place, field.with_type(VariableShapeTensorType(value, axes)))
     return schema
 
 
-def as_tensors(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Tensors of any shape under another type for such, which Arrow would not cast to."""
-    if array.type == type_ or not (is_variable_tensor(array.type) and is_variable_tensor(type_)):
+def own_tensors(array: Any, type_: Any) -> Any:
+    """The array, with penstock's type for its tensors where that is what the schema wants of it."""
+    if not (is_variable_tensor(type_) and _is_foreign(array.type)):
         return array
-    return pa.ExtensionArray.from_storage(type_, array.storage.cast(storage_of(type_)))
+    return pa.ExtensionArray.from_storage(type_, array.storage.cast(type_.storage_type))
+
+
+def own_batch(batch: Any, schema: Any) -> Any:
+    """A batch of pyarrow's as one of a schema that `own_types` gave."""
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
+    arrays = [own_tensors(array, f.type) for array, f in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
+
+
+def is_bytes(type_: pa.DataType) -> bool:
+    """Whether values are byte strings of any length."""
+    kind = pa.types
+    return bool(kind.is_binary(type_) or kind.is_large_binary(type_) or kind.is_binary_view(type_))
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Whether values are texts."""
+    kind = pa.types
+    return bool(kind.is_string(type_) or kind.is_large_string(type_) or kind.is_string_view(type_))
 
 
 def storage_of(type_: pa.DataType) -> pa.DataType:

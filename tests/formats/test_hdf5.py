@@ -693,3 +693,10 @@ def test_a_schema_too_large_for_an_attribute_is_refused_where_it_is_needed(tmp_p
     with pytest.raises(ps.SchemaError, match="larger than an attribute"):
         ps.write(large, str(tmp_path / "v.h5"))
     assert not (tmp_path / "v.h5").exists()
+
+
+def test_a_record_in_more_chunks_than_the_file_has_bytes_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", shape=(4, 1 << 24), chunks=(1, 1), dtype="u1", compression="gzip")
+    with pytest.raises(ps.LimitError, match="a record in 16777216 chunks"):
+        ps.open(tmp_path / "a.h5")

@@ -398,3 +398,22 @@ def test_other_programs_read_what_is_written(tmp_path: Path) -> None:
         with Image.open(tmp_path / "out" / row["file_name"]) as image:
             expected = ps.decode_images([jpeg(number)])[0]
             np.testing.assert_array_equal(np.asarray(image), expected)
+
+
+def test_a_table_nested_deeper_than_the_limit_is_refused(tmp_path: Path) -> None:
+    deep = b'{"file_name": "0.jpg", "x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}\n"
+    laid(tmp_path, {"0.jpg": jpeg(), "metadata.jsonl": deep})
+    with pytest.raises(ps.LimitError, match="nesting"):
+        ps.open(tmp_path)
+    brackets = json.dumps({"file_name": "0.jpg", "x": '["' * 200}).encode()
+    laid(tmp_path, {"0.jpg": jpeg(), "metadata.jsonl": brackets})
+    assert ps.open(tmp_path)[0]["x"] == '["' * 200
+
+
+def test_a_small_table_of_very_many_rows_is_refused(tmp_path: Path) -> None:
+    laid(tmp_path, {"0.jpg": jpeg()})
+    names = pa.array(["0.jpg"]).take(pa.array(np.zeros(1 << 20, np.int64)))
+    pq.write_table(pa.table({"file_name": names}), tmp_path / "metadata.parquet")
+    assert (tmp_path / "metadata.parquet").stat().st_size < 1 << 14
+    with pytest.raises(ps.LimitError, match="batch_bytes"):
+        ps.open(tmp_path, limits={"batch_bytes": 1 << 20})

@@ -91,7 +91,7 @@ def test_a_file_of_the_corpus_is_what_the_manifest_states(path: Path) -> None:
     ]
     nameless = {"neutral": path.read_bytes()}
     with pytest.raises(ps.FormatError, match="no known format"):
-        ps.open("neutral", storage=MemoryStorage(nameless))  # type: ignore[arg-type]
+        ps.open("neutral", storage=MemoryStorage(nameless), index="never")  # type: ignore[arg-type]
 
 
 def _with_nulls(value: Any) -> Any:
@@ -402,11 +402,11 @@ def test_unknown_words_are_refused() -> None:
 def test_many_maps_of_the_same_fields_are_told_by_their_bytes() -> None:
     data = packed(*({"a": n, "b": "x"} for n in range(1000)))
     for content in (data, msgpack.packb([{"a": 1}, {"a": 2}])):
-        dataset = ps.open("neutral", index="never", storage=MemoryStorage({"neutral": content}))  # type: ignore[arg-type]
+        dataset = ps.open("neutral", storage=MemoryStorage({"neutral": content}), index="never")  # type: ignore[arg-type]
         assert dataset.shards[0].format == "msgpack"
     for other in (packed({"a": 1}, {"b": 1}), packed({"a": 1}), packed(1, 2), data[:10]):
         with pytest.raises(ps.FormatError, match="no known format"):
-            ps.open("neutral", storage=MemoryStorage({"neutral": other}))  # type: ignore[arg-type]
+            ps.open("neutral", storage=MemoryStorage({"neutral": other}), index="never")  # type: ignore[arg-type]
 
 
 # -- writing --------------------------------------------------------------------------------------

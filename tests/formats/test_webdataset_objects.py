@@ -106,3 +106,31 @@ def test_without_cbor2_cbor_members_stay_bytes(
     path = archive(tmp_path / "a.tar", [{"cbor": cbor2.dumps({"a": 1})}])
     monkeypatch.setitem(sys.modules, "cbor2", None)
     assert read(path)[0]["cbor"] == cbor2.dumps({"a": 1})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        bytes.fromhex("a16161d81c81d81d00"),  # {"a": a list that holds itself}
+        b"\xa1\x61a" + b"\x81" * 200 + b"\x00",
+        # Each list holds the one before ten times.
+        bytes.fromhex("a16161d81c8a") + b"\x00" * 10 + b"",
+    ],
+)
+def test_cbor_that_holds_itself_is_left_alone(value: bytes, tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.tar", [{"cbor": value}])
+    read(path)  # as bytes, or as numbers: pyarrow would end the process
+    good = cbor2.dumps({"a": [1]})
+    path = archive(
+        tmp_path / "b.tar", [{"cbor": good}, {"cbor": bytes.fromhex("a16161d81c81d81d00")}]
+    )
+    with pytest.raises(ps.SchemaError, match="hold each other"):
+        read(path, infer_records=1)
+
+
+def test_npz_members_stay_within_the_limits_together(tmp_path: Path) -> None:
+    one = io.BytesIO()
+    np.savez_compressed(one, x=np.zeros(1 << 18, np.uint8))
+    path = archive(tmp_path / "a.tar", [{"npz": one.getvalue()}] * 8)
+    with pytest.raises(ps.LimitError, match="batch_bytes"):
+        read(path, limits={"batch_bytes": 1 << 20})

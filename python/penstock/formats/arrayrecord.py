@@ -29,7 +29,6 @@ from penstock.errors import (
     ChecksumError,
     FormatError,
     PenstockError,
-    RecordIndexError,
     SchemaError,
     TruncatedError,
     UnsupportedError,
@@ -46,6 +45,7 @@ from penstock.format import (
     Writer,
     options_from,
 )
+from penstock.formats.batches import check_records
 from penstock.formats.tfrecord import SAMPLE_BYTES, decoder_of
 from penstock.numbers import as_arrow, as_numpy
 from penstock.schema import merge_facts
@@ -287,8 +287,7 @@ class ArrayRecordReader:
         """All records in one pair, so that no chunk is unpacked twice; in several, each of which
         stays in the processor's cache, where each record is a chunk of its own."""
         records = np.asarray(records, np.int64)
-        if len(records) and not (0 <= records.min() and records.max() < self.num_records):
-            raise RecordIndexError(f"there are {self.num_records} records", file=self._path)
+        check_records(records, self.num_records, self._path)
         if not len(records):
             return
         whole = self._chunk(0, 0, len(self._extents))

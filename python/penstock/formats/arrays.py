@@ -229,7 +229,7 @@ def check_size(header: Header, room: int, start: int, limits: Any) -> int:
         TruncatedError: there are fewer.
         LimitError: a record is larger than the limits allow, or records of no bytes are too many.
     """
-    size = math.prod(header.shape) * header.dtype.itemsize
+    size = header.num_values * header.dtype.itemsize
     if size > room - header.start:
         raise TruncatedError(
             "the array is cut",

@@ -56,6 +56,7 @@ from penstock.formats.batches import (
 )
 from penstock.formats.borrowed import Bytes, Pool, Splice, translated
 from penstock.storage import Sink, Source
+from penstock.types import own_types
 
 FEATHER_1 = b"FEA1"
 KEPT_BATCHES = 4096
@@ -160,9 +161,9 @@ class ArrowReader:
     def _schema(self) -> Any:
         if self._footer is not None:
             with self._pool(()).borrow() as reader:
-                return reader.schema
+                return own_types(reader.schema)
         assert self._start is not None
-        return pa.ipc.open_stream(self._bytes.range(0, self._start.end)).schema
+        return own_types(pa.ipc.open_stream(self._bytes.range(0, self._start.end)).schema)
 
     # Where the batches lie.
 

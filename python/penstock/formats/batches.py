@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import FormatError, RecordIndexError, SchemaError, UnsupportedError
 from penstock.format import Options, Projection
-from penstock.types import as_tensors
+from penstock.types import own_tensors
 
 
 def check_options(options: Options, format_name: str) -> Any:
@@ -82,9 +82,10 @@ def conform(batch: Any, schema: Any, path: str) -> Any:
 
 
 def _cast(array: Any, field: Any, path: str) -> Any:
+    array = own_tensors(array, field.type)
     if array.type != field.type:
         try:
-            array = as_tensors(array, field.type).cast(field.type, safe=True)
+            array = array.cast(field.type, safe=True)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise SchemaError(
                 f"a value does not fit the schema: {error}",

@@ -23,7 +23,7 @@ from penstock.formats.beton_layout import (
     Field,
     field_of,
 )
-from penstock.types import is_fixed_tensor, is_image, is_json, storage_of
+from penstock.types import is_bytes, is_fixed_tensor, is_image, is_json, is_text, storage_of
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _HOLDS = "a .beton holds numbers, bytes, text, JSON, tensors of a fixed shape and images"
@@ -80,27 +80,13 @@ def column_of(field: Any, images: Encode) -> Column:
         return Column(field_of(name, INT), _Labels(name))
     if types.is_floating(type_):
         return Column(field_of(name, FLOAT), _floats)
-    if _is_bytes(type_):
+    if is_bytes(type_) or is_text(type_) or types.is_fixed_size_binary(type_):
         return Column(field_of(name, BYTES), _bytes)
     raise SchemaError(
         f"{_HOLDS}; not {type_}",
         field=name,
         hint="leave it out (columns=), or write it as JSON or as a tensor",
     )
-
-
-def _is_bytes(type_: Any) -> bool:
-    types = pa.types
-    tests = (
-        types.is_binary,
-        types.is_large_binary,
-        types.is_binary_view,
-        types.is_fixed_size_binary,
-        types.is_string,
-        types.is_large_string,
-        types.is_string_view,
-    )
-    return any(test(type_) for test in tests)
 
 
 def _integers(name: str) -> Encode:

@@ -329,7 +329,8 @@ def _dtype_of(type_: Any, name: str, text_length: int | None) -> np.dtype[Any]:
         return _dtype_of(storage_of(type_), name, text_length)
     if types.is_struct(type_):
         fields = [type_.field(n) for n in range(type_.num_fields)]
-        parts = [(field.name, dtype_of(field, text_length)) for field in fields]
+        inside = [dtype_of(f.with_name(f"{name}.{f.name}"), text_length) for f in fields]
+        parts = [(field.name, dtype) for field, dtype in zip(fields, inside, strict=True)]
         if len({field.name for field in fields}) < len(fields) or not all(f.name for f in fields):
             raise SchemaError("two fields of a struct have one name, or one has none", field=name)
         return np.dtype(parts)

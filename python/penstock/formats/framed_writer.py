@@ -8,17 +8,17 @@ records into batches.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import SchemaError
-from penstock.framing.sidecar import Index, SeekPoint
+from penstock.formats.framed_output import PlainOutput
+from penstock.formats.in_order import InOrder
+from penstock.framing.sidecar import Index
 from penstock.numbers import as_numpy
 from penstock.pipeline import default_threads
 from penstock.storage import Sink
@@ -30,11 +30,6 @@ LARGE_RECORD_BYTES = 16 << 10
 """From this size on there is little to do for a record but to copy it, and a task costs more than that
 unless it has several."""
 LARGE_SLICE_BYTES = 3 << 20
-WRITE_BYTES = 4 << 20
-"""Bytes of one write, each of which starts at a multiple of this: file systems take aligned writes
-of this size several times faster than smaller or crooked ones (ext4: in large folios)."""
-
-Result = TypeVar("Result")
 
 
 class FramedWriter:
@@ -104,9 +99,7 @@ class FramedWriter:
         uint32 checksum of each payload as it is stored there."""
         self._finishing(self._work.drain)
         self._num_records += len(lengths)
-        self._lengths.append(lengths)
-        self._checksums.append(checksums)
-        self._finishing(lambda: self._output.add_parts(frames, lengths))
+        self._finishing(lambda: self._add(frames, lengths, checksums))
 
     def flush(self) -> None:
         """Wait until all records handed over so far are counted in `num_bytes`."""
@@ -156,10 +149,14 @@ class FramedWriter:
             raise
 
     def _take(self, framed: _core.Framed) -> None:
-        lengths = as_numpy(framed.lengths)
+        self._add([framed.data], as_numpy(framed.lengths), as_numpy(framed.checksums))
+
+    def _add(
+        self, parts: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
+    ) -> None:
         self._lengths.append(lengths)
-        self._checksums.append(as_numpy(framed.checksums))
-        self._output.add(framed.data, lengths)
+        self._checksums.append(checksums)
+        self._output.add(parts, lengths)
 
     def _drain(self) -> None:
         self._work.drain()
@@ -190,93 +187,3 @@ def slices_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = min(SLICE_RECORDS, max(1, slice_bytes // record_bytes))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
-
-
-class InOrder:
-    """Runs tasks in the threads of a pool and hands their results on in order, a few ahead at most.
-
-    Without a pool, tasks run where they are put.
-    """
-
-    def __init__(self, pool: ThreadPoolExecutor | None, ahead: int) -> None:
-        self._pool = pool
-        self._ahead = ahead
-        self._pending: deque[tuple[Future[Any], Callable[[Any], None]]] = deque()
-
-    def put(self, task: Callable[[], Result], then: Callable[[Result], None]) -> None:
-        """Run a task; `then` gets its result, in this thread, after those of earlier tasks."""
-        if self._pool is None:
-            then(task())
-            return
-        self._pending.append((self._pool.submit(task), then))
-        while len(self._pending) > self._ahead:
-            self._next()
-
-    def drain(self) -> None:
-        """Wait for all results."""
-        while self._pending:
-            self._next()
-
-    def _next(self) -> None:
-        future, then = self._pending.popleft()
-        then(future.result())
-
-
-class PlainOutput:
-    """Frames as they are."""
-
-    compression = ""
-    layout = "plain"
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._waiting_parts: list[_core.Buffer] = []
-        self._waiting_bytes = 0
-        self.num_bytes = 0
-        """Bytes of output, written or waiting."""
-        self.points: list[SeekPoint] = []
-
-    def add(self, frames: _core.Buffer, lengths: np.ndarray) -> None:
-        """Append whole frames."""
-        del lengths
-        self.put(frames)
-
-    def add_parts(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
-        """Append whole frames that are in parts."""
-        del lengths
-        for part in frames:
-            self.put(part)
-
-    def drain(self) -> None:
-        """Wait until everything that can be written is counted."""
-
-    def close(self) -> None:
-        """Write what is left."""
-        self._write_out(self._waiting_bytes)
-
-    def put(self, data: _core.Buffer) -> None:
-        """Append bytes of the file."""
-        if len(data):
-            self._waiting_parts.append(data)
-            self._waiting_bytes += len(data)
-            self.num_bytes += len(data)
-        if self._waiting_bytes >= WRITE_BYTES:
-            self._write_out(self._waiting_bytes - self.num_bytes % WRITE_BYTES)
-
-    def _write_out(self, num_bytes: int) -> None:
-        """Write so many of the waiting bytes, without moving them."""
-        parts: list[memoryview] = []
-        self._waiting_bytes -= num_bytes
-        while num_bytes:
-            part = self._waiting_parts.pop(0)
-            if len(part) > num_bytes:
-                self._waiting_parts.insert(0, part.slice(num_bytes, len(part)))
-                part = part.slice(0, num_bytes)
-            parts.append(_view(part))
-            num_bytes -= len(part)
-        self._sink.write_all(parts)
-
-
-def _view(data: _core.Buffer) -> memoryview:
-    """The bytes of a Buffer, which stays where it is."""
-    return memoryview(pa.array(data).buffers()[1])

@@ -40,6 +40,9 @@ FILTERS = {
 }
 """Those that libhdf5 and h5py have built in. Any other would be loaded from a library."""
 MOST_DATASETS = 1 << 16
+MOST_PIECES = 1 << 16
+"""Chunks beside each other that a record may lie in, where the file has not more bytes: those that
+were never written take none."""
 MOST_ATTRIBUTES = 256
 MOST_ATTRIBUTE_BYTES = 1 << 16
 _CACHE_BYTES = 4 << 20
@@ -257,6 +260,14 @@ def _check_claims(
         for length in chunk:
             packed *= length
         limits.check("member_bytes", packed)
+        pieces = 1
+        for length, part in zip(shape[1:], chunk[1:], strict=True):
+            pieces *= -(-length // max(part, 1))
+        if pieces > max(size, MOST_PIECES):
+            raise LimitError(
+                f"a record in {pieces} chunks, in a file of {size} bytes",
+                hint="datasets=, the names or groups to read; or h5repack it with larger chunks",
+            )
 
 
 def attributes(handle: Any) -> dict[bytes, bytes]:

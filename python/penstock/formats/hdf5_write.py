@@ -24,6 +24,7 @@ from penstock.formats.hdf5 import SCHEMA_ATTRIBUTE
 from penstock.formats.hdf5_file import MOST_ATTRIBUTE_BYTES, h5py_or_error
 from penstock.formats.regroup import Regroup
 from penstock.storage import Sink
+from penstock.types import is_bytes, is_text
 
 CHUNK_BYTES = 1 << 18
 VALUES_PER_CHUNK = 256
@@ -68,9 +69,9 @@ class _Dataset:
         if isinstance(type_, pa.BaseExtensionType) and not hasattr(type_, "shape"):
             type_ = type_.storage_type
         types = pa.types
-        if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
+        if is_text(type_):
             self._kind, self.dtype = "text", h5py.string_dtype()
-        elif types.is_binary(type_) or types.is_large_binary(type_) or types.is_binary_view(type_):
+        elif is_bytes(type_):
             self._kind, self.dtype = "bytes", h5py.vlen_dtype(np.dtype("u1"))
         elif types.is_list(type_) or types.is_large_list(type_):
             inner = dtype_of(pa.field(field.name, type_.value_type))

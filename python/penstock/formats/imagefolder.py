@@ -173,25 +173,35 @@ class ImageFolderReader:
 
         entry = self._folder.entries[number]
         path = f"{self._path}/{entry.name}"
-        self._limits.check("member_bytes", entry.size)
-        table = read_table(self._folder.read_file(number), path)
+        table = read_table(path, self._limits)
         column = name_column(table, path)
-        numbers = {self._folder.entries[one].name: one for one in images}
-        files = np.empty(table.num_rows, np.int64)
-        for row, name in enumerate(table.column(column).to_pylist()):
-            found = None if name is None else numbers.get(name.removeprefix("./"))
-            if found is None:
-                raise FormatError(
-                    f"names the image {name!r}, which is not in the folder",
-                    file=path,
-                    record=row,
-                    field=column,
-                )
-            files[row] = found
+        files = self._named(table.column(column), images)
+        if files.null_count:
+            row = int(np.argmax(np.asarray(files.is_null())))
+            raise FormatError(
+                f"names the image {table.column(column)[row].as_py()!r}, which is not in the folder",
+                file=path,
+                record=row,
+                field=column,
+            )
+        files = np.asarray(files, np.int64)
         left = set(images).difference(files.tolist())
         if left and self._how.other_files == "error":
             raise self._refused(min(left), f"is not named by the table {entry.name}")
         return files, table.drop_columns([c for c in (column, IMAGE) if c in table.column_names])
+
+    def _named(self, names: pa.ChunkedArray, images: list[int]) -> pa.Array:
+        """The number of each named file; null where there is none such."""
+        import pyarrow.compute as pc
+
+        texts = [(self._folder.entries[one].name, one) for one in images]
+        known = [(text, one) for text, one in texts if text.isascii() or _is_unicode(text)]
+        bare = pc.replace_substring_regex(names.cast(pa.large_string()), r"^\./", "")
+        places = pc.index_in(
+            bare, value_set=pa.array([text for text, _ in known], pa.large_string())
+        )
+        numbers = pa.array([one for _, one in known], pa.int64())
+        return numbers.take(places.combine_chunks())
 
     def _columns_beside(self, table: pa.Table | None) -> pa.RecordBatch:
         names = [self._folder.entries[number].name for number in self._files.tolist()]
@@ -283,6 +293,11 @@ class ImageFolderReader:
 
     def close(self) -> None:
         self._folder.close()
+
+
+def _is_unicode(name: str) -> bool:
+    """Whether a file's name is UTF-8, as the names in a table are."""
+    return name.encode("utf-8", "replace").decode() == name
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:

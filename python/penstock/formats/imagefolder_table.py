@@ -2,51 +2,92 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from penstock import _core
-from penstock.errors import FormatError, SchemaError
+from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.format import Options
 from penstock.formats.batches import checked
+from penstock.formats.parquet import ParquetFormat
+from penstock.limits import Limits
+from penstock.storage import LocalSource
+from penstock.types import is_text
 
 NAME_COLUMNS = ("file_name", "filename", "file", "path", "image")
 """What the column may be called that names the image of a row; the first that is there counts."""
 
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_OPENING = np.frombuffer(b"[{", np.uint8)
+_BRACKETS = np.frombuffer(b"[{]}", np.uint8)
 
-def read_table(data: _core.Buffer, path: str) -> pa.Table:
+
+def read_table(path: str, limits: Limits) -> pa.Table:
     """All rows of a table, proved to be sound. Its ending says what it is."""
-    buffer = pa.array(data).buffers()[1]
+    source = LocalSource(path)
     try:
-        if path.endswith(".parquet"):
-            import pyarrow.parquet as pq
-
-            table = pq.read_table(pa.BufferReader(buffer))
-        elif path.endswith(".csv"):
-            from pyarrow import csv
-
-            table = csv.read_csv(pa.BufferReader(buffer))
-        else:
-            from pyarrow import json
-
-            table = json.read_json(pa.BufferReader(buffer))
-    except (pa.ArrowException, ValueError, OSError, RecursionError) as error:
-        raise FormatError(f"the table of labels cannot be read: {error}", file=path) from error
-    for batch in table.to_batches():
-        checked(batch, path)
+        limits.check("member_bytes", source.size)
+        table = _parquet(source, limits) if path.endswith(".parquet") else _text(source, limits)
+    except PenstockError as error:
+        raise error.at(file=path) from error.__cause__
+    finally:
+        source.close()
     if len(set(table.column_names)) < table.num_columns:
         raise FormatError("the table of labels has two columns of one name", file=path)
     return table
 
 
+def _parquet(source: LocalSource, limits: Limits) -> pa.Table:
+    reader = ParquetFormat().open(source, Options(limits=limits))
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    for chunk in reader.chunks():
+        batch = reader.decode(chunk, None, None)
+        size += batch.nbytes
+        limits.check("batch_bytes", size)  # few bytes can stand for any number of rows
+        batches.append(batch)
+    return pa.Table.from_batches(batches, reader.schema)
+
+
+def _text(source: LocalSource, limits: Limits) -> pa.Table:
+    data = source.read(0, source.size)
+    file = pa.BufferReader(pa.array(data).buffers()[1])
+    try:
+        if source.path.endswith(".csv"):
+            from pyarrow import csv
+
+            table = csv.read_csv(file)
+        else:
+            from pyarrow import json
+
+            _check_depth(data.to_bytes(), limits)
+            table = json.read_json(file)
+    except (pa.ArrowException, ValueError, OSError, RecursionError) as error:
+        if isinstance(error, PenstockError):
+            raise
+        raise FormatError(f"the table of labels cannot be read: {error}") from error
+    for batch in table.to_batches():
+        checked(batch, source.path)
+    return table
+
+
+def _check_depth(text: bytes, limits: Limits) -> None:
+    """pyarrow's parser calls itself for each level of nesting, and would end the process."""
+    marks = np.frombuffer(_STRING.sub(b"", text), np.uint8)
+    marks = marks[np.isin(marks, _BRACKETS)]
+    depths = np.cumsum(np.where(np.isin(marks, _OPENING), 1, -1))
+    limits.check("nesting", int(depths.max(initial=0)))
+
+
 def name_column(table: pa.Table, path: str) -> str:
     """The column that names the images."""
     for name in NAME_COLUMNS:
-        if name in table.column_names:
-            type_ = table.schema.field(name).type
-            is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
-            if is_text or not table.num_rows:
-                return name
+        if name not in table.column_names:
+            continue
+        if is_text(table.schema.field(name).type) or not table.num_rows:
+            return name
     raise FormatError(
         f"the table of labels has no column of text among {', '.join(NAME_COLUMNS)}",
         file=path,

@@ -31,7 +31,6 @@ from penstock.errors import (
     ChecksumError,
     FormatError,
     PenstockError,
-    RecordIndexError,
     TruncatedError,
     UnsupportedError,
 )
@@ -45,7 +44,14 @@ from penstock.format import (
     Writer,
     options_from,
 )
-from penstock.formats.batches import check_columns, check_options, conform, projected
+from penstock.formats.batches import (
+    check_columns,
+    check_options,
+    check_records,
+    conform,
+    empty_columns,
+    projected,
+)
 from penstock.formats.mds_columns import Column, Ranges, Unfit, column
 from penstock.formats.mds_inflated import CODECS, Inflated
 from penstock.listing import INDEX_NAME, ListedFile, check_size, read_listing
@@ -257,8 +263,7 @@ class MDSReader:
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
         """The records in runs of about 64 MiB."""
         records = np.asarray(records, np.int64)
-        if len(records) and not (0 <= records.min() and records.max() < self.num_records):
-            raise RecordIndexError(f"there are {self.num_records} records", file=self._path)
+        check_records(records, self.num_records, self._path)
         whole = self._chunk(0, 0, self.num_records)
         sizes = self._offsets[records + 1] - self._offsets[records]
         pieces = (np.cumsum(sizes) - sizes) // PICK_BYTES
@@ -291,8 +296,7 @@ class MDSReader:
         except PenstockError as error:
             raise error.at(file=self._path) from None
         if not arrays:
-            empty = pa.array([{}] * len(numbers), pa.struct([]))
-            return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(schema.metadata)
+            return empty_columns(len(numbers)).replace_schema_metadata(schema.metadata)
         stored = pa.schema(
             [pa.field(f.name, a.type, nullable=False) for f, a in zip(schema, arrays, strict=True)]
         )

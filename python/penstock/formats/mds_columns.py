@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, SchemaError, UnsupportedError
-from penstock.types import ImageType, VariableShapeTensorType
+from penstock.types import ImageType, VariableShapeTensorType, is_bytes, is_text
 
 _SCALARS = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -119,9 +119,9 @@ class Column:
 
     def decode(self, ranges: Ranges, wanted: pa.DataType, own: pa.DataType) -> pa.Array:
         """All values, as `own` or, if the caller wants bytes or text, as those."""
-        if self.size is None and _is_bytes(wanted):
+        if self.size is None and is_bytes(wanted):
             return binary(ranges)
-        if self.encoding in _TEXTS and _is_text(wanted):
+        if self.encoding in _TEXTS and is_text(wanted):
             return _text(ranges)
         return _decoded(self.encoding, ranges, own)
 
@@ -175,20 +175,6 @@ def _fixed_array(encoding: str) -> tuple[np.dtype[Any], list[int]] | None:
     if match is None or match[1] not in _SCALARS:
         return None
     return _FIXED[match[1]], [int(size) for size in match[2].split(",")]
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(type_) or types.is_large_binary(type_) or types.is_binary_view(type_)
-    )
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_)
-    )
 
 
 # -- types ----------------------------------------------------------------------------------------
@@ -422,7 +408,7 @@ def _pil_mode(data: bytes) -> bytes:
 
 def _pixels(ranges: Ranges, own: pa.DataType) -> pa.Array:
     """Raw pixels as PPM and PGM files; other modes as they are stored, if the first one is so."""
-    if _is_bytes(own):
+    if is_bytes(own):
         return binary(ranges)
     files: list[bytes] = []
     for row in range(len(ranges.starts)):

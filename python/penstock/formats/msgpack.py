@@ -40,8 +40,8 @@ from penstock.format import (
     Writer,
     options_from,
 )
+from penstock.formats.framed_raw import RAW_SCHEMA, RawDecoder, given, without_columns
 from penstock.formats.msgpack_columns import FieldPlan, inferred_field, plan_reading
-from penstock.formats.tfrecord_raw import RAW_SCHEMA, RawDecoder, given, without_columns
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
 from penstock.framing.framed import FramedReader, Proof
@@ -53,6 +53,7 @@ from penstock.framing.sidecar import Index, ends_whole
 from penstock.limits import Limits
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import Sink, Source
+from penstock.types import is_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,14 +267,9 @@ def decoder_for(shard: Shard, mine: MessagePackOptions) -> Any:
         raise TypeError(
             f"the schema of a MessagePack file is a pyarrow.Schema, not {type(schema).__name__}"
         )
-    if schema.names == ["record"] and _is_bytes(schema.field(0).type):
+    if schema.names == ["record"] and is_bytes(schema.field(0).type):
         return RawDecoder(schema)
     return _maps([*schema], options.limits, schema.metadata, shard)
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_binary(type_) or types.is_large_binary(type_) or type_ == pa.binary_view())
 
 
 def _maps(fields: Sequence[pa.Field], limits: Limits, metadata: Any, shard: Shard) -> MapDecoder:

@@ -31,7 +31,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SchemaError
-from penstock.types import VariableShapeTensorType, is_fixed_tensor, is_variable_tensor
+from penstock.types import (
+    VariableShapeTensorType,
+    is_bytes,
+    is_fixed_tensor,
+    is_text,
+    is_variable_tensor,
+)
 
 MARK = b"penstock.msgpack"
 _CASTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
@@ -179,12 +185,9 @@ def _kernel_type(given: Any, use: Use) -> pa.DataType | None:
 
 
 def _bytes_type(given: Any, use: Use) -> pa.DataType | None:
-    types = pa.types
-    if types.is_string(given) or types.is_large_string(given) or types.is_string_view(given):
+    if is_text(given):
         return pa.string() if use != "write" else given
-    if types.is_fixed_size_binary(given) and not types.is_decimal(given):
-        return pa.binary() if use != "write" else given
-    if types.is_binary(given) or types.is_large_binary(given) or types.is_binary_view(given):
+    if is_bytes(given) or pa.types.is_fixed_size_binary(given):
         return pa.binary() if use != "write" else given
     return None
 

@@ -16,6 +16,7 @@ lists. Everything else is an error, and so is a list nested deeper than a dtype 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,6 +64,11 @@ class Header:
     fortran_order: bool
     shape: tuple[int, ...]
     start: int
+
+    @property
+    def num_values(self) -> int:
+        """Values in the array."""
+        return math.prod(self.shape)
 
 
 def parse_header(read: Callable[[int, int], bytes]) -> Header:

@@ -24,6 +24,7 @@ from penstock.formats.npz import SCHEMA_COMMENT
 from penstock.formats.npz_archive import Archive
 from penstock.formats.npz_columns import ENDINGS
 from penstock.storage import Sink
+from penstock.types import is_bytes, is_text
 
 BUFFER_BYTES = 1 << 18
 COPY_BYTES = 1 << 20
@@ -131,16 +132,11 @@ class _Part:
         self._count = 0
         self.native: Any = None
         types = pa.types
-        is_text = (
-            types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_)
-        )
-        is_bytes = (
-            types.is_binary(type_) or types.is_large_binary(type_) or types.is_binary_view(type_)
-        )
-        if (is_text or is_bytes) and text_length is None:
+        if (is_text(type_) or is_bytes(type_)) and text_length is None:
+            kind = "utf8" if is_text(type_) else "bytes"
             self._offsets = _Array(f"{name}#offsets", np.dtype("<i8"), spool)
-            self._values = _Array(f"{name}#{'utf8' if is_text else 'bytes'}", np.dtype("u1"), spool)
-            self.native = pa.field(name, pa.string() if is_text else pa.binary())
+            self._values = _Array(f"{name}#{kind}", np.dtype("u1"), spool)
+            self.native = pa.field(name, pa.string() if is_text(type_) else pa.binary())
         elif types.is_list(type_) or types.is_large_list(type_):
             self._offsets = _Array(f"{name}#offsets", np.dtype("<i8"), spool)
             self._inner = _Part(type_.value_field, f"{name}#values", spool, text_length)
@@ -200,8 +196,8 @@ class _Part:
             lengths = np.diff(np.frombuffer(*_offsets_of(array)))
         else:
             assert self._values is not None
-            is_text = pa.types.is_string(self.native.type)
-            whole = array.cast(pa.large_string() if is_text else pa.large_binary())
+            as_text = pa.types.is_string(self.native.type)
+            whole = array.cast(pa.large_string() if as_text else pa.large_binary())
             offsets = np.frombuffer(*_offsets_of(whole))
             lengths = np.diff(offsets)
             kept = whole.drop_null() if whole.null_count else whole

@@ -52,6 +52,7 @@ from penstock.formats.batches import (
 from penstock.formats.borrowed import Bytes, translated
 from penstock.formats.parquet_footer import check_nesting, codecs
 from penstock.storage import Sink, Source
+from penstock.types import own_types
 
 CHUNK_BYTES = 16 << 20
 """A row group is cut into parts of about this size where it is larger than SPLIT_BYTES. Decoding
@@ -157,7 +158,7 @@ class ParquetReader:
         with translated(self._path):
             file = self._open()
             self._metadata = file.metadata
-            self._stored: Any = file.schema_arrow
+            self._stored: Any = own_types(file.schema_arrow)
             self._parts = self._plan()
         if self._asked is not None:
             check_columns(self._asked, self._stored, self._path)

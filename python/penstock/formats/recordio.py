@@ -44,8 +44,8 @@ from penstock.format import (
     Writer,
     options_from,
 )
+from penstock.formats.framed_raw import given, without_columns
 from penstock.formats.recordio_text import MXNetIndex
-from penstock.formats.tfrecord_raw import given, without_columns
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
 from penstock.framing.framed import FramedReader, Proof
@@ -139,7 +139,7 @@ class RecordIOFormat:
 
     def end_of(self, source: Source, options: Options) -> Index:
         """See penstock.format.Appendable."""
-        from penstock.formats.tfrecord_end import check_end
+        from penstock.formats.framed_end import check_end
 
         reader = self.open(source, options)
         assert isinstance(reader, FramedReader)

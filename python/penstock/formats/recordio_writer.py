@@ -30,7 +30,7 @@ from penstock.formats.recordio import DATA, PACK, RECORD
 from penstock.formats.recordio_text import MXNetIndex
 from penstock.numbers import as_arrow
 from penstock.storage import Sink
-from penstock.types import is_fixed_tensor, is_image, storage_of
+from penstock.types import is_bytes, is_fixed_tensor, is_image, storage_of
 
 _HINT = (
     'columns=["label", "image"] leaves the others out; rename={"cls": "label"} renames; '
@@ -147,13 +147,8 @@ def _want(field: pa.Field, check: Callable[[pa.DataType], bool], wanted: str) ->
 def _is_bytes(type_: pa.DataType) -> bool:
     if isinstance(type_, pa.BaseExtensionType) and not is_image(type_):
         return False
-    stored, types = storage_of(type_), pa.types
-    return bool(
-        types.is_binary(stored)
-        or types.is_large_binary(stored)
-        or types.is_binary_view(stored)
-        or (types.is_fixed_size_binary(stored) and not types.is_decimal(stored))
-    )
+    stored = storage_of(type_)
+    return is_bytes(stored) or bool(pa.types.is_fixed_size_binary(stored))
 
 
 def _is_number(type_: pa.DataType) -> bool:

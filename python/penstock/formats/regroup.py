@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.formats.batches import empty_columns
+from penstock.types import is_bytes, is_text
+
 
 def record_bytes(array: Any) -> np.ndarray | int:
     """Bytes of the values of each record of an array, nulls and offsets not counted.
@@ -25,7 +28,7 @@ def record_bytes(array: Any) -> np.ndarray | int:
         return 0
     if pa.types.is_dictionary(kind):
         return max(kind.index_type.bit_width // 8, 1)
-    if _is_bytes(kind):
+    if is_bytes(kind) or is_text(kind):
         import pyarrow.compute  # only here: it takes 60 ms to import
 
         pc: Any = pyarrow.compute
@@ -46,17 +49,6 @@ def record_bytes(array: Any) -> np.ndarray | int:
 
 def _is_view(kind: Any) -> bool:
     return pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
-
-
-def _is_bytes(kind: Any) -> bool:
-    types = pa.types
-    return (
-        types.is_binary(kind)
-        or types.is_string(kind)
-        or types.is_large_binary(kind)
-        or types.is_large_string(kind)
-        or _is_view(kind)
-    )
 
 
 def _masked(sizes: Any, array: Any) -> Any:
@@ -141,6 +133,6 @@ class Regroup:
         waiting, self._waiting = self._waiting, []
         count, self._num_waiting, self._bytes_waiting = self._num_waiting, 0, 0
         if not self._schema.names:
-            return pa.record_batch([pa.nulls(count)], names=["none"]).select([])
+            return empty_columns(count)
         # Joined even where it is one batch: a slice's buffers would depend on the cut.
         return pa.concat_batches(waiting)

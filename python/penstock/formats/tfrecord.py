@@ -34,7 +34,7 @@ from penstock.format import (
     Writer,
     options_from,
 )
-from penstock.formats.tfrecord_raw import (
+from penstock.formats.framed_raw import (
     RAW_SCHEMA,
     RawDecoder,
     given,
@@ -62,6 +62,7 @@ from penstock.schema import (
     plan_fields,
 )
 from penstock.storage import Sink, Source
+from penstock.types import is_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class TFRecordFormat:
 
     def end_of(self, source: Source, options: Options) -> Index:
         """See penstock.format.Appendable."""
-        from penstock.formats.tfrecord_end import check_end
+        from penstock.formats.framed_end import check_end
 
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
         if _compression(source, mine) == "zlib":
@@ -245,7 +246,7 @@ def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, A
     if options.raw:
         return RawDecoder()
     if isinstance(schema, pa.Schema):
-        if schema.names == ["record"] and _is_bytes(schema.field(0).type):
+        if schema.names == ["record"] and is_bytes(schema.field(0).type):
             return RawDecoder(schema)
         return ExampleDecoder(plan_fields(schema), options.dialect, schema.metadata)
     if isinstance(schema, dict):
@@ -267,11 +268,6 @@ def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, A
     except SchemaError as error:
         raise error.at(file=path) from None
     return ExampleDecoder(plan_fields(inferred), options.dialect, inferred.metadata)
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_binary(type_) or types.is_large_binary(type_) or type_ == pa.binary_view())
 
 
 SAMPLE_BYTES = 4 << 20

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SchemaError
+from penstock.types import is_bytes, is_text
 
 Payload = Literal["example", "sequence", "raw"]
 RECORD = "record"
@@ -108,7 +109,7 @@ def plan_payload(
         SchemaError: a column has a type that no payload holds.
     """
     if payload is None and len(schema) == 1 and schema.field(0).name == RECORD:
-        payload = "raw" if _is_binary(schema.field(0).type) else None
+        payload = "raw" if is_bytes(schema.field(0).type) else None
     if payload == "raw":
         return _plan_raw(schema)
     columns: list[ColumnPlan] = []
@@ -134,7 +135,7 @@ def _plan_raw(schema: pa.Schema) -> PayloadPlan:
     if len(schema) != 1:
         raise SchemaError(f"raw records are one binary column; the schema has {len(schema)}")
     field = schema.field(0)
-    if not (_is_binary(field.type) or _is_text(field.type)):
+    if not (is_bytes(field.type) or is_text(field.type)):
         message = f"raw records are a binary column, not {field.type}"
         raise SchemaError(message, field=field.name)
     return PayloadPlan("raw", (ColumnPlan((0,), field.name, ()),), True)
@@ -217,7 +218,7 @@ def _stored(given: pa.DataType) -> pa.DataType | None:
 def _wire(given: pa.DataType) -> pa.DataType | None:
     """The type in which the kernel takes a value."""
     types = pa.types
-    if types.is_null(given) or _is_binary(given) or _is_text(given):
+    if types.is_null(given) or is_bytes(given) or is_text(given):
         return given
     if types.is_fixed_size_binary(given) and not types.is_decimal(given):
         return given
@@ -227,16 +228,6 @@ def _wire(given: pa.DataType) -> pa.DataType | None:
     if is_count or types.is_timestamp(given) or types.is_date(given) or types.is_time(given):
         return pa.int64()
     return None
-
-
-def _is_binary(given: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_binary(given) or types.is_large_binary(given) or types.is_binary_view(given)
-
-
-def _is_text(given: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_string(given) or types.is_large_string(given) or types.is_string_view(given)
 
 
 def _is_view(given: pa.DataType) -> bool:

@@ -36,7 +36,7 @@ from penstock.format import (
     Writer,
     options_from,
 )
-from penstock.formats.tfrecord_raw import RawDecoder, given, without_columns
+from penstock.formats.framed_raw import RawDecoder, given, without_columns
 from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
 from penstock.formats.webdataset_fields import (
     BY_CONTENTS,
@@ -253,7 +253,10 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
     # As bytes, columns are the fields themselves, whatever they were before.
     places: dict[str, str] = {} if stored is None or not mine.decode else stored.fields
     own = [field for field in schema if field.name not in (KEY, URL)]
-    plans = [plan_field(field, places.get(str(field.name), str(field.name))) for field in own]
+    plans = [
+        plan_field(field, places.get(str(field.name), str(field.name)), options.limits)
+        for field in own
+    ]
     seen = [plan.field for plan in plans]
     if len(set(seen)) < len(seen):
         raise SchemaError("two columns of one field", field=seen[0])

@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import SchemaError
 from penstock.framing.inflated import Stream
-from penstock.types import own_tensors
+from penstock.types import own_types
 
 ARCHIVE_BYTES = 10240
 """An archive ends at a multiple of this, as tar's have since they were on tapes."""
@@ -79,9 +79,7 @@ def _parsed(found: Any) -> Stored | None:
     if not isinstance(found, dict) or found.get("penstock") != _VERSION:  # pyright: ignore[reportUnknownMemberType]
         return None
     facts: dict[str, Any] = found
-    schema = own_tensors(
-        pa.ipc.read_schema(pa.py_buffer(b64decode(facts["schema"], validate=True)))
-    )
+    schema = own_types(pa.ipc.read_schema(pa.py_buffer(b64decode(facts["schema"], validate=True))))
     fields: dict[str, str] = {
         name: facts["fields"][name] for name in schema.names if name in facts["fields"]
     }

@@ -17,6 +17,7 @@ run code.
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
@@ -33,8 +34,10 @@ from penstock.formats.webdataset_objects import OBJECTS, column_of_objects
 from penstock.limits import Limits
 from penstock.types import (
     ImageType,
+    is_bytes,
     is_fixed_tensor,
     is_json,
+    is_text,
     is_variable_tensor,
     storage_of,
 )
@@ -55,6 +58,8 @@ KNOWN = (*IMAGES, *NUMBERS, *TEXTS, *JSONS, NPY)
 BY_CONTENTS = (NPY, *OBJECTS)
 
 _PIECE_BYTES = 1 << 20
+_GIVEN_BYTES = 16 << 10
+_NOT_ZERO = re.compile(rb"[^\0]")
 
 
 def ending(field: str) -> tuple[str, bool]:
@@ -131,57 +136,48 @@ class Plan:
         return None
 
 
-def plan_field(column: pa.Field, field: str) -> Plan:
+def plan_field(column: pa.Field, field: str, limits: Limits) -> Plan:
     """How a column of this type is made of a field.
 
     Raises:
         SchemaError: no member holds such values.
     """
     last, inflates = ending(field)
-    contents, finish = _how(column, last)
+    contents, finish = _how(column, last, limits)
     if contents == "bytes" and column.type in (pa.binary(), pa.large_binary(), pa.binary_view()):
         inflates = False  # bytes were asked for, and these are the member's own
     return Plan(column, field, contents, finish, inflates)
 
 
-def _how(column: pa.Field, last: str) -> tuple[str, Finish]:
+def _how(column: pa.Field, last: str, limits: Limits) -> tuple[str, Finish]:
     type_, kind = column.type, pa.types
     storage = storage_of(type_)
     if is_json(type_):
         return "text", lambda values: _wrapped(type_, values.cast(storage))
     if holds_bytes(storage):
         return "bytes", lambda values: _wrapped(type_, values.cast(storage))
-    if holds_text(storage):
+    if is_text(storage):
         return "text", lambda values: _wrapped(type_, values.cast(storage))
     if kind.is_null(type_):
         return "bytes", lambda values: pa.nulls(len(values))
     if last == NPY:
         return "bytes", lambda values: npy_column(values, type_)
     if last in OBJECTS and kind.is_struct(type_):
-        return "bytes", lambda values: column_of_objects(last, values, type_, Limits())
+        return "bytes", lambda values: column_of_objects(last, values, type_, limits)
     if kind.is_uint64(type_):
         return "text", lambda values: pc.utf8_trim_whitespace(values).cast(type_)
     if is_number(type_) or is_time(type_):
         return "number", lambda values: _from_int64(values, type_)
     if kind.is_floating(type_):
         return "text", lambda values: values.cast(type_)
-    if kind.is_dictionary(type_) and holds_text(type_.value_type):
+    if kind.is_dictionary(type_) and is_text(type_.value_type):
         return "text", lambda values: values.cast(type_.value_type).dictionary_encode().cast(type_)
     return "text", lambda values: _from_json(values, type_)
 
 
 def holds_bytes(type_: Any) -> bool:
-    """Whether values are byte strings."""
-    kind = pa.types
-    views = type_ == pa.binary_view()
-    wide = kind.is_large_binary(type_) or kind.is_fixed_size_binary(type_)
-    return bool(kind.is_binary(type_) or wide or views)
-
-
-def holds_text(type_: Any) -> bool:
-    """Whether values are texts."""
-    kind = pa.types
-    return bool(kind.is_string(type_) or kind.is_large_string(type_) or type_ == pa.string_view())
+    """Whether values are byte strings, of one length or any."""
+    return is_bytes(type_) or bool(pa.types.is_fixed_size_binary(type_))
 
 
 def is_number(type_: Any) -> bool:
@@ -297,21 +293,25 @@ def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
 
     parts: list[bytes] = []
     left = limits.member_bytes
+    view, at = memoryview(data), 0
     try:
-        while data:
+        while at < len(data):
             stream = zlib.decompressobj(31)
             while not stream.eof:
-                part = stream.decompress(data, min(_PIECE_BYTES, left + 1))
+                # Piece by piece: what a member leaves over is copied, and there may be many.
+                given = view[at : at + _GIVEN_BYTES]
+                part = stream.decompress(given, min(_PIECE_BYTES, left + 1))
+                at += len(given) - len(stream.unconsumed_tail) - len(stream.unused_data)
                 left -= len(part)
                 parts.append(part)
-                data = stream.unconsumed_tail
                 if left < 0:
                     raise LimitError(
                         f"inflates beyond the limit member_bytes={limits.member_bytes}", record=row
                     )
-                if not part and not data and not stream.eof:
+                if not part and at == len(data) and not stream.eof:
                     raise SchemaError("the gzip data is cut", record=row)
-            data = stream.unused_data.lstrip(b"\0")
+            filled = _NOT_ZERO.search(data, at)
+            at = len(data) if filled is None else filled.start()
     except zlib.error:
         raise SchemaError("the contents are no gzip data", record=row) from None
     return b"".join(parts)

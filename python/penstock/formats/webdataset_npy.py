@@ -1,21 +1,21 @@
 """Columns of npy files, one a record, and the reverse.
 
 Records that are alike, with one header and one size, are sliced out of a batch at once; the others are
-looked at one by one. Only numbers are read, and nothing is ever unpickled. Layout: see numpy.lib.format.
+looked at one by one. Only numbers are read, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import SchemaError
+from penstock.errors import PenstockError, SchemaError
+from penstock.formats.dtypes import name_of_bits
+from penstock.formats.npy_header import Header, header_bytes, parse_header
 from penstock.types import (
     VariableShapeTensorType,
     fixed_tensors,
@@ -23,65 +23,32 @@ from penstock.types import (
     is_variable_tensor,
 )
 
-_MAGIC = b"\x93NUMPY"
-_ALIGNMENT = 64
 _MOST_HEADER = 4096
 _MOST_VALUES = (1 << 31) - 1
-_TEXT = re.compile(
-    r"\{\s*'descr':\s*'([<>|=]?)([biuf])([1248])',\s*'fortran_order':\s*(True|False),"
-    r"\s*'shape':\s*\(((?:\s*\d{1,10}\s*,?)*)\),?\s*\}\s*"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What an npy file says of its array."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    fortran_order: bool
-    start: int
-
-    @property
-    def num_values(self) -> int:
-        """Numbers in the array."""
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+_MOST_AXES = 32
+_KEPT_HEADERS = 4096
 
 
 def header_of(data: bytes) -> Header | None:
     """The header at the front of an npy file; None where there is none, or one of other values than
     numbers."""
-    if data[:6] != _MAGIC or len(data) < 12 or data[6] not in (1, 2, 3):
+    if len(data) < 12:
         return None
     prefix = 10 if data[6] == 1 else 12
     start = prefix + int.from_bytes(data[8:prefix], "little")
-    if start > min(len(data), _MOST_HEADER):
-        return None
-    return _parsed(data[prefix:start], start)
+    return None if start > min(len(data), _MOST_HEADER) else _known(data[:start])
 
 
-@cache
-def _known(text: bytes, start: int) -> Header | None:
-    match = _TEXT.fullmatch(text.decode("latin-1"))
-    if match is None:
-        return None
-    order, kind, size, fortran_order, lengths = match.groups()
-    shape = tuple(int(length) for length in lengths.split(",") if length.strip())
+@lru_cache(_KEPT_HEADERS)
+def _known(front: bytes) -> Header | None:
     try:
-        dtype = np.dtype(f"{order if order != '|' else ''}{kind}{size}")
-    except TypeError:
+        header = parse_header(lambda start, length: front[start : start + length])
+    except PenstockError:
         return None
-    header = Header(dtype, shape, fortran_order == "True", start)
-    return header if len(shape) <= 32 and header.num_values <= _MOST_VALUES else None
-
-
-def _parsed(text: bytes, start: int) -> Header | None:
-    if _known.cache_info().currsize > 10_000:
-        _known.cache_clear()
-    return _known(text, start)
+    if header.dtype.kind not in "biuf" or name_of_bits(header.dtype) is not None:
+        return None
+    fits = len(header.shape) <= _MOST_AXES and header.num_values <= _MOST_VALUES
+    return header if fits else None
 
 
 def type_of(headers: Sequence[Header | None]) -> Any:
@@ -234,19 +201,13 @@ def _variable(arrays: list[np.ndarray], flat: Any, ends: np.ndarray, type_: Any)
 # -- writing --------------------------------------------------------------------------------------
 
 
-@cache
-def header_bytes(descr: str, shape: tuple[int, ...]) -> bytes:
-    """The header of an array in C order, as NumPy writes it."""
-    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
-    total = -(-(10 + len(text) + 1) // _ALIGNMENT) * _ALIGNMENT
-    filled = text.ljust(total - 11) + "\n"
-    return _MAGIC + b"\x01\x00" + len(filled).to_bytes(2, "little") + filled.encode("latin-1")
+_header = lru_cache(_KEPT_HEADERS)(header_bytes)
 
 
 def stacked_files(arrays: np.ndarray) -> Any:
     """Arrays of one shape, the first axis counting them, as npy files: binary."""
     arrays = np.ascontiguousarray(arrays)
-    header = np.frombuffer(header_bytes(arrays.dtype.str, arrays.shape[1:]), np.uint8)
+    header = np.frombuffer(_header(arrays.dtype.str, arrays.shape[1:]), np.uint8)
     body = arrays.view(np.uint8).reshape(len(arrays), -1) if arrays.size else None
     size = 0 if body is None else body.shape[1]
     out = np.empty((len(arrays), len(header) + size), np.uint8)
@@ -264,7 +225,7 @@ def files(flat: np.ndarray, ends: np.ndarray, shapes: Sequence[tuple[int, ...]])
     width = flat.dtype.itemsize
     descr = flat.dtype.str
     parts = [
-        header_bytes(descr, shape) + data[int(a) * width : int(b) * width].tobytes()
+        _header(descr, shape) + data[int(a) * width : int(b) * width].tobytes()
         for a, b, shape in zip(ends[:-1], ends[1:], shapes, strict=True)
     ]
     return pa.array(parts, pa.large_binary())

@@ -8,15 +8,17 @@ what they are: nothing is unpickled.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import PenstockError, SchemaError
+from penstock.errors import LimitError, PenstockError, SchemaError
 from penstock.formats.msgpack import MapDecoder
 from penstock.formats.msgpack_columns import inferred_field, plan_reading
+from penstock.formats.npy_header import FIRST_BYTES
 from penstock.formats.npz_members import inflated
 from penstock.formats.webdataset_npy import column as npy_column
 from penstock.formats.webdataset_npy import header_of, type_of
@@ -26,6 +28,7 @@ from penstock.limits import Limits
 NPZ = ("npz",)
 MESSAGE_PACK = ("mp", "msg", "msgpack")
 CBOR = ("cbor",)
+_MOST_LEVELS = Limits().nesting
 OBJECTS = (*NPZ, *MESSAGE_PACK, *CBOR)
 
 
@@ -34,7 +37,7 @@ def type_of_objects(last: str, samples: Any) -> Any:
     limits = Limits()
     try:
         if last in NPZ:
-            return _npz_type([_arrays(data, limits) for data in samples.to_pylist()])
+            return _npz_type([_arrays(data, limits, fronts=True) for data in samples.to_pylist()])
         if last in MESSAGE_PACK:
             return _message_type(samples, limits)
         return _cbor_type(samples)
@@ -86,16 +89,23 @@ class _Bytes:
         pass
 
 
-def _arrays(data: bytes, limits: Limits) -> dict[str, bytes]:
-    """The npy files in an npz file, by their names."""
+def _arrays(data: bytes, limits: Limits, *, fronts: bool = False) -> dict[str, bytes]:
+    """The npy files in an npz file by their names, or what their first bytes say of them."""
     source = _Bytes(data)
     found: dict[str, bytes] = {}
     room = limits.member_bytes
     for member in read_directory(source, limits).members:
         room -= member.plain_bytes
         limits.check("member_bytes", limits.member_bytes - room)
-        found[member.name.removesuffix(".npy")] = _contents(source, member)
+        name = member.name.removesuffix(".npy")
+        found[name] = _front(source, member) if fronts else _contents(source, member)
     return found
+
+
+def _front(source: _Bytes, member: Member) -> bytes:
+    if not member.method:
+        return source.read(member.start, min(member.plain_bytes, FIRST_BYTES)).to_bytes()
+    return bytes(next(inflated(source, member), b"")[:FIRST_BYTES])
 
 
 def _contents(source: _Bytes, member: Member) -> bytes:
@@ -116,11 +126,16 @@ def _npz_type(samples: list[dict[str, bytes]]) -> Any:
 
 def _npz_column(values: Any, type_: Any, limits: Limits) -> Any:
     rows: list[dict[str, bytes]] = []
+    total = 0
     for row, data in enumerate(values.to_pylist()):
         try:
             rows.append(_arrays(data, limits))
+        except LimitError as error:
+            raise error.at(record=row) from None
         except PenstockError as error:
             raise SchemaError(f"not an npz file: {error.message}", record=row) from None
+        total += sum(len(array) for array in rows[-1].values())
+        limits.check("batch_bytes", total)
     children: list[Any] = []
     for field in type_:
         column = pa.array([row.get(field.name) for row in rows], pa.binary())
@@ -194,6 +209,30 @@ def _loaded(cbor2: Any, data: bytes) -> Any:
     """One value; whatever is wrong with it is a ValueError."""
     known = (cbor2.CBORError, TypeError, OverflowError, EOFError, RecursionError, MemoryError)
     try:
-        return cbor2.loads(data)
+        value = cbor2.loads(data)
     except known as error:
         raise ValueError(str(error) or type(error).__name__) from None
+    _check_tree(value, len(data))
+    return value
+
+
+def _check_tree(value: Any, most: int) -> None:
+    """CBOR can name a value again, even inside of itself, and pyarrow would follow without end. What
+    names nothing twice has no more values than bytes."""
+    level, count = [value], 0
+    for _ in range(_MOST_LEVELS):
+        count += len(level)
+        if count > most:
+            raise ValueError("values that hold each other")
+        below: list[Any] = []
+        for one in level:
+            if isinstance(one, Mapping):
+                below += [*one.keys(), *one.values()]  # pyright: ignore[reportUnknownArgumentType]
+            elif isinstance(one, (list, tuple, set, frozenset)):
+                below += one
+            if count + len(below) > most:
+                raise ValueError("values that hold each other")
+        if not below:
+            return
+        level = below
+    raise ValueError(f"values nested more than {_MOST_LEVELS} levels deep")

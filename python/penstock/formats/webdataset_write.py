@@ -20,9 +20,6 @@ what was written. Bytes depend on the records alone.
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -32,8 +29,9 @@ import pyarrow.compute as pc
 
 from penstock import _core
 from penstock.errors import SchemaError
-from penstock.formats.framed_writer import slices_of
-from penstock.formats.tfrecord_writer import TFRecordWriteOptions, TFRecordWriter
+from penstock.formats.batches import empty_columns
+from penstock.formats.framed_output import OneStream, PlainOutput
+from penstock.formats.framed_writer import FramedWriter
 from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, comment_of
 from penstock.formats.webdataset_fields import (
     IMAGES,
@@ -43,7 +41,6 @@ from penstock.formats.webdataset_fields import (
     TEXTS,
     as_json,
     holds_bytes,
-    holds_text,
     is_array,
     is_number,
     is_time,
@@ -52,9 +49,15 @@ from penstock.formats.webdataset_fields import (
 from penstock.formats.webdataset_npy import files, stacked_files
 from penstock.framing.sidecar import Index
 from penstock.numbers import as_numpy
-from penstock.pipeline import default_threads
 from penstock.storage import Sink
-from penstock.types import is_fixed_tensor, is_image, is_json, is_variable_tensor, storage_of
+from penstock.types import (
+    is_fixed_tensor,
+    is_image,
+    is_json,
+    is_text,
+    is_variable_tensor,
+    storage_of,
+)
 
 KEY = "__key__"
 URL = "__url__"
@@ -63,7 +66,6 @@ _PICTURES = ("tiff", "tif", "gif", "bmp", "pbm", "pnm", "exr", *IMAGES)
 _MOVIES = ("mp4", "ogv", "mjpeg", "avi", "mov", "h264", "mpg", "webm", "wmv")
 _SOUNDS = ("flac", "mp3", "sox", "wav", "m4a", "ogg", "wma")
 _BYTES = ("bin", "gz", "count", "html", "htm", *_ARRAYS, *_PICTURES, *_MOVIES, *_SOUNDS)
-_RAW_SCHEMA = pa.schema([pa.field("record", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class WebDatasetWriteOptions:
             raise ValueError(f"level must be 1 to 9, not {self.level}")
 
 
-class WebDatasetWriter:
+class WebDatasetWriter(FramedWriter):
     """Writes one shard to a sink, and keeps what an index of it needs.
 
     Args:
@@ -117,109 +119,69 @@ class WebDatasetWriter:
         options: WebDatasetWriteOptions,
         threads: int | None = None,
     ) -> None:
-        self._schema = schema
-        self._plan = None if schema is None else RecordPlan(schema)
-        self._comment = None
-        if self._plan is not None and options.describe:
-            self._comment = comment_of(self._plan.stored)
-        threads = default_threads() if threads is None else threads
-        if threads < 1:
-            raise ValueError(f"threads must be at least 1, not {threads}")
-        self._frames = _frames_of(sink, options, threads)
-        self._pool = ThreadPoolExecutor(threads, "penstock-tar") if threads > 1 else None
-        self._pending: deque[Future[_core.Framed]] = deque()
-        self._ahead = 2 * threads + 1
-        self._num_records = 0
+        self._options = options
+        plan = RecordPlan(pa.schema([]) if schema is None else schema)
+        self._plan = plan
+        is_described = schema is not None and options.describe
+        self._comment = comment_of(plan.stored) if is_described else None
         self._last_key: Any = None
-        self._plain_bytes = 0
         self._end_bytes = 0
 
+        def encode(part: pa.RecordBatch, first_record: int) -> _core.Framed:
+            return _core.encode_tar(plan.keys(part, first_record), plan.convert(part))
+
+        super().__init__(sink, plan.stored.schema, encode, threads)
+
+    def output(self, sink: Sink) -> PlainOutput:
+        """Python's tarfile, and so webdataset, reads a compressed archive of one member only."""
+        how = self._options
+        return OneStream(sink, how.compression, how.level) if how.compression else PlainOutput(sink)
+
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the records of a batch.
-
-        Raises:
-            SchemaError: a value does not fit, or a key is no good; names the record (of this shard)
-                and the field. It may come with a later batch, or with `close`.
-        """
-        assert self._plan is not None, "made for whole frames"
-        if self._schema is not None and batch.schema != self._schema:
-            raise SchemaError("a batch has another schema than the writer was told")
-        plan = self._plan
-        try:
-            for part in slices_of(batch):
-                first = self._num_records
-                names = plan.keys(part, first)
-                self._check_keys(names, first)
-                self._num_records += part.num_rows
-                if self._pool is None:
-                    self._take(_encode(plan, part, names, first))
-                    continue
-                self._pending.append(self._pool.submit(_encode, plan, part, names, first))
-                while len(self._pending) > self._ahead:
-                    self._take(self._pending.popleft().result())
-        except BaseException:
-            self.abort()
-            raise
-
-    def write_frames(
-        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
-    ) -> None:
-        """Append whole frames as they stand: their bytes in any number of parts, the uint64 length
-        of each, and the uint32 checksum of each."""
-        self._num_records += len(lengths)
-        self._plain_bytes += sum(len(part) for part in frames)
-        self._frames.write_frames(frames, lengths, checksums)
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of output that all records so far have made; of gzip, those of whole members."""
-        self._drain()
-        return self._frames.num_bytes
-
-    def close(self) -> None:
-        """Finish the shard's bytes."""
-        self._drain()
-        least = self._plain_bytes + END_BYTES
-        self._end_bytes = -(-least // ARCHIVE_BYTES) * ARCHIVE_BYTES - self._plain_bytes
-        zeros = _core.Buffer.from_bytes(bytes(self._end_bytes))
-        self._frames.write_frames([zeros], np.zeros(0, np.uint64), np.zeros(0, np.uint32))
-        self._frames.close()
-        self._stop()
-
-    def abort(self) -> None:
-        """Stop in the middle: wait for the threads, write nothing more."""
-        self._stop()
-        self._frames.abort()
+        """See FramedWriter.write. A key that is no good is a SchemaError, too."""
+        if batch.schema == self._schema:
+            self._finishing(lambda: self._check_keys(batch))
+        super().write(batch)
 
     def index(self) -> Index:
         """Where the records lie. Complete once the writer is closed."""
-        index = self._frames.index()
+        index = super().index()
         zeros = _core.Buffer.from_bytes(bytes(self._end_bytes))
         starts, checksums = index.starts.copy(), index.checksums.copy()
         if len(checksums):
             # The zeros that end an archive belong to its last record.
             starts[-1] += np.uint64(self._end_bytes)
             checksums[-1] = zeros.crc32c(int(checksums[-1]))
-        plain_bytes = self._plain_bytes + self._end_bytes
+        plain_bytes = index.plain_bytes + self._end_bytes
         return replace(index, plain_bytes=plain_bytes, starts=starts, checksums=checksums)
 
     def _take(self, framed: _core.Framed) -> None:
-        data, lengths = framed.data, as_numpy(framed.lengths)
-        checksums, parts = as_numpy(framed.checksums), [data]
-        if not self._plain_bytes and self._comment is not None and len(lengths):
-            # What describes the archive stands before its first record, and goes with it.
-            comment, size = self._comment, int(lengths[0])
-            lengths, checksums = lengths.copy(), checksums.copy()
-            checksums[0] = data.slice(0, size).crc32c(comment.crc32c())
-            lengths[0] += np.uint64(len(comment))
-            parts.insert(0, comment)
-        self._plain_bytes += sum(len(part) for part in parts)
-        self._frames.write_frames(parts, lengths, checksums)
-
-    def _check_keys(self, names: Any, first: int) -> None:
-        """Two records that follow each other and have one key would be read as one."""
-        if self._plan is None or self._plan.key is None or not len(names):
+        comment, self._comment = self._comment, None
+        if comment is None:
+            super()._take(framed)
             return
+        # What describes the archive stands before its first record, and goes with it.
+        data, lengths = framed.data, as_numpy(framed.lengths).copy()
+        checksums = as_numpy(framed.checksums).copy()
+        checksums[0] = data.slice(0, int(lengths[0])).crc32c(comment.crc32c())
+        lengths[0] += np.uint64(len(comment))
+        self._add([comment, data], lengths, checksums)
+
+    def _finish(self) -> None:
+        self._work.drain()
+        plain_bytes = sum(int(lengths.sum()) for lengths in self._lengths)
+        least = plain_bytes + END_BYTES
+        self._end_bytes = -(-least // ARCHIVE_BYTES) * ARCHIVE_BYTES - plain_bytes
+        zeros = _core.Buffer.from_bytes(bytes(self._end_bytes))
+        self._output.add([zeros], np.zeros(0, np.uint64))
+        super()._finish()
+
+    def _check_keys(self, batch: pa.RecordBatch) -> None:
+        """Two records that follow each other and have one key would be read as one."""
+        if self._plan.key is None or not len(batch):
+            return
+        first = self._num_records
+        names = self._plan.keys(batch, first)
         before = pa.concat_arrays([pa.array([self._last_key], names.type), names[:-1]])
         same = pc.index(
             pc.fill_null(pc.equal(before, names), fill_value=False), pa.scalar(value=True)
@@ -233,42 +195,6 @@ class WebDatasetWriter:
             )
         self._last_key = names[-1].as_py()
 
-    def _drain(self) -> None:
-        try:
-            while self._pending:
-                self._take(self._pending.popleft().result())
-        except BaseException:
-            self.abort()
-            raise
-
-    def _stop(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _frames_of(sink: Sink, options: WebDatasetWriteOptions, threads: int) -> TFRecordWriter:
-    """What puts whole frames into a sink, whatever they are. Python's tarfile, and so webdataset, reads
-    a compressed archive of one member only."""
-    how = TFRecordWriteOptions(
-        compression=options.compression,
-        level=options.level,
-        payload="raw",
-    )
-    return TFRecordWriter(sink, _RAW_SCHEMA, how, threads, one_stream=True)
-
-
-def _encode(plan: RecordPlan, batch: pa.RecordBatch, names: Any, first: int) -> _core.Framed:
-    try:
-        return _core.encode_tar(names, plan.convert(batch))
-    except _core.KernelError as error:
-        fault = error.args[0]
-        record = None if fault.record is None else first + fault.record
-        raise SchemaError(fault.message, record=record, field=fault.field) from None
-    except SchemaError as error:
-        if error.record is not None:
-            error.record += first
-        raise
-
 
 # -- columns --------------------------------------------------------------------------------------
 
@@ -278,7 +204,7 @@ class RecordPlan:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.key = schema.get_field_index(KEY) if KEY in schema.names else None
-        if self.key is not None and not holds_text(schema.field(self.key).type):
+        if self.key is not None and not is_text(schema.field(self.key).type):
             raise SchemaError("the keys of records must be strings", field=KEY)
         if len(set(schema.names)) < len(schema.names):
             raise SchemaError("two columns have one name")
@@ -306,7 +232,7 @@ class RecordPlan:
         names = [self._fields[column.name] for column in self._columns]
         arrays = [_contents(batch.column(column.name), column) for column in self._columns]
         if not arrays:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(batch), pa.struct([])))
+            return empty_columns(len(batch))
         return pa.RecordBatch.from_arrays(arrays, names)
 
 
@@ -331,7 +257,7 @@ def _endings(type_: Any) -> tuple[str, ...]:
         return JSONS
     if holds_bytes(storage) or kind.is_null(type_):
         return _BYTES
-    if holds_text(storage) or (kind.is_dictionary(type_) and holds_text(type_.value_type)):
+    if is_text(storage) or (kind.is_dictionary(type_) and is_text(type_.value_type)):
         return TEXTS
     if is_number(type_) or is_time(type_):
         return NUMBERS
@@ -354,7 +280,7 @@ def _nests(type_: Any) -> bool:
         return _nests(type_.key_type) and _nests(type_.item_type)
     if kind.is_list(type_) or kind.is_large_list(type_) or kind.is_fixed_size_list(type_):
         return _nests(type_.value_type)
-    plain = holds_bytes(type_) or holds_text(type_) or is_number(type_) or kind.is_null(type_)
+    plain = holds_bytes(type_) or is_text(type_) or is_number(type_) or kind.is_null(type_)
     return bool(plain or kind.is_float32(type_) or kind.is_float64(type_))
 
 
@@ -376,11 +302,11 @@ def _contents(values: Any, column: pa.Field) -> Any:
         if is_image(type_) or is_json(type_):
             return values.storage
         storage = storage_of(type_)
-        if holds_bytes(storage) or holds_text(storage):
+        if holds_bytes(storage) or is_text(storage):
             return values
         if kind.is_null(type_):
             return pa.nulls(len(values), pa.binary())
-        if kind.is_dictionary(type_) and holds_text(type_.value_type):
+        if kind.is_dictionary(type_) and is_text(type_.value_type):
             return values.cast(type_.value_type)
         if is_number(type_):
             whole = values.cast(pa.int8()) if kind.is_boolean(type_) else values

@@ -45,6 +45,7 @@ from penstock.formats.regroup import Regroup
 from penstock.limits import Limits
 from penstock.overlay.identity import Identity
 from penstock.storage import Sink, Source, Storage
+from penstock.types import own_batch, own_types
 
 MAGIC = b"PSFIELDS"
 VERSION = 1
@@ -297,7 +298,8 @@ class Overlay:
         at = 20 * blocks
         self._check_table(start, num_records)
         with translated(self.path):
-            self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(raw[at : at + schema_bytes]))
+            stored = pa.ipc.read_schema(pa.py_buffer(raw[at : at + schema_bytes]))
+            self.schema: pa.Schema = own_types(stored)
             facts = json.loads(raw[at + schema_bytes :])
             shard = facts["shard"]
             self.name = str(facts["name"])
@@ -414,6 +416,7 @@ class Overlay:
                 raise FormatError("a block holds what no overlay is written with")
         with pa.ipc.open_stream(buffer) as stream:
             batch = checked(stream.read_next_batch(), self.path)
+        batch = own_batch(batch, own_types(batch.schema))
         wanted = int(self._records[block]) - self._first(block)
         if batch.num_rows != wanted or not batch.schema.equals(self.schema, check_metadata=True):
             raise FormatError("a block is not what the table says")

@@ -40,7 +40,7 @@ from penstock.tail import WAIT_SECONDS, Tail
 from penstock.verbs import textindex
 from penstock.verbs.append_names import place_for
 from penstock.verbs.incoming import Incoming, batches_of
-from penstock.verbs.write import Progress
+from penstock.verbs.shards import Progress
 
 _MOST_NAMES = 1000
 """How many new names are tried that others take meanwhile."""

@@ -13,7 +13,7 @@ from penstock import formats
 from penstock.errors import UnsupportedError
 from penstock.paths import expand
 from penstock.storage import Storage
-from penstock.verbs.write import SHARD_PATTERN
+from penstock.verbs.shards import SHARD_PATTERN
 
 _OF = re.compile(r"-\d{5,}-of-\d{5,}")
 _NUMBER = re.compile(r"\d+")

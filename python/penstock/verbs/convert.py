@@ -25,8 +25,8 @@ from penstock.storage import LocalStorage
 from penstock.verbs.choice import Choice
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
 from penstock.verbs.convert_reading import Reading, is_tfrecord, opened
+from penstock.verbs.shards import Names
 from penstock.verbs.write import (
-    Names,
     check_cuts,
     format_and_options,
     format_of,

@@ -27,7 +27,7 @@ from penstock.verbs.new_fields import Baked, NewFields, new_fields
 from penstock.verbs.overlays import identify, overlays, remove_overlay, write_overlay
 from penstock.verbs.rewrite import Job, Progress, journal_of_baking, rewrite
 from penstock.verbs.rewrite_journal import Journal
-from penstock.verbs.write import Names
+from penstock.verbs.shards import Names
 
 Path = str | os.PathLike[str]
 _NAME_LENGTH = 60

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import SchemaError
-from penstock.types import as_tensors, own_tensors
+from penstock.types import own_batch, own_types
 
 RECORD = "record"
 SAMPLE_RECORDS = 1000
@@ -59,22 +59,14 @@ def batches_of(data: Any) -> Incoming:
         >>> schema.names, num_records
         (['label', 'name'], 2)
     """
-    found = _batches_of(data)
-    schema = own_tensors(found.schema)
-    if schema.equals(found.schema):
-        return found
-    return Incoming(schema, _under(schema, found.batches), found.num_records)
+    given = _given(data)
+    schema = own_types(given.schema)
+    if schema is given.schema:
+        return given
+    return given._replace(schema=schema, batches=(own_batch(b, schema) for b in given.batches))
 
 
-def _under(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same records with penstock's types for tensors."""
-    for batch in batches:
-        fields = zip(batch.columns, schema, strict=True)
-        arrays = [as_tensors(array, field.type) for array, field in fields]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _batches_of(data: Any) -> Incoming:
+def _given(data: Any) -> Incoming:
     if isinstance(data, pa.Table):
         return Incoming(data.schema, iter(data.to_batches()), data.num_rows)
     if isinstance(data, pa.RecordBatch):

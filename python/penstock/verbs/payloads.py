@@ -20,7 +20,7 @@ from penstock import _core
 from penstock import dataset as datasets
 from penstock.errors import PenstockError, SchemaError
 from penstock.faults import error_from
-from penstock.formats.tfrecord_raw import RAW_SCHEMA
+from penstock.formats.framed_raw import RAW_SCHEMA
 from penstock.framing.framings import TFRECORD
 from penstock.schema import IN_LISTS_KEY, INFERRED_KEY, WIRE_KEY, DecodePlan, plan_fields
 from penstock.verbs import alike

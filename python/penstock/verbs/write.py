@@ -1,45 +1,44 @@
 """`write`: records into one file or many shards, whole or not at all.
 
-Shards are written one after another, each by all threads. All are finished before the first one
-gets its name, so an error leaves nothing behind but what was there before.
+Shards are written one after another, each by all threads. See `shards` for where they end, and how they get
+their names.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import tempfile
-import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import pyarrow as pa
 
 from penstock import formats
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import UnsupportedError
 from penstock.format import (
-    Abortable,
     Format,
-    IndexMaking,
     Summary,
-    TextIndex,
-    TextIndexMaking,
-    Writer,
     options_from,
 )
-from penstock.framing import sidecar
 from penstock.pipeline import default_threads
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage, Sink, Storage
-from penstock.verbs import textindex
+from penstock.types import own_batch
 from penstock.verbs.incoming import Incoming, batches_of
-
-Progress = Callable[[int, "int | None"], None]
-"""Called now and then with the records written so far, and their total where it is known."""
-
-SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
+from penstock.verbs.shards import (
+    Cut,
+    EvenCut,
+    LimitCut,
+    Names,
+    Progress,
+    Shard,
+    Shards,
+    fill,
+    give_up,
+    text_sink,
+)
 
 
 def write(
@@ -109,24 +108,24 @@ def write(
     names.refuse_existing(storage, num_shards, overwrite=overwrite)
     with _counted(batches_of(data), target, storage, needed=num_shards is not None) as incoming:
         if num_shards is not None:
-            cut: _Cut = _EvenCut(incoming.num_records or 0, num_shards)
+            cut: Cut = EvenCut(incoming.num_records or 0, num_shards)
         else:
-            cut = _LimitCut(shard_records, shard_bytes)
+            cut = LimitCut(shard_records, shard_bytes)
 
-        def create(number: int) -> _Shard:
+        def create(number: int) -> Shard:
             sink = new_sink(names.provisional(number), overwrite=overwrite)
             writer = None
             try:
                 writer = kind.create(sink, incoming.schema, options, threads)
-                text = _text_sink(writer, sink.path, storage, overwrite=overwrite)
+                text = text_sink(writer, sink.path, storage, overwrite=overwrite)
             except BaseException:
-                _give_up(writer, sink)
+                give_up(writer, sink)
                 raise
-            return _Shard(sink, writer, text)
+            return Shard(sink, writer, text)
 
-        shards = _Shards(create, progress, incoming.num_records)
+        shards = Shards(create, progress, incoming.num_records)
         try:
-            _fill(shards, incoming, cut)
+            fill(shards, incoming, cut)
             shards.finish()
             return shards.commit(names, storage, index, overwrite=overwrite)
         except BaseException:
@@ -182,299 +181,6 @@ def format_and_options(
     return kind, options_from(kind.write_options, given, name)
 
 
-class Names:
-    """What the shards are called; where the total is part of a name, that is known at the end."""
-
-    def __init__(
-        self, target: str, extensions: tuple[str, ...], is_sharded: bool, total: int | None
-    ) -> None:
-        self._target = target
-        self._is_pattern = SHARD_PATTERN.search(os.path.basename(target)) is not None
-        self._is_sharded = is_sharded
-        self._total = total
-        known = [end for e in extensions for end in (e, e + ".gz") if target.endswith(end)]
-        suffix = max(known, key=len, default=os.path.splitext(target)[1])
-        self._stem, self._suffix = target[: len(target) - len(suffix)], suffix
-
-    def final(self, number: int, total: int) -> str:
-        """The name of a shard, given how many there are."""
-        if self._is_pattern:
-            folder, name = os.path.split(self._target)
-            name = SHARD_PATTERN.sub(lambda found: _number(number, found[1]), name)
-            return os.path.join(folder, name)
-        if not self._is_sharded:
-            return self._target
-        width = max(5, len(str(total)))
-        return f"{self._stem}-{number:0{width}d}-of-{total:0{width}d}{self._suffix}"
-
-    def provisional(self, number: int) -> str:
-        """The final name where it is known; else one in the same folder that nobody would take."""
-        if self._total is not None or self._is_pattern or not self._is_sharded:
-            return self.final(number, self._total or 1)
-        return f"{self._stem}-{number:05d}-of-unknown{self._suffix}"
-
-    def refuse_existing(self, storage: Storage, total: int | None, *, overwrite: bool) -> None:
-        """Raise FileExistsError before any work is done, if a name is taken."""
-        if overwrite or (self._is_sharded and total is None):
-            return
-        for number in range(total or 1):
-            name = self.final(number, total or 1)
-            if storage.exists(name):
-                raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
-
-
-def _number(number: int, spec: str | None) -> str:
-    """A shard's number as the pattern's `{shard:05d}` wants it."""
-    try:
-        return f"{number:{(spec or ':')[1:]}}"
-    except ValueError as error:
-        raise ValueError(
-            f"the pattern's {{shard{spec}}} is no format of a number: {error}"
-        ) from None
-
-
-@dataclass(slots=True)
-class _Shard:
-    sink: Sink
-    writer: Writer
-    text: tuple[TextIndex, Sink] | None = None
-    """The text index that appears with the file, if one does."""
-    num_records: int = 0
-    num_bytes: int = 0
-
-
-class _Shards:
-    """The shards of one call: at most one is open, the others wait to be committed."""
-
-    def __init__(
-        self, create: Callable[[int], _Shard], progress: Progress | None, total: int | None
-    ) -> None:
-        self._create = create
-        self._progress = progress
-        self._total_records = total
-        self._finished_records = 0
-        self._shards: list[_Shard] = []
-        self._open: _Shard | None = None
-
-    @property
-    def num_shards(self) -> int:
-        return len(self._shards)
-
-    @property
-    def open(self) -> _Shard:
-        """The shard that records go to; the first one is made when it is asked for."""
-        return self._open or self.start()
-
-    def start(self) -> _Shard:
-        """Finish the open shard and begin another."""
-        self.finish()
-        self._open = self._create(len(self._shards))
-        self._shards.append(self._open)
-        return self._open
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        shard = self.open
-        with self._counted_from_the_first():
-            shard.writer.write(batch)
-        shard.num_records += batch.num_rows
-        if self._progress is not None:
-            self._progress(self._finished_records + shard.num_records, self._total_records)
-
-    def finish(self) -> None:
-        """Finish the open shard: its bytes are on disk, but not under its name."""
-        shard, self._open = self._open, None
-        if shard is None:
-            return
-        with self._counted_from_the_first():
-            shard.writer.close()
-        shard.sink.finish()
-        if shard.text is not None and isinstance(shard.writer, IndexMaking):
-            kind, sink = shard.text
-            textindex.fill(kind, shard.writer.index(), sink)
-            sink.finish()
-        shard.num_bytes = shard.writer.num_bytes
-        self._finished_records += shard.num_records
-
-    @contextmanager
-    def _counted_from_the_first(self) -> Generator[None, None, None]:
-        """A writer counts its own shard's records; the caller's count goes on over all."""
-        try:
-            yield
-        except SchemaError as error:
-            if error.record is not None:
-                error.record += self._finished_records
-            raise
-
-    def commit(
-        self, names: Names, storage: Storage, index: bool | str, *, overwrite: bool
-    ) -> Summary:
-        """Give all shards their names, in order, then write their indexes."""
-        total = len(self._shards)
-        paths = [names.final(number, total) for number in range(total)]
-        if len(set(paths)) < total:
-            raise ValueError(f"{total} shards, but the pattern makes {len(set(paths))} names")
-        for shard, path in zip(self._shards, paths, strict=True):
-            beside = [] if shard.text is None else [shard.text[0].path_for(path)]
-            for name in [path, *beside]:
-                if not overwrite and storage.exists(name):
-                    raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
-        for shard, path in zip(self._shards, paths, strict=True):
-            shard.sink.commit(path if path != shard.sink.path else None)
-            if shard.text is not None:
-                kind, sink = shard.text
-                beside = kind.path_for(path)
-                sink.commit(beside if beside != sink.path else None)
-        committed, self._shards = self._shards, []
-        if index is not False:
-            for shard, path in zip(committed, paths, strict=True):
-                _save_index(shard.writer, path, storage, None if index is True else str(index))
-        return Summary(
-            tuple(paths),
-            sum(shard.num_records for shard in committed),
-            sum(shard.num_bytes for shard in committed),
-        )
-
-    def abort(self) -> None:
-        """Forget what has no name yet."""
-        for shard in self._shards:
-            try:
-                _give_up(shard.writer, shard.sink)
-            finally:
-                if shard.text is not None:
-                    shard.text[1].abort()
-
-
-def _give_up(writer: Writer | None, sink: Sink) -> None:
-    try:
-        if isinstance(writer, Abortable):
-            writer.abort()
-    finally:
-        sink.abort()
-
-
-def _text_sink(
-    writer: Writer, path: str, storage: Storage, *, overwrite: bool
-) -> tuple[TextIndex, Sink] | None:
-    """Where the text index of a file goes, if its writer makes one."""
-    kind = writer.text_index if isinstance(writer, TextIndexMaking) else None
-    if kind is None:
-        return None
-    return kind, storage.sink(kind.path_for(path), overwrite=overwrite)
-
-
-def _save_index(writer: Writer, path: str, storage: Storage, folder: str | None) -> None:
-    if not isinstance(writer, IndexMaking):
-        return
-    try:
-        sidecar.save(writer.index(), path, storage, folder)
-    except OSError as error:
-        # The data is whole and has its name; an index can be made again at any time.
-        warnings.warn(f"{path} is written, but its index is not: {error}", stacklevel=4)
-
-
-# Where shards are cut.
-
-
-class _Cut:
-    """Decides how many records may go to the open shard before it asks again."""
-
-    def room(self, shards: _Shards) -> int:
-        """At least 1; begins another shard where the open one is full."""
-        raise NotImplementedError
-
-    def end(self, shards: _Shards) -> None:
-        """All records are written: make the shards that are still missing."""
-        raise NotImplementedError
-
-
-class _EvenCut(_Cut):
-    """So many shards, whose sizes differ by one at most."""
-
-    def __init__(self, num_records: int, num_shards: int) -> None:
-        self._base, self._longer = divmod(num_records, num_shards)
-        self._num_records = num_records
-        self._num_shards = num_shards
-
-    def _size(self, number: int) -> int:
-        return self._base + (number < self._longer)
-
-    def room(self, shards: _Shards) -> int:
-        while (left := self._left(shards)) < 1:
-            if shards.num_shards == self._num_shards:
-                raise SchemaError(f"more records came than the {self._num_records} announced")
-            shards.start()
-        return left
-
-    def _left(self, shards: _Shards) -> int:
-        shard = shards.open
-        return self._size(shards.num_shards - 1) - shard.num_records
-
-    def end(self, shards: _Shards) -> None:
-        if self._left(shards) > 0:
-            raise SchemaError(f"fewer records came than the {self._num_records} announced")
-        while shards.num_shards < self._num_shards:
-            if self._size(shards.num_shards):
-                raise SchemaError(f"fewer records came than the {self._num_records} announced")
-            shards.start()
-
-
-class _LimitCut(_Cut):
-    """Shards of so many records or bytes, as the records come; one shard without limits.
-
-    A writer's bytes are known once its threads have caught up, so they are asked for seldom: after
-    about half of the records that should still fit, then half of the rest. When they are asked for
-    depends on counts of records alone, and so does where a shard ends.
-    """
-
-    def __init__(self, shard_records: int | None, shard_bytes: int | None) -> None:
-        self._shard_records = shard_records
-        self._shard_bytes = shard_bytes
-        self._ask_at = 1
-
-    def room(self, shards: _Shards) -> int:
-        shard = shards.open
-        if shard.num_records and self._is_full(shard):
-            shard = shards.start()
-            self._ask_at = 1
-        left = 1 << 62
-        if self._shard_records is not None:
-            left = self._shard_records - shard.num_records
-        if self._shard_bytes is not None:
-            left = min(left, self._ask_at - shard.num_records)
-        return left
-
-    def _is_full(self, shard: _Shard) -> bool:
-        if self._shard_records is not None and shard.num_records >= self._shard_records:
-            return True
-        if self._shard_bytes is None or shard.num_records < self._ask_at:
-            return False
-        num_bytes = shard.writer.num_bytes
-        if num_bytes >= self._shard_bytes:
-            return True
-        if num_bytes:
-            fitting = (self._shard_bytes - num_bytes) * shard.num_records // (2 * num_bytes)
-            # Never far ahead on the word of a few records: they may be unlike the rest.
-            more = min(fitting, 4 * shard.num_records)
-        else:
-            more = shard.num_records
-        self._ask_at = shard.num_records + max(1, more)
-        return False
-
-    def end(self, shards: _Shards) -> None:
-        del self
-        assert shards.open
-
-
-def _fill(shards: _Shards, incoming: Incoming, cut: _Cut) -> None:
-    for batch in incoming.batches:
-        start = 0
-        while start < batch.num_rows:
-            part = batch.slice(start, cut.room(shards))
-            shards.write(part)
-            start += part.num_rows
-    cut.end(shards)
-
-
 @contextmanager
 def _counted(
     incoming: Incoming, target: str, storage: Storage, *, needed: bool
@@ -491,7 +197,8 @@ def _counted(
                 stream.write_batch(batch)
                 num_records += batch.num_rows
         with pa.OSFile(spool, "rb") as file, pa.ipc.open_stream(file) as stream:
-            yield Incoming(incoming.schema, iter(stream), num_records)
+            batches = (own_batch(batch, incoming.schema) for batch in stream)
+            yield Incoming(incoming.schema, batches, num_records)
     finally:
         if os.path.lexists(spool):
             os.unlink(spool)

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.format import Projection
+from penstock.formats.batches import empty_columns
 from penstock.framing.framed import Proof
 
 RAW_SCHEMA = pa.schema([pa.field("record", pa.binary_view(), nullable=False)])
@@ -37,5 +38,4 @@ def without_columns(frames: _core.Frames, proof: Proof | None) -> pa.RecordBatch
     """So many records of which no column is wanted."""
     if proof is not None:
         frames.prove(proof.indexed)
-    empty = pa.array([{}] * len(frames), pa.struct([]))
-    return pa.RecordBatch.from_struct_array(empty)
+    return empty_columns(len(frames))

@@ -1,0 +1,218 @@
+"""The file that a FramedWriter makes of frames: plain, in gzip members, or in one compressed stream.
+
+Where a gzip member ends depends on the records alone. Members hold whole records, which is what
+makes a gzip shard readable from its middle; none is empty, since TensorFlow takes an empty one for
+the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.formats.in_order import InOrder
+from penstock.framing.inflated import POINT_BYTES
+from penstock.framing.sidecar import SeekPoint
+from penstock.limits import KIB
+from penstock.storage import Sink
+
+WRITE_BYTES = 4 << 20
+"""Bytes of one write, each of which starts at a multiple of this: file systems take aligned writes
+of this size several times faster than smaller or crooked ones (ext4: in large folios)."""
+ZLIB_PUSH_BYTES = 256 * KIB
+"""What zlib makes of a stream depends on the pieces it comes in, so all have one size."""
+# A gzip file without content: one empty member, 20 bytes, the same as TensorFlow's own.
+EMPTY_GZIP = bytes.fromhex("1f8b08000000000000030300") + bytes(8)
+_CHECK_BYTES = 16
+
+
+class PlainOutput:
+    """Frames as they are."""
+
+    compression = ""
+    layout = "plain"
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._waiting_parts: list[_core.Buffer] = []
+        self._waiting_bytes = 0
+        self.num_bytes = 0
+        """Bytes of output, written or waiting."""
+        self.points: list[SeekPoint] = []
+
+    def add(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+        """Append whole frames: their bytes in any number of parts, and the length of each."""
+        del lengths
+        for part in frames:
+            self.put(part)
+
+    def drain(self) -> None:
+        """Wait until everything that can be written is counted."""
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._write_out(self._waiting_bytes)
+
+    def put(self, data: _core.Buffer) -> None:
+        """Append bytes of the file."""
+        if len(data):
+            self._waiting_parts.append(data)
+            self._waiting_bytes += len(data)
+            self.num_bytes += len(data)
+        if self._waiting_bytes >= WRITE_BYTES:
+            self._write_out(self._waiting_bytes - self.num_bytes % WRITE_BYTES)
+
+    def _write_out(self, num_bytes: int) -> None:
+        """Write so many of the waiting bytes, without moving them."""
+        parts: list[memoryview] = []
+        self._waiting_bytes -= num_bytes
+        while num_bytes:
+            part = self._waiting_parts.pop(0)
+            if len(part) > num_bytes:
+                self._waiting_parts.insert(0, part.slice(num_bytes, len(part)))
+                part = part.slice(0, num_bytes)
+            parts.append(_view(part))
+            num_bytes -= len(part)
+        self._sink.write_all(parts)
+
+
+class GzipMembers(PlainOutput):
+    """Members of whole records, each of which ends with the record that fills it."""
+
+    compression = "gzip"
+    layout = "members"
+
+    def __init__(self, sink: Sink, level: int, member_bytes: int, work: InOrder) -> None:
+        super().__init__(sink)
+        self._level = level
+        self._member_bytes = member_bytes
+        self._work = work
+        self._plain_start = 0
+        # The member that is still open: parts of encoded slices, their bytes and records.
+        self._parts: list[_core.Buffer] = []
+        self._open_bytes = 0
+        self._open_records = 0
+
+    def add(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+        data = _joined(list(frames))
+        ends = np.cumsum(lengths, dtype=np.uint64)
+        start, first = 0, 0
+        while first < len(ends):
+            wanted = start + self._member_bytes - self._open_bytes
+            last = int(np.searchsorted(ends, wanted, side="left"))
+            is_full = last < len(ends)
+            after = last + 1 if is_full else len(ends)
+            end = int(ends[after - 1])
+            self._parts.append(data.slice(start, end - start))
+            self._open_bytes += end - start
+            self._open_records += after - first
+            if is_full:
+                self._close_member()
+            start, first = end, after
+
+    def drain(self) -> None:
+        self._work.drain()
+
+    def close(self) -> None:
+        if self._open_records:
+            self._close_member()
+        self._work.drain()
+        if not self.num_bytes:
+            self.put(_core.Buffer.from_bytes(EMPTY_GZIP))
+        super().close()
+
+    def _close_member(self) -> None:
+        parts, num_bytes, num_records = self._parts, self._open_bytes, self._open_records
+        self._parts, self._open_bytes, self._open_records = [], 0, 0
+        plain_start, level = self._plain_start, self._level
+        self._plain_start += num_bytes
+
+        def compress() -> _core.Buffer:
+            return _core.gzip_member(_joined(parts), 0, num_bytes, num_records, level)
+
+        def write(member: _core.Buffer) -> None:
+            check = member.slice(0, _CHECK_BYTES).crc32c()
+            self.points.append(SeekPoint(8 * self.num_bytes, plain_start, b"", check))
+            self.put(member)
+
+        self._work.put(compress, write)
+
+
+class OneStream(PlainOutput):
+    """One zlib stream, or one gzip member. It is inflated again on the way, which is how its seek
+    points are found."""
+
+    layout = "points"
+
+    def __init__(self, sink: Sink, compression: str, level: int) -> None:
+        super().__init__(sink)
+        self.compression = compression
+        self._deflater = _core.ZlibDeflater(level, compression == "gzip")
+        self._inflater = _core.Inflater(self.compression, POINT_BYTES)
+        # Plain bytes that do not make a whole push yet.
+        self._parts: list[_core.Buffer] = []
+        self._open_bytes = 0
+        # Points that still wait for the bytes after them, and the end of the output for these.
+        self._waiting: list[SeekPoint] = []
+        self._tail = b""
+
+    def add(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+        del lengths
+        data = _joined(list(frames))
+        start = 0
+        while len(data) - start >= ZLIB_PUSH_BYTES - self._open_bytes:
+            end = start + ZLIB_PUSH_BYTES - self._open_bytes
+            self._parts.append(data.slice(start, end - start))
+            self._push()
+            start = end
+        if start < len(data):
+            self._parts.append(data.slice(start, len(data)))
+            self._open_bytes += len(data) - start
+
+    def close(self) -> None:
+        if self._open_bytes:
+            self._push()
+        self._follow(self._deflater.finish(), at_end=True)
+        super().close()
+
+    def _push(self) -> None:
+        parts, self._parts, self._open_bytes = self._parts, [], 0
+        self._follow(self._deflater.push(_joined(parts)), at_end=False)
+
+    def _follow(self, data: _core.Buffer, *, at_end: bool) -> None:
+        self.put(data)
+        rest = data
+        while len(rest):
+            plain, taken = self._inflater.push(rest, at_end, POINT_BYTES)
+            rest = rest.slice(taken, len(rest))
+            if not taken and not len(plain):
+                break
+        self._waiting += [SeekPoint(*point) for point in self._inflater.take_points()]
+        recent = self._tail + data.to_bytes()
+        first = self.num_bytes - len(recent)
+        while self._waiting:
+            point = self._waiting[0]
+            at = point.compressed_bit // 8 - first
+            if len(recent) < at + _CHECK_BYTES and not at_end:
+                break
+            check = _core.Buffer.from_bytes(recent[at : at + _CHECK_BYTES]).crc32c()
+            self.points.append(
+                SeekPoint(point.compressed_bit, point.plain_start, point.window, check)
+            )
+            del self._waiting[0]
+        oldest = self._waiting[0].compressed_bit // 8 - first if self._waiting else len(recent)
+        self._tail = recent[max(0, min(oldest, len(recent) - 2 * _CHECK_BYTES)) :]
+
+
+def _joined(parts: list[_core.Buffer]) -> _core.Buffer:
+    if len(parts) == 1:
+        return parts[0]
+    return _core.Buffer.join(parts)
+
+
+def _view(data: _core.Buffer) -> memoryview:
+    """The bytes of a Buffer, which stays where it is."""
+    return memoryview(pa.array(data).buffers()[1])
