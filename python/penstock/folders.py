@@ -11,7 +11,6 @@ Files and folders whose names begin with `.` or `_`, and penstock's own, are not
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -86,10 +85,16 @@ def refuse_other_files(path: str) -> None:
                 raise FileExistsError(f"{other} is no image: {path} is not replaced")
 
 
+def _remove_folder(path: str, *, ignore_errors: bool = False) -> None:
+    import shutil  # brings three codecs, and is rarely needed
+
+    shutil.rmtree(path, ignore_errors=ignore_errors)
+
+
 def remove(path: str) -> None:
     """Delete a file, or a folder with all that is in it."""
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
+        _remove_folder(path)
     else:
         os.unlink(path)
 
@@ -262,7 +267,7 @@ class FolderSink:
             except BaseException:
                 self._calls.rename(old, self.path)
                 raise
-            shutil.rmtree(old)
+            _remove_folder(old)
         else:
             self._calls.rename(self._temporary, self.path)
         parent = self._calls.open(self._parent, os.O_RDONLY)
@@ -272,4 +277,4 @@ class FolderSink:
             self._calls.close(parent)
 
     def abort(self) -> None:
-        shutil.rmtree(self._temporary, ignore_errors=True)
+        _remove_folder(self._temporary, ignore_errors=True)

@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
+
 from penstock.errors import FormatError, UnsupportedError
 from penstock.folders import Folder
 from penstock.format import Format
-from penstock.formats.arrayrecord import ArrayRecordFormat
 from penstock.formats.arrow import ArrowFormat
-from penstock.formats.beton import BetonFormat
-from penstock.formats.hdf5 import Hdf5Format
-from penstock.formats.imagefolder import ImageFolderFormat
-from penstock.formats.mds import MDSFormat
-from penstock.formats.msgpack import MessagePackFormat
-from penstock.formats.npy import NpyFormat
-from penstock.formats.npz import NpzFormat
 from penstock.formats.parquet import ParquetFormat
-from penstock.formats.recordio import RecordIOFormat
 from penstock.formats.tfrecord import TFRecordFormat
-from penstock.formats.webdataset import WebDatasetFormat
 from penstock.storage import Source
 
-_OWN: tuple[Format, ...] = (
-    TFRecordFormat(),
-    ParquetFormat(),
-    ArrowFormat(),
-    WebDatasetFormat(),
-    RecordIOFormat(),
-    BetonFormat(),
-    Hdf5Format(),
-    NpyFormat(),
-    NpzFormat(),
-    MessagePackFormat(),
-    ArrayRecordFormat(),
-    MDSFormat(),
-    ImageFolderFormat(),
-)
+_FIRST: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
+# Imported when a file is none of the first, since most programs never meet one of them.
+_LATER = {
+    "webdataset": "WebDatasetFormat",
+    "recordio": "RecordIOFormat",
+    "beton": "BetonFormat",
+    "hdf5": "Hdf5Format",
+    "npy": "NpyFormat",
+    "npz": "NpzFormat",
+    "msgpack": "MessagePackFormat",
+    "arrayrecord": "ArrayRecordFormat",
+    "mds": "MDSFormat",
+    "imagefolder": "ImageFolderFormat",
+}
 
-FORMATS: list[Format] = list(_OWN)
+FORMATS: list[Format]
 """In the order in which they are tried: the one whose structure proves most comes first, those from
 elsewhere last."""
+
+
+@cache
+def _own() -> tuple[Format, ...]:
+    """Penstock's own formats."""
+    modules = [(import_module(f"penstock.formats.{name}"), kind) for name, kind in _LATER.items()]
+    return (*_FIRST, *(getattr(module, kind)() for module, kind in modules))
+
+
+def __getattr__(name: str) -> list[Format]:
+    if name != "FORMATS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _formats()
+
+
+def _formats() -> list[Format]:
+    known: list[Format] | None = globals().get("FORMATS")
+    if known is None:
+        known = globals()["FORMATS"] = list(_own())
+    return known
+
 
 _PACKED = {
     b"\x1f\x8b": "gzip",
@@ -47,10 +60,8 @@ _PACKED = {
     b"\xfd7zXZ\0": "xz",
 }
 """How files begin that hold another one."""
-_NEVER_PACKED = frozenset(
-    fmt.info.name for fmt in _OWN if fmt.info.name not in ("tfrecord", "webdataset", "mds")
-)
-"""The formats none of whose files are compressed as a whole."""
+_EVER_PACKED = ("tfrecord", "webdataset", "mds")
+"""The formats whose files may be compressed as a whole."""
 _PICTURES = (b"\xff\xd8\xff", b"\x89PNG\r\n")
 
 HEAD_BYTES = 4096
@@ -74,24 +85,27 @@ def register(fmt: Format) -> None:
         ValueError: penstock has a format 'tfrecord' itself; choose another name
     """
     name = fmt.info.name
-    if any(own.info.name == name for own in _OWN):
+    if any(own.info.name == name for own in _own()):
         raise ValueError(f"penstock has a format {name!r} itself; choose another name")
-    FORMATS[:] = [*(other for other in FORMATS if other.info.name != name), fmt]
+    known = _formats()
+    known[:] = [*(other for other in known if other.info.name != name), fmt]
 
 
 def by_name(name: str) -> Format:
     """The format called `name`. Raises ValueError, which lists the known ones."""
-    for fmt in FORMATS:
+    for fmt in _formats():
         if fmt.info.name == name:
             return fmt
-    raise ValueError(f"unknown format {name!r}; known: {', '.join(f.info.name for f in FORMATS)}")
+    raise ValueError(
+        f"unknown format {name!r}; known: {', '.join(f.info.name for f in _formats())}"
+    )
 
 
 def by_path(path: str) -> Format:
     """The format that a file name suggests, for writing: its suffix, before .gz if there is one,
     before the -00000-of-00010 that a shard's name may end with."""
     name = "/" if path.endswith("/") else path.rsplit("/", 1)[-1].lower()
-    suffixes = {ext: fmt for fmt in FORMATS for ext in fmt.info.extensions}
+    suffixes = {ext: fmt for fmt in _formats() for ext in fmt.info.extensions}
     for ending, fmt in sorted(suffixes.items(), key=lambda item: -len(item[0])):
         if name.endswith((ending, ending + ".gz")) or f"{ending}-" in name:
             return fmt
@@ -104,7 +118,7 @@ def by_path(path: str) -> Format:
 def of(source: Source) -> Format:
     """The format of a file, told by its bytes, or of a folder. Raises FormatError where none fits."""
     if isinstance(source, Folder):
-        return next(fmt for fmt in FORMATS if fmt.info.is_folder)
+        return next(fmt for fmt in _formats() if fmt.info.is_folder)
     return by_bytes(source.read(0, HEAD_BYTES).to_bytes(), source.size, source.path)
 
 
@@ -116,17 +130,20 @@ def by_bytes(head: bytes, size: int, path: str) -> Format:
         try:
             return by_path(path)
         except ValueError:
-            return FORMATS[0]
+            return _FIRST[0]
+    for fmt in _FIRST:
+        if path.lower().endswith(fmt.info.extensions) and fmt.sniff(head, size):
+            return fmt  # name and bytes agree: the others need not be asked
     try:
         named = by_path(path)
     except ValueError:
         named = None
     # The name decides between formats whose bytes look alike, such as two over one framing.
-    for fmt in FORMATS if named is None else [named, *FORMATS]:
+    for fmt in _formats() if named is None else [named, *_formats()]:
         if fmt.sniff(head, size):
             return fmt
     packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
-    if packed is not None and (named is None or named.info.name in _NEVER_PACKED):
+    if packed is not None and (named is None or _is_never_packed(named)):
         what = "" if named is None else f" around {named.info.name}"
         raise UnsupportedError(
             f"the file is packed with {packed}, which is not read{what}",
@@ -141,10 +158,14 @@ def by_bytes(head: bytes, size: int, path: str) -> Format:
             file=path,
             hint="open(...) the folder that it lies in, or decode_images([...]) of its bytes",
         )
-    known = ", ".join(fmt.info.name for fmt in FORMATS)
+    known = ", ".join(fmt.info.name for fmt in _formats())
     raise FormatError(
         "the bytes are of no known format",
         file=path,
         found=f"{head[:8].hex(' ')} at byte 0",
         hint=f"open(..., format=...) with one of: {known}",
     )
+
+
+def _is_never_packed(fmt: Format) -> bool:
+    return fmt in _own() and fmt.info.name not in _EVER_PACKED
