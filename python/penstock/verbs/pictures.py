@@ -49,7 +49,7 @@ class Pictures:
         fields: list[pa.Field] = []
         for field, column in zip(batch.schema, batch.columns, strict=True):
             after = self.field(field)
-            if field.name in self.columns and self.is_rewritten:
+            if field.name in self.columns:
                 try:
                     column = images.reencode(
                         column,
