@@ -34,6 +34,9 @@ from penstock.limits import Limits
 if TYPE_CHECKING:
     from penstock import describe, features
     from penstock.images import decode_images, encode_images
+    from penstock.loader.images import Image
+    from penstock.loader.loader import Loader
+    from penstock.loader.stats import LoaderStats
     from penstock.orders import Order, Sequential, Shuffled
     from penstock.report import Finding, Report
     from penstock.verbs.append import append
@@ -70,11 +73,14 @@ __all__ = [
     "Finding",
     "FormatError",
     "Histogram",
+    "Image",
     "ImageSizes",
     "Info",
     "InternalError",
     "LimitError",
     "Limits",
+    "Loader",
+    "LoaderStats",
     "Order",
     "OverlayInfo",
     "PenstockError",
@@ -128,9 +134,12 @@ _LATER = {
     "FileSchema": "verbs.schemas",
     "Finding": "report",
     "Histogram": "verbs.tally",
+    "Image": "loader.images",
     "ImageSizes": "verbs.observe",
     "Info": "verbs.info",
     "Order": "orders",
+    "Loader": "loader.loader",
+    "LoaderStats": "loader.stats",
     "OverlayInfo": "verbs.overlays",
     "RecordsDiff": "verbs.differences",
     "Report": "report",

@@ -34,6 +34,8 @@ def in_order(
     size: Callable[[Result], int],
     threads: int | None,
     budget_bytes: int = BUDGET_BYTES,
+    *,
+    ahead: bool = False,
 ) -> Iterator[Result]:
     """Run all tasks of all streams, and yield their results in order.
 
@@ -43,13 +45,14 @@ def in_order(
         size: bytes that a waiting result holds.
         threads: how many tasks may run at once; 1 runs them in the caller's thread.
         budget_bytes: how many bytes of results may wait.
+        ahead: one thread, too, runs beside the caller's and ahead of it.
 
     An error in a stream or task is raised where its result would have come.
     """
     threads = default_threads() if threads is None else threads
     if threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
-    if threads == 1:
+    if threads == 1 and not ahead:
         for stream in streams:
             for task in stream():
                 yield from run(task)
@@ -103,6 +106,8 @@ class _Work(Generic[Task, Result]):
         self._size = size
         self._budget_bytes = budget_bytes
         self._held_bytes = 0
+        self._running = 0
+        self._largest_bytes = 0
         self._threads = threads
         self._idle = 0
         self._stopped = False
@@ -206,7 +211,9 @@ class _Work(Generic[Task, Result]):
             return None
 
     def _choose(self) -> _Stream[Task, Result] | None:
-        room = self._held_bytes < self._budget_bytes
+        # What is being made will need room as well: as much, for all that is known, as the largest.
+        making = (self._running + 1) * self._largest_bytes
+        room = self._held_bytes + making <= self._budget_bytes
         for place, stream in enumerate(self._open):
             if stream.busy or stream.exhausted:
                 continue
@@ -224,6 +231,7 @@ class _Work(Generic[Task, Result]):
             stream.busy = False
             stream.exhausted = exhausted
             stream.next_number += fetched
+            self._running += fetched
             if exhausted:
                 self._ready.notify()
             self._wake(self._threads if exhausted else 1)
@@ -249,5 +257,7 @@ class _Work(Generic[Task, Result]):
         with self._lock:
             stream.done[number] = done
             self._held_bytes += held_bytes
+            self._running -= 1
+            self._largest_bytes = max(self._largest_bytes, held_bytes)
             if self._open and stream is self._open[0] and number == stream.yielded:
                 self._ready.notify()

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import RecordIndexError, StaleIndexError
+from penstock.format import Chunk
 from penstock.numbers import as_arrow
 from penstock.scan import join
 
 if TYPE_CHECKING:
     from penstock.dataset import Dataset
 
+Picked = tuple[Chunk, np.ndarray]
+Watch = Callable[[Iterable[Picked]], Iterator[Picked]]
+
 
 def take(
-    dataset: Dataset, records: Sequence[int] | np.ndarray, columns: Sequence[str] | None
+    dataset: Dataset,
+    records: Sequence[int] | np.ndarray,
+    columns: Sequence[str] | None,
+    watch: Watch = iter,
 ) -> pa.RecordBatch:
-    """See Dataset.take."""
+    """See Dataset.take. `watch` sees the chunks go by, to know how long reading them takes."""
     numbers = _numbers(dataset, records)
     if len(dataset.paths) == 1:
-        return _from_shard(dataset, 0, numbers, columns)
+        return _from_shard(dataset, 0, numbers, columns, watch)
     if not len(numbers):
-        return _from_shard(dataset, 0, numbers, columns)
+        return _from_shard(dataset, 0, numbers, columns, watch)
     shards = np.searchsorted(dataset.firsts, numbers, "right") - 1
     local = numbers - dataset.firsts[shards]
     # One visit to each shard, then everything back into the order asked.
     order = np.argsort(shards, kind="stable")
     parts = [
-        _from_shard(dataset, int(shard), local[order[shards[order] == shard]], columns)
+        _from_shard(dataset, int(shard), local[order[shards[order] == shard]], columns, watch)
         for shard in np.unique(shards)
     ]
     joined = join(parts)
@@ -38,10 +45,11 @@ def take(
         return joined
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    return _reordered(joined, place)
+    return reordered(joined, place)
 
 
-def _reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
+def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
+    """The records of a batch in another order."""
     try:
         return batch.take(as_arrow(place))
     except pa.ArrowNotImplementedError:
@@ -70,11 +78,16 @@ def _numbers(dataset: Dataset, records: Sequence[int] | np.ndarray) -> np.ndarra
 
 
 def _from_shard(
-    dataset: Dataset, shard: int, records: np.ndarray, columns: Sequence[str] | None
+    dataset: Dataset,
+    shard: int,
+    records: np.ndarray,
+    columns: Sequence[str] | None,
+    watch: Watch,
 ) -> pa.RecordBatch:
     reader = dataset.reader(shard)
     try:
-        parts = [reader.decode(chunk, chosen, columns) for chunk, chosen in reader.pick(records)]
+        picked = watch(reader.pick(records))
+        parts = [reader.decode(chunk, chosen, columns) for chunk, chosen in picked]
     except StaleIndexError:
         dataset.forget_index(shard)
         raise

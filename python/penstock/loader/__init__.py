@@ -1,0 +1,1 @@
+"""The loader: batches of records in an exact order, from several threads."""

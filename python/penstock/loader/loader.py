@@ -1,0 +1,178 @@
+"""`Loader`: what a training loop iterates over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import SchemaError
+from penstock.format import SkippedRegion
+from penstock.loader import state as states
+from penstock.loader.plan import Part, Plan
+from penstock.loader.recipe import Batch, Decode, Made, Recipe
+from penstock.loader.sources import records_of
+from penstock.loader.stats import LoaderStats, Meter
+from penstock.orders import Order, Sequential
+from penstock.orders.keys import checked_seed
+from penstock.pipeline import default_threads, in_order
+
+MEMORY_BYTES = 1 << 30
+"""Batches that wait for the loop may hold so much."""
+
+
+class Loader:
+    """Batches of a dataset, in an exact order, made by several threads ahead of the loop.
+
+    One `for` is one epoch, the next `for` the next. ...
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        batch_size: int,
+        *,
+        order: Order | None = None,
+        drop_last: bool = False,
+        uneven: str = "wrap",
+        decode: Decode | None = None,
+        map: Callable[..., Any] | None = None,
+        map_records: Callable[..., dict[str, Any]] | None = None,
+        columns: Sequence[str] | None = None,
+        ragged: str | Mapping[str, str] = "offsets",
+        fill: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        threads: int | None = None,
+        memory_bytes: int = MEMORY_BYTES,
+        epoch: int = 0,
+    ) -> None:
+        self.source = records_of(data, columns)
+        self.order: Order = Sequential() if order is None else order
+        # An order over several sets knows each; any other sees them as one.
+        sizes = self.source.sizes if hasattr(self.order, "weights_of_sets") else len(self.source)
+        self.plan = Plan(self.order.length(sizes), batch_size, world_size, uneven, drop_last)
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank is from 0 to {world_size - 1}, not {rank}")
+        if threads is not None and threads < 0:
+            raise ValueError(f"threads must be at least 0, not {threads}")
+        unknown = [name for name in decode or () if name not in self.source.schema.names]
+        if unknown:
+            known = ", ".join(self.source.schema.names)
+            raise SchemaError(f"no such column to decode; there are: {known}", field=unknown[0])
+        self.rank = rank
+        self.seed = self.order.seed if seed is None else checked_seed(seed)
+        self.threads = default_threads() if threads is None else threads
+        self.memory_bytes = memory_bytes
+        self._sizes = sizes
+        self._meter = Meter(self.threads)
+        self._recipe = Recipe(
+            self.source,
+            dict(decode or {}),
+            map,
+            map_records,
+            ragged,
+            fill,
+            self.seed,
+            max(self.threads, 1),
+        )
+        self._at = self._next = (epoch, 0)
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch, the same on every rank."""
+        return self.plan.num_steps()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch."""
+        return self._at[0]
+
+    def __iter__(self) -> Iterator[Batch]:
+        epoch, position = self._at = self._next
+        self._next = (epoch + 1, 0)
+        return self._batches(epoch, position)
+
+    def _batches(self, epoch: int, position: int) -> Iterator[Batch]:
+        parts = self.plan.parts(position, self.rank)
+        left = self.plan.num_steps(position)
+        decoding = threading.Lock()
+
+        def make(part: Part) -> Iterator[tuple[Made, Part]]:
+            numbers, mask = self._numbers(part, epoch), self._mask(part)
+            yield self._recipe.make(numbers, mask, epoch, decoding), part
+
+        results = in_order(
+            [lambda: parts],
+            make,
+            lambda result: result[0].num_bytes,
+            max(self.threads, 1),
+            self.memory_bytes,
+            ahead=self.threads > 0,
+        )
+        asked = time.perf_counter()
+        for made, part in results:
+            left -= 1
+            given = time.perf_counter()
+            self._meter.delivered(made.num_records, made.num_bytes, made.spent, given - asked)
+            ends = not left or made.stops
+            self._at = (epoch + 1, 0) if ends else (epoch, part.end)
+            yield made.batch
+            del made
+            asked = time.perf_counter()
+            self._meter.kept(asked - given)
+            if ends:
+                break
+
+    def _numbers(self, part: Part, epoch: int) -> np.ndarray:
+        ranges = [
+            self.order.take(self._sizes, epoch, start, stop)
+            for start, stop in self.plan.positions(part)
+        ]
+        return ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
+
+    def _mask(self, part: Part) -> np.ndarray | None:
+        return self.plan.mask(part) if self.plan.uneven == "pad" else None
+
+    # -- where it stands ------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loop stands: what follows the batches it has been given. JSON, under 1 KiB."""
+        return states.made(*self._at, self._guard())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next `for` go on where a loader stood, of any rank of any number of ranks.
+
+        Raises:
+            StateError: the state is of other data, or of another order.
+        """
+        self._at = self._next = states.loaded(state, self._guard(), self.plan.length)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next `for` be this epoch. What a state said of the same epoch stays."""
+        if epoch < 0:
+            raise ValueError(f"epochs count from 0; there is none of {epoch}")
+        if self._next[0] != epoch:
+            self._at = self._next = (epoch, 0)
+
+    def _guard(self) -> dict[str, Any]:
+        return {
+            "order": self.order.spec(),
+            "seed": self.seed,
+            "num_records": len(self.source),
+            "fingerprint": self.source.fingerprint,
+        }
+
+    # -- what it has done -----------------------------------------------------------------------
+
+    def stats(self) -> LoaderStats:
+        """Where the time went since the loader was made; printed, it says what to change."""
+        return self._meter.stats(len(self.source.damage))
+
+    @property
+    def damage(self) -> list[SkippedRegion]:
+        """What has been passed over so far."""
+        return self.source.damage

@@ -1,0 +1,184 @@
+"""Where a loader's records come from: one dataset, or several laid end to end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.dataset import Dataset
+from penstock.errors import FormatError, SchemaError, StaleIndexError
+from penstock.format import SkippedRegion
+from penstock.limits import Limits
+from penstock.loader.stats import Clock
+from penstock.scan import join
+from penstock.take import reordered, take
+
+
+class Records:
+    """One dataset: its records by number, damaged ones passed over where it was opened so."""
+
+    def __init__(self, dataset: Dataset, columns: Sequence[str] | None = None) -> None:
+        self.dataset = dataset
+        self._columns = None if columns is None else list(columns)
+        self.schema = dataset.schema
+        if columns is not None:
+            missing = [name for name in columns if name not in dataset.schema.names]
+            if missing:
+                known = ", ".join(dataset.schema.names)
+                raise SchemaError(f"no such column; there are: {known}", field=missing[0])
+            self.schema = pa.schema([dataset.schema.field(name) for name in columns])
+        self.damage_mode = dataset.options.damage
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    @property
+    def fingerprint(self) -> str:
+        """See Dataset.fingerprint."""
+        return self.dataset.fingerprint
+
+    @property
+    def damage(self) -> list[SkippedRegion]:
+        """What has been passed over so far."""
+        return self.dataset.damage
+
+    @property
+    def sizes(self) -> int:
+        """Records, as an order asks for them."""
+        return len(self.dataset)
+
+    @property
+    def limits(self) -> Limits:
+        """How much a record may ask for."""
+        return self.dataset.options.limits
+
+    def place_of(self, number: int) -> tuple[str, int]:
+        """The file of a record, and its number there."""
+        shard = int(np.searchsorted(self.dataset.firsts, number, "right")) - 1
+        return self.dataset.paths[shard], number - int(self.dataset.firsts[shard])
+
+    def skipped(self, region: SkippedRegion) -> None:
+        """Note what was passed over."""
+        self.dataset.options.skipped(region)
+
+    def take(self, numbers: np.ndarray, clock: Clock) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Records in the order asked, and which of them these are, as places in `numbers`: where
+        damage is passed over, not all; where reading stops at it, those before the first."""
+        places = np.arange(len(numbers))
+        try:
+            return self._take(numbers, clock), places
+        except StaleIndexError:
+            raise
+        except FormatError as error:
+            if self.damage_mode == "error":
+                raise
+            if len(numbers) == 1:
+                self._pass_over(error)
+                return self._take(numbers[:0], clock), places[:0]
+        # Halves of halves: each damaged record costs a few reads, and none is guessed at.
+        middle = len(numbers) // 2
+        batch, kept = self.take(numbers[:middle], clock)
+        if self.damage_mode == "stop" and len(kept) < middle:
+            return batch, kept
+        other, others = self.take(numbers[middle:], clock)
+        filled = [one for one in (batch, other) if one.num_rows]
+        return (join(filled) if filled else batch), np.concatenate([kept, middle + others])
+
+    def _take(self, numbers: np.ndarray, clock: Clock) -> pa.RecordBatch:
+        columns = self.dataset.columns if self._columns is None else self._columns
+        with clock.on("records"):
+            return take(self.dataset, numbers, columns, clock.reading)
+
+    def _pass_over(self, error: FormatError) -> None:
+        start = error.byte or 0
+        self.skipped(SkippedRegion(error.file or "", start, start, 1, error.message))
+
+
+class EndToEnd:
+    """Several sets of records as one: those of the first, then those of the second, and so on."""
+
+    def __init__(self, sets: Sequence[Records]) -> None:
+        self._sets = list(sets)
+        common = _common(self._sets)
+        self._sets = [Records(one.dataset, common.names) for one in self._sets]
+        self.schema = common
+        self.sizes = [len(one) for one in self._sets]
+        self._firsts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.damage_mode = self._sets[0].damage_mode
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for all sets in this order."""
+        digests = " ".join(one.fingerprint for one in self._sets)
+        return hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()
+
+    @property
+    def damage(self) -> list[SkippedRegion]:
+        """What has been passed over so far."""
+        return [region for one in self._sets for region in one.damage]
+
+    @property
+    def limits(self) -> Limits:
+        """How much a record may ask for."""
+        return self._sets[0].limits
+
+    def place_of(self, number: int) -> tuple[str, int]:
+        """See Records.place_of."""
+        owner = int(np.searchsorted(self._firsts, number, "right")) - 1
+        return self._sets[owner].place_of(number - int(self._firsts[owner]))
+
+    def skipped(self, region: SkippedRegion) -> None:
+        """See Records.skipped."""
+        self._sets[0].skipped(region)
+
+    def take(self, numbers: np.ndarray, clock: Clock) -> tuple[pa.RecordBatch, np.ndarray]:
+        """See Records.take."""
+        owners = np.searchsorted(self._firsts, numbers, "right") - 1
+        batches, places = [], []
+        for owner in np.unique(owners):
+            chosen = np.flatnonzero(owners == owner)
+            batch, kept = self._sets[owner].take(numbers[chosen] - self._firsts[owner], clock)
+            batches.append(pa.RecordBatch.from_arrays(batch.columns, schema=self.schema))
+            places.append(chosen[kept])
+        if not batches:
+            return pa.RecordBatch.from_pylist([], schema=self.schema), np.arange(0)
+        found = np.concatenate(places)
+        order = np.argsort(found, kind="stable")
+        return reordered(join(batches), order), found[order]
+
+
+def _common(sets: Sequence[Records]) -> pa.Schema:
+    """The columns that all sets have, as the first has them."""
+    if not sets:
+        raise ValueError("a loader needs at least one dataset")
+    shared = [n for n in sets[0].schema.names if all(n in s.schema.names for s in sets)]
+    if not shared:
+        raise SchemaError("the datasets have no column in common")
+    for name in shared:
+        kinds = {str(one.schema.field(name).type) for one in sets}
+        if len(kinds) > 1:
+            raise SchemaError(
+                f"is of several types: {', '.join(sorted(kinds))}",
+                field=name,
+                hint="schema= of open, or columns= without it",
+            )
+    return pa.schema([sets[0].schema.field(name) for name in shared])
+
+
+def records_of(data: Any, columns: Sequence[str] | None) -> Records | EndToEnd:
+    """What `ps.Loader` was given, as records."""
+    if isinstance(data, Dataset):
+        return Records(data, columns)
+    if isinstance(data, Mapping):
+        return EndToEnd([Records(one, columns) for one in data.values()])
+    if isinstance(data, Sequence) and data and all(isinstance(one, Dataset) for one in data):
+        return EndToEnd([Records(one, columns) for one in data])
+    kind = type(data).__name__
+    raise TypeError(f"a loader takes a Dataset or a dict of them, not {kind}; try penstock.open")

@@ -1,0 +1,71 @@
+"""Where a loader stands, as JSON that loads on any rank of any number of ranks.
+
+| key | what |
+|---|---|
+| `version` | 1 |
+| `epoch` | which epoch, from 0 |
+| `position` | how many records of its order all ranks together have seen |
+| `order` | the order's name and what decides it |
+| `seed` | of augmentations |
+| `num_records` | of the dataset |
+| `fingerprint` | of the dataset: names, sizes and numbers of records of its files |
+
+The order is arithmetic, so nothing else needs to be kept, and going on costs the same at any position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.errors import StateError
+
+VERSION = 1
+
+
+def made(epoch: int, position: int, guard: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of a loader."""
+    return {"version": VERSION, "epoch": epoch, "position": position, **guard}
+
+
+def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]:
+    """Epoch and position of a state, if it is one of this loader's.
+
+    Raises:
+        StateError: no state, of another dataset, or of another order.
+    """
+    if not isinstance(state, Mapping):
+        raise StateError(f"a state is a dict, as state_dict gives it, not {type(state).__name__}")
+    if state.get("version") != VERSION:
+        raise StateError(
+            "no state of this version of penstock",
+            expected=f"version {VERSION}",
+            found=f"version {state.get('version')!r}",
+        )
+    reasons = {
+        "fingerprint": "the state is of other data, or its files have changed since",
+        "num_records": "the state is of a dataset of another size",
+        "order": "the state is of another order, in which its position means nothing",
+        "seed": "the state is of another seed of augmentations",
+    }
+    for key in ("num_records", "fingerprint", "order", "seed"):
+        if state.get(key) != guard[key]:
+            raise StateError(
+                reasons[key],
+                expected=guard[key],
+                found=state.get(key),
+                hint="make the loader as it was when the state was taken, or set_epoch to begin anew",
+            )
+    epoch, position = (_count(state, key) for key in ("epoch", "position"))
+    if position > length:
+        raise StateError(
+            "the position is behind the end of the epoch", expected=length, found=position
+        )
+    return epoch, position
+
+
+def _count(state: Mapping[str, Any], key: str) -> int:
+    value = state.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise StateError(f"{key} is a count, from 0", found=value)
+    return value

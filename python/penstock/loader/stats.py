@@ -1,0 +1,155 @@
+"""Where a loader's time goes, and one sentence on what holds it up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+Item = TypeVar("Item")
+STAGES: tuple[str, ...] = ("read", "records", "decode", "map")
+"""What the threads do: bytes from files; records verified and made columns; images and the like
+decoded and columns made NumPy's; the user's functions."""
+
+
+@dataclass(frozen=True)
+class LoaderStats:
+    """What a loader has done since it was made. Times are seconds.
+
+    `threads` holds the time that all threads together spent in each stage. `waiting_for_data` is
+    how long the consumer waited for batches, `waiting_for_consumer` how long it kept them.
+    """
+
+    batches: int
+    records: int
+    num_bytes: int
+    num_threads: int
+    waiting_for_data: float
+    waiting_for_consumer: float
+    threads: dict[str, float] = field(default_factory=dict[str, float])
+    passed_over: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """From the first batch asked for to the last, epochs' pauses left out."""
+        return self.waiting_for_data + self.waiting_for_consumer
+
+    @property
+    def records_per_second(self) -> float:
+        """Over the whole time, waiting included."""
+        return self.records / self.seconds if self.seconds else 0.0
+
+    @property
+    def bottleneck(self) -> str:
+        """One sentence: what holds the loop up, and what to change."""
+        if not self.batches:
+            return "Nothing has been loaded yet."
+        share = self.waiting_for_data / self.seconds if self.seconds else 0.0
+        if share < 0.1:
+            return (
+                f"The loader keeps up: the loop waited for data {share:.0%} of its time,"
+                " so a faster model is the only way to go faster."
+            )
+        slowest = max(self.threads, key=lambda stage: self.threads[stage])
+        spent = sum(self.threads.values()) or 1.0
+        part = self.threads[slowest] / spent
+        work = f"{part:.0%} of the threads' work was {_ADVICE[slowest]}"
+        return f"The loop waited for data {share:.0%} of its time, and {work}"
+
+    def __str__(self) -> str:
+        rows = [f"{self.batches} batches, {self.records} records, {self.records_per_second:,.0f}/s"]
+        spent = sum(self.threads.values()) or 1.0
+        for stage, seconds in self.threads.items():
+            rows.append(
+                f"  {stage:<10} {seconds:9.3f} s {seconds / spent:6.1%} of the threads' work"
+            )
+        rows.append(f"  loop waited for data {self.waiting_for_data:.3f} s")
+        rows.append(f"  loop kept batches    {self.waiting_for_consumer:.3f} s")
+        if self.passed_over:
+            rows.append(f"  {self.passed_over} damaged records passed over")
+        return "\n".join([*rows, self.bottleneck])
+
+
+_ADVICE = {
+    "read": "reading: keep the data on a faster disk, give cache=, or read in runs with"
+    " order=penstock.Blocked(seed).",
+    "records": "verifying records and making columns of them: ask for fewer columns=, or give more"
+    " threads=.",
+    "decode": "decoding: give more threads=, keep images smaller, or raw (penstock bench images"
+    " measures it).",
+    "map": "the function given as map: make it work on whole batches in NumPy, or give processes=.",
+}
+
+
+class Clock:
+    """What the making of one batch has spent, by stage. Each batch has one of its own, so there is
+    no lock that a fork could leave behind."""
+
+    def __init__(self) -> None:
+        self.spent = dict.fromkeys(STAGES, 0.0)
+
+    @contextmanager
+    def on(self, stage: str) -> Generator[None]:
+        """Count what is done meanwhile as time of a stage."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent[stage] += time.perf_counter() - begun
+
+    def reading(self, chunks: Iterable[Item]) -> Iterator[Item]:
+        """The same chunks; what it takes to get them is reading, and not work on records."""
+        rest = iter(chunks)
+        while True:
+            begun = time.perf_counter()
+            chunk = next(rest, None)
+            seconds = time.perf_counter() - begun
+            self.spent["read"] += seconds
+            self.spent["records"] -= seconds
+            if chunk is None:
+                return
+            yield chunk
+
+
+class Meter:
+    """Adds up what batches have cost; used by the consumer's thread alone."""
+
+    def __init__(self, num_threads: int) -> None:
+        self._num_threads = num_threads
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin to count anew."""
+        self._spent = dict.fromkeys(STAGES, 0.0)
+        self._batches = self._records = self._bytes = 0
+        self._waited = self._kept = 0.0
+
+    def delivered(
+        self, records: int, num_bytes: int, spent: dict[str, float], waited: float
+    ) -> None:
+        """A batch was given to the loop, which waited for it."""
+        self._batches += 1
+        self._records += records
+        self._bytes += num_bytes
+        self._waited += waited
+        for stage, seconds in spent.items():
+            self._spent[stage] += seconds
+
+    def kept(self, seconds: float) -> None:
+        """The loop came back for more after so long."""
+        self._kept += seconds
+
+    def stats(self, passed_over: int) -> LoaderStats:
+        """What has been counted so far."""
+        return LoaderStats(
+            batches=self._batches,
+            records=self._records,
+            num_bytes=self._bytes,
+            num_threads=self._num_threads,
+            waiting_for_data=self._waited,
+            waiting_for_consumer=self._kept,
+            threads=dict(self._spent),
+            passed_over=passed_over,
+        )

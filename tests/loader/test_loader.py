@@ -1,0 +1,257 @@
+"""The loader: order, batches, resume, ranks, threads."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+
+COUNT = 1000
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("loader") / "numbers.tfrecord"
+    lists = [list(range(n % 5)) for n in range(COUNT)]
+    columns = {
+        "id": pa.array(range(COUNT)),
+        "score": pa.array(np.arange(COUNT, dtype=np.float32)),
+        "name": pa.array([f"n{n}".encode() for n in range(COUNT)]),
+        "words": pa.array(lists, pa.list_(pa.int64())),
+    }
+    ps.write(pa.table(columns), path)
+    return path
+
+
+def ids(loader: ps.Loader) -> list[int]:
+    return [int(n) for batch in loader for n in batch["id"]]
+
+
+def test_one_loop_is_one_epoch_and_the_next_is_another(numbers: Path) -> None:
+    loader = ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(seed=3))
+    first, second = ids(loader), ids(loader)
+    assert sorted(first) == sorted(second) == list(range(COUNT))
+    assert first != second
+    assert first == ps.Shuffled(3).take(COUNT, 0, 0, COUNT).tolist()
+    assert second == ps.Shuffled(3).take(COUNT, 1, 0, COUNT).tolist()
+    assert loader.epoch == 2
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3, 8])
+def test_threads_change_nothing(numbers: Path, threads: int) -> None:
+    loader = ps.Loader(ps.open(numbers), 7, order=ps.Shuffled(seed=3), threads=threads)
+    assert ids(loader) == ps.Shuffled(3).take(COUNT, 0, 0, COUNT).tolist()
+
+
+def test_batches_are_numpy_arrays_that_can_be_written_to(numbers: Path) -> None:
+    batch = next(iter(ps.Loader(ps.open(numbers), 8)))
+    assert batch["id"].dtype == np.int64
+    assert batch["score"].dtype == np.float32
+    assert batch["name"].tolist() == [f"n{n}".encode() for n in range(8)]
+    values, offsets = batch["words"]
+    assert offsets.tolist() == [0, 0, 1, 3, 6, 10, 10, 11, 13]
+    assert values[3:6].tolist() == [0, 1, 2]
+    batch["id"][:] = 0
+    values[:] = 0
+
+
+def test_ragged_columns_are_padded_or_listed_where_asked(numbers: Path) -> None:
+    padded = next(iter(ps.Loader(ps.open(numbers), 4, ragged="pad")))["words"]
+    assert padded.tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 0], [0, 1, 2]]
+    listed = next(iter(ps.Loader(ps.open(numbers), 4, ragged={"words": "list"})))["words"]
+    assert [one.tolist() for one in listed] == [[], [0], [0, 1], [0, 1, 2]]
+
+
+def test_a_state_goes_on_where_the_loop_stood(numbers: Path) -> None:
+    whole = [b["id"].tolist() for b in ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))]
+    for step in range(len(whole)):
+        loader = ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))
+        iterator = iter(loader)
+        for _ in range(step):
+            next(iterator)
+        text = json.dumps(loader.state_dict())
+        assert len(text) < 1024
+        other = ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))
+        other.load_state_dict(json.loads(text))
+        assert [b["id"].tolist() for b in other] == whole[step:]
+        assert len(ids(other)) == COUNT
+        iterator.close()
+
+
+def test_a_state_after_the_last_batch_is_the_next_epoch(numbers: Path) -> None:
+    loader = ps.Loader(ps.open(numbers), 64)
+    for _ in loader:
+        state = loader.state_dict()
+    assert (state["epoch"], state["position"]) == (1, 0)
+    assert loader.state_dict() == state
+
+
+def test_set_epoch_keeps_what_a_state_said_of_it(numbers: Path) -> None:
+    loader = ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))
+    next(iter(loader))
+    other = ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))
+    other.load_state_dict(loader.state_dict())
+    other.set_epoch(0)
+    assert len(ids(other)) == COUNT - 64
+    other.set_epoch(5)
+    assert ids(other) == ps.Shuffled(1).take(COUNT, 5, 0, COUNT).tolist()
+
+
+def test_a_state_of_other_data_is_refused(numbers: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.tfrecord"
+    ps.write({"id": np.arange(COUNT)}, other)
+    state = ps.Loader(ps.open(other), 64).state_dict()
+    loader = ps.Loader(ps.open(numbers), 64)
+    with pytest.raises(ps.StateError, match="other data"):
+        loader.load_state_dict(state)
+    with pytest.raises(ps.StateError, match="another order"):
+        loader.load_state_dict(ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(0)).state_dict())
+    good = loader.state_dict()
+    for wrong in (
+        {"version": 2},
+        {"epoch": -1},
+        {"position": COUNT + 1},
+        {"position": True},
+        {"epoch": None},
+    ):
+        with pytest.raises(ps.StateError):
+            loader.load_state_dict({**good, **wrong})
+    with pytest.raises(ps.StateError, match="dict"):
+        loader.load_state_dict([])  # pyright: ignore[reportArgumentType]
+
+
+def test_ranks_share_an_epoch_and_any_rank_takes_anys_state(numbers: Path) -> None:
+    def loader(rank: int, world_size: int) -> ps.Loader:
+        order = ps.Shuffled(seed=5)
+        return ps.Loader(ps.open(numbers), 10, order=order, rank=rank, world_size=world_size)
+
+    expected = ps.Shuffled(5).take(COUNT, 0, 0, COUNT).tolist()
+    loaders = [loader(rank, 4) for rank in range(4)]
+    four = [iter(one) for one in loaders]
+    seen = [n for _ in range(5) for one in four for n in next(one)["id"].tolist()]
+    assert seen == expected[:200]
+    states = [one.state_dict() for one in loaders]
+    assert all(state == states[0] for state in states)
+    three = [loader(rank, 3) for rank in range(3)]
+    for one in three:
+        one.load_state_dict(states[2])
+    rest = [b["id"].tolist() for batches in zip(*three, strict=True) for b in batches]
+    assert [n for one in rest for n in one][:800] == expected[200:]
+
+
+def test_padding_is_masked(numbers: Path) -> None:
+    loaders = [
+        ps.Loader(ps.open(numbers), 64, uneven="pad", rank=rank, world_size=3) for rank in range(3)
+    ]
+    seen = [n for one in loaders for b in one for n in b["id"][b["mask"]].tolist()]
+    assert sorted(seen) == list(range(COUNT))
+    assert {len(b["id"]) for one in loaders for b in one} == {64}
+
+
+def test_a_function_sees_whole_batches_or_records_and_their_keys(numbers: Path) -> None:
+    def double(batch: dict[str, Any]) -> dict[str, Any]:
+        return {"twice": batch["id"] * 2}
+
+    def one(record: dict[str, Any], keys: int) -> dict[str, Any]:
+        rng = np.random.default_rng(int(keys))
+        return {"id": record["id"], "noise": rng.normal(), "text": record["name"].decode()}
+
+    ds = ps.open(numbers)
+    assert next(iter(ps.Loader(ds, 3, map=double)))["twice"].tolist() == [0, 2, 4]
+    noise: list[dict[int, float]] = []
+    for threads, batch_size, order in ((0, 16, ps.Shuffled(1)), (4, 100, ps.Sequential())):
+        loader = ps.Loader(ds, batch_size, order=order, map_records=one, threads=threads, seed=9)
+        found: dict[int, float] = {}
+        for batch in loader:
+            found.update(zip(batch["id"].tolist(), batch["noise"].tolist(), strict=True))
+            assert batch["text"][0] == f"n{batch['id'][0]}"
+        noise.append(found)
+    assert noise[0] == noise[1]
+
+
+def test_an_error_of_the_users_function_reaches_the_loop(numbers: Path) -> None:
+    def wrong(batch: dict[str, Any]) -> dict[str, Any]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        next(iter(ps.Loader(ps.open(numbers), 3, map=wrong)))
+
+
+def test_a_missing_number_is_an_error_or_filled(tmp_path: Path) -> None:
+    path = tmp_path / "gaps.tfrecord"
+    ps.write({"id": pa.array([1, None, 3])}, path)
+    with pytest.raises(ps.SchemaError, match=r"missing.*") as caught:
+        next(iter(ps.Loader(ps.open(path), 3)))
+    assert (caught.value.field, caught.value.record) == ("id", 1)
+    assert next(iter(ps.Loader(ps.open(path), 3, fill={"id": -1})))["id"].tolist() == [1, -1, 3]
+
+
+def test_several_datasets_are_laid_end_to_end(numbers: Path, tmp_path: Path) -> None:
+    other = tmp_path / "more.npz"
+    ps.write({"id": np.arange(1000, 1100), "extra": np.zeros(100)}, other)
+    loader = ps.Loader({"a": ps.open(numbers), "b": ps.open(other)}, 100)
+    assert ids(loader) == list(range(1100))
+    assert list(next(iter(loader))) == ["id"]
+
+
+def test_damaged_records_are_errors_or_passed_over_and_named(numbers: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bad.tfrecord"
+    data = bytearray(numbers.read_bytes())
+    ds = ps.open(numbers)
+    place = data.index(b"n500")
+    data[place] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ps.ChecksumError, match="record 500"):
+        ids(ps.Loader(ps.open(path), 64))
+    loader = ps.Loader(ps.open(path, damage="skip"), 64, order=ps.Shuffled(2))
+    expected = [n for n in ps.Shuffled(2).take(COUNT, 0, 0, COUNT).tolist() if n != 500]
+    assert ids(loader) == expected
+    assert len(loader.damage) == 1
+    assert loader.stats().passed_over == 1
+    stopped = ps.Loader(ps.open(path, damage="stop"), 64)
+    assert ids(stopped) == list(range(500))
+    assert len(ds) == COUNT
+
+
+def test_loader_and_state_pickle(numbers: Path) -> None:
+    loader = ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))
+    next(iter(loader))
+    other = pickle.loads(pickle.dumps(loader))
+    assert other.state_dict() == loader.state_dict()
+    assert next(iter(other))["id"].tolist() == ps.Shuffled(1).take(COUNT, 1, 0, 64).tolist()
+
+
+def test_stats_say_where_the_time_went(numbers: Path) -> None:
+    loader = ps.Loader(ps.open(numbers), 64)
+    assert "Nothing" in loader.stats().bottleneck
+    ids(loader)
+    stats = loader.stats()
+    assert (stats.batches, stats.records) == (len(loader), COUNT)
+    assert stats.num_bytes > COUNT * 8
+    assert all(seconds >= 0 for seconds in stats.threads.values())
+    assert stats.bottleneck in str(stats)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"batch_size": 0}, ValueError),
+        ({"rank": 2, "world_size": 2}, ValueError),
+        ({"threads": -1}, ValueError),
+        ({"uneven": "x"}, ValueError),
+        ({"columns": ["nothing"]}, ps.SchemaError),
+        ({"decode": {"nothing": lambda column: column}}, ps.SchemaError),
+    ],
+)
+def test_a_loader_refuses_what_makes_no_sense(
+    numbers: Path, wrong: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        ps.Loader(ps.open(numbers), **{"batch_size": 4, **wrong})
