@@ -199,7 +199,7 @@ def _length(batch: Batch) -> int:
 
 def _value(column: Any, place: int) -> Any:
     if isinstance(column, tuple):
-        parts: tuple[np.ndarray, ...] = column
+        parts: list[np.ndarray] = list(column)
         if len(parts) > 2:
             raise SchemaError('lists of lists reach map_records with ragged="list" only')
         return parts[0][parts[1][place] : parts[1][place + 1]]
