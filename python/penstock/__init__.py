@@ -34,6 +34,7 @@ from penstock.limits import Limits
 if TYPE_CHECKING:
     from penstock import describe, features
     from penstock.images import decode_images, encode_images
+    from penstock.loader.images import Image
     from penstock.report import Finding, Report
     from penstock.verbs.append import append
     from penstock.verbs.convert import convert
@@ -69,6 +70,7 @@ __all__ = [
     "Finding",
     "FormatError",
     "Histogram",
+    "Image",
     "ImageSizes",
     "Info",
     "InternalError",
@@ -124,6 +126,7 @@ _LATER = {
     "FileSchema": "verbs.schemas",
     "Finding": "report",
     "Histogram": "verbs.tally",
+    "Image": "loader.images",
     "ImageSizes": "verbs.observe",
     "Info": "verbs.info",
     "OverlayInfo": "verbs.overlays",

@@ -22,5 +22,6 @@ pub mod members;
 pub mod riegeli;
 pub mod shelf;
 pub mod splice_fields;
+pub mod train_images;
 pub mod views;
 pub mod walk;

@@ -1,0 +1,1 @@
+"""The loader: what a training loop touches."""
