@@ -9,16 +9,19 @@ from typing import Any, Protocol, TypeAlias, final
 __all__ = [
     "ArrowArray",
     "Buffer",
+    "BufferPool",
     "ExamplePlan",
     "Fault",
     "File",
     "Framed",
     "Frames",
+    "ImageRecipe",
     "Inflater",
     "KernelError",
     "MsgpackFacts",
     "MsgpackPlan",
     "Pixels",
+    "PooledBuffer",
     "TarPlan",
     "ZlibDeflater",
     "decode_images",
@@ -32,12 +35,14 @@ __all__ = [
     "frames_at",
     "gzip_member",
     "has_fields",
+    "image_view_sizes",
     "index_file",
     "inflate_member",
     "inflate_members",
     "is_tar_head",
     "key_of",
     "looks_like_maps",
+    "make_images",
     "member_head",
     "message_numbers",
     "next_head",
@@ -337,6 +342,64 @@ def member_head(data: Buffer, at: int) -> tuple[int, int] | None:
 @final
 class Pixels:
     """Decoded pixels, which NumPy may read and write: `numpy.asarray(x)` is uint8[len(x)]."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int: ...
+
+@final
+class ImageRecipe:
+    """How images are cropped, resized, mirrored and written. `crop` is "whole", "center" or
+    "random"; `table` has two or four bytes for each of 256 values of red, green and blue."""
+
+    def __new__(
+        cls,
+        *,
+        size: tuple[int, int] | None,
+        crop: str,
+        flip: bool,
+        exact: bool,
+        scale: tuple[float, float],
+        ratio: tuple[float, float],
+        center_fraction: float,
+        table: bytes | None = None,
+        planes: bool = False,
+    ) -> ImageRecipe: ...
+    def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
+        """Left, top, width and height of what is looked at, and whether it is mirrored."""
+
+def image_view_sizes(images: _Arrow, image_pixels: int) -> ArrowArray:
+    """A struct array of width and height (uint32) of each image, null where it cannot be told."""
+
+def make_images(
+    images: _Arrow,
+    keys: _Arrow,
+    recipe: ImageRecipe,
+    out: Any,
+    *,
+    shape: tuple[int, int, int] | None = None,
+    image_pixels: int,
+    damage: str = "error",
+    threads: int = 1,
+) -> list[tuple[int, Fault, bool]]:
+    """Images made into `out`, an array of NumPy; the damaged ones as (place, fault, whether
+    something of it was given). `shape`: the images are pixels (height, width, channels)."""
+
+@final
+class BufferPool:
+    """Memory that is used again; keeps at most `most_bytes` that nobody uses."""
+
+    def __new__(cls, most_bytes: int) -> BufferPool: ...
+    def take(self, num_bytes: int) -> PooledBuffer:
+        """So many bytes, whatever is in them."""
+
+    @property
+    def free_bytes(self) -> int: ...
+
+@final
+class PooledBuffer:
+    """Memory of a pool, which NumPy may read and write: `numpy.asarray(x)` is uint8[len(x)]. It
+    goes back to the pool with the last array that lies in it."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from penstock.errors import SchemaError
 from penstock.format import SkippedRegion
 from penstock.loader import state as states
 from penstock.loader.plan import Part, Plan
-from penstock.loader.recipe import Batch, Decode, Made, Recipe
+from penstock.loader.recipe import Batch, Decode, Made, Recipe, Shared
 from penstock.loader.sources import records_of
 from penstock.loader.stats import LoaderStats, Meter
 from penstock.orders import Order, Sequential
@@ -151,11 +150,11 @@ class Loader:
     def _batches(self, epoch: int, position: int) -> Iterator[Batch]:
         parts = self.plan.parts(position, self.rank)
         left = self.plan.num_steps(position)
-        decoding = threading.Lock()
+        shared = Shared(self.memory_bytes)
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
             numbers, mask = self._numbers(part, epoch), self._mask(part)
-            yield self._recipe.make(numbers, mask, epoch, decoding), part
+            yield self._recipe.make(numbers, mask, epoch, shared), part
 
         results = in_order(
             [lambda: parts],

@@ -23,5 +23,6 @@ pub mod permute;
 pub mod riegeli;
 pub mod shelf;
 pub mod splice_fields;
+pub mod train_images;
 pub mod views;
 pub mod walk;
