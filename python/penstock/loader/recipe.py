@@ -48,7 +48,7 @@ class Shared:
         self.decoding = threading.Lock()
         """Held while images are decoded: all threads decode one batch together, so that the batch
         that is wanted next is ready first, and few are in the making at once."""
-        self.pool = _core.BufferPool(memory_bytes)
+        self.pool = _core.BufferPool(memory_bytes // 4)
 
 
 @dataclass(frozen=True)
