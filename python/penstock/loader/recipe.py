@@ -37,8 +37,32 @@ class Made:
     batch: Batch
     num_records: int
     num_bytes: int
+    making_bytes: int
+    """What it took to make it: the bytes read, the columns made of them, and the arrays."""
     spent: dict[str, float]
     stops: bool = False
+
+
+class Turn:
+    """Held by the thread that decodes images, while others wait for theirs; when the loop has left,
+    those who wait go home instead."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._over = False
+
+    def end(self) -> None:
+        """Nobody waits for batches any more."""
+        self._over = True
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._over:
+            self._lock.release()
+            raise InterruptedError("the loop has ended")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 @dataclass(frozen=True)
@@ -54,22 +78,21 @@ class Recipe:
     seed: int
     threads: int
 
-    def make(
-        self, numbers: np.ndarray, mask: np.ndarray | None, epoch: int, decoding: threading.Lock
-    ) -> Made:
+    def make(self, numbers: np.ndarray, mask: np.ndarray | None, epoch: int, turn: Turn) -> Made:
         """The batch of some records, `numbers` int64[n]; `mask` bool[n] becomes a column.
 
-        `decoding` is held while images are decoded: all threads decode one batch together, so that
+        The `turn` is held while images are decoded: all threads decode one batch together, so that
         the batch that is wanted next is ready first, and few are in the making at once.
         """
         clock = Clock()
         batch, kept = self.source.take(numbers, clock)
+        taken_bytes = batch.nbytes
         keys = None
         made: Batch = {}
         if self.decode or self._wants_keys:
             keys = as_numpy(_core.record_keys(self.seed, epoch, as_arrow(numbers[kept])))
         if self.decode:
-            with decoding, clock.on("decode"):
+            with turn, clock.on("decode"):
                 batch, kept, keys, made = self._decoded(batch, numbers, kept, keys)
         with clock.on("decode"):
             rest = [name for name in batch.schema.names if name not in self.decode]
@@ -81,7 +104,9 @@ class Recipe:
             with clock.on("map"):
                 found = self._mapped(found, keys)
         stops = len(kept) < len(numbers) and self.source.damage_mode == "stop"
-        return Made(found, len(kept), size_of(found), clock.spent, stops)
+        num_bytes = size_of(found)
+        making_bytes = 2 * taken_bytes + num_bytes
+        return Made(found, len(kept), num_bytes, making_bytes, clock.spent, stops)
 
     @property
     def _wants_keys(self) -> bool:
