@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.errors import SchemaError
+from penstock.forks import Lock
 from penstock.format import Format, Options, Reader, SkippedRegion
 from penstock.framing.sidecar import discard
 from penstock.limits import Limits, limits_from
@@ -89,7 +90,7 @@ class Dataset:
         self._readers: list[Reader | None] = [None] * len(paths)
         self._formats: list[Format | None] = [None] * len(paths)
         self._sizes = [0] * len(paths)
-        self._locks = [threading.Lock() for _ in paths]
+        self._locks = [Lock() for _ in paths]
         self._firsts: np.ndarray | None = None
         self._overlays: Overlays | None = None
         if call["overlays"] and not call["raw"]:
