@@ -39,16 +39,14 @@ def write(name: str, folder: Path, count: int) -> str:
     if name.endswith(".tar"):
         columns = {"__key__": [f"k{n:07}" for n in ids], "id": [str(n) for n in ids]}
     elif name.endswith(".rec"):
-        # What MXNet puts before an image has a place for a number.
-        images = [b"no image" for _ in ids]
-        columns = {"label": ids.astype(np.float32), "image": images}
+        columns = {"data": [str(n).encode() for n in ids]}
     ps.write(pa.table(columns), str(folder / name), overwrite=True, **CONTAINERS.get(name, {}))
     return str(folder / name.replace("{shard}", "*"))
 
 
 def ids_of(batch: dict[str, Any]) -> list[int]:
     """The numbers of the records of a batch."""
-    return [int(value) for value in batch["id" if "id" in batch else "label"]]
+    return [int(value) for value in batch["id" if "id" in batch else "data"]]
 
 
 def in_child(work: Callable[[], bool]) -> int:
