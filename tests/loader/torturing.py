@@ -32,9 +32,10 @@ CONTAINERS: dict[str, dict[str, Any]] = {
 }
 
 
-def write(name: str, folder: Path, count: int) -> str:
+def write(name: str, folder: Path, count: int, *, reverse: bool = False) -> str:
     """A set of so many records, whose `id` is their number; returns what opens it."""
     ids = np.arange(count, dtype=np.int64)
+    ids = ids[::-1].copy() if reverse else ids
     columns: dict[str, Any] = {"id": ids, "half": ids.astype(np.float32) / 2}
     if name.endswith(".tar"):
         columns = {"__key__": [f"k{n:07}" for n in ids], "id": [str(n) for n in ids]}
