@@ -17,7 +17,7 @@ from penstock.loader.sources import records_of
 from penstock.loader.stats import LoaderStats, Meter
 from penstock.orders import Order, Sequential
 from penstock.orders.keys import checked_seed
-from penstock.pipeline import default_threads, in_order
+from penstock.pipeline import PATIENCE, default_threads, in_order
 
 MEMORY_BYTES = 1 << 30
 """Batches that wait for the loop may hold so much."""
@@ -131,6 +131,8 @@ class Loader:
             self.seed,
             max(self.threads, 1),
         )
+        # What the making of a batch takes, known when one has been made.
+        self._making_bytes: int | None = None
         self._at = self._next = (epoch, 0)
 
     def __len__(self) -> int:
@@ -154,7 +156,9 @@ class Loader:
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
             numbers, mask = self._numbers(part, epoch), self._mask(part)
-            yield self._recipe.make(numbers, mask, epoch, shared), part
+            made = self._recipe.make(numbers, mask, epoch, shared)
+            self._making_bytes = max(made.making_bytes, self._making_bytes or 0)
+            yield made, part
 
         results = in_order(
             [lambda: parts],
@@ -163,20 +167,28 @@ class Loader:
             max(self.threads, 1),
             self.memory_bytes,
             ahead=self.threads > 0,
+            need=lambda: self._making_bytes,
+            patience=PATIENCE,
         )
+        if not left:
+            self._at = (epoch + 1, 0)
         asked = time.perf_counter()
-        for made, part in results:
-            left -= 1
-            given = time.perf_counter()
-            self._meter.delivered(made.num_records, made.num_bytes, made.spent, given - asked)
-            ends = not left or made.stops
-            self._at = (epoch + 1, 0) if ends else (epoch, part.end)
-            yield made.batch
-            del made
-            asked = time.perf_counter()
-            self._meter.kept(asked - given)
-            if ends:
-                break
+        try:
+            for made, part in results:
+                left -= 1
+                given = time.perf_counter()
+                self._meter.delivered(made.num_records, made.num_bytes, made.spent, given - asked)
+                ends = not left or made.stops
+                self._at = (epoch + 1, 0) if ends else (epoch, part.end)
+                yield made.batch
+                del made
+                asked = time.perf_counter()
+                self._meter.kept(asked - given)
+                if ends:
+                    break
+        finally:
+            shared.decoding.end()
+            results.close()
 
     def _numbers(self, part: Part, epoch: int) -> np.ndarray:
         ranges = [

@@ -37,17 +37,41 @@ class Made:
     batch: Batch
     num_records: int
     num_bytes: int
+    making_bytes: int
+    """What it took to make it: the bytes read, the columns made of them, and the arrays."""
     spent: dict[str, float]
     stops: bool = False
+
+
+class Turn:
+    """Held by the thread that decodes images, while others wait for theirs; when the loop has left,
+    those who wait go home instead."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._over = False
+
+    def end(self) -> None:
+        """Nobody waits for batches any more."""
+        self._over = True
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._over:
+            self._lock.release()
+            raise InterruptedError("the loop has ended")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class Shared:
     """What the batches of one epoch share while they are made."""
 
     def __init__(self, memory_bytes: int) -> None:
-        self.decoding = threading.Lock()
-        """Held while images are decoded: all threads decode one batch together, so that the batch
-        that is wanted next is ready first, and few are in the making at once."""
+        self.decoding = Turn()
+        """All threads decode one batch together, so that the batch that is wanted next is ready
+        first, and few are in the making at once."""
         self.pool = _core.BufferPool(memory_bytes // 4)
 
 
@@ -70,6 +94,7 @@ class Recipe:
         """The batch of some records, `numbers` int64[n]; `mask` bool[n] becomes a column."""
         clock = Clock()
         batch, kept = self.source.take(numbers, clock)
+        taken_bytes = batch.nbytes
         keys: np.ndarray | None = None
         made: Batch = {}
         if self.decode or self._wants_keys:
@@ -87,7 +112,9 @@ class Recipe:
             with clock.on("map"):
                 found = self._mapped(found, keys)
         stops = len(kept) < len(numbers) and self.source.damage_mode == "stop"
-        return Made(found, len(kept), size_of(found), clock.spent, stops)
+        num_bytes = size_of(found)
+        making_bytes = 2 * taken_bytes + num_bytes
+        return Made(found, len(kept), num_bytes, making_bytes, clock.spent, stops)
 
     @property
     def _wants_keys(self) -> bool:
