@@ -23,9 +23,7 @@ def worst(weights: list[float], seed: int, epochs: int = 3, length: int = 2000) 
     positions = np.arange(1, len(sets) + 1)
     shares = np.array(weights) / sum(weights)
     counts = [np.cumsum(sets == number) for number in range(len(weights))]
-    return max(
-        np.abs(c - share * positions).max() for c, share in zip(counts, shares, strict=True)
-    )
+    return max(np.abs(c - share * positions).max() for c, share in zip(counts, shares, strict=True))
 
 
 @given(
@@ -35,9 +33,7 @@ def test_up_to_four_sets_have_their_shares_within_one_record(weights, seed) -> N
     assert worst(weights, seed) <= 1 + 1e-9
 
 
-@given(
-    st.lists(st.integers(1, 1000), min_size=5, max_size=30), st.integers(0, 2**64 - 1)
-)
+@given(st.lists(st.integers(1, 1000), min_size=5, max_size=30), st.integers(0, 2**64 - 1))
 def test_any_sets_have_their_shares_within_two_records(weights, seed) -> None:
     assert worst(weights, seed) <= 2
 
@@ -63,10 +59,10 @@ def test_weights_that_are_no_short_fractions_hold_over_a_billion_positions() -> 
 def test_the_pattern_does_not_repeat() -> None:
     order = ps.Mixture({"a": 0.5, "b": 0.5}, 0)
     sets = sets_of(order.take([50_000] * 2, 0, 0, 100_000), [50_000] * 2).astype(float)
-    for lag in (1, 2, 3, 4, 8, 64, 256, 512):
+    for lag in (1, 2, 3, 4, 10, 16, 20, 64, 100, 256, 512):
         score = np.corrcoef(sets[:-lag], sets[lag:])[0, 1]
-        # Neighbours are bound to differ more often; nothing else may be.
-        assert abs(score) < (0.6 if lag == 1 else 0.1), (lag, score)
+        # Neighbours are bound to differ more often; what is farther away is not.
+        assert abs(score) < (0.3 if lag < 10 else 0.02), (lag, score)
     # No rank that has every second, fourth … position is given one set more than the other.
     for step in (2, 4, 8, 256):
         for first in range(min(step, 8)):
@@ -109,7 +105,11 @@ def test_one_set_alone_is_an_exact_shuffle() -> None:
 def test_far_epochs_of_large_sets_cost_nothing() -> None:
     order = ps.Mixture({"a": 0.9, "b": 0.1}, 0)
     found = order.take([10**9, 10**6], 10**6, 10**8, 10**8 + 1000)
-    assert np.bincount(sets_of(found, [10**9, 10**6])).tolist() in ([899, 101], [900, 100], [901, 99])
+    assert np.bincount(sets_of(found, [10**9, 10**6])).tolist() in (
+        [899, 101],
+        [900, 100],
+        [901, 99],
+    )
 
 
 def test_what_makes_no_mixture_is_refused() -> None:

@@ -132,7 +132,9 @@ def test_records_of_an_epoch_are_not_related(num_records: int) -> None:
 
 def test_epochs_and_neighbouring_seeds_are_not_related() -> None:
     num_records = 20_000
-    orders = [whole(ps.Shuffled(seed), num_records, epoch) for seed in range(6) for epoch in range(6)]
+    orders = [
+        whole(ps.Shuffled(seed), num_records, epoch) for seed in range(6) for epoch in range(6)
+    ]
     pairs = list(itertools.combinations(orders, 2))
     scores = [correlation(a, b) for a, b in pairs]
     assert max(map(abs, scores)) < 5
