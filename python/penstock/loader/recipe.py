@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import FormatError, SchemaError
+from penstock.errors import PenstockError, SchemaError
 from penstock.format import SkippedRegion
 from penstock.loader.columns import as_arrays
-from penstock.loader.images import Image
+from penstock.loader.images import Image, decode_into
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
 from penstock.numbers import as_arrow, as_numpy
@@ -44,8 +44,9 @@ class Made:
 
 
 class Turn:
-    """Held by the thread that decodes images, while others wait for theirs; when the loop has left,
-    those who wait go home instead."""
+    """Held by the thread that decodes images, while others wait for theirs: all threads decode one
+    batch together, so that the batch that is wanted next is ready first, and few are in the making
+    at once. When the loop has left, those who wait go home."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,6 +66,14 @@ class Turn:
         self._lock.release()
 
 
+class Shared:
+    """What the batches of one epoch share while they are made."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self.decoding = Turn()
+        self.pool = _core.BufferPool(memory_bytes // 4)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Everything that decides what a batch of given records looks like."""
@@ -78,22 +87,20 @@ class Recipe:
     seed: int
     threads: int
 
-    def make(self, numbers: np.ndarray, mask: np.ndarray | None, epoch: int, turn: Turn) -> Made:
-        """The batch of some records, `numbers` int64[n]; `mask` bool[n] becomes a column.
-
-        The `turn` is held while images are decoded: all threads decode one batch together, so that
-        the batch that is wanted next is ready first, and few are in the making at once.
-        """
+    def make(
+        self, numbers: np.ndarray, mask: np.ndarray | None, epoch: int, shared: Shared
+    ) -> Made:
+        """The batch of some records, `numbers` int64[n]; `mask` bool[n] becomes a column."""
         clock = Clock()
         batch, kept = self.source.take(numbers, clock)
         taken_bytes = batch.nbytes
-        keys = None
+        keys: np.ndarray | None = None
         made: Batch = {}
         if self.decode or self._wants_keys:
             keys = as_numpy(_core.record_keys(self.seed, epoch, as_arrow(numbers[kept])))
-        if self.decode:
-            with turn, clock.on("decode"):
-                batch, kept, keys, made = self._decoded(batch, numbers, kept, keys)
+        if keys is not None and self.decode:
+            with shared.decoding, clock.on("decode"):
+                batch, kept, keys, made = self._decoded(batch, numbers, kept, keys, shared)
         with clock.on("decode"):
             rest = [name for name in batch.schema.names if name not in self.decode]
             arrays = as_arrays(batch.select(rest), self.ragged, self.fill)
@@ -113,24 +120,32 @@ class Recipe:
         return any(takes_keys(f) for f in (self.map, self.map_records) if f is not None)
 
     def _decoded(
-        self, batch: pa.RecordBatch, numbers: np.ndarray, kept: np.ndarray, keys: np.ndarray
+        self,
+        batch: pa.RecordBatch,
+        numbers: np.ndarray,
+        kept: np.ndarray,
+        keys: np.ndarray,
+        shared: Shared,
     ) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray, Batch]:
         made: Batch = {}
-        failed: dict[int, str] = {}
+        failed: dict[int, PenstockError] = {}
         for name, spec in self.decode.items():
             column = batch.column(name)
             if not isinstance(spec, Image):
                 made[name] = spec(column)
                 continue
-            made[name], faults = spec.decode(
+            made[name], faults = decode_into(
                 column,
+                spec,
                 keys,
                 threads=self.threads,
                 limits=self.source.limits,
-                allow_damaged=self.source.damage_mode == "salvage",
+                damage="salvage" if self.source.damage_mode == "salvage" else "skip",
+                pool=shared.pool,
             )
-            for place, message in faults:
-                failed.setdefault(place, f"{name}: {message}")
+            for fault in faults:
+                if not fault.salvaged:
+                    failed.setdefault(fault.place, fault.error.at(field=name))
         if not failed:
             return batch, kept, keys, made
         self._tell(failed, numbers[kept])
@@ -142,22 +157,15 @@ class Recipe:
         made = {name: _chosen(values, good) for name, values in made.items()}
         return batch, kept[good], keys[good], made
 
-    def _tell(self, failed: Mapping[int, str], numbers: np.ndarray) -> None:
+    def _tell(self, failed: Mapping[int, PenstockError], numbers: np.ndarray) -> None:
         """An image that cannot be decoded is damage like any other."""
-        for place, message in sorted(failed.items()):
-            number = int(numbers[place])
-            file, record = self.source.place_of(number)
+        for place, error in sorted(failed.items()):
+            file, error.record = self.source.place_of(int(numbers[place]))
             if self.source.damage_mode == "error":
-                column, what = message.split(": ", 1)
-                raise FormatError(
-                    what,
-                    file=file,
-                    record=record,
-                    field=column,
-                    hint='open(..., damage="skip"), to pass over damaged records',
-                )
-            region = SkippedRegion(file, 0, 0, 1, f"record {record}: {message}")
-            self.source.skipped(region)
+                hint = "open(..., damage='skip'), to pass over damaged records"
+                raise error.at(file=file, hint=hint)
+            message = f"record {error.record}, field {error.field}: {error.message}"
+            self.source.skipped(SkippedRegion(file, 0, 0, 1, message))
 
     def _mapped(self, batch: Batch, keys: np.ndarray | None) -> Batch:
         if self.map_records is not None:
@@ -224,10 +232,10 @@ def _length(batch: Batch) -> int:
 
 def _value(column: Any, place: int) -> Any:
     if isinstance(column, tuple):
-        if len(column) > 2:
+        parts: list[np.ndarray] = list(column)
+        if len(parts) > 2:
             raise SchemaError('lists of lists reach map_records with ragged="list" only')
-        values, offsets = column
-        return values[offsets[place] : offsets[place + 1]]
+        return parts[0][parts[1][place] : parts[1][place + 1]]
     if isinstance(column, Mapping):
         return {name: _value(part, place) for name, part in column.items()}
     return column[place]

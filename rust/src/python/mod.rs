@@ -8,11 +8,13 @@ mod frames;
 mod images;
 mod index_file;
 mod msgpack;
+mod objects;
 mod permute;
 mod recordio;
 mod riegeli;
 mod splice;
 mod tar;
+mod train_images;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -156,10 +158,12 @@ mod _core {
         images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
         index_file::index_file,
         msgpack::{PyFacts, PyMsgpackPlan, encode_msgpack, frame_values, looks_like_maps},
-        permute::{key_of, permuted, record_keys},
+        objects::bytes_list,
+        permute::{buffered, key_of, mixed, permuted, permuted_each, record_keys},
         recordio::{encode_recordio, recordio_columns, recordio_payloads},
         riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_fields},
+        train_images::{PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images},
     };
 }
