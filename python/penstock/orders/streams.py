@@ -6,7 +6,6 @@ position: to go on in the middle of an epoch nothing before it is read or simula
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.forks import Lock
 from penstock.orders.keys import Draw, checked_seed, digest, permuted
 from penstock.orders.order import checked_records, checked_span
 
@@ -82,7 +82,7 @@ class _Kept:
 
     key: object = None
     turns: _Turns | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: Lock = field(default_factory=Lock)
 
     def __reduce__(self) -> tuple[type[_Kept], tuple[()]]:
         return _Kept, ()
@@ -145,8 +145,8 @@ class Interleaved:
         if sum(lengths) != num_records:
             raise ValueError(f"the shards have {sum(lengths)} records, the dataset {num_records}")
         key = (epoch if self.seed is not None else 0, lengths)
-        with self._kept.lock:
-            if self._kept.key != key:
+        with self._kept.lock as cut_short:
+            if cut_short or self._kept.key != key:
                 firsts = (np.cumsum(lengths, dtype=np.int64) - lengths).tolist()
                 shards = list(zip(firsts, lengths, strict=True))
                 if self.seed is not None:
