@@ -20,6 +20,7 @@ from fuzz import (
     arrays,
     beton,
     images,
+    loader_state,
     msgpack_values,
     neighbours,
     recordio,
@@ -291,4 +292,5 @@ TARGETS = {
     "recordio": Target(recordio.walk, recordio.files),
     "recordio_pack": Target(recordio.pack, recordio.packs),
     "recordio_file": Target(recordio.file, recordio.files),
+    "loader_state": Target(loader_state.load, loader_state.states),
 }

@@ -44,8 +44,9 @@ class Made:
 
 
 class Turn:
-    """Held by the thread that decodes images, while others wait for theirs; when the loop has left,
-    those who wait go home instead."""
+    """Held by the thread that decodes images, while others wait for theirs: all threads decode one
+    batch together, so that the batch that is wanted next is ready first, and few are in the making
+    at once. When the loop has left, those who wait go home."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
