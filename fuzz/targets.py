@@ -19,6 +19,7 @@ import penstock as ps
 from fuzz import (
     arrays,
     beton,
+    hdf5,
     images,
     msgpack_values,
     neighbours,
@@ -280,6 +281,7 @@ TARGETS = {
     "msgpack_file": Target(msgpack_values.opened, msgpack_values.seeded),
     "beton": Target(beton.read, beton.seeds),
     "webdataset": Target(webdataset.read, webdataset.seeds),
+    "hdf5": Target(hdf5.read, hdf5.files),
     "jpeg": Target(images.decoded, images.jpegs),
     "png": Target(images.resealed, images.pngs),
     "webp": Target(images.decoded, images.webps),
