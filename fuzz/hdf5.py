@@ -33,6 +33,7 @@ _BY_LIBHDF5 = re.compile(
 
 def read(data: bytes, rng: random.Random) -> None:
     """A whole file in a process of its own."""
+    faulthandler.dump_traceback_later(60, exit=True)  # the time for many would not do for these
     trace, telling = os.pipe()
     child = os.fork()
     if not child:

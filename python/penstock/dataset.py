@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.errors import SchemaError
-from penstock.format import Format, Options, Reader, SkippedRegion
+from penstock.format import Format, Options, Reader, Sifting, SkippedRegion
 from penstock.framing.sidecar import discard
 from penstock.limits import Limits, limits_from
 from penstock.overlay.reader import Overlays
@@ -65,6 +65,7 @@ class Dataset:
         storage: Storage,
         call: dict[str, Any],
         listed: ShardList | None = None,
+        passed_over: Sequence[str] = (),
     ) -> None:
         self._call = {**call, "source": list(paths)}
         self._storage = storage
@@ -72,6 +73,7 @@ class Dataset:
         self._format: str | None = call["format"]
         self._paths = list(paths)
         self._listed = listed
+        self._passed_over = passed_over
         self._regions: dict[SkippedRegion, None] = {}
         self._noting = threading.local()
         self._options = Options(
@@ -125,6 +127,14 @@ class Dataset:
     def paths(self) -> tuple[str, ...]:
         """The files, in the order they are read."""
         return tuple(self._paths)
+
+    @property
+    def passed_over(self) -> tuple[str, ...]:
+        """Files of a folder that were not opened: text that goes with the data, such as a README."""
+        self._open_all()
+        readers = [getattr(reader, "base", reader) for reader in self._readers]
+        inside = [path for r in readers if isinstance(r, Sifting) for path in r.passed_over]
+        return (*self._passed_over, *inside)
 
     @property
     def shards(self) -> list[Shard]:
@@ -475,5 +485,6 @@ def open(
     }
     place = storage or LocalStorage()
     is_folder = format is not None and formats.by_name(format).info.is_folder
-    paths = expand(source, place, is_folder=is_folder)
-    return Dataset(paths, place, call, shard_list(source, place))
+    passed_over: list[str] = []
+    paths = expand(source, place, is_folder=is_folder, passed_over=passed_over)
+    return Dataset(paths, place, call, shard_list(source, place), passed_over)
