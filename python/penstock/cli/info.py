@@ -151,7 +151,7 @@ def _index(shards: tuple[ps.ShardInfo, ...]) -> str:
 def _fields(found: ps.Info) -> Any:
     shown = output.table("field", "type")
     for field in found.schema:
-        shown.add_row(describe.escape(field.name), output.dim(describe.escape(str(field.type))))
+        shown.add_row(describe.escape(field.name), output.dim(output.kind(field)))
     return shown
 
 
