@@ -6,6 +6,8 @@ import gzip
 import os
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
@@ -123,3 +125,22 @@ def test_a_file_of_text_that_is_named_itself_is_no_data(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     with pytest.raises(FileNotFoundError, match="open one of them: train"):
         ps.open(tmp_path)
+
+
+def test_summaries_and_hidden_files_are_no_data(tmp_path: Path) -> None:
+    table, footers = pa.table({"a": [1, 2, 3]}), []
+    pq.write_table(table, tmp_path / "x.parquet", metadata_collector=footers)
+    footers[0].set_file_path("x.parquet")
+    pq.write_metadata(table.schema, tmp_path / "_metadata", metadata_collector=footers)
+    pq.write_metadata(table.schema, tmp_path / "_common_metadata")
+    (tmp_path / "_SUCCESS").write_bytes(b"")
+    (tmp_path / ".x.parquet.crc").write_bytes(b"crc\0")
+    for source in (tmp_path, tmp_path / "*", tmp_path / "?*"):
+        assert ps.open(source).paths == (str(tmp_path / "x.parquet"),)
+        assert ps.verify(source).ok
+    for name in ("_metadata", "_common_metadata"):
+        with pytest.raises(ps.UnsupportedError, match="a summary") as caught:
+            ps.open(tmp_path / name)
+        assert str(tmp_path) in str(caught.value.hint)
+    ps.write({"a": [1]}, tmp_path / "_b.parquet")
+    assert len(ps.open(tmp_path / "_b*")) == 1

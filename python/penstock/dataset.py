@@ -376,7 +376,7 @@ class Dataset:
     def forget_index(self, shard: int) -> None:
         """Drop the sidecar of a shard that turned out not to fit, so that the next `open` makes
         a new one. A sidecar that the caller keeps in a folder of their own stays."""
-        if self._options.index == "auto":
+        if self._options.index == "auto" and isinstance(self._storage, LocalStorage):
             discard(self._paths[shard])
 
 
@@ -437,7 +437,8 @@ def open(
             and lists them in `Dataset.damage`; "salvage" also gives records that nobody can prove
             to be records, marked in a boolean column `unproved`.
         index: "auto" keeps sidecars beside the data, or in the user's cache where that cannot be
-            written; a folder keeps them there; "never" keeps and reads none.
+            written (and none for files of another storage); a folder keeps them there; "never" keeps
+            and reads none.
         mmap: borrow local files from memory maps instead of reading. Faster for large records; a
             file that is cut meanwhile ends the process.
         overlays: show the fields that are kept beside the files as if they were in them; False

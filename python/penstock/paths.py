@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from penstock.errors import UnsupportedError
-from penstock.folders import holds_images, is_companion
+from penstock.folders import holds_images, is_companion, is_hidden
 from penstock.listing import INDEX_NAME, listed_paths
 from penstock.shard_lists import braces, has_braces, shard_list
 from penstock.storage import Storage, is_own
@@ -115,8 +115,11 @@ def _expand_one(path: str, how: _How) -> list[str]:
     if counted is not None:
         return _counted(path, counted)
     if any(sign in path for sign in "*?["):
+        # As in a folder, hidden files are not there, unless the pattern asks for them.
+        last = os.path.basename(path)[:1]
+        is_unseen = is_hidden if last in ("*", "?", "[") else is_own
         found = sorted(
-            p for p in glob.glob(path) if os.path.isfile(p) and not is_own(os.path.basename(p))
+            p for p in glob.glob(path) if os.path.isfile(p) and not is_unseen(os.path.basename(p))
         )
         if not found:
             raise FileNotFoundError(f"{path}: no file matches")
