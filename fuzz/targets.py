@@ -19,6 +19,7 @@ import penstock as ps
 from fuzz import (
     arrays,
     beton,
+    hdf5,
     images,
     loader_state,
     msgpack_values,
@@ -281,6 +282,7 @@ TARGETS = {
     "msgpack_file": Target(msgpack_values.opened, msgpack_values.seeded),
     "beton": Target(beton.read, beton.seeds),
     "webdataset": Target(webdataset.read, webdataset.seeds),
+    "hdf5": Target(hdf5.read, hdf5.files),
     "jpeg": Target(images.decoded, images.jpegs),
     "png": Target(images.resealed, images.pngs),
     "webp": Target(images.decoded, images.webps),

@@ -61,6 +61,7 @@ __all__ = [
     "riegeli_records",
     "splice_fields",
     "tar_comment",
+    "tar_end_bytes",
     "tar_fields",
     "walk",
 ]
@@ -496,6 +497,9 @@ def is_tar_head(buffer: Buffer) -> bool:
 
 def tar_comment(text: str) -> Buffer:
     """The global PAX header that holds a comment, padded."""
+
+def tar_end_bytes(frames: Frames) -> ArrowArray:
+    """How many bytes of each record, at its end, are zeros that end an archive (uint64)."""
 
 def tar_fields(frames: Frames, most: int) -> dict[str, int]:
     """The fields of some records, at most so many, each with the number of records that have it."""

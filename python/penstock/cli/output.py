@@ -18,9 +18,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock import describe
+from penstock import describe, types
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     import penstock as ps
 
 PIPED_WIDTH = 100
@@ -114,6 +116,12 @@ def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:
 def name(text: str) -> Text:
     """A name that came from a file, made harmless."""
     return Text(describe.escape(text), style="bold")
+
+
+def kind(field: pa.Field) -> str:
+    """What the values of a field are, for people; JSON has the type as Arrow writes it."""
+    dtype = (field.metadata or {}).get(types.DTYPE_KEY)
+    return describe.escape(describe.kind(field.type, dtype))
 
 
 def dim(text: str) -> Text:

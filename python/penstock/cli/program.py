@@ -72,6 +72,10 @@ class Program(click.Group):
             status: Any = super().main(given, *more, **options)
             sys.stdout.flush()
         except BaseException as error:  # noqa: BLE001  what is not told goes on
+            if isinstance(hint := getattr(error, "hint", None), str):
+                from penstock.cli.hints import in_options
+
+                error.hint = in_options(hint, given, self)  # type: ignore[attr-defined]
             status = _status_of(error, "--json" in given)
         sys.exit(status if isinstance(status, int) else 0)
 
