@@ -40,7 +40,7 @@ class Weighted:
         seed: 0 to 2^64 - 1.
         num_records: Positions of an epoch; None: as many as records.
 
-    Memory: 8 bytes a record.
+    Memory: 16 bytes a record.
 
     Example:
         >>> import penstock as ps
@@ -117,7 +117,7 @@ class Balanced:
         seed: 0 to 2^64 - 1.
         num_records: Positions of an epoch; None: as many as records.
 
-    Memory: 12 bytes a record.
+    Memory: the labels, and 8 bytes a record.
 
     Example:
         >>> import penstock as ps
