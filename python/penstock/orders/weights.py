@@ -123,7 +123,7 @@ class Balanced:
         >>> import penstock as ps
         >>> order = ps.Balanced(["cat", "dog", "dog", "dog"], seed=0)
         >>> order.take(4, epoch=0, start=0, stop=4)
-        array([0, 1, 0, 3])
+        array([3, 0, 0, 1])
     """
 
     labels: np.ndarray
