@@ -13,9 +13,10 @@ from penstock.format import SkippedRegion
 from penstock.loader import state as states
 from penstock.loader.plan import Part, Plan
 from penstock.loader.recipe import Batch, Decode, Made, Recipe, Shared
+from penstock.loader.sequence import Sequence as RecordSequence
 from penstock.loader.sources import records_of
-from penstock.loader.stats import LoaderStats, Meter
-from penstock.orders import Order, Sequential
+from penstock.loader.stats import Clock, LoaderStats, Meter
+from penstock.orders import Mixture, Order, Sequential
 from penstock.orders.keys import checked_epoch, checked_seed
 from penstock.pipeline import default_threads, in_order
 
@@ -100,13 +101,11 @@ class Loader:
         memory_bytes: int = MEMORY_BYTES,
         epoch: int = 0,
     ) -> None:
-        self.source = records_of(data, columns)
         self.order: Order = Sequential() if order is None else order
-        # An order over several sets knows each; any other sees them as one.
-        sizes: Any = (
-            self.source.sizes if hasattr(self.order, "weights_of_sets") else len(self.source)
-        )
-        self.plan = Plan(self.order.length(sizes), batch_size, world_size, uneven, drop_last)
+        sets = list(self.order.weights) if isinstance(self.order, Mixture) else None
+        self.source = records_of(data, columns, sets)
+        self._sequence = RecordSequence(self.order, self.source)
+        self.plan = Plan(self._sequence.length, batch_size, world_size, uneven, drop_last)
         if not 0 <= rank < world_size:
             raise ValueError(f"rank is from 0 to {world_size - 1}, not {rank}")
         if threads is not None and threads < 0:
@@ -116,10 +115,9 @@ class Loader:
             known = ", ".join(self.source.schema.names)
             raise SchemaError(f"no such column to decode; there are: {known}", field=unknown[0])
         self.rank = rank
-        self.seed = self.order.seed if seed is None else checked_seed(seed)
+        self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
         self.threads = default_threads() if threads is None else threads
         self.memory_bytes = memory_bytes
-        self._sizes = sizes
         self._meter = Meter(self.threads)
         self._recipe = Recipe(
             self.source,
@@ -153,10 +151,13 @@ class Loader:
         parts = self.plan.parts(position, self.rank)
         left = self.plan.num_steps(position)
         shared = Shared(self.memory_bytes)
+        reading = self._sequence.reading(self.plan, self.rank, epoch, position)
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
-            numbers, mask = self._numbers(part, epoch), self._mask(part)
-            made = self._recipe.make(numbers, mask, epoch, shared)
+            clock = Clock()
+            numbers = self._sequence.numbers(self.plan, part, epoch)
+            taken = reading.take(self.plan, part, numbers, clock)
+            made = self._recipe.make(numbers, taken, self._mask(part), epoch, shared, clock)
             self._making_bytes = max(made.making_bytes, self._making_bytes or 0)
             yield made, part
 
@@ -188,13 +189,6 @@ class Loader:
         finally:
             shared.end()
             results.close()
-
-    def _numbers(self, part: Part, epoch: int) -> np.ndarray:
-        ranges = [
-            self.order.take(self._sizes, epoch, start, stop)
-            for start, stop in self.plan.positions(part)
-        ]
-        return ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
 
     def _mask(self, part: Part) -> np.ndarray | None:
         return self.plan.mask(part) if self.plan.uneven == "pad" else None

@@ -8,8 +8,11 @@
 
 use super::permute::{below, key_of};
 
-/// So many positions are disturbed together.
+/// So many positions are disturbed together: as many as a byte of a key tells apart.
 const GROUP: usize = 256;
+
+/// So many pairs of a group are drawn: enough for no trace of the regular pattern to be left.
+const DRAWS: u64 = 8 * GROUP as u64;
 
 enum Node {
     Set(usize),
@@ -132,11 +135,13 @@ impl Mixture {
             .map(|set| set.unwrap_or_default() as u32)
             .collect();
         let key = key_of(&[self.key, group]);
-        for draw in 0..GROUP as u64 {
+        for draw in 0..DRAWS {
+            // Most pairs are near each other: those may be exchanged, whatever the shares are.
             let key = key_of(&[key, draw]);
-            let [one, other] =
-                [key & 0xffff_ffff, key >> 32].map(|half| below(half << 32, GROUP as u64) as usize);
-            self.exchange(first, one.min(other), one.max(other), &mut sets, &mut counts);
+            let early = (key >> 56) as usize;
+            let reach = 1_u64 << ((key >> 48) % u64::from(GROUP.ilog2()));
+            let late = early + 1 + below(key << 16, reach) as usize;
+            self.exchange(first, early, late, &mut sets, &mut counts);
         }
         sets
     }
@@ -152,6 +157,9 @@ impl Mixture {
     ) {
         let (Some(&gone), Some(&come)) = (sets.get(early), sets.get(late)) else { return };
         let (gone, come) = (gone as usize, come as usize);
+        if gone == come {
+            return;
+        }
         let share = |set: usize| u128::from(self.weights.get(set).copied().unwrap_or_default());
         let Some(between) = counts.get_mut(early + 1..=late) else { return };
         let of = |counts: &[u64], set: usize| u128::from(counts.get(set).copied().unwrap_or(0));
@@ -161,7 +169,7 @@ impl Mixture {
             of(counts, gone) * all >= share(gone) * positions
                 && of(counts, come) * all <= share(come) * positions
         });
-        if gone == come || !stays {
+        if !stays {
             return;
         }
         for counts in between {
