@@ -18,7 +18,7 @@ from penstock.loader.sources import records_of
 from penstock.loader.stats import Clock, LoaderStats, Meter
 from penstock.orders import Mixture, Order, Sequential
 from penstock.orders.keys import checked_epoch, checked_seed
-from penstock.pipeline import PATIENCE, default_threads, in_order
+from penstock.pipeline import default_threads, in_order
 
 MEMORY_BYTES = 1 << 30
 """Batches that wait for the loop may hold so much."""
@@ -169,7 +169,6 @@ class Loader:
             self.memory_bytes,
             ahead=self.threads > 0,
             need=lambda: self._making_bytes,
-            patience=PATIENCE,
         )
         if not left:
             self._at = (epoch + 1, 0)
@@ -188,7 +187,7 @@ class Loader:
                 if ends:
                     break
         finally:
-            shared.decoding.end()
+            shared.end()
             results.close()
 
     def _mask(self, part: Part) -> np.ndarray | None:
