@@ -42,6 +42,7 @@ class Loader:
         map: Callable[..., Any] | None = None,
         map_records: Callable[..., dict[str, Any]] | None = None,
         columns: Sequence[str] | None = None,
+        record_numbers: str | None = None,
         ragged: str | Mapping[str, str] = "offsets",
         fill: Mapping[str, Any] | None = None,
         seed: int | None = None,
@@ -79,12 +80,18 @@ class Loader:
             fill,
             self.seed,
             max(self.threads, 1),
+            record_numbers,
         )
         self._at = self._next = (epoch, 0)
 
     def __len__(self) -> int:
         """Batches of a whole epoch, the same on every rank."""
         return self.plan.num_steps()
+
+    @property
+    def standing(self) -> tuple[int, int]:
+        """The epoch of the next batch, and the position in it, over all ranks."""
+        return self._at
 
     @property
     def epoch(self) -> int:
@@ -96,7 +103,19 @@ class Loader:
         self._next = (epoch + 1, 0)
         return self._batches(epoch, position)
 
+    def delivered(self) -> Iterator[np.ndarray]:
+        """Do as a `for` does, and yield the records that are in each batch: int64[n]."""
+        epoch, position = self._at = self._next
+        self._next = (epoch + 1, 0)
+        for made in self._made(epoch, position):
+            yield made.numbers
+
     def _batches(self, epoch: int, position: int) -> Iterator[Batch]:
+        for made in self._made(epoch, position):
+            yield made.batch
+            del made
+
+    def _made(self, epoch: int, position: int) -> Iterator[Made]:
         parts = self.plan.parts(position, self.rank)
         left = self.plan.num_steps(position)
         decoding = threading.Lock()
@@ -120,7 +139,7 @@ class Loader:
             self._meter.delivered(made.num_records, made.num_bytes, made.spent, given - asked)
             ends = not left or made.stops
             self._at = (epoch + 1, 0) if ends else (epoch, part.end)
-            yield made.batch
+            yield made
             del made
             asked = time.perf_counter()
             self._meter.kept(asked - given)
@@ -129,10 +148,18 @@ class Loader:
 
     def _numbers(self, part: Part, epoch: int) -> np.ndarray:
         ranges = [
-            self.order.take(self._sizes, epoch, start, stop)
+            self.numbers(epoch, start, stop)
             for start, stop in self.plan.positions(part)
         ]
         return ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
+
+    def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
+        """The records at positions start to stop of an epoch, over all ranks: int64[stop - start]."""
+        return self.order.take(self._sizes, epoch, start, stop)
+
+    def place_of(self, number: int) -> tuple[str, int]:
+        """The file of a record of the loader, and its number there."""
+        return self.source.place_of(number)
 
     def _mask(self, part: Part) -> np.ndarray | None:
         return self.plan.mask(part) if self.plan.uneven == "pad" else None

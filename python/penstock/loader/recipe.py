@@ -38,6 +38,7 @@ class Made:
     num_records: int
     num_bytes: int
     spent: dict[str, float]
+    numbers: np.ndarray
     stops: bool = False
 
 
@@ -53,6 +54,15 @@ class Recipe:
     fill: Mapping[str, Any] | None
     seed: int
     threads: int
+    record_numbers: str | None = None
+    """The column for the numbers of the records, if any."""
+
+    def __post_init__(self) -> None:
+        if self.record_numbers in self.source.schema.names:
+            raise SchemaError(
+                "the records have such a column; record_numbers= names one that they have not",
+                field=self.record_numbers,
+            )
 
     def make(
         self, numbers: np.ndarray, mask: np.ndarray | None, epoch: int, decoding: threading.Lock
@@ -77,11 +87,13 @@ class Recipe:
             found = {n: made[n] if n in made else arrays[n] for n in batch.schema.names}
         if mask is not None:
             found["mask"] = mask[kept]
+        if self.record_numbers is not None:
+            found[self.record_numbers] = numbers[kept]
         if self.map is not None or self.map_records is not None:
             with clock.on("map"):
                 found = self._mapped(found, keys)
         stops = len(kept) < len(numbers) and self.source.damage_mode == "stop"
-        return Made(found, len(kept), size_of(found), clock.spent, stops)
+        return Made(found, len(kept), size_of(found), clock.spent, numbers[kept], stops)
 
     @property
     def _wants_keys(self) -> bool:
