@@ -118,20 +118,30 @@ def _show(report: ps.PlanReport) -> None:
         ("a step", f"{len(report.ranks)} ranks of {describe.count(report.batch_size)} records"),
         (
             "dropped",
-            f"{stop - start} records, at positions {start} to {stop - 1}" if stop > start else "none",
+            f"{stop - start} records, at positions {start} to {stop - 1}"
+            if stop > start
+            else "none",
         ),
         (_FILLED[report.uneven], describe.count(filled) if filled else "none"),
     ]
     right = ("rank", "batches", "records", "files", "bytes")
-    shown = output.table("rank", "batches", "records", "files", "bytes", "begins", "ends", right=right)
+    shown = output.table(
+        "rank", "batches", "records", "files", "bytes", "begins", "ends", right=right
+    )
     for rank in report.ranks[:_MOST_RANKS]:
         shown.add_row(*_row(rank))
     parts: list[Any] = [output.facts(pairs), "", shown]
     if len(report.ranks) > _MOST_RANKS:
-        parts.append(output.dim(f"and {len(report.ranks) - _MOST_RANKS} more ranks: --json has all"))
-    if report.coverage is not None:
-        parts += ["", describe.escape(str(report.coverage).replace("\n", "\r")).replace("\\r", "\n")]
+        parts.append(
+            output.dim(f"and {len(report.ranks) - _MOST_RANKS} more ranks: --json has all")
+        )
     output.show(*parts)
+    if report.coverage is not None:
+        lines = str(report.coverage).split("
+")
+        click.echo("
+" + "
+".join(describe.escape(line) for line in lines))
 
 
 _FILLED = {
@@ -141,16 +151,12 @@ _FILLED = {
 }
 
 
-def _row(rank: ps.PlanReport | Any) -> list[str]:
+def _row(rank: Any) -> list[str]:
     return [
         str(rank.rank),
         describe.count(rank.num_batches),
         describe.count(rank.num_records),
         "–" if rank.num_shards is None else describe.count(rank.num_shards),
         "–" if rank.num_bytes is None else "~" + describe.size(rank.num_bytes),
-        *(", ".join(map(str, few)) + " …" if few else "" for few in _ends(rank)),
+        *(", ".join(map(str, few)) + " …" for few in (rank.first_batch, rank.last_batch)),
     ]
-
-
-def _ends(rank: Any) -> tuple[list[int], list[int]]:
-    return rank.first_batch, rank.last_batch

@@ -88,10 +88,8 @@ class Coverage:
     def __str__(self) -> str:
         if self.num_once == self.num_records:
             return f"every one of {self.num_records} records comes exactly once"
-        rows = [
-            f"{self.num_once} of {self.num_records} records come exactly once,"
-            f" {self.num_missing} do not come, {self.num_repeated} come more than once"
-        ]
+        counted = f"{self.num_once} of {self.num_records} records come exactly once"
+        rows = [f"{counted}, {self.num_missing} not at all, {self.num_repeated} more than once"]
         rows += [f"  not: {m.file}: record {m.record_in_file}" for m in self.missing]
         for one in self.repeated:
             places = ", ".join(f"step {step} of rank {rank}" for step, rank in one.where)
@@ -128,11 +126,11 @@ class PlanReport:
     def __str__(self) -> str:
         lost = self.dropped[1] - self.dropped[0]
         filled = sum(rank.num_filled for rank in self.ranks)
-        rows = [
+        line = (
             f"epoch {self.epoch} from position {self.position}: {self.num_steps} steps on each of"
             f" {len(self.ranks)} ranks, {lost} positions dropped, {filled} filled up"
-        ]
-        return "\n".join(rows + ([] if self.coverage is None else [str(self.coverage)]))
+        )
+        return line if self.coverage is None else f"{line}\n{self.coverage}"
 
 
 def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
@@ -296,7 +294,9 @@ class _Walk:
                 **{
                     **vars(share),
                     "num_shards": int(np.count_nonzero(files)),
-                    "num_bytes": int(files @ self._mean_bytes / max(files.sum(), 1) * share.num_records),
+                    "num_bytes": int(
+                        files @ self._mean_bytes / max(files.sum(), 1) * share.num_records
+                    ),
                 }
             )
             for share, files in zip(shares, self._from_file, strict=True)
@@ -306,7 +306,7 @@ class _Walk:
         """Ask the order for every position of every rank, on all cores."""
         if audit:
             self._counts = np.zeros(len(self._loader.source), np.uint8)
-        blocks = [lambda: self._blocks()]
+        blocks = [self._blocks]
         for _ in in_order(blocks, self._do, lambda _: 0, max(self._loader.threads, 1)):
             pass
 
@@ -319,9 +319,9 @@ class _Walk:
             counts[self._loader.numbers(self._epoch, a, b)] = 1
         steps = self._plan.num_steps(self._position)
         again = [
-            (int(n), (steps - 1, rank))
+            (int(number), place, (steps - 1, rank))
             for rank in range(self._plan.world_size)
-            for n in self._again(steps, rank)
+            for place, number in self._again(steps, rank)
         ]
         where: dict[int, list[tuple[int, int]]] = {}
         distinct = int(np.count_nonzero(counts))
@@ -332,11 +332,13 @@ class _Walk:
             counts[:] = 0
             for a, b in _cut(0, end):
                 np.add.at(counts, self._loader.numbers(self._epoch, a, b), 1)
-        for number, place in again:
-            counts[number] += 1
-            where.setdefault(number, []).append(place)
-        if again or chosen:
+        if chosen:
             self._find(np.flatnonzero(counts > 1)[:SHOWN], end, where)
+        for number, before, place in again:
+            counts[number] += 1
+            if number not in where:
+                where[number] = [self._place(before)] if before >= self._position else []
+            where[number].append(place)
         is_permutation = self._plan.length == len(counts) and not chosen
         return _counted(
             self._loader,
@@ -403,23 +405,30 @@ class _Walk:
         """Records of a batch that no other batch of the epoch has."""
         return min(max(self._plan.length - part.first, 0), part.num_real)
 
-    def _again(self, steps: int, rank: int) -> np.ndarray:
-        """The records that fill the last batch of a rank up, unless a mask leaves them out."""
+    def _again(self, steps: int, rank: int) -> list[tuple[int, int]]:
+        """The first positions of the epoch that fill the last batch of a rank up, unless a mask
+        leaves them out, and their records."""
         if not steps or self._plan.uneven == "pad":
-            return np.zeros(0, np.int64)
+            return []
         part = self._plan.part(self._position, steps - 1, rank)
-        return _numbers(self._loader, self._epoch, part)[self._firsthand(part) :]
+        fresh = self._firsthand(part)
+        numbers = _numbers(self._loader, self._epoch, part)[fresh:].tolist()
+        begin = part.first + fresh
+        return [((begin + n) % self._plan.length, number) for n, number in enumerate(numbers)]
+
+    def _place(self, position: int) -> tuple[int, int]:
+        """The step and rank that read a position."""
+        step, within = divmod(position - self._position, self._plan.step_records)
+        return step, within // max(self._plan.part(self._position, step, 0).count, 1)
 
     def _find(self, wanted: np.ndarray, end: int, where: dict[int, list[tuple[int, int]]]) -> None:
         """The steps and ranks at which some records come."""
         for a, b in _cut(self._position, end):
             numbers = self._loader.numbers(self._epoch, a, b)
             for place in np.flatnonzero(np.isin(numbers, wanted)):
-                step, within = divmod(a + int(place) - self._position, self._plan.step_records)
-                share = self._plan.part(self._position, step, 0).count
                 places = where.setdefault(int(numbers[place]), [])
                 if len(places) < SHOWN:
-                    places.append((step, within // share))
+                    places.append(self._place(a + int(place)))
         for places in where.values():
             places.sort()
 

@@ -147,10 +147,7 @@ class Loader:
                 break
 
     def _numbers(self, part: Part, epoch: int) -> np.ndarray:
-        ranges = [
-            self.numbers(epoch, start, stop)
-            for start, stop in self.plan.positions(part)
-        ]
+        ranges = [self.numbers(epoch, start, stop) for start, stop in self.plan.positions(part)]
         return ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
 
     def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
