@@ -137,11 +137,10 @@ def _show(report: ps.PlanReport) -> None:
         )
     output.show(*parts)
     if report.coverage is not None:
-        lines = str(report.coverage).split("
-")
-        click.echo("
-" + "
-".join(describe.escape(line) for line in lines))
+        click.echo()
+        for line in str(report.coverage).splitlines():
+            click.echo(describe.escape(line))
+
 
 
 _FILLED = {

@@ -49,6 +49,7 @@ class Loader:
         rank: int = 0,
         world_size: int = 1,
         threads: int | None = None,
+        processes: int = 0,
         memory_bytes: int = MEMORY_BYTES,
         epoch: int = 0,
     ) -> None:
@@ -71,6 +72,7 @@ class Loader:
         self.memory_bytes = memory_bytes
         self._sizes = sizes
         self._meter = Meter(self.threads)
+        self._workers = Workers(Mapping_(map, map_records), processes) if processes else None
         self._recipe = Recipe(
             self.source,
             dict(decode or {}),
