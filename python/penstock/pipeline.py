@@ -36,6 +36,7 @@ def in_order(
     budget_bytes: int = BUDGET_BYTES,
     *,
     ahead: bool = False,
+    on_stop: Callable[[], None] | None = None,
 ) -> Iterator[Result]:
     """Run all tasks of all streams, and yield their results in order.
 
@@ -46,6 +47,7 @@ def in_order(
         threads: how many tasks may run at once; 1 runs them in the caller's thread.
         budget_bytes: how many bytes of results may wait.
         ahead: one thread, too, runs beside the caller's and ahead of it.
+        on_stop: called when no more results are wanted, before the threads are waited for.
 
     An error in a stream or task is raised where its result would have come.
     """
@@ -62,6 +64,8 @@ def in_order(
         work.start()
         yield from work.results()
     finally:
+        if on_stop is not None:
+            on_stop()
         work.stop()
 
 

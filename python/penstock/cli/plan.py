@@ -142,7 +142,6 @@ def _show(report: ps.PlanReport) -> None:
             click.echo(describe.escape(line))
 
 
-
 _FILLED = {
     "wrap": "read again",
     "pad": "masked",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from penstock.errors import SchemaError
 from penstock.format import SkippedRegion
 from penstock.loader import state as states
 from penstock.loader.plan import Part, Plan
-from penstock.loader.recipe import Batch, Decode, Made, Recipe
+from penstock.loader.processes import Workers
+from penstock.loader.recipe import Batch, Decode, Made, Recipe, UserCode
 from penstock.loader.sources import records_of
 from penstock.loader.stats import LoaderStats, Meter
 from penstock.orders import Order, Sequential
@@ -48,6 +50,8 @@ class Loader:
         map_records: function of a record (dict of values) that gives a record; `keys` is then one
             number. Its results are stacked where their shapes are equal.
         columns: names of those wanted; others are not decoded.
+        record_numbers: name of a column, int64[n], with the number of each record: `place_of` tells
+            its file.
         ragged: lists as "offsets" (a tuple of values and offsets), "pad" or "list", for all columns
             or by name; see `penstock.loader.columns`.
         fill: {column: number} that stands for missing numbers, which are errors otherwise.
@@ -55,6 +59,8 @@ class Loader:
         rank, world_size: which part of each step is read here.
         threads: how many work ahead of the loop; None is one for each core, 0 none: batches are then
             made when they are asked for.
+        processes: so many worker processes call `map` and `map_records`, for functions that hold the
+            GIL; all else stays in threads. The functions must be importable: see docs/guide/loader.md.
         memory_bytes: what waiting batches, and those in the making, may hold together.
         epoch: the first epoch.
 
@@ -124,17 +130,19 @@ class Loader:
         self.memory_bytes = memory_bytes
         self._sizes = sizes
         self._meter = Meter(self.threads)
-        self._workers = Workers(Mapping_(map, map_records), processes) if processes else None
+        user = UserCode(map, map_records)
+        self._processes = processes if user.is_any else 0
+        self._workers = Workers(user, processes) if self._processes else None
         self._recipe = Recipe(
             self.source,
             dict(decode or {}),
-            map,
-            map_records,
+            user,
             ragged,
             fill,
             self.seed,
             max(self.threads, 1),
             record_numbers,
+            self._workers,
         )
         self._at = self._next = (epoch, 0)
 
@@ -161,30 +169,34 @@ class Loader:
         """Do as a `for` does, and yield the records that are in each batch: int64[n]."""
         epoch, position = self._at = self._next
         self._next = (epoch + 1, 0)
-        for made in self._made(epoch, position):
-            yield made.numbers
+        with closing(self._made(epoch, position)) as results:
+            for made in results:
+                yield made.numbers
 
     def _batches(self, epoch: int, position: int) -> Iterator[Batch]:
-        for made in self._made(epoch, position):
-            yield made.batch
-            del made
+        with closing(self._made(epoch, position)) as results:
+            for made in results:
+                yield made.batch
+                del made
 
-    def _made(self, epoch: int, position: int) -> Iterator[Made]:
+    def _made(self, epoch: int, position: int) -> Generator[Made]:
         parts = self.plan.parts(position, self.rank)
         left = self.plan.num_steps(position)
-        decoding = threading.Lock()
+        decoding, ended = threading.Lock(), threading.Event()
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
             numbers, mask = self._numbers(part, epoch), self._mask(part)
-            yield self._recipe.make(numbers, mask, epoch, decoding), part
+            yield self._recipe.make(numbers, mask, epoch, decoding, ended), part
 
         results = in_order(
             [lambda: parts],
             make,
             lambda result: result[0].num_bytes,
-            max(self.threads, 1),
+            # A thread that waits for a worker process does no work of its own.
+            max(self.threads, 1) + self._processes,
             self.memory_bytes,
-            ahead=self.threads > 0,
+            ahead=self.threads + self._processes > 0,
+            on_stop=ended.set,
         )
         asked = time.perf_counter()
         for made, part in results:

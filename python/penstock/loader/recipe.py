@@ -20,6 +20,7 @@ from penstock.errors import FormatError, SchemaError
 from penstock.format import SkippedRegion
 from penstock.loader.columns import as_arrays
 from penstock.loader.images import Image
+from penstock.loader.processes import Workers
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
 from penstock.numbers import as_arrow, as_numpy
@@ -28,6 +29,32 @@ from penstock.take import reordered
 Batch = dict[str, Any]
 Decode = Mapping[str, Any]
 """How columns are decoded, by name: a penstock.Image, or a function of the Arrow column."""
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """The functions of the user's, as one of a batch and its keys."""
+
+    map: Callable[..., Any] | None
+    map_records: Callable[..., dict[str, Any]] | None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is a function at all."""
+        return self.map is not None or self.map_records is not None
+
+    @property
+    def wants_keys(self) -> bool:
+        """Whether one of them asks for the records' random keys."""
+        return any(takes_keys(f) for f in (self.map, self.map_records) if f is not None)
+
+    def __call__(self, batch: Batch, keys: np.ndarray | None) -> Batch:
+        """What becomes of a batch."""
+        if self.map_records is not None:
+            batch = _by_record(batch, self.map_records, keys)
+        if self.map is not None:
+            batch = self.map(batch, keys=keys) if takes_keys(self.map) else self.map(batch)
+        return batch
 
 
 @dataclass
@@ -48,14 +75,15 @@ class Recipe:
 
     source: Records | EndToEnd
     decode: Decode
-    map: Callable[..., Any] | None
-    map_records: Callable[[dict[str, Any]], dict[str, Any]] | None
+    user: UserCode
     ragged: str | Mapping[str, str]
     fill: Mapping[str, Any] | None
     seed: int
     threads: int
     record_numbers: str | None = None
     """The column for the numbers of the records, if any."""
+    workers: Workers | None = None
+    """Who calls the user's functions; None: the thread that makes the batch."""
 
     def __post_init__(self) -> None:
         if self.record_numbers in self.source.schema.names:
@@ -65,18 +93,24 @@ class Recipe:
             )
 
     def make(
-        self, numbers: np.ndarray, mask: np.ndarray | None, epoch: int, decoding: threading.Lock
+        self,
+        numbers: np.ndarray,
+        mask: np.ndarray | None,
+        epoch: int,
+        decoding: threading.Lock,
+        left: threading.Event,
     ) -> Made:
         """The batch of some records, `numbers` int64[n]; `mask` bool[n] becomes a column.
 
         `decoding` is held while images are decoded: all threads decode one batch together, so that
-        the batch that is wanted next is ready first, and few are in the making at once.
+        the batch that is wanted next is ready first, and few are in the making at once. `left` is
+        set when nobody wants the batch any more.
         """
         clock = Clock()
         batch, kept = self.source.take(numbers, clock)
         keys: np.ndarray | None = None
         made: Batch = {}
-        if self.decode or self._wants_keys:
+        if self.decode or self.user.wants_keys:
             keys = as_numpy(_core.record_keys(self.seed, epoch, as_arrow(numbers[kept])))
         if keys is not None and self.decode:
             with decoding, clock.on("decode"):
@@ -89,15 +123,14 @@ class Recipe:
             found["mask"] = mask[kept]
         if self.record_numbers is not None:
             found[self.record_numbers] = numbers[kept]
-        if self.map is not None or self.map_records is not None:
+        if self.user.is_any:
             with clock.on("map"):
-                found = self._mapped(found, keys)
+                if self.workers is None:
+                    found = self.user(found, keys)
+                else:
+                    found = self.workers.call(left, found, keys)
         stops = len(kept) < len(numbers) and self.source.damage_mode == "stop"
         return Made(found, len(kept), size_of(found), clock.spent, numbers[kept], stops)
-
-    @property
-    def _wants_keys(self) -> bool:
-        return any(takes_keys(f) for f in (self.map, self.map_records) if f is not None)
 
     def _decoded(
         self, batch: pa.RecordBatch, numbers: np.ndarray, kept: np.ndarray, keys: np.ndarray
@@ -145,14 +178,6 @@ class Recipe:
                 )
             region = SkippedRegion(file, 0, 0, 1, f"record {record}: {message}")
             self.source.skipped(region)
-
-    def _mapped(self, batch: Batch, keys: np.ndarray | None) -> Batch:
-        if self.map_records is not None:
-            batch = _by_record(batch, self.map_records, keys)
-        if self.map is not None:
-            more = {"keys": keys} if takes_keys(self.map) else {}
-            batch = self.map(batch, **more)
-        return batch
 
 
 def takes_keys(function: Callable[..., Any]) -> bool:
