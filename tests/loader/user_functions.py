@@ -82,3 +82,7 @@ def sleeps_later(batch: Batch) -> Batch:
     if batch["id"][0]:
         time.sleep(60)
     return batch
+
+
+def nothing(batch: Batch) -> Batch:
+    return batch

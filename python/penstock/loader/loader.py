@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 from penstock.errors import SchemaError
 from penstock.format import SkippedRegion
 from penstock.loader import state as states
+from penstock.loader.caching import Cached
 from penstock.loader.plan import Part, Plan
 from penstock.loader.processes import Workers
 from penstock.loader.recipe import Batch, Decode, Made, Recipe, UserCode
@@ -62,6 +64,11 @@ class Loader:
         processes: so many worker processes call `map` and `map_records`, for functions that hold the
             GIL; all else stays in threads. The functions must be importable: see docs/guide/loader.md.
         memory_bytes: what waiting batches, and those in the making, may hold together.
+        cache: "memory" or a folder on a local disk: a copy of the records is made there while the
+            source is read, and read once it is whole. Worth it where the source is slow: compressed
+            files, other machines, slow disks.
+        cache_bytes: what the copy may hold; one that would need more is given up, with a warning.
+            None: half of the free memory, or what the disk has.
         epoch: the first epoch.
 
     Batches are dicts of NumPy arrays, or what `map` makes of them.
@@ -107,9 +114,13 @@ class Loader:
         threads: int | None = None,
         processes: int = 0,
         memory_bytes: int = MEMORY_BYTES,
+        cache: str | os.PathLike[str] | None = None,
+        cache_bytes: int | None = None,
         epoch: int = 0,
     ) -> None:
-        self.source = records_of(data, columns)
+        source = records_of(data, columns)
+        self._cached = None if cache is None else Cached(source, cache, cache_bytes)
+        self.source: Any = source if self._cached is None else self._cached
         self.order: Order = Sequential() if order is None else order
         # An order over several sets knows each; any other sees them as one.
         sizes: Any = (
@@ -203,6 +214,8 @@ class Loader:
             left -= 1
             given = time.perf_counter()
             self._meter.delivered(made.num_records, made.num_bytes, made.spent, given - asked)
+            if self._cached is not None:
+                self._cached.tell()
             ends = not left or made.stops
             self._at = (epoch + 1, 0) if ends else (epoch, part.end)
             yield made
