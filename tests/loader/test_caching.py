@@ -232,9 +232,10 @@ def test_what_a_killed_writer_left_is_deleted(data: Path, tmp_path: Path) -> Non
         "def slow(folder, batches):\n"
         "    for n, batch in enumerate(batches):\n"
         "        yield batch\n"
-        "        print('written', flush=True); time.sleep(60)\n"
+        "        if n == 2: print('written', flush=True); time.sleep(60)\n"
         "caching._while_there_is_room = slow\n"
-        f"next(iter(ps.Loader(ps.open({str(data)!r}), 8, cache={str(folder)!r})))\n"
+        f"one = ps.Loader(ps.open({str(data)!r}), 8, cache={str(folder)!r})\n"
+        "next(iter(one))\n"
         "time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as writer:
@@ -303,6 +304,7 @@ def test_the_copying_ends_with_its_loader(data: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(caching, "BLOCK_BYTES", 1)
     one = loader(data, "memory")
     next(iter(one))
-    stop = one.source._copying.stop
+    thread = one.source._copying._thread
+    assert thread.is_alive()
     del one
-    wait_until(stop.is_set)
+    wait_until(lambda: not thread.is_alive())

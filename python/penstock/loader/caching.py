@@ -138,7 +138,7 @@ class Cached:
             if self._copying is None:
                 self._tries += 1
                 self._copying = _Copying(self.source, self._where, self._limit_bytes)
-                weakref.finalize(self, self._copying.stop.set)
+                weakref.finalize(self, self._copying.end)
                 if self._tries > MOST_TRIES:
                     self._copying.reason = f"the copy was damaged {MOST_TRIES} times"
                 else:
@@ -150,7 +150,7 @@ class Cached:
             if self._copying is copying:
                 if copying.copy is not None:
                     copying.copy.discard()
-                self._copying = None
+                self._copying = None  # a new one is made, as at first
 
 
 class _Copying:
@@ -164,9 +164,20 @@ class _Copying:
         self._source = source
         self._where = where
         self._limit_bytes = limit_bytes
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="penstock-cache", daemon=True)
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="penstock-cache", daemon=True).start()
+        """Begin, in a thread of its own."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop, and wait until that is so."""
+        if os.getpid() != self._process:
+            return  # the thread is the parent's
+        self.stop.set()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
 
     def _run(self) -> None:
         try:

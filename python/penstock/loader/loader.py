@@ -17,6 +17,7 @@ from penstock.loader import state as states
 from penstock.loader.caching import Cached
 from penstock.loader.plan import Part, Plan
 from penstock.loader.processes import Workers
+from penstock.loader.progress import line as progress_line
 from penstock.loader.recipe import Batch, Decode, Made, Recipe, UserCode
 from penstock.loader.sources import records_of
 from penstock.loader.stats import LoaderStats, Meter
@@ -70,6 +71,9 @@ class Loader:
         cache_bytes: what the copy may hold; one that would need more is given up, with a warning.
             None: half of the free memory, or what the disk has.
         epoch: the first epoch.
+        progress: show a line on the terminal while rank 0 loops: steps, rates, time left, how long
+            the loop waits for data, and at the end of an epoch what held it up. Nothing is shown
+            where stderr is no terminal.
 
     Batches are dicts of NumPy arrays, or what `map` makes of them.
 
@@ -117,6 +121,7 @@ class Loader:
         cache: str | os.PathLike[str] | None = None,
         cache_bytes: int | None = None,
         epoch: int = 0,
+        progress: bool = False,
     ) -> None:
         source = records_of(data, columns)
         self._cached = None if cache is None else Cached(source, cache, cache_bytes)
@@ -139,6 +144,7 @@ class Loader:
         self.seed = self.order.seed if seed is None else checked_seed(seed)
         self.threads = default_threads() if threads is None else threads
         self.memory_bytes = memory_bytes
+        self._progress = progress
         self._sizes = sizes
         self._meter = Meter(self.threads)
         user = UserCode(map, map_records)
@@ -185,10 +191,20 @@ class Loader:
                 yield made.numbers
 
     def _batches(self, epoch: int, position: int) -> Iterator[Batch]:
+        line = None
+        if self._progress and not self.rank:
+            done = self.plan.num_steps() - self.plan.num_steps(position)
+            line = progress_line(epoch, self.plan.num_steps(), done, self.stats())
         with closing(self._made(epoch, position)) as results:
-            for made in results:
-                yield made.batch
-                del made
+            try:
+                for made in results:
+                    if line is not None:
+                        line.update(self.stats())
+                    yield made.batch
+                    del made
+            finally:
+                if line is not None:
+                    line.end(self.stats())
 
     def _made(self, epoch: int, position: int) -> Generator[Made]:
         parts = self.plan.parts(position, self.rank)

@@ -42,11 +42,34 @@ class LoaderStats:
         return self.records / self.seconds if self.seconds else 0.0
 
     @property
+    def bytes_per_second(self) -> float:
+        """Of batches, as NumPy holds them."""
+        return self.num_bytes / self.seconds if self.seconds else 0.0
+
+    @property
+    def waiting_share(self) -> float:
+        """The part of its time that the loop waited for batches."""
+        return self.waiting_for_data / self.seconds if self.seconds else 0.0
+
+    def since(self, before: LoaderStats) -> LoaderStats:
+        """What has been done between two looks."""
+        return LoaderStats(
+            self.batches - before.batches,
+            self.records - before.records,
+            self.num_bytes - before.num_bytes,
+            self.num_threads,
+            self.waiting_for_data - before.waiting_for_data,
+            self.waiting_for_consumer - before.waiting_for_consumer,
+            {stage: spent - before.threads.get(stage, 0) for stage, spent in self.threads.items()},
+            self.passed_over - before.passed_over,
+        )
+
+    @property
     def bottleneck(self) -> str:
         """One sentence: what holds the loop up, and what to change."""
         if not self.batches:
             return "Nothing has been loaded yet."
-        share = self.waiting_for_data / self.seconds if self.seconds else 0.0
+        share = self.waiting_share
         if share < 0.1:
             return (
                 f"The loader keeps up: the loop waited for data {share:.0%} of its time,"
