@@ -38,7 +38,17 @@ if TYPE_CHECKING:
     from penstock.loader.images import Image
     from penstock.loader.loader import Loader
     from penstock.loader.stats import LoaderStats
-    from penstock.orders import Order, Sequential, Shuffled
+    from penstock.orders import (
+        Balanced,
+        Blocked,
+        Buffered,
+        Interleaved,
+        Mixture,
+        Order,
+        Sequential,
+        Shuffled,
+        Weighted,
+    )
     from penstock.report import Finding, Report
     from penstock.verbs.append import append
     from penstock.verbs.convert import convert
@@ -63,6 +73,9 @@ if TYPE_CHECKING:
     from penstock.verbs.write import write
 
 __all__ = [
+    "Balanced",
+    "Blocked",
+    "Buffered",
     "ChangedError",
     "ChecksumError",
     "Dataset",
@@ -77,11 +90,13 @@ __all__ = [
     "Image",
     "ImageSizes",
     "Info",
+    "Interleaved",
     "InternalError",
     "LimitError",
     "Limits",
     "Loader",
     "LoaderStats",
+    "Mixture",
     "Order",
     "OverlayInfo",
     "PenstockError",
@@ -104,6 +119,7 @@ __all__ = [
     "TruncatedError",
     "UnsupportedError",
     "ValueDiff",
+    "Weighted",
     "add_fields",
     "append",
     "audit",
@@ -131,6 +147,9 @@ __all__ = [
 ]
 
 _LATER = {
+    "Balanced": "orders",
+    "Blocked": "orders",
+    "Buffered": "orders",
     "Diff": "verbs.differences",
     "FieldDiff": "verbs.differences",
     "FieldPresence": "verbs.schemas",
@@ -141,6 +160,8 @@ _LATER = {
     "Image": "loader.images",
     "ImageSizes": "verbs.observe",
     "Info": "verbs.info",
+    "Interleaved": "orders",
+    "Mixture": "orders",
     "Order": "orders",
     "Loader": "loader.loader",
     "LoaderStats": "loader.stats",
@@ -155,6 +176,7 @@ _LATER = {
     "Spread": "verbs.tally",
     "Stats": "verbs.stats",
     "ValueDiff": "verbs.differences",
+    "Weighted": "orders",
     "add_fields": "verbs.fields",
     "append": "verbs.append",
     "audit": "loader.coverage",

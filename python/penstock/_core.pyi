@@ -9,18 +9,22 @@ from typing import Any, Protocol, TypeAlias, final
 __all__ = [
     "ArrowArray",
     "Buffer",
+    "BufferPool",
     "ExamplePlan",
     "Fault",
     "File",
     "Framed",
     "Frames",
+    "ImageRecipe",
     "Inflater",
     "KernelError",
     "MsgpackFacts",
     "MsgpackPlan",
     "Pixels",
+    "PooledBuffer",
     "TarPlan",
     "ZlibDeflater",
+    "buffered",
     "decode_images",
     "encode_examples",
     "encode_images",
@@ -32,16 +36,20 @@ __all__ = [
     "frames_at",
     "gzip_member",
     "has_fields",
+    "image_view_sizes",
     "index_file",
     "inflate_member",
     "inflate_members",
     "is_tar_head",
     "key_of",
     "looks_like_maps",
+    "make_images",
     "member_head",
     "message_numbers",
+    "mixed",
     "next_head",
     "permuted",
+    "permuted_each",
     "probe_images",
     "read_files",
     "read_frames",
@@ -342,6 +350,64 @@ class Pixels:
     def __array_interface__(self) -> dict[str, Any]: ...
     def __len__(self) -> int: ...
 
+@final
+class ImageRecipe:
+    """How images are cropped, resized, mirrored and written. `crop` is "whole", "center" or
+    "random"; `table` has two or four bytes for each of 256 values of red, green and blue."""
+
+    def __new__(
+        cls,
+        *,
+        size: tuple[int, int] | None,
+        crop: str,
+        flip: bool,
+        exact: bool,
+        scale: tuple[float, float],
+        ratio: tuple[float, float],
+        center_fraction: float,
+        table: bytes | None = None,
+        planes: bool = False,
+    ) -> ImageRecipe: ...
+    def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
+        """Left, top, width and height of what is looked at, and whether it is mirrored."""
+
+def image_view_sizes(images: _Arrow, image_pixels: int) -> ArrowArray:
+    """A struct array of width and height (uint32) of each image, null where it cannot be told."""
+
+def make_images(
+    images: _Arrow,
+    keys: _Arrow,
+    recipe: ImageRecipe,
+    out: Any,
+    *,
+    shape: tuple[int, int, int] | None = None,
+    image_pixels: int,
+    damage: str = "error",
+    threads: int = 1,
+) -> list[tuple[int, Fault, bool]]:
+    """Images made into `out`, an array of NumPy; the damaged ones as (place, fault, whether
+    something of it was given). `shape`: the images are pixels (height, width, channels)."""
+
+@final
+class BufferPool:
+    """Memory that is used again; keeps at most `most_bytes` that nobody uses."""
+
+    def __new__(cls, most_bytes: int) -> BufferPool: ...
+    def take(self, num_bytes: int) -> PooledBuffer:
+        """So many bytes, whatever is in them."""
+
+    @property
+    def free_bytes(self) -> int: ...
+
+@final
+class PooledBuffer:
+    """Memory of a pool, which NumPy may read and write: `numpy.asarray(x)` is uint8[len(x)]. It
+    goes back to the pool with the last array that lies in it."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int: ...
+
 def probe_images(images: _Arrow) -> ArrowArray:
     """What the first bytes of each image of a binary array say: a struct array of codec (string),
     width, height (uint32) and channels (uint8)."""
@@ -501,6 +567,18 @@ def bytes_list(array: object) -> list[bytes | None]:
 def permuted(num_records: int, key0: int, key1: int, start: int, stop: int) -> ArrowArray:
     """The numbers at positions start to stop of the permutation of 0 to num_records - 1 that two
     keys choose, as int64."""
+
+def permuted_each(num_records: _Arrow, key0: int, keys: _Arrow, positions: _Arrow) -> ArrowArray:
+    """For each row the number at a position of a permutation of its own, chosen by `key0` and the
+    row's key, as int64; num_records, keys and positions are arrays of uint64."""
+
+def buffered(num_records: int, size: int, key: int, start: int, stop: int) -> ArrowArray:
+    """What a shuffle buffer of `size` records gives at steps start to stop: positions in the stream
+    of num_records that runs through it, as int64."""
+
+def mixed(weights: list[int], key: int, start: int, stop: int) -> tuple[ArrowArray, list[int]]:
+    """Which set comes at positions start to stop of a mixture, as uint32, and how many records each
+    set had before. Weights are whole numbers, one positive, less than 2^40 together."""
 
 def key_of(numbers: list[int]) -> int:
     """One key of 64 bits out of any numbers of 64 bits, in their order."""

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.errors import SchemaError
-from penstock.format import Format, Options, Reader, SkippedRegion
+from penstock.forks import Lock
+from penstock.format import Format, Framed, Options, Reader, SkippedRegion
 from penstock.framing.sidecar import discard
 from penstock.limits import Limits, limits_from
 from penstock.overlay.reader import Overlays
@@ -23,7 +24,7 @@ from penstock.paths import expand
 from penstock.scan import scan
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.shard_lists import ShardList, shard_list
-from penstock.storage import LocalStorage, Source, Storage
+from penstock.storage import LocalStorage, Source, Storage, Watched
 from penstock.take import take
 
 Result = TypeVar("Result")
@@ -88,8 +89,8 @@ class Dataset:
         )
         self._readers: list[Reader | None] = [None] * len(paths)
         self._formats: list[Format | None] = [None] * len(paths)
-        self._sizes = [0] * len(paths)
-        self._locks = [threading.Lock() for _ in paths]
+        self._sources: list[Source | None] = [None] * len(paths)
+        self._locks = [Lock() for _ in paths]
         self._firsts: np.ndarray | None = None
         self._overlays: Overlays | None = None
         if call["overlays"] and not call["raw"]:
@@ -261,7 +262,17 @@ class Dataset:
     def num_bytes(self, shard: int) -> int:
         """Bytes of one file."""
         self.reader(shard)
-        return self._sizes[shard]
+        source = self._sources[shard]
+        assert source is not None, "opened before"
+        return source.size
+
+    def check_unchanged(self, shard: int) -> None:
+        """Raise ChangedError where an open file has been changed, replaced or taken away. A file
+        whose records are proved one by one may grow. Costs a look at the folder, reads nothing."""
+        source = self._sources[shard]
+        if isinstance(source, Watched):
+            is_framed = isinstance(self._formats[shard], Framed)
+            source.check_unchanged(proves=is_framed and self._options.checksums == "all")
 
     def _first_reader(self) -> Reader:
         """What the first file that has a record is made of holds for all."""
@@ -276,7 +287,7 @@ class Dataset:
     def _open(self, shard: int) -> Reader:
         path = self._paths[shard]
         source = self._storage.source(path, mmap=self._options.mmap)
-        self._sizes[shard] = source.size
+        self._sources[shard] = source
         fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
         self._formats[shard] = fmt
         options = replace(self._options, beside=partial(self._beside, path))

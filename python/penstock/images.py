@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,15 @@ from penstock.limits import Limits, limits_from
 from penstock.types import ImageType, storage_of
 
 T = TypeVar("T")
+
+
+class Image(Protocol):
+    """What `decode_images` asks of a `penstock.Image`, which is made on a floor above."""
+
+    def decode(self, array: Any, *, keys: np.ndarray | None, **how: Any) -> Any:
+        """A batch of images."""
+        ...
+
 
 _CODECS = {"jpeg": "jpeg", "jpg": "jpeg", "png": "png", "webp": "webp", "ppm": "ppm", "raw": "ppm"}
 USUAL_QUALITY = 90
@@ -63,14 +72,16 @@ def image_sizes(array: Any) -> pa.StructArray:
         >>> image_sizes([b"P6 2 1 255 abcdef"]).to_pylist()
         [{'codec': 'ppm', 'width': 2, 'height': 1, 'channels': 3}]
     """
-    images = _bytes_of(array)
+    images = bytes_of(array)
     return pa.array(_told(lambda: _core.probe_images(images)))
 
 
 def decode_images(
     array: Any,
+    image: Image | None = None,
     *,
     mode: str = "rgb",
+    keys: np.ndarray | None = None,
     allow_damaged: bool = False,
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
@@ -78,8 +89,12 @@ def decode_images(
     """Decode a column of images.
 
     Args:
-        array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes.
-        mode: "rgb", "grey" or "stored"; see `penstock.images`.
+        array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes; with an
+            `image` also pixels, as `penstock.loader.images.decode_into` takes them.
+        image: how to crop, resize and flip them, as a `penstock.Loader` does; see `penstock.Image`.
+        mode: "rgb", "grey" or "stored"; see `penstock.images`. Only without an `image`.
+        keys: uint64, one for each record, from which its random crop and flip are drawn; None for
+            the places in the array. Only with an `image`.
         allow_damaged: give what can be had of JPEGs that are damaged.
         limits: `image_pixels` bounds each image, `batch_bytes` all pixels together.
         threads: None for as many as there are cores.
@@ -87,6 +102,7 @@ def decode_images(
     Returns:
         Where all images are of one size, an array uint8[records, height, width, channels] (without
         the last axis in mode "grey"); else a list with an array for each record, None for a null.
+        With an `image`: an array of its dtype and layout; a null is an error then.
         Both can be written to. The arrays of a list share one piece of memory.
 
     Raises:
@@ -99,7 +115,10 @@ def decode_images(
         >>> ps.decode_images([b"P6 2 1 255 abcdef"]).shape
         (1, 1, 2, 3)
     """
-    images = _bytes_of(array)
+    if image is not None:
+        how = {"allow_damaged": allow_damaged, "limits": limits, "threads": _threads(threads)}
+        return image.decode(array, keys=keys, **how)
+    images = bytes_of(array)
     bounds = limits_from(limits)
 
     def decoded() -> Any:
@@ -222,7 +241,7 @@ def reencode(
         >>> image_sizes(smaller)[0].as_py()
         {'codec': 'png', 'width': 2, 'height': 1, 'channels': 3}
     """
-    images = _bytes_of(array)
+    images = bytes_of(array)
     name = None if codec is None else codec_of(codec)
     if max_side is not None and max_side < 1:
         raise ValueError(f"max_side must be at least 1, not {max_side}")
@@ -245,7 +264,7 @@ def reencode(
     return pa.ExtensionArray.from_storage(ImageType(name or kept), pa.array(_told(made)))
 
 
-def _bytes_of(array: Any) -> pa.Array:
+def bytes_of(array: Any) -> pa.Array:
     """Encoded images as one array of bytes; text and numbers are refused."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -309,10 +328,11 @@ def _told(kernel: Callable[[], T]) -> T:
     try:
         return kernel()
     except _core.KernelError as error:
-        raise _error_from(error.args[0]) from None
+        raise fault_error(error.args[0]) from None
 
 
-def _error_from(fault: Any) -> PenstockError:
+def fault_error(fault: Any, record: int | None = None) -> PenstockError:
+    """The error of a kernel's fault; `record` where the fault does not know its own."""
     hints = {
         "image": "allow_damaged=True, for what can be had of a damaged JPEG",
         "truncated": "allow_damaged=True, for what can be had of a damaged JPEG",
@@ -322,4 +342,5 @@ def _error_from(fault: Any) -> PenstockError:
     if fault.kind == "limit" and fault.found is not None:
         name = "image_pixels" if "image_pixels" in fault.message else "batch_bytes"
         hint = f"limits=penstock.Limits({name}={fault.found})"
-    return kind_of(fault.kind)(fault.message, record=fault.record, hint=hint)
+    place = fault.record if record is None else record
+    return kind_of(fault.kind)(fault.message, record=place, hint=hint)

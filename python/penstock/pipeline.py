@@ -8,17 +8,22 @@ still read in parallel. Results come out in the order of streams and tasks.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+import time
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 BUDGET_BYTES = 96 << 20
 """Decoded bytes that may wait for the consumer."""
+PATIENCE = 0.5
+"""Seconds that nobody who leaves is kept waiting for threads that are still at work."""
 
 
 def default_threads() -> int:
@@ -36,8 +41,9 @@ def in_order(
     budget_bytes: int = BUDGET_BYTES,
     *,
     ahead: bool = False,
-    on_stop: Callable[[], None] | None = None,
-) -> Iterator[Result]:
+    need: Callable[[], int | None] | None = None,
+    patience: float | None = None,
+) -> Generator[Result]:
     """Run all tasks of all streams, and yield their results in order.
 
     Args:
@@ -45,9 +51,12 @@ def in_order(
         run: does a task; the results of one task are yielded one after another.
         size: bytes that a waiting result holds.
         threads: how many tasks may run at once; 1 runs them in the caller's thread.
-        budget_bytes: how many bytes of results may wait.
+        budget_bytes: how many bytes of results may wait, and tasks need while they run.
         ahead: one thread, too, runs beside the caller's and ahead of it.
-        on_stop: called when no more results are wanted, before the threads are waited for.
+        need: says how many bytes a task needs while it runs, or None while that is not known: then
+            one runs alone. Without it, a task needs what the largest results held.
+        patience: seconds to wait for running tasks when the caller leaves early; None for as long
+            as they take. Their threads end by themselves after that.
 
     An error in a stream or task is raised where its result would have come.
     """
@@ -59,14 +68,23 @@ def in_order(
             for task in stream():
                 yield from run(task)
         return
-    work = _Work(streams, run, size, threads, budget_bytes)
+    work = _Work(streams, run, size, threads, budget_bytes, need)
     try:
         work.start()
         yield from work.results()
     finally:
-        if on_stop is not None:
-            on_stop()
-        work.stop()
+        work.stop(patience)
+
+
+_UNDER_WAY: weakref.WeakSet[_Work[Any, Any]] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """End what nobody has read to its end. Later the interpreter would end the threads, one by one
+    as each comes back from a kernel, and Rust lets no thread be ended inside of it."""
+    for work in list(_UNDER_WAY):
+        work.stop(PATIENCE)
 
 
 class _Failure:
@@ -103,6 +121,7 @@ class _Work(Generic[Task, Result]):
         size: Callable[[Result], int],
         threads: int,
         budget_bytes: int,
+        need: Callable[[], int | None] | None,
     ) -> None:
         self._unopened: deque[_Stream[Task, Result]] = deque(_Stream(s) for s in streams)
         self._open: list[_Stream[Task, Result]] = []
@@ -112,6 +131,7 @@ class _Work(Generic[Task, Result]):
         self._held_bytes = 0
         self._running = 0
         self._largest_bytes = 0
+        self._need = need or (lambda: self._largest_bytes)
         self._threads = threads
         self._idle = 0
         self._stopped = False
@@ -126,20 +146,23 @@ class _Work(Generic[Task, Result]):
         ]
 
     def start(self) -> None:
+        _UNDER_WAY.add(self)
         for thread in self._pool:
             thread.start()
 
-    def stop(self) -> None:
+    def stop(self, patience: float | None = None) -> None:
         self._stopped = True
         if os.getpid() != self._process:
             return  # a forked child has neither the threads nor, perhaps, the lock
+        _UNDER_WAY.discard(self)
         with self._lock:
             self._free.notify_all()
+        until = None if patience is None else time.monotonic() + patience
         for thread in self._pool:
             # Ctrl-C may come before all have been started, and the last holder of a scan may be
             # one of its own threads.
             if thread.ident is not None and thread is not threading.current_thread():
-                thread.join()
+                thread.join(None if until is None else max(until - time.monotonic(), 0))
 
     # -- the consumer's side --------------------------------------------------------------------
 
@@ -215,9 +238,12 @@ class _Work(Generic[Task, Result]):
             return None
 
     def _choose(self) -> _Stream[Task, Result] | None:
-        # What is being made will need room as well: as much, for all that is known, as the largest.
-        making = (self._running + 1) * self._largest_bytes
-        room = self._held_bytes + making <= self._budget_bytes
+        # What is being made needs room as well.
+        need = self._need()
+        if need is None:
+            room = not self._running and not self._held_bytes
+        else:
+            room = self._held_bytes + (self._running + 1) * need <= self._budget_bytes
         for place, stream in enumerate(self._open):
             if stream.busy or stream.exhausted:
                 continue

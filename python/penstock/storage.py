@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock import _core, journal
 from penstock.errors import ChangedError, UnsupportedError
@@ -46,6 +46,16 @@ class Source(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A Source of a file that somebody may change while it is read."""
+
+    def check_unchanged(self, *, proves: bool) -> None:
+        """Raise ChangedError where the file is not as it was opened. `proves` says that its
+        records are proved one by one as they are read, so that it may have grown."""
+        ...
 
 
 class Sink(Protocol):
@@ -254,7 +264,8 @@ class LocalSource:
     def __init__(self, path: str, *, mmap: bool = False) -> None:
         self.path = path
         # Before it is opened, which waits at a pipe; what has no size would pass for an empty file.
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        self._opened = os.stat(path)
+        if not stat.S_ISREG(self._opened.st_mode):
             raise UnsupportedError(
                 "is a pipe or a device, which cannot be read at any place",
                 file=path,
@@ -278,6 +289,28 @@ class LocalSource:
         except EOFError:
             raise ChangedError("the file was cut while it was open", file=self.path) from None
 
+    def check_unchanged(self, *, proves: bool) -> None:
+        """See Watched: size and time are the same; where `proves`, it may be the same file only."""
+        then = self._opened
+        try:
+            now = os.stat(self.path)
+        except FileNotFoundError:
+            raise ChangedError(
+                "the file was taken away while it was open",
+                file=self.path,
+                hint="put it back and open the data again",
+            ) from None
+        if (now.st_size, now.st_mtime_ns) == (then.st_size, then.st_mtime_ns):
+            return
+        if not proves or (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino):
+            raise ChangedError(
+                "the file was changed or replaced while it was open",
+                file=self.path,
+                expected=f"{then.st_size} bytes, last written at {then.st_mtime_ns} ns",
+                found=f"{now.st_size} bytes at {now.st_mtime_ns} ns",
+                hint="open the data again",
+            )
+
     def close(self) -> None:
         self.mapped = None
 
@@ -295,6 +328,10 @@ class FrontPart:
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
         return self._source.gather(starts, lengths)
+
+    def check_unchanged(self, *, proves: bool) -> None:
+        """See Watched."""
+        self._source.check_unchanged(proves=proves)
 
     def close(self) -> None:
         self._source.close()

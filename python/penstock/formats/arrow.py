@@ -10,7 +10,6 @@ arrays are read. So every batch is validated in full before it is handed out.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, PenstockError, UnsupportedError
+from penstock.forks import Lock
 from penstock.format import (
     Chunk,
     FormatInfo,
@@ -145,7 +145,7 @@ class ArrowReader:
         if self._asked is not None:
             check_columns(self._asked, self._stored, self._path)
         self.schema: pa.Schema = self._asked if self._asked is not None else self._stored
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._entries: list[Entry] = []
         self._finding = self._find()
         self._failure: FormatError | None = None
@@ -227,7 +227,9 @@ class ArrowReader:
 
     def _entry(self, number: int) -> Entry | None:
         """One batch's entry, found as far as needed and then remembered."""
-        with self._lock, translated(self._path):
+        with self._lock as cut_short, translated(self._path):
+            if cut_short:
+                self._entries, self._finding = [], self._find()
             while len(self._entries) <= number:
                 if self._failure is not None:
                     raise self._failure

@@ -8,7 +8,6 @@ whole and sorted by place, once.
 
 from __future__ import annotations
 
-import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import ChangedError, FormatError, LimitError
+from penstock.forks import Lock
 from penstock.formats.beton_layout import ENTRY, JPEG_MODE, RAW_MODE, Field, Layout
 from penstock.limits import Limits
 from penstock.storage import Source
@@ -59,7 +59,7 @@ class Values:
         self._limits = limits
         self._places = {field.name: place for place, field in enumerate(layout.stored)}
         self._sorted: np.ndarray | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     # -- where values lie --------------------------------------------------------------------------
 

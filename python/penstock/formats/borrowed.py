@@ -7,7 +7,6 @@ error its wrapper met on the way. All of them become penstock's errors here, in 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
@@ -22,6 +21,7 @@ from penstock.errors import (
     PenstockError,
     UnsupportedError,
 )
+from penstock.forks import Lock
 from penstock.storage import LocalSource, Sink, Source
 
 WRITE_BYTES = 1 << 20
@@ -265,7 +265,7 @@ class Pool(Generic[H]):
     def __init__(self, make: Callable[[], H]) -> None:
         self._make = make
         self._free: list[H] = []
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @contextmanager
     def borrow(self) -> Generator[H, None, None]:

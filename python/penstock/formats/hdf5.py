@@ -17,7 +17,6 @@ each chunk that it needs once. libhdf5 works for one thread at a time.
 from __future__ import annotations
 
 import base64
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.forks import Lock
 from penstock.format import (
     Chunk,
     FormatInfo,
@@ -128,7 +128,7 @@ class Hdf5Format:
 class _Field:
     """One dataset as a field."""
 
-    def __init__(self, found: Found, source: Source, lock: threading.Lock) -> None:
+    def __init__(self, found: Found, source: Source, lock: Lock) -> None:
         self.found = found
         self._lock = lock
         self._direct = direct(found, source, lock)
@@ -202,7 +202,7 @@ class Hdf5Reader:
     def __init__(self, source: Source, options: Options, chosen: tuple[str, ...] | None) -> None:
         self._source = source
         self._path = source.path
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._asked = check_options(options, "hdf5")
         self._file = open_file(source)
         try:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 
 from penstock import _core
 from penstock.errors import FormatError, TruncatedError
+from penstock.forks import Lock
 from penstock.formats.arrays import Cut, FilePlace, StoredArray, as_bytes
 from penstock.formats.hdf5_file import Found
 from penstock.formats.npy_header import Header
@@ -35,7 +35,7 @@ _Table = dict[tuple[int, ...], tuple[int, int, int]]
 """Where each chunk is, by its first cell: offset in the file, bytes, mask of filters left out."""
 
 
-def direct(found: Found, source: Source, lock: threading.Lock) -> StoredArray | ChunkedArray | None:
+def direct(found: Found, source: Source, lock: Lock) -> StoredArray | ChunkedArray | None:
     """A way to read a dataset past libhdf5, or None where there is none."""
     import h5py
 
@@ -71,7 +71,7 @@ def direct(found: Found, source: Source, lock: threading.Lock) -> StoredArray | 
 class ChunkedArray:
     """A chunked dataset whose chunks are read from where they lie."""
 
-    def __init__(self, found: Found, source: Source, lock: threading.Lock) -> None:
+    def __init__(self, found: Found, source: Source, lock: Lock) -> None:
         assert found.chunk is not None
         self._found = found
         self._source = source

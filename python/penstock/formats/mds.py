@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +33,7 @@ from penstock.errors import (
     TruncatedError,
     UnsupportedError,
 )
+from penstock.forks import Lock
 from penstock.format import (
     Chunk,
     FormatInfo,
@@ -123,7 +123,7 @@ class MDSReader:
         self._limits = options.limits
         self._source = source
         self._inside: Source | Inflated = source
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._unproved: ListedFile | None = None
         try:
             codec = _codec(source)

@@ -6,13 +6,13 @@ were inflated stay in memory; how large one may be, `limits.member_bytes` says.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import FormatError, LimitError, UnsupportedError
+from penstock.forks import Lock
 from penstock.formats.borrowed import PositionedFile
 from penstock.limits import Limits
 from penstock.storage import Source
@@ -31,7 +31,7 @@ KEPT = 4
 _STEP = 8 << 20
 
 _kept: dict[int, Inflated] = {}
-_keeping = threading.Lock()
+_keeping = Lock()
 
 
 class Inflated:
@@ -44,7 +44,7 @@ class Inflated:
         self._source = source
         self._codec = CODECS[ending]
         self._limits = limits
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._data: _core.Buffer | None = None
         self._head = b""
 

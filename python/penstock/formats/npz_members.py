@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-import threading
 import zlib
 from typing import Any
 
 import numpy as np
 
 from penstock.errors import ChecksumError, FormatError, TruncatedError
+from penstock.forks import Lock
 from penstock.formats.zip_directory import Member
 from penstock.storage import Source
 
@@ -30,7 +30,7 @@ class Room:
 
     def __init__(self) -> None:
         self._left = MEMORY_BYTES
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def take(self, size: int) -> bool:
         """Whether so many bytes may be kept in memory; they are counted if so."""
@@ -49,7 +49,7 @@ class InflatedPlace:
         self._member = member
         self._start = start
         self._room = room
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._whole: np.ndarray | None = None
 
     def mapped(self) -> np.ndarray:

@@ -7,7 +7,6 @@ one read away. Either way a payload passes the same proof and the same decoder.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import RecordIndexError, SchemaError
+from penstock.forks import Lock
 from penstock.format import Chunk, Projection, Selection
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import indexed_chunks, walked_chunks
@@ -59,7 +59,7 @@ class FramedReader:
         self._proves = shard.options.checksums == "all"
         self._decoder = decoder
         self._index = known
-        self._lock = threading.Lock()
+        self._lock = Lock()
         mark = [pa.field(UNPROVED, pa.bool_(), nullable=False)] if shard.salvages else []
         self.schema = pa.schema([*decoder.schema, *mark], metadata=decoder.schema.metadata)
 

@@ -7,7 +7,6 @@ starts from the nearest known point: a gzip member, a seek point, or the start o
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from itertools import pairwise
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock import _core
+from penstock.forks import Lock
 from penstock.framing.forward import ForwardStream, Inflation
 from penstock.framing.framings import Framing
 from penstock.framing.sidecar import Index, SeekPoint
@@ -87,7 +87,7 @@ class InflatedStream:
     def __init__(self, source: Source, container: str) -> None:
         self._source = source
         self.container = container
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._forward = ForwardStream(source, container)
         self._size: int | None = None
         self.points: tuple[SeekPoint, ...] = ()
@@ -112,7 +112,9 @@ class InflatedStream:
     def read(self, start: int, length: int) -> _core.Buffer:
         if self.points:
             return self._read_from_point(start, length)
-        with self._lock:
+        with self._lock as cut_short:
+            if cut_short:
+                self._forward = ForwardStream(self._source, self.container)
             part = self._forward.read(start, length)
             self._size = self._forward.size()
             return part

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -18,12 +17,12 @@ from penstock.loader.caching import Cached
 from penstock.loader.plan import Part, Plan
 from penstock.loader.processes import Workers
 from penstock.loader.progress import line as progress_line
-from penstock.loader.recipe import Batch, Decode, Made, Recipe, UserCode
+from penstock.loader.recipe import Batch, Decode, Made, Recipe, Shared, UserCode
 from penstock.loader.sources import records_of
 from penstock.loader.stats import LoaderStats, Meter
 from penstock.orders import Order, Sequential
 from penstock.orders.keys import checked_seed
-from penstock.pipeline import default_threads, in_order
+from penstock.pipeline import PATIENCE, default_threads, in_order
 
 MEMORY_BYTES = 1 << 30
 """Batches that wait for the loop may hold so much."""
@@ -161,6 +160,8 @@ class Loader:
             record_numbers,
             self._workers,
         )
+        # What the making of a batch takes, known when one has been made.
+        self._making_bytes: int | None = None
         self._at = self._next = (epoch, 0)
 
     def __len__(self) -> int:
@@ -209,11 +210,13 @@ class Loader:
     def _made(self, epoch: int, position: int) -> Generator[Made]:
         parts = self.plan.parts(position, self.rank)
         left = self.plan.num_steps(position)
-        decoding, ended = threading.Lock(), threading.Event()
+        shared = Shared(self.memory_bytes)
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
             numbers, mask = self._numbers(part, epoch), self._mask(part)
-            yield self._recipe.make(numbers, mask, epoch, decoding, ended), part
+            made = self._recipe.make(numbers, mask, epoch, shared)
+            self._making_bytes = max(made.making_bytes, self._making_bytes or 0)
+            yield made, part
 
         results = in_order(
             [lambda: parts],
@@ -223,23 +226,30 @@ class Loader:
             max(self.threads, 1) + self._processes,
             self.memory_bytes,
             ahead=self.threads + self._processes > 0,
-            on_stop=ended.set,
+            need=lambda: self._making_bytes,
+            patience=PATIENCE,
         )
+        if not left:
+            self._at = (epoch + 1, 0)
         asked = time.perf_counter()
-        for made, part in results:
-            left -= 1
-            given = time.perf_counter()
-            self._meter.delivered(made.num_records, made.num_bytes, made.spent, given - asked)
-            if self._cached is not None:
-                self._cached.tell()
-            ends = not left or made.stops
-            self._at = (epoch + 1, 0) if ends else (epoch, part.end)
-            yield made
-            del made
-            asked = time.perf_counter()
-            self._meter.kept(asked - given)
-            if ends:
-                break
+        try:
+            for made, part in results:
+                left -= 1
+                given = time.perf_counter()
+                self._meter.delivered(made.num_records, made.num_bytes, made.spent, given - asked)
+                if self._cached is not None:
+                    self._cached.tell()
+                ends = not left or made.stops
+                self._at = (epoch + 1, 0) if ends else (epoch, part.end)
+                yield made
+                del made
+                asked = time.perf_counter()
+                self._meter.kept(asked - given)
+                if ends:
+                    break
+        finally:
+            shared.end()
+            results.close()
 
     def _numbers(self, part: Part, epoch: int) -> np.ndarray:
         ranges = [self.numbers(epoch, start, stop) for start, stop in self.plan.positions(part)]

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import FormatError, SchemaError
+from penstock.errors import PenstockError, SchemaError
 from penstock.format import SkippedRegion
 from penstock.loader.columns import as_arrays
-from penstock.loader.images import Image
+from penstock.loader.images import Image, decode_into
 from penstock.loader.processes import Workers
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
@@ -64,9 +64,49 @@ class Made:
     batch: Batch
     num_records: int
     num_bytes: int
+    making_bytes: int
+    """What it took to make it: the bytes read, the columns made of them, and the arrays."""
     spent: dict[str, float]
     numbers: np.ndarray
     stops: bool = False
+
+
+class Turn:
+    """Held by the thread that decodes images, while others wait for theirs; when the loop has left,
+    those who wait go home instead."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._over = False
+
+    def end(self) -> None:
+        """Nobody waits for batches any more."""
+        self._over = True
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._over:
+            self._lock.release()
+            raise InterruptedError("the loop has ended")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class Shared:
+    """What the batches of one epoch share while they are made."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self.decoding = Turn()
+        """All threads decode one batch together, so that the batch that is wanted next is ready
+        first, and few are in the making at once."""
+        self.pool = _core.BufferPool(memory_bytes // 4)
+        self.ended = threading.Event()
+
+    def end(self) -> None:
+        """Nobody wants a batch any more."""
+        self.ended.set()
+        self.decoding.end()
 
 
 @dataclass(frozen=True)
@@ -93,28 +133,19 @@ class Recipe:
             )
 
     def make(
-        self,
-        numbers: np.ndarray,
-        mask: np.ndarray | None,
-        epoch: int,
-        decoding: threading.Lock,
-        left: threading.Event,
+        self, numbers: np.ndarray, mask: np.ndarray | None, epoch: int, shared: Shared
     ) -> Made:
-        """The batch of some records, `numbers` int64[n]; `mask` bool[n] becomes a column.
-
-        `decoding` is held while images are decoded: all threads decode one batch together, so that
-        the batch that is wanted next is ready first, and few are in the making at once. `left` is
-        set when nobody wants the batch any more.
-        """
+        """The batch of some records, `numbers` int64[n]; `mask` bool[n] becomes a column."""
         clock = Clock()
         batch, kept = self.source.take(numbers, clock)
+        taken_bytes = batch.nbytes
         keys: np.ndarray | None = None
         made: Batch = {}
         if self.decode or self.user.wants_keys:
             keys = as_numpy(_core.record_keys(self.seed, epoch, as_arrow(numbers[kept])))
         if keys is not None and self.decode:
-            with decoding, clock.on("decode"):
-                batch, kept, keys, made = self._decoded(batch, numbers, kept, keys)
+            with shared.decoding, clock.on("decode"):
+                batch, kept, keys, made = self._decoded(batch, numbers, kept, keys, shared)
         with clock.on("decode"):
             rest = [name for name in batch.schema.names if name not in self.decode]
             arrays = as_arrays(batch.select(rest), self.ragged, self.fill)
@@ -128,29 +159,39 @@ class Recipe:
                 if self.workers is None:
                     found = self.user(found, keys)
                 else:
-                    found = self.workers.call(left, found, keys)
+                    found = self.workers.call(shared.ended, found, keys)
         stops = len(kept) < len(numbers) and self.source.damage_mode == "stop"
-        return Made(found, len(kept), size_of(found), clock.spent, numbers[kept], stops)
+        num_bytes = size_of(found)
+        making_bytes = 2 * taken_bytes + num_bytes
+        return Made(found, len(kept), num_bytes, making_bytes, clock.spent, numbers[kept], stops)
 
     def _decoded(
-        self, batch: pa.RecordBatch, numbers: np.ndarray, kept: np.ndarray, keys: np.ndarray
+        self,
+        batch: pa.RecordBatch,
+        numbers: np.ndarray,
+        kept: np.ndarray,
+        keys: np.ndarray,
+        shared: Shared,
     ) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray, Batch]:
         made: Batch = {}
-        failed: dict[int, str] = {}
+        failed: dict[int, PenstockError] = {}
         for name, spec in self.decode.items():
             column = batch.column(name)
             if not isinstance(spec, Image):
                 made[name] = spec(column)
                 continue
-            made[name], faults = spec.decode(
+            made[name], faults = decode_into(
                 column,
+                spec,
                 keys,
                 threads=self.threads,
                 limits=self.source.limits,
-                allow_damaged=self.source.damage_mode == "salvage",
+                damage="salvage" if self.source.damage_mode == "salvage" else "skip",
+                pool=shared.pool,
             )
-            for place, message in faults:
-                failed.setdefault(place, f"{name}: {message}")
+            for fault in faults:
+                if not fault.salvaged:
+                    failed.setdefault(fault.place, fault.error.at(field=name))
         if not failed:
             return batch, kept, keys, made
         self._tell(failed, numbers[kept])
@@ -162,22 +203,15 @@ class Recipe:
         made = {name: _chosen(values, good) for name, values in made.items()}
         return batch, kept[good], keys[good], made
 
-    def _tell(self, failed: Mapping[int, str], numbers: np.ndarray) -> None:
+    def _tell(self, failed: Mapping[int, PenstockError], numbers: np.ndarray) -> None:
         """An image that cannot be decoded is damage like any other."""
-        for place, message in sorted(failed.items()):
-            number = int(numbers[place])
-            file, record = self.source.place_of(number)
+        for place, error in sorted(failed.items()):
+            file, error.record = self.source.place_of(int(numbers[place]))
             if self.source.damage_mode == "error":
-                column, what = message.split(": ", 1)
-                raise FormatError(
-                    what,
-                    file=file,
-                    record=record,
-                    field=column,
-                    hint='open(..., damage="skip"), to pass over damaged records',
-                )
-            region = SkippedRegion(file, 0, 0, 1, f"record {record}: {message}")
-            self.source.skipped(region)
+                hint = "open(..., damage='skip'), to pass over damaged records"
+                raise error.at(file=file, hint=hint)
+            message = f"record {error.record}, field {error.field}: {error.message}"
+            self.source.skipped(SkippedRegion(file, 0, 0, 1, message))
 
 
 def takes_keys(function: Callable[..., Any]) -> bool:

@@ -96,7 +96,16 @@ class Records:
     def _take(self, numbers: np.ndarray, clock: Clock) -> pa.RecordBatch:
         columns = self.dataset.columns if self._columns is None else self._columns
         with clock.on("records"):
-            return take(self.dataset, numbers, columns, clock.reading)
+            try:
+                return take(self.dataset, numbers, columns, clock.reading)
+            finally:
+                # Afterwards: what was read before a change is right, and a change explains errors.
+                self._check_unchanged(numbers)
+
+    def _check_unchanged(self, numbers: np.ndarray) -> None:
+        shards = np.searchsorted(self.dataset.firsts, numbers, "right") - 1
+        for shard in np.unique(shards).tolist():
+            self.dataset.check_unchanged(shard)
 
     def _pass_over(self, error: FormatError) -> None:
         start = error.byte or 0

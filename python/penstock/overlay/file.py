@@ -28,7 +28,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,6 +37,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import ChangedError, ChecksumError, FormatError, SchemaError, TruncatedError
+from penstock.forks import Lock
 from penstock.formats.arrow_messages import walk_stream
 from penstock.formats.batches import checked, conform, gather_parts
 from penstock.formats.borrowed import translated, writable
@@ -96,7 +96,7 @@ class Kept:
         self._num_bytes = 0
         self._blocks: OrderedDict[tuple[str, int], tuple[pa.RecordBatch, int]] = OrderedDict()
         self._sources: OrderedDict[str, Source] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def source(self, key: str, again: Callable[[], Source]) -> Source:
         """An open file, opened again where it is not kept. Whoever still reads from one that is

@@ -5,12 +5,16 @@
 //! it is not wanted, never blended; 16 bits are cut to their upper 8; CMYK becomes RGB as
 //! `C * K / 255` of the inverted inks that Adobe's files store; an EXIF orientation changes nothing.
 
+pub mod crop;
 pub mod jpeg;
+pub mod look;
 pub mod png;
 pub mod ppm;
+pub mod resize;
 pub mod shrink;
 pub mod webp;
 
+use self::crop::Region;
 use crate::wire::image_head::{Codec, Head, probe};
 use crate::wire::{Fault, FaultKind};
 
@@ -135,6 +139,14 @@ fn fit(scratch: &mut Vec<u8>, length: usize) -> Result<&mut [u8], Fault> {
     Ok(scratch.as_mut_slice())
 }
 
+/// So many bytes of `scratch`, whatever they are: they are to be overwritten.
+fn room(scratch: &mut Vec<u8>, length: usize) -> Result<&mut [u8], Fault> {
+    if scratch.len() < length {
+        *scratch = zeroed(length)?;
+    }
+    scratch.get_mut(..length).ok_or_else(|| damaged("no room for pixels"))
+}
+
 /// Decodes images one after another; holds what they can share.
 #[derive(Default)]
 pub struct Decoder {
@@ -189,6 +201,44 @@ impl Decoder {
         Ok(shape)
     }
 
+    /// Decode one `part`-th of a JPEG, and of that as little as can be decoded around the region.
+    /// Tells the region that it became.
+    pub fn decode_region(
+        &mut self,
+        bytes: &[u8],
+        head: &Head,
+        part: u8,
+        region: Region,
+        pixels: &mut Vec<u8>,
+    ) -> Result<Region, Fault> {
+        let whole = |side: u32| side.div_ceil(u32::from(part));
+        let (width, height) = (whole(head.width), whole(head.height));
+        let mut found = Region { left: 0, top: 0, width, height };
+        let begun = decompressor(&mut self.jpeg)?.begin(bytes, head, false)?;
+        let mut asked = None;
+        // A file that does not end as JPEGs do may be cut anywhere; it is decoded to its end.
+        if let (Some(columns), true) = (begun.block_columns(), bytes.ends_with(&[0xff, 0xd9])) {
+            let columns = (columns / u32::from(part)).max(1);
+            // Colour that was halved is spread over its neighbours; those next to the region
+            // have to be there for its own to be what they are in the whole.
+            let left = region.left.saturating_sub(1) / columns * columns;
+            let right = (region.left + region.width).saturating_add(2).min(width);
+            found = Region { left, width: right.saturating_sub(left), ..region };
+            asked = (left < right).then_some(found);
+        }
+        let shape = Shape { width: found.width, height: found.height, channels: 3 };
+        let pixels = room(pixels, shape.bytes()?)?;
+        if head.cmyk {
+            let inks = Shape { channels: 4, ..shape };
+            let four = room(&mut self.scratch, inks.bytes()?)?;
+            begun.decode(inks, part, asked, four)?;
+            from_inks(four, 3, pixels);
+        } else {
+            begun.decode(shape, part, asked, pixels)?;
+        }
+        Ok(found)
+    }
+
     fn jpeg(
         &mut self,
         bytes: &[u8],
@@ -198,12 +248,7 @@ impl Decoder {
         part: u8,
         pixels: &mut [u8],
     ) -> Result<(), Fault> {
-        if self.jpeg.is_none() {
-            self.jpeg = Some(jpeg::Decompressor::new()?);
-        }
-        let Some(decompressor) = &mut self.jpeg else {
-            return Err(damaged("no JPEG decoder"));
-        };
+        let decompressor = decompressor(&mut self.jpeg)?;
         let damage = rules.allow_damaged;
         let wanted = jpeg::Wanted { shape, part, allow_damaged: damage };
         if !head.cmyk {
@@ -215,6 +260,13 @@ impl Decoder {
         from_inks(four, shape.channels, pixels);
         Ok(())
     }
+}
+
+fn decompressor(kept: &mut Option<jpeg::Decompressor>) -> Result<&mut jpeg::Decompressor, Fault> {
+    if kept.is_none() {
+        *kept = Some(jpeg::Decompressor::new()?);
+    }
+    kept.as_mut().ok_or_else(|| damaged("no JPEG decoder"))
 }
 
 /// Inverted CMYK as Adobe stores it, as RGB or grey.

@@ -1,5 +1,6 @@
 //! The work of one chunk or batch: plain functions over slices and Arrow arrays.
 
+pub mod buffer;
 pub mod codec;
 pub mod columns;
 pub mod decode_examples;
@@ -19,9 +20,11 @@ pub mod infer_examples;
 pub mod infer_msgpack;
 pub mod inflate;
 pub mod members;
+pub mod mixture;
 pub mod permute;
 pub mod riegeli;
 pub mod shelf;
 pub mod splice_fields;
+pub mod train_images;
 pub mod views;
 pub mod walk;

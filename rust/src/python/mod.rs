@@ -14,6 +14,7 @@ mod recordio;
 mod riegeli;
 mod splice;
 mod tar;
+mod train_images;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -158,10 +159,11 @@ mod _core {
         index_file::index_file,
         msgpack::{PyFacts, PyMsgpackPlan, encode_msgpack, frame_values, looks_like_maps},
         objects::bytes_list,
-        permute::{key_of, permuted, record_keys},
+        permute::{buffered, key_of, mixed, permuted, permuted_each, record_keys},
         recordio::{encode_recordio, recordio_columns, recordio_payloads},
         riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_fields},
+        train_images::{PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images},
     };
 }

@@ -2,14 +2,27 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Int64Array, UInt64Array};
+use arrow_array::{Int64Array, UInt32Array, UInt64Array};
 use arrow_schema::DataType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::arrow::{ArrowArray, import};
 use super::run;
+use crate::kernels::buffer;
+use crate::kernels::mixture::Mixture;
 use crate::kernels::permute::{self, MOST_RECORDS, Permutation};
+
+fn check_span(num_records: u64, start: u64, stop: u64) -> PyResult<()> {
+    if num_records > MOST_RECORDS {
+        return Err(PyValueError::new_err(format!("at most {MOST_RECORDS} records have an order")));
+    }
+    if start > stop || stop > num_records {
+        let place = format!("positions {start} to {stop} of {num_records} records");
+        return Err(PyValueError::new_err(place));
+    }
+    Ok(())
+}
 
 /// The numbers at positions start to stop of the permutation of 0 to num_records - 1 that two keys
 /// choose, as int64.
@@ -22,19 +35,85 @@ pub fn permuted(
     start: u64,
     stop: u64,
 ) -> PyResult<ArrowArray> {
-    if num_records > MOST_RECORDS {
-        return Err(PyValueError::new_err(format!("at most {MOST_RECORDS} records have an order")));
-    }
-    if start > stop || stop > num_records {
-        let place = format!("positions {start} to {stop} of {num_records} records");
-        return Err(PyValueError::new_err(place));
-    }
+    check_span(num_records, start, stop)?;
     let numbers = run(py, || {
         let mut numbers = vec![0; (stop - start) as usize];
         Permutation::new(num_records, key0, key1).fill(start, &mut numbers);
         Ok(numbers)
     })?;
     Ok(ArrowArray::new(Int64Array::from(numbers)))
+}
+
+/// For each row the number at a position of a permutation of its own, chosen by `key0` and the
+/// row's key, as int64; num_records, keys and positions are arrays of uint64.
+#[pyfunction]
+pub fn permuted_each(
+    py: Python<'_>,
+    num_records: &Bound<'_, PyAny>,
+    key0: u64,
+    keys: &Bound<'_, PyAny>,
+    positions: &Bound<'_, PyAny>,
+) -> PyResult<ArrowArray> {
+    let columns = [import(num_records)?, import(keys)?, import(positions)?];
+    let [num_records, keys, positions] = [&columns[0], &columns[1], &columns[2]]
+        .map(|column| column.as_primitive_opt::<UInt64Type>().map(|column| &column.values()[..]));
+    let (Some(lengths), Some(keys), Some(positions)) = (num_records, keys, positions) else {
+        return Err(PyTypeError::new_err("expected arrays of uint64"));
+    };
+    let fits = |(&length, &position): (&u64, &u64)| position < length && length <= MOST_RECORDS;
+    let same = lengths.len() == keys.len() && lengths.len() == positions.len();
+    if !same || !lengths.iter().zip(positions).all(fits) {
+        return Err(PyValueError::new_err("each row has a length and a position below it"));
+    }
+    let numbers = run(py, || {
+        let rows = lengths.iter().zip(keys).zip(positions);
+        Ok(rows
+            .map(|((&length, &key), &position)| Permutation::new(length, key0, key).at(position))
+            .collect::<Vec<_>>())
+    })?;
+    Ok(ArrowArray::new(Int64Array::from(numbers)))
+}
+
+/// What a shuffle buffer of `size` records gives at steps start to stop: positions in the stream
+/// of num_records that runs through it, as int64.
+#[pyfunction]
+pub fn buffered(
+    py: Python<'_>,
+    num_records: u64,
+    size: u64,
+    key: u64,
+    start: u64,
+    stop: u64,
+) -> PyResult<ArrowArray> {
+    check_span(num_records, start, stop)?;
+    if size == 0 {
+        return Err(PyValueError::new_err("a buffer has room for a record at least"));
+    }
+    let found = run(py, || Ok(buffer::buffered(num_records, size, key, start, stop)))?;
+    Ok(ArrowArray::new(Int64Array::from(found)))
+}
+
+/// Which set comes at positions start to stop of a mixture, as uint32, and how many records each
+/// set had before. Weights are whole numbers, one positive, less than 2^40 together.
+#[pyfunction]
+pub fn mixed(
+    py: Python<'_>,
+    weights: Vec<u64>,
+    key: u64,
+    start: u64,
+    stop: u64,
+) -> PyResult<(ArrowArray, Vec<u64>)> {
+    check_span(MOST_RECORDS, start, stop)?;
+    let total = weights.iter().try_fold(0_u64, |sum, &weight| sum.checked_add(weight));
+    let mixture = match total {
+        Some(total) if total < 1 << 40 => Mixture::new(&weights, key),
+        _ => None,
+    };
+    let Some(mixture) = mixture else {
+        return Err(PyValueError::new_err("weights are 1 to 2^40 - 1 together"));
+    };
+    let mixed = run(py, || Ok(mixture.take(start, stop)))?;
+    Ok((ArrowArray::new(UInt32Array::from(mixed.sets)), mixed.before))
 }
 
 /// One key of 64 bits out of any numbers of 64 bits, in their order.

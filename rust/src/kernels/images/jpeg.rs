@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 use turbojpeg_sys as tj;
 
+use super::crop::Region;
 use super::{Shape, damaged};
 use crate::wire::image_head::Head;
 use crate::wire::{Fault, FaultKind};
@@ -110,10 +111,21 @@ impl Decompressor {
         wanted: &Wanted,
         pixels: &mut [u8],
     ) -> Result<(), Fault> {
-        let Wanted { shape, part, allow_damaged } = *wanted;
-        if pixels.len() != shape.bytes()? {
-            return Err(damaged("no room for the pixels of a JPEG"));
-        }
+        self.begin(bytes, head, wanted.allow_damaged)?.decode(
+            wanted.shape,
+            wanted.part,
+            None,
+            pixels,
+        )
+    }
+
+    /// Read the header, of which `head` is what was found out before.
+    pub fn begin<'a>(
+        &'a mut self,
+        bytes: &'a [u8],
+        head: &Head,
+        allow_damaged: bool,
+    ) -> Result<Begun<'a>, Fault> {
         let handle = &mut self.0;
         let scans = (SCANNED_PIXELS / head.pixels().max(1)).clamp(FEWEST_SCANS, MOST_SCANS);
         handle.set(tj::TJPARAM_TJPARAM_STOPONWARNING, c_int::from(!allow_damaged))?;
@@ -129,8 +141,51 @@ impl Decompressor {
                 format!("a JPEG of {} x {} pixels and of others", head.width, head.height);
             return Err(damaged(message));
         }
+        Ok(Begun { handle, bytes, size: (head.width, head.height), allow_damaged })
+    }
+}
+
+/// A JPEG whose header was read.
+pub struct Begun<'a> {
+    handle: &'a mut Handle,
+    bytes: &'a [u8],
+    size: (u32, u32),
+    allow_damaged: bool,
+}
+
+impl Begun<'_> {
+    /// The columns of pixels that are coded together, at which alone a part of it can begin. None
+    /// where nothing but the whole can be decoded.
+    pub fn block_columns(&self) -> Option<u32> {
+        if self.handle.get(tj::TJPARAM_TJPARAM_LOSSLESS) != 0 {
+            return None;
+        }
+        match self.handle.get(tj::TJPARAM_TJPARAM_SUBSAMP) {
+            tj::TJSAMP_TJSAMP_444
+            | tj::TJSAMP_TJSAMP_GRAY
+            | tj::TJSAMP_TJSAMP_440
+            | tj::TJSAMP_TJSAMP_441 => Some(8),
+            tj::TJSAMP_TJSAMP_422 | tj::TJSAMP_TJSAMP_420 => Some(16),
+            tj::TJSAMP_TJSAMP_411 => Some(32),
+            _ => None,
+        }
+    }
+
+    /// Decode one `part`-th of it, or the region of that, into `pixels` of this shape. Rows below
+    /// the region are not looked at, so neither is their damage.
+    pub fn decode(
+        self,
+        shape: Shape,
+        part: u8,
+        region: Option<Region>,
+        pixels: &mut [u8],
+    ) -> Result<(), Fault> {
         let whole = |side: u32| side.div_ceil(u32::from(part));
-        if (shape.width, shape.height) != (whole(head.width), whole(head.height)) {
+        let expected = match region {
+            Some(region) => (region.width, region.height),
+            None => (whole(self.size.0), whole(self.size.1)),
+        };
+        if pixels.len() != shape.bytes()? || (shape.width, shape.height) != expected {
             return Err(damaged("no room for the pixels of a JPEG"));
         }
         let format = match shape.channels {
@@ -138,22 +193,29 @@ impl Decompressor {
             3 => tj::TJPF_TJPF_RGB,
             _ => tj::TJPF_TJPF_CMYK,
         };
+        let [x, y, w, h] = region.map_or([0; 4], |region| {
+            [region.left, region.top, region.width, region.height].map(|side| side as c_int)
+        });
+        let handle = self.handle;
         let factor = tj::tjscalingfactor { num: 1, denom: c_int::from(part) };
         // SAFETY: a live handle.
         handle.done(unsafe { tj::tj3SetScalingFactor(handle.raw(), factor) })?;
-        // SAFETY: `pixels` have room for the rows of the size that the header tells, which is that
-        // of `head`; the library reads the header again, from the same bytes.
+        // SAFETY: a live handle, which has read a header; it refuses what is not within the image.
+        let code = unsafe { tj::tj3SetCroppingRegion(handle.raw(), tj::tjregion { x, y, w, h }) };
+        handle.done(code)?;
+        // SAFETY: `pixels` have room for the rows of the region, or of the size that the header
+        // tells; the library reads the header again, from the same bytes.
         let code = unsafe {
             tj::tj3Decompress8(
                 handle.raw(),
-                bytes.as_ptr(),
-                bytes.len() as _,
+                self.bytes.as_ptr(),
+                self.bytes.len() as _,
                 pixels.as_mut_ptr(),
                 shape.row_bytes() as c_int,
                 format as c_int,
             )
         };
-        handle.done_or_warned(code, allow_damaged)
+        handle.done_or_warned(code, self.allow_damaged)
     }
 }
 

@@ -3,6 +3,15 @@
 use super::{Shape, change_channels, damaged};
 use crate::wire::{Fault, FaultKind, image_head};
 
+/// The pixels as they lie in the file, where they are bytes of RGB from 0 to 255.
+pub fn plain(bytes: &[u8], shape: Shape) -> Result<Option<&[u8]>, Fault> {
+    let (head, start, largest) = image_head::ppm(bytes)?;
+    let length = shape.bytes()?;
+    let same = (head.width, head.height, head.channels, largest)
+        == (shape.width, shape.height, shape.channels, 255);
+    Ok(bytes.get(start..).and_then(|rest| rest.get(..length)).filter(|_| same))
+}
+
 /// Decode into `pixels`, which have the image's size and the wanted channels.
 pub fn decode(bytes: &[u8], shape: Shape, pixels: &mut [u8]) -> Result<(), Fault> {
     let (head, start, largest) = image_head::ppm(bytes)?;

@@ -1,0 +1,262 @@
+//! Which part of an image is looked at: a law of its size and of the record's key alone, so that a
+//! record looks the same whatever thread decodes it, and in whatever batch.
+//!
+//! Numbers are drawn from the key by splitmix64: the flip first, then for each of ten tries the
+//! area and the shape, and of the try that fits top and left. That is torchvision's
+//! `RandomResizedCrop` with other random numbers. Only sums, products, quotients and square roots
+//! are computed, which are the same on every machine; `exp` and `log` of the C library are not.
+
+/// What is taken of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crop {
+    /// All of it.
+    Whole,
+    /// The middle of it, at a size with some margin.
+    Center,
+    /// A part of random area, shape and place.
+    Random,
+}
+
+impl Crop {
+    /// The crop of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "whole" => Some(Self::Whole),
+            "center" => Some(Self::Center),
+            "random" => Some(Self::Random),
+            _ => None,
+        }
+    }
+}
+
+/// How images are cropped, resized and flipped.
+#[derive(Clone, Debug)]
+pub struct Law {
+    /// Height and width of what is made; None for those of each image.
+    pub size: Option<(u32, u32)>,
+    /// What is taken.
+    pub crop: Crop,
+    /// Whether every second image is mirrored, by chance.
+    pub flip: bool,
+    /// The least and the largest share of the area that a random crop takes.
+    pub scale: (f64, f64),
+    /// The least and the largest width for a height of 1.
+    pub ratio: (f64, f64),
+    /// The part of the shorter side that a crop of the middle takes.
+    pub center_fraction: f64,
+}
+
+/// A rectangle of whole pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its first column.
+    pub left: u32,
+    /// Its first row.
+    pub top: u32,
+    /// Columns, at least 1.
+    pub width: u32,
+    /// Rows, at least 1.
+    pub height: u32,
+}
+
+/// A span of an axis: where it begins and how long it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// Where it begins; pixel 3 reaches from 3.0 to 4.0.
+    pub start: f64,
+    /// How long it is.
+    pub length: f64,
+}
+
+/// What becomes of one image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct View {
+    /// The pixels that may be looked at.
+    pub bounds: Region,
+    /// The columns that become the new image, within the bounds.
+    pub across: Span,
+    /// Its rows.
+    pub down: Span,
+    /// Pixels of the new image from left to right.
+    pub width: u32,
+    /// Pixels from top to bottom.
+    pub height: u32,
+    /// Left becomes right.
+    pub flip: bool,
+}
+
+impl Law {
+    /// What becomes of an image of this size whose record has this key.
+    pub fn view(&self, width: u32, height: u32, key: u64) -> View {
+        let mut draws = Draws(key);
+        let flip = self.flip && draws.below(2) == 1;
+        let (new_height, new_width) = self.size.unwrap_or((height, width));
+        let whole = Region { left: 0, top: 0, width, height };
+        let bounds = if self.crop == Crop::Random && self.size.is_some() {
+            self.random(width, height, &mut draws)
+        } else {
+            whole
+        };
+        let span = |start: u32, length: u32| Span { start: start.into(), length: length.into() };
+        let mut view = View {
+            bounds,
+            across: span(bounds.left, bounds.width),
+            down: span(bounds.top, bounds.height),
+            width: new_width,
+            height: new_height,
+            flip,
+        };
+        if self.crop == Crop::Center && self.size.is_some() {
+            (view.across, view.down) = self.middle(width, height, new_width, new_height);
+        }
+        view
+    }
+
+    /// torchvision's `RandomResizedCrop.get_params`.
+    fn random(&self, width: u32, height: u32, draws: &mut Draws) -> Region {
+        let area = f64::from(width) * f64::from(height);
+        let (low, high) = self.ratio;
+        let log_ratio = log(high / low);
+        for _ in 0..10 {
+            let area = area * draws.between(self.scale.0, self.scale.1);
+            let ratio = low * exp(draws.between(0.0, log_ratio));
+            let new_width = (area * ratio).sqrt().round_ties_even();
+            let new_height = (area / ratio).sqrt().round_ties_even();
+            let fits = |new: f64, old: u32| new >= 1.0 && new <= f64::from(old);
+            if fits(new_width, width) && fits(new_height, height) {
+                let (new_width, new_height) = (new_width as u32, new_height as u32);
+                let top = draws.below(u64::from(height - new_height) + 1) as u32;
+                let left = draws.below(u64::from(width - new_width) + 1) as u32;
+                return Region { left, top, width: new_width, height: new_height };
+            }
+        }
+        let found = f64::from(width) / f64::from(height);
+        let side = |length: f64, most: u32| length.round_ties_even().clamp(1.0, most.into()) as u32;
+        let (new_width, new_height) = if found < low {
+            (width, side(f64::from(width) / low, height))
+        } else if found > high {
+            (side(f64::from(height) * high, width), height)
+        } else {
+            (width, height)
+        };
+        let (left, top) = ((width - new_width) / 2, (height - new_height) / 2);
+        Region { left, top, width: new_width, height: new_height }
+    }
+
+    /// The middle, as if the image was first resized so that it covers the new size with a margin:
+    /// torchvision's `Resize(size / center_fraction)` and `CenterCrop(size)`, at once.
+    fn middle(&self, width: u32, height: u32, new_width: u32, new_height: u32) -> (Span, Span) {
+        let margin = |new: u32| (f64::from(new) / self.center_fraction).round_ties_even().max(1.0);
+        let (wide, high) = (margin(new_width), margin(new_height));
+        let (old_width, old_height) = (f64::from(width), f64::from(height));
+        // The side that is short for what is asked decides; the other follows in proportion.
+        let (wide, high) = if wide * old_height >= high * old_width {
+            (wide, (wide * old_height / old_width).floor().max(f64::from(new_height)))
+        } else {
+            ((high * old_width / old_height).floor().max(f64::from(new_width)), high)
+        };
+        let span = |old: f64, resized: f64, new: u32| {
+            let start = ((resized - f64::from(new)) / 2.0).round_ties_even();
+            let pixel = old / resized;
+            Span { start: start * pixel, length: f64::from(new) * pixel }
+        };
+        (span(old_width, wide, new_width), span(old_height, high, new_height))
+    }
+}
+
+/// Random numbers from a key.
+struct Draws(u64);
+
+impl Draws {
+    /// splitmix64 (Steele, Lea and Flood, 2014).
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        const STEPS: f64 = (1u64 << 53) as f64;
+        low + (high - low) * ((self.next() >> 11) as f64 / STEPS)
+    }
+}
+
+/// The natural logarithm of a positive number.
+fn log(mut value: f64) -> f64 {
+    let mut halvings = 0.0;
+    while value > 1.5 {
+        value /= 2.0;
+        halvings += 1.0;
+    }
+    while value < 0.75 {
+        value *= 2.0;
+        halvings -= 1.0;
+    }
+    let part = (value - 1.0) / (value + 1.0);
+    let square = part * part;
+    let sum = (0..16).rev().fold(0.0, |sum, n| sum * square + 1.0 / f64::from(2 * n + 1));
+    2.0 * part * sum + halvings * std::f64::consts::LN_2
+}
+
+/// e to the power of a number.
+fn exp(power: f64) -> f64 {
+    // Halved eight times over it is small enough for few terms.
+    let small = power / 256.0;
+    let sum = (1..14).rev().fold(1.0, |sum, n| 1.0 + sum * small / f64::from(n));
+    (0..8).fold(sum, |value, _| value * value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn law(crop: Crop) -> Law {
+        Law {
+            size: Some((224, 224)),
+            crop,
+            flip: true,
+            scale: (0.08, 1.0),
+            ratio: (0.75, 4.0 / 3.0),
+            center_fraction: 0.875,
+        }
+    }
+
+    #[test]
+    fn exp_and_log_are_those_of_mathematics() {
+        for step in 1..400 {
+            let value = f64::from(step) / 16.0;
+            assert!((log(value) - value.ln()).abs() < 1e-14, "{value}");
+            assert!((exp(value / 8.0) / (value / 8.0).exp() - 1.0).abs() < 1e-13, "{value}");
+        }
+    }
+
+    #[test]
+    fn random_crops_lie_within_the_image_whatever_it_is() {
+        for (width, height) in [(1, 1), (500, 375), (1, 3000), (65_500, 2), (3, 4)] {
+            for key in 0..300 {
+                let found = law(Crop::Random).view(width, height, key).bounds;
+                assert!(found.width >= 1 && found.left + found.width <= width, "{found:?}");
+                assert!(found.height >= 1 && found.top + found.height <= height, "{found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_middle_of_a_square_is_the_fraction_that_was_asked() {
+        let view = law(Crop::Center).view(512, 512, 7);
+        assert_eq!(view.across, Span { start: 32.0, length: 448.0 });
+        assert_eq!(view.down, view.across);
+    }
+
+    #[test]
+    fn a_shape_out_of_bounds_gets_the_largest_middle_that_is_within() {
+        let found = law(Crop::Random).view(1000, 10, 3).bounds;
+        assert_eq!((found.width, found.height), (13, 10));
+    }
+}

@@ -1,0 +1,326 @@
+//! One image as a model looks at it: of its file only what the crop needs is decoded, at the least
+//! scale that suffices; then it is resized, mirrored, and written as the wanted type and layout.
+
+use super::crop::{Law, Region, Span, View};
+use super::resize::{Resizer, reach};
+use super::{Decoder, Mode, Rules, Shape, change_channels, damaged, head_within, ppm, room};
+use crate::wire::image_head::Codec;
+use crate::wire::{Fault, FaultKind};
+
+/// How images are made.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// Cropped, resized and flipped.
+    pub law: Law,
+    /// Decode all of an image, also where less would do.
+    pub exact: bool,
+    /// What a byte becomes.
+    pub values: Values,
+    /// Each channel apart (NCHW), not next to each other (NHWC).
+    pub planes: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Channel {
+    Red,
+    Green,
+    Blue,
+}
+
+/// The value of each byte of each channel.
+#[derive(Clone, Debug)]
+pub struct Table<const N: usize>(Box<[[[u8; N]; 256]; 3]>);
+
+impl<const N: usize> Table<N> {
+    fn new(bytes: &[u8]) -> Option<Self> {
+        let (channels, []) = bytes.as_chunks::<N>().0.as_chunks::<256>() else { return None };
+        channels.try_into().ok().map(|channels| Self(Box::new(channels)))
+    }
+
+    #[inline]
+    fn value(&self, channel: Channel, byte: u8) -> [u8; N] {
+        let [red, green, blue] = &*self.0;
+        let values = match channel {
+            Channel::Red => red,
+            Channel::Green => green,
+            Channel::Blue => blue,
+        };
+        values.get(usize::from(byte)).copied().unwrap_or([0; N])
+    }
+}
+
+/// What a byte becomes.
+#[derive(Clone, Debug)]
+pub enum Values {
+    /// What it is.
+    Bytes,
+    /// A value of two bytes.
+    Two(Table<2>),
+    /// A value of four bytes.
+    Four(Table<4>),
+}
+
+impl Values {
+    /// By a table of the 256 values of red, green and blue, of this width each; None where it is of
+    /// another length.
+    pub fn table(bytes: &[u8]) -> Option<Self> {
+        match bytes.len() / (3 * 256) {
+            2 => Table::new(bytes).map(Self::Two),
+            4 => Table::new(bytes).map(Self::Four),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a value.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Bytes => 1,
+            Self::Two(_) => 2,
+            Self::Four(_) => 4,
+        }
+    }
+}
+
+impl Recipe {
+    /// Bytes of what an image of this size becomes.
+    pub fn length(&self, width: u32, height: u32) -> Result<usize, Fault> {
+        let (height, width) = self.law.size.unwrap_or((height, width));
+        let length = Shape { width, height, channels: 3 }.bytes()?.checked_mul(self.values.width());
+        length.ok_or_else(|| Fault::new(FaultKind::Limit, 0, "an image too large for this machine"))
+    }
+}
+
+/// Pixels, of which a view is to be made: where they lie, and which part of the view's image it is.
+struct Pixels<'a> {
+    pixels: &'a [u8],
+    shape: Shape,
+    view: View,
+}
+
+/// Makes images one after another; holds what they can share.
+#[derive(Default)]
+pub struct Maker {
+    decoder: Decoder,
+    resizer: Resizer,
+    source: Vec<u8>,
+    made: Vec<u8>,
+}
+
+impl Maker {
+    /// Of an encoded image.
+    pub fn encoded(
+        &mut self,
+        bytes: &[u8],
+        key: u64,
+        recipe: &Recipe,
+        most_pixels: u64,
+        allow_damaged: bool,
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let head = head_within(bytes, most_pixels)?;
+        let view = recipe.law.view(head.width, head.height, key);
+        let Self { decoder, resizer, source, made } = self;
+        let shape = Shape::of(&head, Mode::Rgb);
+        if head.codec == Codec::Jpeg && !recipe.exact && !allow_damaged {
+            let part = part_for(&view);
+            let view = view_of_part(&view, part);
+            let region = needed(&view);
+            let found = decoder.decode_region(bytes, &head, part, region, source)?;
+            let shape = Shape { width: found.width, height: found.height, channels: 3 };
+            let pixels = source.get(..shape.bytes()?).unwrap_or_default();
+            let view = view_within(&view, found);
+            return Pixels { pixels, shape, view }.finish(recipe, resizer, made, out);
+        }
+        if head.codec == Codec::Ppm
+            && let Some(pixels) = ppm::plain(bytes, shape)?
+        {
+            return Pixels { pixels, shape, view }.finish(recipe, resizer, made, out);
+        }
+        let pixels = room(source, shape.bytes()?)?;
+        let rules = Rules { mode: Mode::Rgb, most_pixels, allow_damaged };
+        decoder.decode(bytes, &head, &rules, pixels)?;
+        Pixels { pixels, shape, view }.finish(recipe, resizer, made, out)
+    }
+
+    /// Of pixels as they are.
+    pub fn raw(
+        &mut self,
+        pixels: &[u8],
+        shape: Shape,
+        key: u64,
+        recipe: &Recipe,
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let view = recipe.law.view(shape.width, shape.height, key);
+        let Self { resizer, source, made, .. } = self;
+        if shape.channels == 3 {
+            return Pixels { pixels, shape, view }.finish(recipe, resizer, made, out);
+        }
+        let rgb = Shape { channels: 3, ..shape };
+        let changed = room(source, rgb.bytes()?)?;
+        change_channels(pixels, shape.channels, 3, changed)?;
+        Pixels { pixels: changed, shape: rgb, view }.finish(recipe, resizer, made, out)
+    }
+}
+
+/// The scale at which a JPEG is decoded: 1 / 2, 1 / 4 or 1 / 8 where that is still not smaller than
+/// what is wanted. (libjpeg-turbo has other eighths too, but no vector instructions for them.)
+fn part_for(view: &View) -> u8 {
+    let enough = |span: Span, part: f64, new: u32| span.length >= part * f64::from(new);
+    let suffices = |part: &u8| {
+        let part = f64::from(*part);
+        enough(view.across, part, view.width) && enough(view.down, part, view.height)
+    };
+    [8, 4, 2].into_iter().find(suffices).unwrap_or(1)
+}
+
+/// The view of an image as it is at one `part`-th of its size.
+fn view_of_part(view: &View, part: u8) -> View {
+    if part == 1 {
+        return *view;
+    }
+    let whole = u32::from(part);
+    let less = |span: Span| Span {
+        start: span.start / f64::from(part),
+        length: span.length / f64::from(part),
+    };
+    let Region { left, top, width, height } = view.bounds;
+    let (right, bottom) = ((left + width).div_ceil(whole), (top + height).div_ceil(whole));
+    let (left, top) = (left / whole, top / whole);
+    let bounds = Region { left, top, width: right - left, height: bottom - top };
+    View { bounds, across: less(view.across), down: less(view.down), ..*view }
+}
+
+/// The pixels that the filter looks at.
+fn needed(view: &View) -> Region {
+    let side = |span: Span, new: u32, first: u32, length: u32| {
+        let reach = reach(span, new) + 1.0;
+        let start = (span.start - reach).floor().max(f64::from(first)) as u32;
+        let end = (span.start + span.length + reach).ceil().min(f64::from(first + length)) as u32;
+        (start, end.saturating_sub(start).max(1))
+    };
+    let (left, width) = side(view.across, view.width, view.bounds.left, view.bounds.width);
+    let (top, height) = side(view.down, view.height, view.bounds.top, view.bounds.height);
+    Region { left, top, width, height }
+}
+
+/// The view as seen from the first pixel of the region.
+fn view_within(view: &View, region: Region) -> View {
+    let moved = |span: Span, by: u32| Span { start: span.start - f64::from(by), ..span };
+    let side = |first: u32, length: u32, start: u32, size: u32| {
+        let begin = first.max(start);
+        let end = (first + length).min(start + size);
+        (begin - start, end.saturating_sub(begin))
+    };
+    let bounds = view.bounds;
+    let (left, width) = side(bounds.left, bounds.width, region.left, region.width);
+    let (top, height) = side(bounds.top, bounds.height, region.top, region.height);
+    View {
+        bounds: Region { left, top, width, height },
+        across: moved(view.across, region.left),
+        down: moved(view.down, region.top),
+        ..*view
+    }
+}
+
+impl Pixels<'_> {
+    /// Resize what is to be resized, and write it.
+    fn finish(
+        &self,
+        recipe: &Recipe,
+        resizer: &mut Resizer,
+        made: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let view = self.view;
+        let new = Shape { width: view.width, height: view.height, channels: 3 };
+        if new.bytes()?.checked_mul(recipe.values.width()) != Some(out.len()) {
+            return Err(damaged("no room for the pixels that are made"));
+        }
+        let as_they_are = |span: Span, new: u32| {
+            span.length == f64::from(new) && span.start.fract() == 0.0 && span.start >= 0.0
+        };
+        let same = as_they_are(view.across, view.width) && as_they_are(view.down, view.height);
+        let bytes = matches!(recipe.values, Values::Bytes) && !recipe.planes && !view.flip;
+        let (pixels, stride, first) = if same {
+            let stride = self.shape.row_bytes();
+            let before = view.down.start as usize * stride + view.across.start as usize * 3;
+            (self.pixels, stride, before)
+        } else {
+            let target = if bytes { &mut *out } else { room(made, new.bytes()?)? };
+            let size = (view.width, view.height);
+            let spans = (view.across, view.down);
+            resizer.resize(self.pixels, self.shape, view.bounds, spans, size, target)?;
+            if bytes {
+                return Ok(());
+            }
+            (made.as_slice(), new.row_bytes(), 0)
+        };
+        let from = pixels.get(first..).unwrap_or_default();
+        let rows = from.chunks(stride.max(1)).filter_map(|row| row.get(..new.row_bytes()));
+        let rows = rows.take(view.height as usize);
+        if bytes && stride == new.row_bytes() {
+            let from = from.get(..out.len()).ok_or_else(|| damaged("fewer pixels than said"))?;
+            out.copy_from_slice(from);
+        } else if bytes {
+            for (target, row) in out.chunks_exact_mut(new.row_bytes()).zip(rows) {
+                target.copy_from_slice(row);
+            }
+        } else {
+            let how = (view.flip, recipe.planes);
+            match &recipe.values {
+                Values::Bytes => write(rows, new, how, |_, byte| [byte], out),
+                Values::Two(table) => write(rows, new, how, |of, byte| table.value(of, byte), out),
+                Values::Four(table) => write(rows, new, how, |of, byte| table.value(of, byte), out),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows of RGB bytes as values, mirrored or not, channels together or apart.
+fn write<'a, const N: usize>(
+    rows: impl Iterator<Item = &'a [u8]>,
+    new: Shape,
+    (flip, planes): (bool, bool),
+    value: impl Fn(Channel, u8) -> [u8; N] + Copy,
+    out: &mut [u8],
+) {
+    let out = out.as_chunks_mut::<N>().0;
+    let width = (new.width as usize).max(1);
+    if planes {
+        let (red, rest) = out.split_at_mut(out.len() / 3);
+        let (green, blue) = rest.split_at_mut(rest.len() / 2);
+        let reds = red.chunks_exact_mut(width);
+        let others = green.chunks_exact_mut(width).zip(blue.chunks_exact_mut(width));
+        for (row, (red, (green, blue))) in rows.zip(reds.zip(others)) {
+            let targets = red.iter_mut().zip(green.iter_mut().zip(blue.iter_mut()));
+            let put =
+                |((red, (green, blue)), [r, g, b]): ((&mut _, (&mut _, &mut _)), &[u8; 3])| {
+                    *red = value(Channel::Red, *r);
+                    *green = value(Channel::Green, *g);
+                    *blue = value(Channel::Blue, *b);
+                };
+            let pixels = row.as_chunks::<3>().0.iter();
+            if flip {
+                targets.zip(pixels.rev()).for_each(put);
+            } else {
+                targets.zip(pixels).for_each(put);
+            }
+        }
+    } else {
+        for (row, target) in rows.zip(out.chunks_exact_mut(width.saturating_mul(3))) {
+            let targets = target.as_chunks_mut::<3>().0.iter_mut();
+            let put = |(target, [r, g, b]): (&mut [[u8; N]; 3], &[u8; 3])| {
+                let [red, green, blue] = [Channel::Red, Channel::Green, Channel::Blue];
+                *target = [value(red, *r), value(green, *g), value(blue, *b)];
+            };
+            let pixels = row.as_chunks::<3>().0.iter();
+            if flip {
+                targets.zip(pixels.rev()).for_each(put);
+            } else {
+                targets.zip(pixels).for_each(put);
+            }
+        }
+    }
+}

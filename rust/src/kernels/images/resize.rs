@@ -1,0 +1,58 @@
+//! A part of an image at another size: Pillow's antialiased bilinear filter, by a crate that
+//! computes as Pillow does.
+
+use fast_image_resize as fast;
+
+use fast::images::{CroppedImage, Image, ImageRef};
+use fast::{FilterType, PixelType, ResizeAlg, ResizeOptions};
+
+use super::crop::{Region, Span};
+use super::{Shape, damaged};
+use crate::wire::Fault;
+
+/// How many pixels to either side of a span the filter looks at, for one that becomes `new` pixels.
+pub fn reach(span: Span, new: u32) -> f64 {
+    (span.length / f64::from(new)).max(1.0)
+}
+
+/// Resizes images one after another; holds what they can share.
+#[derive(Default)]
+pub struct Resizer(fast::Resizer);
+
+impl Resizer {
+    /// Of RGB pixels of this shape, the spans of the bounds, as an image of `new` width and height.
+    /// Nothing outside of the bounds is looked at.
+    pub fn resize(
+        &mut self,
+        pixels: &[u8],
+        shape: Shape,
+        bounds: Region,
+        (across, down): (Span, Span),
+        (width, height): (u32, u32),
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let refused = |error: &dyn std::fmt::Display| damaged(format!("cannot resize: {error}"));
+        let kind = PixelType::U8x3;
+        let whole = ImageRef::new(shape.width, shape.height, pixels, kind)
+            .map_err(|error| refused(&error))?;
+        let Region { left, top, width: old_width, height: old_height } = bounds;
+        let part = CroppedImage::new(&whole, left, top, old_width, old_height)
+            .map_err(|error| refused(&error))?;
+        let mut target =
+            Image::from_slice_u8(width, height, out, kind).map_err(|error| refused(&error))?;
+        let (across, down) = (within(across, left, old_width), within(down, top, old_height));
+        let options = ResizeOptions::new()
+            .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
+            .use_alpha(false)
+            .crop(across.start, down.start, across.length, down.length);
+        self.0.resize(&part, &mut target, &options).map_err(|error| refused(&error))
+    }
+}
+
+/// The span as seen from the bounds' first pixel, and no longer than they are, which rounding might
+/// make it.
+fn within(span: Span, first: u32, length: u32) -> Span {
+    let length = f64::from(length);
+    let start = (span.start - f64::from(first)).clamp(0.0, length);
+    Span { start, length: span.length.min(length - start) }
+}

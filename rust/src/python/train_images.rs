@@ -1,0 +1,271 @@
+//! Batches of images for training, and the memory that they are made in.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt8Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, StructArray, UInt32Array};
+use arrow_data::ArrayData;
+use arrow_schema::{DataType, Field};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::arrow::{ArrowArray, import};
+use super::{PyFault, run};
+use crate::kernels::decode_images::values;
+use crate::kernels::images::crop::{Crop, Law};
+use crate::kernels::images::look::{Recipe, Values};
+use crate::kernels::images::{Shape, zeroed};
+use crate::kernels::train_images::{Damage, Images, Rules, make};
+
+/// How images are cropped, resized, mirrored and written.
+#[pyclass(name = "ImageRecipe", frozen, module = "penstock._core")]
+pub struct PyRecipe(Recipe);
+
+#[pymethods]
+impl PyRecipe {
+    #[new]
+    #[pyo3(signature = (
+        *, size, crop, flip, exact, scale, ratio, center_fraction, table = None, planes = false
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords on the other side")]
+    fn new(
+        size: Option<(u32, u32)>,
+        crop: &str,
+        flip: bool,
+        exact: bool,
+        scale: (f64, f64),
+        ratio: (f64, f64),
+        center_fraction: f64,
+        table: Option<&[u8]>,
+        planes: bool,
+    ) -> PyResult<Self> {
+        let positive = |(low, high): (f64, f64)| low > 0.0 && low <= high && high.is_finite();
+        let fits = positive(scale)
+            && scale.1 <= 1.0
+            && positive(ratio)
+            && center_fraction > 0.0
+            && center_fraction <= 1.0
+            && size.is_none_or(|(height, width)| height > 0 && width > 0);
+        let crop = Crop::named(crop).filter(|_| fits);
+        let values = table.map_or(Some(Values::Bytes), Values::table);
+        let (Some(crop), Some(values)) = (crop, values) else {
+            return Err(PyValueError::new_err("no recipe of an image"));
+        };
+        let law = Law { size, crop, flip, scale, ratio, center_fraction };
+        Ok(Self(Recipe { law, exact, values, planes }))
+    }
+
+    /// Left, top, width and height of what is looked at, and whether it is mirrored.
+    fn view(&self, width: u32, height: u32, key: u64) -> (f64, f64, f64, f64, bool) {
+        let view = self.0.law.view(width, height, key);
+        (view.across.start, view.down.start, view.across.length, view.down.length, view.flip)
+    }
+}
+
+/// The images of an array: files, or pixels of a shape (height, width, channels).
+fn images(array: &ArrayRef, shape: Option<(u32, u32, u8)>) -> PyResult<Images<'_>> {
+    let Some((height, width, channels)) = shape else {
+        let bytes = values(array).map_err(super::raise)?;
+        return Ok(Images::Encoded(bytes));
+    };
+    let shape = Shape { width, height, channels };
+    let wrong = || PyTypeError::new_err("expected lists of uint8, each of the shape that was said");
+    let length = shape.bytes().map_err(super::raise)?;
+    let lists = array.as_fixed_size_list_opt().ok_or_else(wrong)?;
+    let pixels = lists.values().as_primitive_opt::<UInt8Type>().ok_or_else(wrong)?;
+    if usize::try_from(lists.value_length()) != Ok(length) || length == 0 {
+        return Err(wrong());
+    }
+    // A slice of lists has only its own values here.
+    let each = pixels.values().chunks_exact(length).enumerate();
+    let each = each.take(lists.len()).map(|(place, one)| lists.is_valid(place).then_some(one));
+    Ok(Images::Raw(shape, each.collect()))
+}
+
+/// Width and height (uint32) of each image, null where that cannot be told.
+#[pyfunction]
+pub fn image_view_sizes(
+    py: Python<'_>,
+    images: &Bound<'_, PyAny>,
+    image_pixels: u64,
+) -> PyResult<ArrowArray> {
+    let array = import(images)?;
+    let sizes = run(py, || Ok(Images::Encoded(values(&array)?).sizes(image_pixels)))?;
+    let side = |of: fn((u32, u32)) -> u32| -> ArrayRef {
+        Arc::new(sizes.iter().map(|size| size.map(of)).collect::<UInt32Array>())
+    };
+    let field = |name: &str| Arc::new(Field::new(name, DataType::UInt32, true));
+    Ok(ArrowArray::new(StructArray::from(vec![
+        (field("width"), side(|size| size.0)),
+        (field("height"), side(|size| size.1)),
+    ])))
+}
+
+/// The memory of a NumPy array that may be written to: where it begins, and how long it is.
+fn memory(array: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
+    let interface = array.getattr("__array_interface__")?;
+    let interface = interface.cast::<PyDict>()?;
+    let wrong = || PyValueError::new_err("out must be writable, and contiguous in memory");
+    let item = |name: &str| interface.get_item(name)?.ok_or_else(wrong);
+    let (address, read_only): (usize, bool) = item("data")?.extract()?;
+    let kind: String = item("typestr")?.extract()?;
+    let width: usize = kind.get(2..).and_then(|width| width.parse().ok()).ok_or_else(wrong)?;
+    let shape: Vec<usize> = item("shape")?.extract()?;
+    let length = shape.iter().try_fold(width, |length, side| length.checked_mul(*side));
+    let strided = interface.get_item("strides")?.is_some_and(|strides| !strides.is_none());
+    match length {
+        Some(length) if !read_only && !strided => Ok((address, length)),
+        _ => Err(wrong()),
+    }
+}
+
+fn overlaps(data: &ArrayData, start: usize, end: usize) -> bool {
+    let one = |at: usize, length: usize| at < end && start < at.saturating_add(length);
+    data.buffers().iter().any(|buffer| one(buffer.as_ptr() as usize, buffer.len()))
+        || data.child_data().iter().any(|child| overlaps(child, start, end))
+}
+
+/// Images made into `out`; the damaged ones as (place, fault, whether something of it was given).
+#[pyfunction]
+#[pyo3(signature = (
+    images, keys, recipe, out, *, shape = None, image_pixels, damage = "error", threads = 1
+))]
+#[expect(clippy::too_many_arguments, reason = "keywords on the other side")]
+pub fn make_images(
+    py: Python<'_>,
+    images: &Bound<'_, PyAny>,
+    keys: &Bound<'_, PyAny>,
+    recipe: &PyRecipe,
+    out: &Bound<'_, PyAny>,
+    shape: Option<(u32, u32, u8)>,
+    image_pixels: u64,
+    damage: &str,
+    threads: usize,
+) -> PyResult<Vec<(usize, PyFault, bool)>> {
+    let array = import(images)?;
+    let keys = import(keys)?;
+    let keys = keys.as_primitive_opt::<UInt64Type>().filter(|keys| keys.null_count() == 0);
+    let keys = keys.ok_or_else(|| PyTypeError::new_err("expected keys of uint64"))?;
+    let damage = Damage::named(damage).ok_or_else(|| {
+        PyValueError::new_err(format!("unknown damage={damage:?}; known: error, skip, salvage"))
+    })?;
+    let (address, length) = memory(out)?;
+    if overlaps(&array.to_data(), address, address.saturating_add(length)) {
+        return Err(PyValueError::new_err("out lies in the memory of the images"));
+    }
+    let images = self::images(&array, shape)?;
+    let rules = Rules { most_pixels: image_pixels, damage, threads };
+    let room: &mut [u8] = if length == 0 {
+        &mut []
+    } else {
+        // SAFETY: the array says that so many bytes are there and may be written to; `out` is held
+        // until this function returns, and what is read lies elsewhere. That nobody else writes
+        // there meanwhile is for the caller to see to, as with any array that threads share.
+        unsafe { std::slice::from_raw_parts_mut(address as *mut u8, length) }
+    };
+    let damaged = run(py, move || make(&images, keys.values(), &recipe.0, &rules, room))?;
+    Ok(damaged.into_iter().map(|one| (one.place, one.fault.into(), one.salvaged)).collect())
+}
+
+/// Memory that is free again.
+struct Shelf {
+    most_bytes: usize,
+    bytes: usize,
+    free: Vec<Vec<u8>>,
+}
+
+/// Batches come and go, all of one size; their memory is used again, because fresh memory costs a
+/// page fault and a cleared page for every 4 KiB.
+#[pyclass(name = "BufferPool", frozen, module = "penstock._core")]
+pub struct PyBufferPool(Arc<Mutex<Shelf>>);
+
+/// Memory out of a pool, which NumPy may read and write by its array interface. It goes back when
+/// the last array that lies in it is gone.
+#[pyclass(name = "PooledBuffer", frozen, module = "penstock._core")]
+pub struct PyPooledBuffer {
+    bytes: Mutex<Vec<u8>>,
+    address: usize,
+    length: usize,
+    pool: Weak<Mutex<Shelf>>,
+}
+
+/// Run with the shelf where it is free. Never waits: after a fork it may belong to a thread that
+/// the child does not have.
+fn with<T>(shelf: &Mutex<Shelf>, act: impl FnOnce(&mut Shelf) -> T) -> Option<T> {
+    const TRIES: usize = 1000;
+    for _ in 0..TRIES {
+        if let Ok(mut shelf) = shelf.try_lock() {
+            return Some(act(&mut shelf));
+        }
+        std::hint::spin_loop();
+    }
+    None
+}
+
+#[pymethods]
+impl PyBufferPool {
+    /// A pool that keeps at most so many bytes that nobody uses.
+    #[new]
+    fn new(most_bytes: usize) -> Self {
+        Self(Arc::new(Mutex::new(Shelf { most_bytes, bytes: 0, free: Vec::new() })))
+    }
+
+    /// So many bytes, whatever is in them.
+    fn take(&self, num_bytes: usize) -> PyResult<PyPooledBuffer> {
+        let found = with(&self.0, |shelf| {
+            let fits = |held: &Vec<u8>| held.len() >= num_bytes && held.len() / 2 <= num_bytes;
+            let place = shelf.free.iter().rposition(fits)?;
+            let held = shelf.free.swap_remove(place);
+            shelf.bytes -= held.len();
+            Some(held)
+        });
+        let mut bytes = match found.flatten() {
+            Some(held) => held,
+            None => zeroed(num_bytes)
+                .map_err(|_| PyMemoryError::new_err(format!("no memory for {num_bytes} bytes")))?,
+        };
+        let address = bytes.as_mut_ptr() as usize;
+        let pool = Arc::downgrade(&self.0);
+        Ok(PyPooledBuffer { bytes: Mutex::new(bytes), address, length: num_bytes, pool })
+    }
+
+    /// Bytes that are kept and that nobody uses.
+    #[getter]
+    fn free_bytes(&self) -> usize {
+        with(&self.0, |shelf| shelf.bytes).unwrap_or_default()
+    }
+}
+
+#[pymethods]
+impl PyPooledBuffer {
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("typestr", "|u1")?;
+        interface.set_item("shape", (self.length,))?;
+        // The memory is not touched before this object goes, which the array keeps alive.
+        interface.set_item("data", (self.address, false))?;
+        Ok(interface)
+    }
+
+    fn __len__(&self) -> usize {
+        self.length
+    }
+}
+
+impl Drop for PyPooledBuffer {
+    fn drop(&mut self) {
+        let Some(shelf) = self.pool.upgrade() else { return };
+        let Ok(bytes) = self.bytes.get_mut() else { return };
+        let bytes = std::mem::take(bytes);
+        with(&shelf, |shelf| {
+            if shelf.bytes.saturating_add(bytes.len()) <= shelf.most_bytes {
+                shelf.bytes += bytes.len();
+                shelf.free.push(bytes);
+            }
+        });
+    }
+}

@@ -1,0 +1,144 @@
+"""Forks while the loader's threads are at work: the child reads the same, and does not hang.
+
+Of a parent's threads a child has one only, so a lock that another held is never given back there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from loader.torturing import CONTAINERS, ended, ids_of, in_child, write
+from penstock import _core
+from penstock.storage import LocalSource, LocalStorage
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
+    # Python warns of what is tested here.
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+]
+COUNT = 3000
+ORDER = ps.Shuffled(seed=4)
+
+
+def fork_while_loading(source: str, forks: int) -> None:
+    expected = ORDER.take(COUNT, 0, 0, COUNT).tolist()
+    ds = ps.open(source)
+    loader = ps.Loader(ds, 16, order=ORDER, threads=4)
+    batches = iter(loader)
+    seen: list[int] = []
+
+    def go_on() -> bool:
+        """What follows, by a loader made here, and by the parent's set back."""
+        state = loader.state_dict()
+        other = ps.Loader(ds, 16, order=ORDER, threads=2)
+        other.load_state_dict(state)
+        loader.load_state_dict(state)
+        wanted = expected[state["position"] :][:32]
+        found = [[n for _, b in zip(range(2), one, strict=False) for n in ids_of(b)]
+                 for one in (other, loader)]  # fmt: skip
+        return found == [wanted, wanted]
+
+    for number in range(forks):
+        batch = next(batches, None)
+        if batch is None:  # a new epoch would be another order
+            loader.set_epoch(0)
+            batches, seen = iter(loader), []
+            batch = next(batches)
+        seen += ids_of(batch)
+        assert seen == expected[: len(seen)]
+        status = ended(in_child(go_on))
+        assert status == 0, f"fork {number}: {'hangs' if status is None else f'exit {status}'}"
+    batches.close()
+
+
+@pytest.mark.parametrize("name", list(CONTAINERS))
+def test_a_forked_child_reads_the_same(name: str, tmp_path: Path) -> None:
+    fork_while_loading(write(name, tmp_path, COUNT), forks=4)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("name", list(CONTAINERS))
+def test_a_thousand_forks(name: str, tmp_path: Path) -> None:
+    fork_while_loading(write(name, tmp_path, COUNT), forks=1000 // len(CONTAINERS) + 1)
+
+
+def test_an_iterator_of_the_parent_says_that_it_cannot_go_on_in_a_child(tmp_path: Path) -> None:
+    batches = iter(ps.Loader(ps.open(write("x.parquet", tmp_path, 100)), 16, threads=2))
+    next(batches)
+
+    def goes_on() -> bool:
+        with pytest.raises(RuntimeError, match="forked"):
+            next(batches)
+        return True
+
+    assert ended(in_child(goes_on)) == 0
+    batches.close()
+
+
+class Held(LocalStorage):
+    """Reads that wait in the process that made it, so that locks are held when it forks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.process = os.getpid()
+        self.armed = False
+        self.reading, self.go_on = threading.Event(), threading.Event()
+
+    def source(self, path: str, *, mmap: bool = False) -> Any:
+        self.wait()
+        source = super().source(path, mmap=mmap)
+        assert isinstance(source, LocalSource)
+        return HeldSource(source, self)
+
+    def wait(self) -> None:
+        if self.armed and os.getpid() == self.process:
+            self.reading.set()
+            assert self.go_on.wait(30)
+
+
+class HeldSource:
+    def __init__(self, source: LocalSource, held: Held) -> None:
+        self.path, self.size, self._source, self._held = source.path, source.size, source, held
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        self._held.wait()
+        return self._source.read(start, length)
+
+    def gather(self, starts: Any, lengths: Any) -> _core.Buffer:
+        self._held.wait()
+        return self._source.gather(starts, lengths)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+# h5py lets no fork happen while anybody is in libhdf5, so what is held here would hold up the fork.
+@pytest.mark.parametrize("name", [name for name in CONTAINERS if name != "x.h5"])
+def test_a_fork_in_the_middle_of_a_read_leaves_no_lock_behind(name: str, tmp_path: Path) -> None:
+    """The first records, whose reading may open files, find where records lie and inflate."""
+    source = write(name, tmp_path, COUNT)
+    storage = Held()
+    ds = ps.open(source, storage=storage, index="never")
+    records = [COUNT - 1, 5]
+    storage.armed = True
+    reading = threading.Thread(target=ds.take, args=(records,))
+    reading.start()
+    assert storage.reading.wait(10) or not reading.is_alive()
+
+    def reads() -> bool:
+        return [ids_of(record) for record in _records(ds.take(records))] == [[n] for n in records]
+
+    status = ended(in_child(reads))
+    storage.go_on.set()
+    reading.join()
+    assert status == 0, "hangs" if status is None else f"exit {status}"
+
+
+def _records(batch: Any) -> list[dict[str, Any]]:
+    return [{name: [value] for name, value in one.items()} for one in batch.to_pylist()]
