@@ -8,8 +8,9 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def loader(data: Path, **more: Any) -> ps.Loader:
     return ps.Loader(ps.open(data), 8, **{"order": ps.Shuffled(3), "processes": 2, **more})
+
+
+@pytest.fixture(autouse=True)
+def threads_end_soon() -> Iterator[None]:
+    """A thread that is starting a worker when the loop is left ends when it has started."""
+    yield
+    gc.collect()
+    names = ("penstock-0", "penstock-1", "penstock-2", "penstock-3")
+    wait_until(lambda: not any(t.name in names for t in threading.enumerate()), 20)
 
 
 def is_running(pid: int) -> bool:
