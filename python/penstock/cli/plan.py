@@ -14,7 +14,7 @@ from penstock.cli.options import json_option, misuse, opened, reading, source_ar
 if TYPE_CHECKING:
     import penstock as ps
 
-_ORDERS = ("sequential", "shuffled")
+_ORDERS = ("sequential", "shuffled", "blocked", "buffered", "interleaved")
 _MOST_RANKS = 64
 
 
@@ -36,6 +36,13 @@ Examples:
     "--order", type=click.Choice(_ORDERS), default="shuffled", show_default=True, help="The order."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Its seed.")
+@click.option(
+    "--buffer",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="Records that the order buffered holds.",
+)
 @click.option(
     "--epoch", type=click.IntRange(min=0), default=0, show_default=True, help="Which epoch."
 )
@@ -65,6 +72,7 @@ def command(
     world_size: int,
     order: str,
     seed: int,
+    buffer: int,
     epoch: int,
     position: int,
     uneven: str,
@@ -88,7 +96,7 @@ def command(
         loader = ps.Loader(
             ds,
             batch_size,
-            order=ps.Sequential() if order == "sequential" else ps.Shuffled(seed),
+            order=_order(order, seed, buffer),
             world_size=world_size,
             uneven=uneven,
             drop_last=drop_last,
@@ -104,6 +112,19 @@ def command(
     else:
         _show(report)
     return 0 if report.ok else 1
+
+
+def _order(name: str, seed: int, buffer: int) -> ps.Order:
+    import penstock as ps
+
+    made: dict[str, ps.Order] = {
+        "sequential": ps.Sequential(),
+        "shuffled": ps.Shuffled(seed),
+        "blocked": ps.Blocked(seed),
+        "buffered": ps.Buffered(seed, buffer),
+        "interleaved": ps.Interleaved(seed=seed),
+    }
+    return made[name]
 
 
 def _show(report: ps.PlanReport) -> None:

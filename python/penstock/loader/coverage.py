@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.loader.plan import Part
+from penstock.orders import Balanced, Mixture, Weighted
 from penstock.pipeline import in_order
 
 if TYPE_CHECKING:
@@ -443,7 +444,8 @@ def _cut(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 def _promises_each_once(loader: Loader) -> bool:
     """Whether an order has every record once; those that choose records promise other things."""
-    return loader.plan.length == len(loader.source) and not hasattr(loader.order, "weights_of_sets")
+    chooses = isinstance(loader.order, (Balanced, Mixture, Weighted))
+    return loader.plan.length == len(loader.source) and not chooses
 
 
 def _files(loader: Loader) -> tuple[np.ndarray, np.ndarray]:

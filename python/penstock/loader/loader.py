@@ -18,9 +18,10 @@ from penstock.loader.plan import Part, Plan
 from penstock.loader.processes import Workers
 from penstock.loader.progress import line as progress_line
 from penstock.loader.recipe import Batch, Decode, Made, Recipe, Shared, UserCode
+from penstock.loader.sequence import Sequence as RecordSequence
 from penstock.loader.sources import records_of
-from penstock.loader.stats import LoaderStats, Meter
-from penstock.orders import Order, Sequential
+from penstock.loader.stats import Clock, LoaderStats, Meter
+from penstock.orders import Mixture, Order, Sequential
 from penstock.orders.keys import checked_seed
 from penstock.pipeline import PATIENCE, default_threads, in_order
 
@@ -122,15 +123,13 @@ class Loader:
         epoch: int = 0,
         progress: bool = False,
     ) -> None:
-        source = records_of(data, columns)
+        self.order: Order = Sequential() if order is None else order
+        sets = list(self.order.weights) if isinstance(self.order, Mixture) else None
+        source = records_of(data, columns, sets)
         self._cached = None if cache is None else Cached(source, cache, cache_bytes)
         self.source: Any = source if self._cached is None else self._cached
-        self.order: Order = Sequential() if order is None else order
-        # An order over several sets knows each; any other sees them as one.
-        sizes: Any = (
-            self.source.sizes if hasattr(self.order, "weights_of_sets") else len(self.source)
-        )
-        self.plan = Plan(self.order.length(sizes), batch_size, world_size, uneven, drop_last)
+        self._sequence = RecordSequence(self.order, source, self.source)
+        self.plan = Plan(self._sequence.length, batch_size, world_size, uneven, drop_last)
         if not 0 <= rank < world_size:
             raise ValueError(f"rank is from 0 to {world_size - 1}, not {rank}")
         if threads is not None and threads < 0:
@@ -140,11 +139,10 @@ class Loader:
             known = ", ".join(self.source.schema.names)
             raise SchemaError(f"no such column to decode; there are: {known}", field=unknown[0])
         self.rank = rank
-        self.seed = self.order.seed if seed is None else checked_seed(seed)
+        self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
         self.threads = default_threads() if threads is None else threads
         self.memory_bytes = memory_bytes
         self._progress = progress
-        self._sizes = sizes
         self._meter = Meter(self.threads)
         user = UserCode(map, map_records)
         self._processes = processes if user.is_any else 0
@@ -211,10 +209,13 @@ class Loader:
         parts = self.plan.parts(position, self.rank)
         left = self.plan.num_steps(position)
         shared = Shared(self.memory_bytes)
+        reading = self._sequence.reading(self.plan, self.rank, epoch, position)
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
-            numbers, mask = self._numbers(part, epoch), self._mask(part)
-            made = self._recipe.make(numbers, mask, epoch, shared)
+            clock = Clock()
+            numbers = self._sequence.numbers(self.plan, part, epoch)
+            taken = reading.take(self.plan, part, numbers, clock)
+            made = self._recipe.make(numbers, taken, self._mask(part), epoch, shared, clock)
             self._making_bytes = max(made.making_bytes, self._making_bytes or 0)
             yield made, part
 
@@ -251,13 +252,9 @@ class Loader:
             shared.end()
             results.close()
 
-    def _numbers(self, part: Part, epoch: int) -> np.ndarray:
-        ranges = [self.numbers(epoch, start, stop) for start, stop in self.plan.positions(part)]
-        return ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
-
     def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """The records at positions start to stop of an epoch, over all ranks: int64[stop - start]."""
-        return self.order.take(self._sizes, epoch, start, stop)
+        return self._sequence.at(epoch, start, stop)
 
     def place_of(self, number: int) -> tuple[str, int]:
         """The file of a record of the loader, and its number there."""

@@ -1,7 +1,7 @@
-"""How a batch is made: records taken, images decoded, columns made NumPy's, the user's function.
+"""How records become a batch: images decoded, columns made NumPy's, the user's function called.
 
-A recipe knows nothing of threads, ranks or positions. It is given record numbers and makes a batch
-of them, in whatever thread it is called; the same numbers make the same batch.
+A recipe knows nothing of ranks or positions. It is given records and makes a batch of them, in
+whatever thread it is called; the same records make the same batch.
 """
 
 from __future__ import annotations
@@ -133,11 +133,22 @@ class Recipe:
             )
 
     def make(
-        self, numbers: np.ndarray, mask: np.ndarray | None, epoch: int, shared: Shared
+        self,
+        numbers: np.ndarray,
+        taken: tuple[pa.RecordBatch, np.ndarray],
+        mask: np.ndarray | None,
+        epoch: int,
+        shared: Shared,
+        clock: Clock,
     ) -> Made:
-        """The batch of some records, `numbers` int64[n]; `mask` bool[n] becomes a column."""
-        clock = Clock()
-        batch, kept = self.source.take(numbers, clock)
+        """The batch of some records.
+
+        Args:
+            numbers: those asked for, int64[n].
+            taken: those that could be read, and their places in `numbers`.
+            mask: which of them count, bool[n], for a column of the batch.
+        """
+        batch, kept = taken
         taken_bytes = batch.nbytes
         keys: np.ndarray | None = None
         made: Batch = {}

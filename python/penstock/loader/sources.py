@@ -47,9 +47,16 @@ class Records:
         return self.dataset.damage
 
     @property
-    def sizes(self) -> int:
-        """Records, as an order asks for them."""
-        return len(self.dataset)
+    def shard_lengths(self) -> list[int]:
+        """Records of each file."""
+        return np.diff(self.dataset.firsts).tolist()
+
+    @property
+    def chunk_lengths(self) -> list[int] | None:
+        """Records of each chunk, in file order; None where a file does not tell."""
+        readers = [self.dataset.reader(shard) for shard in range(len(self.dataset.paths))]
+        lengths = [chunk.num_records for reader in readers for chunk in reader.chunks()]
+        return lengths if sum(lengths) == len(self) else None
 
     @property
     def limits(self) -> Limits:
@@ -121,6 +128,7 @@ class EndToEnd:
         self._sets = [Records(one.dataset, common.names) for one in self._sets]
         self.schema = common
         self.sizes = [len(one) for one in self._sets]
+        """Records of each set."""
         self._firsts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         self.damage_mode = self._sets[0].damage_mode
 
@@ -137,6 +145,22 @@ class EndToEnd:
     def damage(self) -> list[SkippedRegion]:
         """What has been passed over so far."""
         return [region for one in self._sets for region in one.damage]
+
+    @property
+    def shard_lengths(self) -> list[int]:
+        """See Records.shard_lengths."""
+        return [length for one in self._sets for length in one.shard_lengths]
+
+    @property
+    def chunk_lengths(self) -> list[int] | None:
+        """See Records.chunk_lengths."""
+        lengths: list[int] = []
+        for one in self._sets:
+            found = one.chunk_lengths
+            if found is None:
+                return None
+            lengths += found
+        return lengths
 
     @property
     def limits(self) -> Limits:
@@ -191,8 +215,16 @@ def _common(sets: Sequence[Records]) -> pa.Schema:
     return pa.schema([sets[0].schema.field(name) for name in shared])
 
 
-def records_of(data: Any, columns: Sequence[str] | None) -> Records | EndToEnd:
-    """What `ps.Loader` was given, as records."""
+def records_of(
+    data: Any, columns: Sequence[str] | None, names: Sequence[str] | None = None
+) -> Records | EndToEnd:
+    """What `ps.Loader` was given, as records; `names`: the sets that its order mixes, in order."""
+    if names is not None:
+        given = ", ".join(repr(name) for name in data) if isinstance(data, Mapping) else "no names"
+        if not isinstance(data, Mapping) or set(data) != set(names):
+            wanted = ", ".join(repr(name) for name in names)
+            raise ValueError(f"the order mixes the sets {wanted}, and the data has {given}")
+        data = {name: data[name] for name in names}
     if isinstance(data, Dataset):
         return Records(data, columns)
     if isinstance(data, Mapping):

@@ -7,13 +7,13 @@ and whole, and can begin at any of them.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from penstock import _core
+from penstock.forks import Lock
 from penstock.orders.keys import Draw, checked_seed, permuted
 from penstock.orders.order import checked_records, checked_span
 
@@ -152,7 +152,7 @@ class _Recent:
     """The windows used last, which pickling forgets."""
 
     kept: list[tuple[int, np.ndarray, Windows]] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: Lock = field(default_factory=Lock)
 
     def __reduce__(self) -> tuple[type[_Recent], tuple[()]]:
         return _Recent, ()

@@ -6,7 +6,6 @@ position: to go on in the middle of an epoch nothing before it is read or simula
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.forks import Lock
 from penstock.orders.keys import Draw, checked_seed, digest, permuted
 from penstock.orders.order import checked_records, checked_span
 
@@ -82,7 +82,7 @@ class _Kept:
 
     key: object = None
     turns: _Turns | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: Lock = field(default_factory=Lock)
 
     def __reduce__(self) -> tuple[type[_Kept], tuple[()]]:
         return _Kept, ()

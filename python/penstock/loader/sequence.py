@@ -1,0 +1,179 @@
+"""An order over a source: which records are at which positions, and how they are read.
+
+Most orders are read record by record. One that shuffles within windows (`penstock.Blocked`) is read
+window by window: its records lie in a few runs, which are read whole and from front to back, once,
+and the batches are put together from them in memory.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.forks import Lock
+from penstock.loader.plan import Part, Plan
+from penstock.loader.sources import EndToEnd, Records
+from penstock.loader.stats import Clock
+from penstock.orders import Blocked, Mixture, Order, Window
+from penstock.scan import join
+from penstock.take import reordered
+
+_PART_RECORDS = 4096
+"""Records of a window that are read by one call, so that no column outgrows what Arrow can hold."""
+
+Taken = tuple[pa.RecordBatch, np.ndarray]
+"""Records, and which of those asked for they are."""
+
+
+class Sequence:
+    """The records of a source in an order; read from `copy`, if there is one."""
+
+    def __init__(
+        self, order: Order, source: Records | EndToEnd, copy: Records | EndToEnd | None = None
+    ) -> None:
+        self.order = order
+        self.source = source if copy is None else copy
+        # An order that mixes sets knows the size of each; to any other they are one.
+        self._sizes: Any = len(source)
+        if isinstance(order, Mixture) and isinstance(source, EndToEnd):
+            self._sizes = source.sizes
+        self._layout = {}
+        if order.layout is not None:
+            self._layout = {order.layout: getattr(source, order.layout)}
+        self.length = order.length(self._sizes)
+
+    def numbers(self, plan: Plan, part: Part, epoch: int) -> np.ndarray:
+        """The records of a batch, int64[n]."""
+        ranges = [self.at(epoch, start, stop) for start, stop in plan.positions(part)]
+        return ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
+
+    def at(self, epoch: int, start: int, stop: int) -> np.ndarray:
+        """The records at some positions of an epoch, int64[stop - start]."""
+        return self.order.take(self._sizes, epoch, start, stop, **self._layout)
+
+    def reading(self, plan: Plan, rank: int, epoch: int, position: int) -> Reading:
+        """How a rank reads an epoch from a position on."""
+        if not isinstance(self.order, Blocked):
+            return Reading(self.source)
+        windows = self.order.windows(self._sizes, epoch, **self._layout)
+        return WindowReading(self, windows, plan, rank, position)
+
+
+class Reading:
+    """Records taken where they lie, a batch at a time."""
+
+    def __init__(self, source: Records | EndToEnd) -> None:
+        self.source = source
+
+    def take(self, plan: Plan, part: Part, numbers: np.ndarray, clock: Clock) -> Taken:
+        """The records of a batch, and which of `numbers` they are."""
+        return self.source.take(numbers, clock)
+
+
+class WindowReading(Reading):
+    """Records taken from windows that are in memory, each read once."""
+
+    def __init__(
+        self, sequence: Sequence, windows: Any, plan: Plan, rank: int, position: int
+    ) -> None:
+        super().__init__(sequence.source)
+        self._windows = windows
+        self._plan = plan
+        self._rank = rank
+        self._position = position
+        self._held: OrderedDict[int, _Held] = OrderedDict()
+        self._lock = Lock()
+
+    def take(self, plan: Plan, part: Part, numbers: np.ndarray, clock: Clock) -> Taken:
+        """See Reading.take."""
+        batches: list[pa.RecordBatch] = []
+        kept: list[np.ndarray] = []
+        done = 0
+        # Batches of several threads meet in a window, and may reach over several small ones.
+        edges = self._windows.edges
+        across = np.searchsorted(edges, part.end) - np.searchsorted(edges, part.first, "right")
+        most_held = 2 + 2 * int(max(across, 0))
+        for start, stop in plan.positions(part):
+            first = start
+            while first < stop:
+                window = self._windows.at(first)
+                last = min(window.last, stop)
+                asked = numbers[done : done + last - first]
+                if start < part.first:  # the beginning of the epoch once more, long out of memory
+                    batch, places = self.source.take(asked, clock)
+                else:
+                    batch, places = self._holding(window, most_held, clock).take(asked)
+                batches.append(batch)
+                kept.append(done + places)
+                done += len(asked)
+                first = last
+        filled = [batch for batch in batches if batch.num_rows] or batches[:1]
+        return join(filled), np.concatenate(kept)
+
+    def _holding(self, window: Window, most_held: int, clock: Clock) -> _Held:
+        with self._lock:
+            held = self._held.get(window.number)
+            if held is None:
+                held = self._held[window.number] = _Held()
+            self._held.move_to_end(window.number)
+            while len(self._held) > most_held:
+                self._held.popitem(last=False)
+        held.fill(self.source, lambda: self._wanted(window), clock)
+        return held
+
+    def _wanted(self, window: Window) -> np.ndarray:
+        """The records of a window that this rank has, in the order in which they lie."""
+        positions = np.arange(max(window.first, self._position), window.last)
+        numbers = self._windows.take(int(positions[0]), window.last)
+        if self._plan.world_size > 1:
+            step, place = np.divmod(positions - self._position, self._plan.step_records)
+            whole = step < (self._plan.length - self._position) // self._plan.step_records
+            mine = place // self._plan.batch_size == self._rank
+            numbers = numbers[mine | ~whole]
+        return np.sort(numbers)
+
+
+class _Held:
+    """A window's records in memory, in the order in which they lie."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._parts: list[pa.RecordBatch] | None = None
+        self._numbers: list[np.ndarray] = []
+
+    def fill(self, source: Records | EndToEnd, wanted: Any, clock: Clock) -> None:
+        """Read them, if nobody has."""
+        with self._lock:
+            if self._parts is not None:
+                return
+            numbers = wanted()
+            parts = []
+            for start in range(0, len(numbers), _PART_RECORDS):
+                asked = numbers[start : start + _PART_RECORDS]
+                batch, kept = source.take(asked, clock)
+                parts.append(batch)
+                self._numbers.append(asked[kept])
+            self._parts = parts
+
+    def take(self, numbers: np.ndarray) -> Taken:
+        """Some of them, and which of `numbers` could be read."""
+        assert self._parts is not None
+        batches: list[pa.RecordBatch] = []
+        places: list[np.ndarray] = []
+        for part, held in zip(self._parts, self._numbers, strict=True):
+            if not len(held):
+                continue
+            rows = np.minimum(np.searchsorted(held, numbers), len(held) - 1)
+            here = np.flatnonzero(held[rows] == numbers)
+            if len(here):
+                batches.append(reordered(part, rows[here]))
+                places.append(here)
+        if not batches:
+            return self._parts[0].slice(0, 0), np.arange(0)
+        found = np.concatenate(places)
+        order = np.argsort(found, kind="stable")
+        batch = batches[0] if len(batches) == 1 else reordered(join(batches), order)
+        return batch, found[order]

@@ -1,0 +1,124 @@
+"""Every order through the loader, over several containers: the records are those that the order says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+
+COUNT = 600
+ORDERS = [
+    ps.Sequential(),
+    ps.Shuffled(3),
+    ps.Blocked(3, window_chunks=3),
+    ps.Blocked(3, window_chunks=None, window_records=100),
+    ps.Interleaved(2, 5, seed=1),
+    ps.Buffered(3, 50),
+    ps.Weighted(np.arange(COUNT), 3),
+    ps.Balanced(np.arange(COUNT) % 7, 3),
+]
+
+
+@pytest.fixture(scope="module", params=["tfrecord", "parquet", "tar"])
+def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ps.Dataset:
+    folder = tmp_path_factory.mktemp("orders")
+    texts = pa.array([f"record {n}".encode() for n in range(COUNT)])
+    table = pa.table({"id": pa.array(range(COUNT)), "text": texts})
+    if request.param == "parquet":
+        for shard in range(3):
+            part = table.slice(shard * 200, 200)
+            pq.write_table(part, folder / f"{shard}.parquet", row_group_size=32)
+    elif request.param == "tar":
+        table = table.set_column(0, "id.txt", pa.array([str(n).encode() for n in range(COUNT)]))
+        ps.write(table, folder / "x.tar", num_shards=3)
+    else:
+        ps.write(table, folder / "x.tfrecord", num_shards=3)
+    return ps.open(folder)
+
+
+def ids(batch: dict[str, Any]) -> list[int]:
+    return [int(n) for n in batch["id" if "id" in batch else "id.txt"]]
+
+
+def expected(ds: ps.Dataset, order: Any, epoch: int = 0) -> list[int]:
+    lengths: dict[str, Any] = {}
+    if order.layout == "shard_lengths":
+        lengths = {"shard_lengths": [200, 200, 200]}
+    if order.layout == "chunk_lengths":
+        chunks = [c for shard in range(3) for c in ds.reader(shard).chunks()]
+        lengths = {"chunk_lengths": [c.num_records for c in chunks]}
+    count = order.length(COUNT)
+    return order.take(COUNT, epoch, 0, count, **lengths).tolist()
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
+def test_the_loader_gives_what_the_order_says(dataset: ps.Dataset, order: Any) -> None:
+    loader = ps.Loader(dataset, 64, order=order, threads=2)
+    for epoch in range(2):
+        assert [n for batch in loader for n in ids(batch)] == expected(dataset, order, epoch)
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_ranks_go_on_in_any_order(dataset: ps.Dataset, order: Any, world_size: int) -> None:
+    def loaders() -> list[ps.Loader]:
+        return [
+            ps.Loader(dataset, 17, order=order, rank=rank, world_size=world_size, uneven="pad")
+            for rank in range(world_size)
+        ]
+
+    first = loaders()
+    iterators = [iter(one) for one in first]
+    seen = [n for _ in range(4) for one in iterators for n in ids(next(one))]
+    others = [ps.Loader(dataset, 13, order=order, rank=r, world_size=2) for r in range(2)]
+    for one in others:
+        one.load_state_dict(first[-1].state_dict())
+    seen += [n for both in zip(*others, strict=True) for batch in both for n in ids(batch)]
+    whole = expected(dataset, order)
+    assert seen[: len(whole)] == whole
+
+
+def test_windows_pass_over_damage(tmp_path: Path) -> None:
+    path = tmp_path / "x.tfrecord"
+    ps.write({"id": np.arange(COUNT), "text": [f"n{n}".encode() for n in range(COUNT)]}, path)
+    data = bytearray(path.read_bytes())
+    for number in (30, 31, 599):
+        data[data.index(f"n{number}".encode())] ^= 1
+    path.write_bytes(data)
+    order = ps.Blocked(1, window_records=128)
+    loader = ps.Loader(ps.open(path, damage="skip"), 50, order=order)
+    seen = [n for batch in loader for n in ids(batch)]
+    assert seen == [n for n in expected_alone(path, order) if n not in (30, 31, 599)]
+    assert loader.stats().passed_over == 3
+    with pytest.raises(ps.ChecksumError):
+        list(ps.Loader(ps.open(path), 50, order=order))
+
+
+def expected_alone(path: Path, order: ps.Blocked) -> list[int]:
+    chunks = ps.open(path, damage="skip").reader(0).chunks()
+    lengths = [chunk.num_records for chunk in chunks]
+    return order.take(COUNT, 0, 0, COUNT, chunk_lengths=lengths).tolist()
+
+
+def test_a_mixture_takes_each_set_by_its_share(tmp_path: Path) -> None:
+    sets = {}
+    for name, first, count in (("a", 0, 90), ("b", 1000, 30)):
+        path = tmp_path / f"{name}.tfrecord"
+        ps.write({"id": np.arange(first, first + count)}, path)
+        sets[name] = ps.open(path)
+    order = ps.Mixture({"b": 0.5, "a": 0.5}, seed=0)
+    loader = ps.Loader(sets, 10, order=order)
+    assert len(loader) == 12
+    shares = [sum(n >= 1000 for n in ids(batch)) for batch in loader]
+    assert sum(shares) == 60
+    assert np.abs(np.cumsum(shares) - 5 * np.arange(1, 13)).max() <= 1
+    with pytest.raises(ValueError, match="mixes the sets"):
+        ps.Loader({"a": sets["a"]}, 10, order=order)
+    with pytest.raises(ValueError, match="mixes the sets"):
+        ps.Loader(sets["a"], 10, order=order)
