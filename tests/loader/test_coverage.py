@@ -33,6 +33,7 @@ class Twisted:
     """An order with a fault: one record comes twice, and another not at all."""
 
     seed: int = 0
+    layout: None = None
 
     def length(self, num_records: int) -> int:
         return num_records

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +198,6 @@ def audit(loader: Loader) -> PlanReport:
     """
     report = plan(loader)
     counts = np.zeros(len(loader.source), np.int64)
-    lost: list[np.ndarray] = []
     parts = list(loader.plan.parts(report.position, loader.rank))
     done = 0
     for numbers in loader.delivered():
@@ -209,18 +208,13 @@ def audit(loader: Loader) -> PlanReport:
                 f"batch {done} of rank {loader.rank} has other records than planned:"
                 f" {numbers[:5].tolist()} … instead of {wanted[:5].tolist()} …"
             )
-        if not whole:
-            lost.append(np.setdiff1d(wanted, numbers))
         np.add.at(counts, numbers, 1)
         done += 1
     stopped = loader.source.damage_mode == "stop" and bool(loader.damage)
     if done != len(parts) and not stopped:
         raise AssertionError(f"{done} batches were delivered, and {len(parts)} planned")
-    share = report.ranks[loader.rank]
     coverage = _counted(loader, counts, explained=True, where={})
-    return PlanReport(
-        **{**vars(report), "ranks": [share], "coverage": coverage},
-    )
+    return replace(report, ranks=[report.ranks[loader.rank]], coverage=coverage)
 
 
 def _in_order(some: np.ndarray, of: np.ndarray) -> bool:
@@ -282,23 +276,19 @@ class _Walk:
                 continue
             first = self._plan.part(self._position, 0, rank)
             last = self._plan.part(self._position, steps - 1, rank)
-            records = (steps - 1) * self._plan.batch_size + last.count
-            filled = last.count - self._firsthand(last)
-            ends = [self._shown(part) for part in (first, last)]
-            found.append(RankPlan(rank, steps, records, filled, *ends))
+            records = (steps - 1) * self._plan.batch_size + last.num_records
+            filled = last.num_records - self._firsthand(last)
+            begins, ends = self._shown(first), self._shown(last)
+            found.append(RankPlan(rank, steps, records, filled, begins, ends))
         return found
 
     def with_files(self, shares: list[RankPlan]) -> list[RankPlan]:
         """The same with the files that each rank reads from."""
         return [
-            RankPlan(
-                **{
-                    **vars(share),
-                    "num_shards": int(np.count_nonzero(files)),
-                    "num_bytes": int(
-                        files @ self._mean_bytes / max(files.sum(), 1) * share.num_records
-                    ),
-                }
+            replace(
+                share,
+                num_shards=int(np.count_nonzero(files)),
+                num_bytes=int(files @ self._mean_bytes / max(files.sum(), 1) * share.num_records),
             )
             for share, files in zip(shares, self._from_file, strict=True)
         ]
@@ -366,7 +356,7 @@ class _Walk:
             parts = [self._plan.part(self._position, step, rank) for rank in range(ranks)]
             if start is None:
                 start = expected = parts[0].first
-            is_whole = all(part.count == part.num_real == size for part in parts)
+            is_whole = all(part.num_records == part.num_real == size for part in parts)
             if not is_whole or parts[-1].first + size > self._plan.length:
                 for rank, part in enumerate(parts):
                     numbers = _numbers(self._loader, self._epoch, part)
@@ -420,7 +410,7 @@ class _Walk:
     def _place(self, position: int) -> tuple[int, int]:
         """The step and rank that read a position."""
         step, within = divmod(position - self._position, self._plan.step_records)
-        return step, within // max(self._plan.part(self._position, step, 0).count, 1)
+        return step, within // max(self._plan.part(self._position, step, 0).num_records, 1)
 
     def _find(self, wanted: np.ndarray, end: int, where: dict[int, list[tuple[int, int]]]) -> None:
         """The steps and ranks at which some records come."""
@@ -434,7 +424,7 @@ class _Walk:
             places.sort()
 
     def _shown(self, part: Part) -> list[int]:
-        few = Part(part.first, min(part.count, 3), min(part.num_real, 3), part.end)
+        few = Part(part.first, min(part.num_records, 3), min(part.num_real, 3), part.end)
         return _numbers(self._loader, self._epoch, few).tolist()
 
 

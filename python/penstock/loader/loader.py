@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from penstock.loader.progress import line as progress_line
 from penstock.loader.recipe import Batch, Decode, Made, Recipe, Shared, UserCode
 from penstock.loader.sequence import Sequence as RecordSequence
 from penstock.loader.sources import records_of
-from penstock.loader.stats import Clock, LoaderStats, Meter
+from penstock.loader.stats import SAMPLED, Clock, LoaderStats, Meter
 from penstock.orders import Mixture, Order, Sequential
 from penstock.orders.keys import checked_seed
 from penstock.pipeline import PATIENCE, default_threads, in_order
@@ -209,10 +210,11 @@ class Loader:
         parts = self.plan.parts(position, self.rank)
         left = self.plan.num_steps(position)
         shared = Shared(self.memory_bytes)
+        batches = count()
         reading = self._sequence.reading(self.plan, self.rank, epoch, position)
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
-            clock = Clock()
+            clock = Clock(is_sample=next(batches) % SAMPLED == 0)
             numbers = self._sequence.numbers(self.plan, part, epoch)
             taken = reading.take(self.plan, part, numbers, clock)
             made = self._recipe.make(numbers, taken, self._mask(part), epoch, shared, clock)
