@@ -287,6 +287,7 @@ TARGETS = {
     "png": Target(images.resealed, images.pngs),
     "webp": Target(images.decoded, images.webps),
     "ppm": Target(images.decoded, images.ppms),
+    "train_images": Target(images.looked_at, images.seen),
     "mds": Target(neighbours.mds, neighbours.shards),
     "listing": Target(neighbours.listing, neighbours.listings),
     "arrayrecord": Target(neighbours.arrayrecord, neighbours.array_records),
