@@ -32,7 +32,7 @@ from penstock.format import SkippedRegion, Summary
 from penstock.limits import Limits
 
 if TYPE_CHECKING:
-    from penstock import describe, features
+    from penstock import bench, describe, features
     from penstock.images import decode_images, encode_images
     from penstock.report import Finding, Report
     from penstock.verbs.append import append
@@ -95,6 +95,7 @@ __all__ = [
     "add_fields",
     "append",
     "bake_fields",
+    "bench",
     "convert",
     "decode_images",
     "describe",
@@ -137,6 +138,7 @@ _LATER = {
     "add_fields": "verbs.fields",
     "append": "verbs.append",
     "bake_fields": "verbs.fields",
+    "bench": "bench",
     "convert": "verbs.convert",
     "decode_images": "images",
     "describe": "describe",

@@ -1,0 +1,231 @@
+"""The page of each report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock import describe
+from penstock.bench import words
+from penstock.bench.formats import FormatsReport
+from penstock.bench.images import ImagesReport
+from penstock.bench.measure import Measured
+from penstock.bench.page import Figure, Table, machine_facts, page
+from penstock.bench.plots import Bars, Point, bars, points
+
+
+def rates(title: str, found: Sequence[Measured | None], is_better: str = "high") -> Bars:
+    """A panel of rates, with the range of their repeats."""
+    return Bars(
+        title,
+        [None if one is None else one.median for one in found],
+        [words.short(None if one is None else one.median) for one in found],
+        [None if one is None else (one.least, one.most) for one in found],
+        is_better,
+    )
+
+
+def sizes(title: str, found: Sequence[float | None], is_better: str = "low") -> Bars:
+    """A panel of bytes."""
+    return Bars(title, list(found), [words.size(one) for one in found], (), is_better)
+
+
+# -- formats --------------------------------------------------------------------------------------
+
+
+def format_spreads(report: FormatsReport) -> list[float]:
+    """How far the repeats of each row lay apart."""
+    rows = report.measured_rows
+    found = [one for row in rows for one in (row.write, row.scan, row.random)]
+    return [one.spread for one in found if one is not None and one.repeats > 1]
+
+
+def formats_page(report: FormatsReport) -> str:
+    """See FormatsReport.html."""
+    rows = report.measured_rows
+    names = [row.name for row in rows]
+    parts: list[Figure | Table] = []
+    if rows:
+        all_bytes = [(row.num_bytes or 0) + (row.index_bytes or 0) for row in rows]
+        speed = bars(
+            names,
+            [
+                rates("write, records/s", [row.write for row in rows]),
+                rates("scan, records/s", [row.scan for row in rows]),
+                rates("at random, records/s", [row.random for row in rows]),
+            ],
+        )
+        cost = bars(
+            names,
+            [
+                sizes("bytes, with the index", all_bytes),
+                sizes("memory of a scan", [row.scan_memory_bytes for row in rows]),
+                sizes("memory of writing", [row.write_memory_bytes for row in rows]),
+            ],
+        )
+        repeats = rows[0].scan.repeats if rows[0].scan else 0
+        parts = [
+            Figure(
+                "How fast",
+                speed,
+                f"Medians of {repeats} rounds, with the least and the greatest as whiskers; longer is "
+                "better, and the best of each panel stands out. " + report.how,
+            ),
+            Figure(
+                "What it takes",
+                cost,
+                "Shorter is better. Bytes are those of the files; memory is by how much the resident "
+                "set of a process rose while it worked, the highest of all rounds. Files that are "
+                "mapped or whole in memory count there.",
+            ),
+        ]
+    parts.append(
+        Table(
+            "All formats",
+            ["format", "bytes", "index", "write /s", "scan /s", "random /s", "open", "remark"],
+            [
+                [
+                    row.name,
+                    words.size(row.num_bytes),
+                    words.size(row.index_bytes) if row.index_bytes else words.NOTHING,
+                    words.rate(row.write),
+                    words.rate(row.scan),
+                    words.rate(row.random),
+                    words.seconds(row.open_seconds.median if row.open_seconds else None),
+                    row.problem or "",
+                ]
+                for row in report.rows
+            ],
+            ["bytes", "index", "write /s", "scan /s", "random /s", "open"],
+            "± is half of the distance between the least and the greatest repeat.",
+        )
+    )
+    facts = [
+        ("sample", report.sample.sentence(describe.size(report.sample.num_bytes))),
+        ("fields", ", ".join(f"{name}: {kind}" for name, kind in report.sample.fields)),
+        ("noise", report.noise.sentence(format_spreads(report))),
+        *machine_facts(report.machine, report.seconds),
+    ]
+    lead = f"{report.sample.source}: {report.sample.sentence(describe.size(report.sample.num_bytes))}"
+    return page("Which format?", lead, report.sentences, parts, facts)
+
+
+# -- images ---------------------------------------------------------------------------------------
+
+
+def image_spreads(report: ImagesReport) -> list[float]:
+    """How far the repeats of each row lay apart."""
+    found = [one for row in report.measured_rows for one in (row.encode, row.decode)]
+    return [one.spread for one in found if one is not None and one.repeats > 1]
+
+
+_KINDS = {None: "", "jpeg": "a", "webp": "b", "png": "c", "ppm": "d"}
+
+
+def images_page(report: ImagesReport) -> str:
+    """See ImagesReport.html."""
+    rows = report.measured_rows
+    names = [row.name for row in rows]
+    count = report.sample.num_records
+    lossy = [row for row in rows if row.psnr is not None]
+    parts: list[Figure | Table] = []
+    if rows:
+        speed = bars(
+            names,
+            [
+                sizes("bytes an image", [(row.num_bytes or 0) / count for row in rows]),
+                rates("decode, images/s", [row.decode for row in rows]),
+                rates("decode, one thread", [row.decode_alone for row in rows]),
+                rates("encode, images/s", [row.encode for row in rows]),
+            ],
+        )
+        delivered = bars(
+            names,
+            [
+                Bars(
+                    f"images/s from storage of {report.mb_per_s:g} MB/s",
+                    [row.delivered for row in rows],
+                    [words.short(row.delivered) for row in rows],
+                    (),
+                    "high",
+                ),
+                sizes("memory of decoding", [row.decode_memory_bytes for row in rows]),
+            ],
+        )
+        parts = [
+            Figure(
+                "How large, and how fast",
+                speed,
+                "The best of each panel stands out; whiskers are the least and the greatest of the "
+                "repeats. " + report.how,
+            ),
+            Figure(
+                "What arrives",
+                delivered,
+                f"The smaller of two rates: decoding on all threads, as measured, and "
+                f"{report.mb_per_s:g} MB/s (a figure given, not measured) by the bytes of an image.",
+            ),
+        ]
+    if lossy:
+        plane = points(
+            [
+                Point((row.num_bytes or 1) / count / 1000, row.psnr or 0, row.name, _KINDS[row.codec])
+                for row in lossy
+            ],
+            "kB an image",
+            "PSNR, dB",
+        )
+        parts.insert(
+            1,
+            Figure(
+                "What is lost",
+                plane,
+                "Up and to the left is better. Lossless ways to keep images are not shown: they lose "
+                f"nothing. PSNR is of the pixels, against the images as they are; {report.least_psnr:g} "
+                "dB are asked for.",
+            ),
+        )
+    parts.append(
+        Table(
+            "All ways to keep them",
+            ["kept as", "an image", "decode /s", "one thread", "encode /s", "PSNR", "worst", "SSIM", "remark"],
+            [
+                [
+                    row.name,
+                    words.size(None if row.num_bytes is None else row.num_bytes / count),
+                    words.rate(row.decode),
+                    words.rate(row.decode_alone),
+                    words.rate(row.encode),
+                    *likeness(row.problem, row.is_exact, row.psnr, row.worst_psnr, row.ssim),
+                    row.problem or "",
+                ]
+                for row in report.rows
+            ],
+            ["an image", "decode /s", "one thread", "encode /s", "PSNR", "worst", "SSIM"],
+        )
+    )
+    lead = (
+        f"{report.sample.source}, column {report.column}: {count:,} of "
+        f"{report.sample.num_all_records:,} images, {report.sizes}"
+    )
+    facts = [
+        ("sample", lead),
+        ("noise", report.noise.sentence(image_spreads(report))),
+        *machine_facts(report.machine, report.seconds),
+    ]
+    return page("Which image codec?", lead, report.sentences, parts, facts)
+
+
+def likeness(
+    problem: str | None,
+    is_exact: bool,  # noqa: FBT001  one of five facts of a row
+    psnr: float | None,
+    worst: float | None,
+    ssim: float | None,
+) -> tuple[str, str, str]:
+    """PSNR, the worst PSNR and SSIM in words."""
+    if problem is not None or ssim is None:
+        return (words.NOTHING,) * 3
+    if is_exact:
+        return ("exact", "exact", "1")
+    decibels = [words.NOTHING if value is None else f"{value:.1f}" for value in (psnr, worst)]
+    return decibels[0], decibels[1], f"{ssim:.4f}"
