@@ -34,6 +34,7 @@ from penstock.limits import Limits
 if TYPE_CHECKING:
     from penstock import bench, describe, features
     from penstock.images import decode_images, encode_images
+    from penstock.orders import Order, Sequential, Shuffled
     from penstock.report import Finding, Report
     from penstock.verbs.append import append
     from penstock.verbs.convert import convert
@@ -74,6 +75,7 @@ __all__ = [
     "InternalError",
     "LimitError",
     "Limits",
+    "Order",
     "OverlayInfo",
     "PenstockError",
     "RecordIndexError",
@@ -81,8 +83,10 @@ __all__ = [
     "Report",
     "SchemaError",
     "Schemas",
+    "Sequential",
     "Shard",
     "ShardInfo",
+    "Shuffled",
     "SkippedRegion",
     "Spread",
     "StaleIndexError",
@@ -127,11 +131,14 @@ _LATER = {
     "Histogram": "verbs.tally",
     "ImageSizes": "verbs.observe",
     "Info": "verbs.info",
+    "Order": "orders",
     "OverlayInfo": "verbs.overlays",
     "RecordsDiff": "verbs.differences",
     "Report": "report",
     "Schemas": "verbs.schemas",
+    "Sequential": "orders",
     "ShardInfo": "verbs.info",
+    "Shuffled": "orders",
     "Spread": "verbs.tally",
     "Stats": "verbs.stats",
     "ValueDiff": "verbs.differences",

@@ -36,13 +36,16 @@ __all__ = [
     "inflate_member",
     "inflate_members",
     "is_tar_head",
+    "key_of",
     "looks_like_maps",
     "member_head",
     "message_numbers",
     "next_head",
+    "permuted",
     "probe_images",
     "read_files",
     "read_frames",
+    "record_keys",
     "recordio_columns",
     "recordio_payloads",
     "reencode_images",
@@ -491,3 +494,13 @@ def read_files(
 ) -> tuple[Buffer, list[int]]:
     """Whole files of a folder, one after another in one buffer, and the length of each. None may
     have more than `most_bytes`."""
+
+def permuted(num_records: int, key0: int, key1: int, start: int, stop: int) -> ArrowArray:
+    """The numbers at positions start to stop of the permutation of 0 to num_records - 1 that two
+    keys choose, as int64."""
+
+def key_of(numbers: list[int]) -> int:
+    """One key of 64 bits out of any numbers of 64 bits, in their order."""
+
+def record_keys(seed: int, epoch: int, records: _Arrow) -> ArrowArray:
+    """For each record the key of (seed, epoch, record), as uint64; records are int64 or uint64."""

@@ -19,6 +19,7 @@ pub mod infer_examples;
 pub mod infer_msgpack;
 pub mod inflate;
 pub mod members;
+pub mod permute;
 pub mod riegeli;
 pub mod shelf;
 pub mod splice_fields;

@@ -1,0 +1,91 @@
+"""Where all chance comes from: keys of 64 bits made of numbers, and permutations that keys choose.
+
+Nothing here has a state. The key of (seed, epoch, …) is the same on every machine and for ever.
+"""
+
+from __future__ import annotations
+
+import operator
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+
+_END = 1 << 64
+
+
+class Draw(IntEnum):
+    """What is drawn. Each has numbers of its own, so that no two orders of one seed are alike."""
+
+    RECORDS = 0
+    CHUNKS = 1
+    WINDOWS = 2
+    DELAYS = 3
+    SHARDS = 4
+    SETS = 5
+    WEIGHTS = 6
+
+
+def checked_seed(seed: Any) -> int:
+    """A seed as a Python number, 0 to 2^64 - 1; others are refused, so that no two mean the same.
+
+    Raises:
+        TypeError: It is not an integer.
+        ValueError: It is negative or has more than 64 bits.
+    """
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        raise TypeError(f"a seed is an integer, not {type(seed).__name__}") from None
+    if not 0 <= number < _END:
+        raise ValueError(f"a seed is 0 to 2**64 - 1, not {number}: try seed % 2**64")
+    return number
+
+
+def checked_epoch(epoch: Any) -> int:
+    """An epoch as a Python number, 0 to 2^64 - 1."""
+    number = operator.index(epoch)
+    if not 0 <= number < _END:
+        raise ValueError(f"epochs count from 0, and {number} is none")
+    return number
+
+
+def permuted(
+    num_records: int, seed: int, epoch: int, what: int, start: int, stop: int
+) -> np.ndarray:
+    """The numbers at positions start to stop of a permutation of 0 to num_records - 1.
+
+    Args:
+        num_records: At most 2^63 - 1.
+        seed, epoch, what: Choose the permutation.
+        start, stop: Positions, 0 <= start <= stop <= num_records.
+
+    Returns:
+        int64[stop - start], computed in constant memory besides.
+
+    Example:
+        >>> permuted(10, 0, 0, Draw.RECORDS, 4, 7)
+        array([9, 2, 6])
+    """
+    key = _core.key_of([seed, epoch])
+    return np.asarray(pa.array(_core.permuted(num_records, key, what, start, stop)))
+
+
+def record_keys(seed: int, epoch: int, records: np.ndarray) -> np.ndarray:
+    """A key of 64 bits for each record: all that its augmentation may depend on.
+
+    Args:
+        seed, epoch: Numbers from 0 to 2^64 - 1.
+        records: int64 or uint64, of any length.
+
+    Returns:
+        uint64, as long as records.
+
+    Example:
+        >>> record_keys(0, 0, np.array([7, 8, 7]))[[0, 2]] == _core.key_of([0, 0, 7])
+        array([ True,  True])
+    """
+    return np.asarray(pa.array(_core.record_keys(seed, epoch, pa.array(records))))

@@ -1,0 +1,72 @@
+//! Orders: permutations and keys.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt64Type};
+use arrow_array::{Int64Array, UInt64Array};
+use arrow_schema::DataType;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::arrow::{ArrowArray, import};
+use super::run;
+use crate::kernels::permute::{self, MOST_RECORDS, Permutation};
+
+/// The numbers at positions start to stop of the permutation of 0 to num_records - 1 that two keys
+/// choose, as int64.
+#[pyfunction]
+pub fn permuted(
+    py: Python<'_>,
+    num_records: u64,
+    key0: u64,
+    key1: u64,
+    start: u64,
+    stop: u64,
+) -> PyResult<ArrowArray> {
+    if num_records > MOST_RECORDS {
+        return Err(PyValueError::new_err(format!("at most {MOST_RECORDS} records have an order")));
+    }
+    if start > stop || stop > num_records {
+        let place = format!("positions {start} to {stop} of {num_records} records");
+        return Err(PyValueError::new_err(place));
+    }
+    let numbers = run(py, || {
+        let mut numbers = vec![0; (stop - start) as usize];
+        Permutation::new(num_records, key0, key1).fill(start, &mut numbers);
+        Ok(numbers)
+    })?;
+    Ok(ArrowArray::new(Int64Array::from(numbers)))
+}
+
+/// One key of 64 bits out of any numbers of 64 bits, in their order.
+#[pyfunction]
+pub fn key_of(numbers: Vec<u64>) -> u64 {
+    permute::key_of(&numbers)
+}
+
+/// For each record the key of (seed, epoch, record), as uint64; records are int64 or uint64.
+#[pyfunction]
+pub fn record_keys(
+    py: Python<'_>,
+    seed: u64,
+    epoch: u64,
+    records: &Bound<'_, PyAny>,
+) -> PyResult<ArrowArray> {
+    let records = import(records)?;
+    let keys = run(py, || {
+        Ok(match records.data_type() {
+            DataType::Int64 => {
+                let records = records.as_primitive::<Int64Type>().values();
+                Some(permute::record_keys(seed, epoch, records.iter().map(|&record| record as u64)))
+            }
+            DataType::UInt64 => {
+                let records = records.as_primitive::<UInt64Type>().values();
+                Some(permute::record_keys(seed, epoch, records.iter().copied()))
+            }
+            _ => None,
+        })
+    })?;
+    match keys {
+        Some(keys) => Ok(ArrowArray::new(UInt64Array::from(keys))),
+        None => Err(PyTypeError::new_err("records are an array of int64 or uint64")),
+    }
+}
