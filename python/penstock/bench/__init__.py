@@ -16,8 +16,10 @@ from penstock.bench.formats import FormatRow, FormatsReport, formats
 from penstock.bench.images import ImageRow, ImagesReport, images
 from penstock.bench.measure import Machine, Measured, Noise
 from penstock.bench.sample import Sample
+from penstock.bench.shuffle import Disk, OrderRow, ShuffleReport, shuffle
 
 __all__ = [
+    "Disk",
     "FormatRow",
     "FormatsReport",
     "ImageRow",
@@ -25,7 +27,10 @@ __all__ = [
     "Machine",
     "Measured",
     "Noise",
+    "OrderRow",
     "Sample",
+    "ShuffleReport",
     "formats",
     "images",
+    "shuffle",
 ]

@@ -27,8 +27,8 @@ HOW = (
     "Reads come from the page cache, so they tell what decoding costs, not what the disk does. A "
     "scan opens the file anew and gives all columns as Arrow; random access takes batches of "
     f"{BATCH_RECORDS} records in a random order. Writing and reading each run in a process of "
-    "their own, after a warm-up on a few records; memory is by how much its resident set rose above "
-    "what it was before. Candidates take turns, round by round."
+    "their own, after a warm-up on a few records and one call that is not timed; memory is by how much its resident set rose above "
+    "what it was before in that call (at random: of one batch). Candidates take turns, round by round."
 )
 
 
@@ -241,6 +241,12 @@ def _sentences(rows: list[FormatRow], arrow_bytes: int) -> list[str]:
     if not rows:
         return ["No format could hold these records."]
     said: list[str] = []
+    if len(rows) > 1:
+        best = max(rows, key=lambda row: _mean_ratio(row, rows))
+        said.append(
+            f"All in all: {best.name}, by the geometric mean of its ratios to the best in size, scan "
+            f"and random access ({_mean_ratio(best, rows):.2f} of 1)."
+        )
     smallest = min(rows, key=lambda row: row.num_bytes or 0)
     share = (smallest.num_bytes or 0) / max(arrow_bytes, 1)
     said.append(
@@ -249,12 +255,6 @@ def _sentences(rows: list[FormatRow], arrow_bytes: int) -> list[str]:
     )
     for word, name in (("scan", "Quickest to scan"), ("random", "Quickest at random")):
         said.append(f"{name}: {_winner(rows, word)}.")
-    if len(rows) > 1:
-        best = max(rows, key=lambda row: _mean_ratio(row, rows))
-        said.append(
-            f"Taken together, by the geometric mean of its ratios to the best in size, scan and "
-            f"random access: {best.name} ({_mean_ratio(best, rows):.2f} of 1)."
-        )
     return said
 
 

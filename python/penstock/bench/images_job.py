@@ -17,28 +17,30 @@ _LEAST_SECONDS = 0.05
 
 
 def image_job(job: dict[str, Any]) -> dict[str, Any]:
-    """Encode the sample with one codec (`codec` None: as it is), then decode what came of it."""
-    originals = _storage(ps.open(job["sample"]).take(range(job["num_images"])).column(0))
-    if job["codec"] is None:
-        encoded, encoding = originals, None
-    else:
-        encoded, encoding = _encode(originals, job)
-    _decoded(encoded.slice(0, 2), job["threads"])  # threads and tables, before the clock runs
-    alone, all_threads = (
-        seconds_of(lambda t=threads: _decode(encoded, t), _LEAST_SECONDS)
-        for threads in (1, job["threads"])
-    )
-    _, memory = growth_of(lambda: _decode(encoded, job["threads"]))
+    """One side of one codec: `side` is "encode" (into `target`) or "decode" (from it)."""
+    originals = _column(job["sample"])
+    if job["side"] == "encode":
+        encoded, seconds = _encode(originals, job)
+        ps.write({"image": encoded}, job["target"], overwrite=True)
+        return {"encode_seconds": seconds}
+    encoded = _column(job["target"])
+    threads = job["threads"]
+    _decoded(encoded.slice(0, 2), threads)  # threads and tables, before the clock runs
+    _, memory = growth_of(lambda: _decode(encoded, threads))
     answer: dict[str, Any] = {
         "num_bytes": sum(len(image) for image in encoded.to_pylist()),
-        "encode_seconds": encoding,
-        "decode_seconds": all_threads,
-        "decode_alone_seconds": alone,
+        "decode_seconds": seconds_of(lambda: _decode(encoded, threads), _LEAST_SECONDS),
+        "decode_alone_seconds": seconds_of(lambda: _decode(encoded, 1), _LEAST_SECONDS),
         "decode_memory_bytes": memory,
     }
     if job["compare"]:
         answer |= _likeness(originals, encoded, job["num_compared"])
     return answer
+
+
+def _column(path: str) -> pa.Array:
+    ds = ps.open(path)
+    return _storage(ds.take(range(len(ds))).column(0))
 
 
 def _storage(column: Any) -> pa.Array:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from penstock import describe
 from penstock.bench import words
 from penstock.bench.formats import FormatsReport
 from penstock.bench.images import ImagesReport
 from penstock.bench.measure import Measured
 from penstock.bench.page import Figure, Table, machine_facts, page
-from penstock.bench.plots import Bars, Point, bars, points
+from penstock.bench.plots import Bars, Point, bars, paths, points
+from penstock.bench.shuffle import ShuffleReport
 
 
 def rates(title: str, found: Sequence[Measured | None], is_better: str = "high") -> Bars:
@@ -67,7 +70,7 @@ def formats_page(report: FormatsReport) -> str:
             Figure(
                 "How fast",
                 speed,
-                f"Medians of {repeats} rounds, with the least and the greatest as whiskers; longer is "
+                f"Medians of {repeats} {'round' if repeats == 1 else 'rounds'}, with the least and the greatest as whiskers; longer is "
                 "better, and the best of each panel stands out. " + report.how,
             ),
             Figure(
@@ -161,7 +164,7 @@ def images_page(report: ImagesReport) -> str:
             Figure(
                 "What arrives",
                 delivered,
-                f"The smaller of two rates: decoding on all threads, as measured, and "
+                f"The smaller of two rates: decoding, as measured (on all threads or on one, what is quicker), and "
                 f"{report.mb_per_s:g} MB/s (a figure given, not measured) by the bytes of an image.",
             ),
         ]
@@ -173,6 +176,7 @@ def images_page(report: ImagesReport) -> str:
             ],
             "kB an image",
             "PSNR, dB",
+            report.least_psnr,
         )
         parts.insert(
             1,
@@ -180,8 +184,8 @@ def images_page(report: ImagesReport) -> str:
                 "What is lost",
                 plane,
                 "Up and to the left is better. Lossless ways to keep images are not shown: they lose "
-                f"nothing. PSNR is of the pixels, against the images as they are; {report.least_psnr:g} "
-                "dB are asked for.",
+                f"nothing. PSNR is of the pixels, against the images as they are; the dashed line is at the "
+                f"{report.least_psnr:g} dB that are asked for.",
             ),
         )
     parts.append(
@@ -229,3 +233,123 @@ def likeness(
         return ("exact", "exact", "1")
     decibels = [words.NOTHING if value is None else f"{value:.1f}" for value in (psnr, worst)]
     return decibels[0], decibels[1], f"{ssim:.4f}"
+
+
+# -- shuffle --------------------------------------------------------------------------------------
+
+
+def shuffle_spreads(report: ShuffleReport) -> list[float]:
+    """How far the repeats of each row lay apart."""
+    return [row.seconds.spread for row in report.rows if row.seconds.repeats > 1]
+
+
+def part(value: float | None) -> str:
+    """A figure of an order as a part of that of an exact shuffle."""
+    if value is None:
+        return words.NOTHING
+    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def shuffle_page(report: ShuffleReport) -> str:
+    """See ShuffleReport.html."""
+    rows = report.rows
+    names = [row.name for row in rows]
+
+    def against(title: str, values: Sequence[float | None]) -> Bars:
+        return Bars(title, values, [part(value) for value in values], (), "", 1.0)
+
+    def counted(title: str, values: Sequence[float]) -> Bars:
+        return Bars(title, values, [words.short(value) for value in values], (), "low")
+
+    mixes = [against("how far records move", [row.mixing.moved for row in rows])]
+    if report.num_shards > 1:
+        mixes.append(against("shards in a batch", [row.mixing.shards for row in rows]))
+    else:
+        mixes.append(against("chunks in a batch", [row.mixing.chunks for row in rows]))
+    if report.label is not None:
+        mixes.append(against("labels off balance", [row.mixing.label_distance for row in rows]))
+    mixes.append(against("batches alike next epoch", [row.mixing.again for row in rows]))
+    costs = bars(
+        names,
+        [
+            sizes("bytes read an epoch", [row.num_bytes for row in rows]),
+            counted("seeks an epoch", [row.seeks for row in rows]),
+            sizes("memory for the window", [row.window_bytes for row in rows]),
+        ],
+    )
+    seconds = [
+        Bars(
+            "measured, page cache",
+            [row.seconds.median for row in rows],
+            [words.seconds(row.seconds.median) for row in rows],
+            [(row.seconds.least, row.seconds.most) for row in rows],
+            "low",
+        )
+    ]
+    for number, disk in enumerate(report.disks):
+        values = [row.disk_seconds[number] for row in rows]
+        shown = [words.seconds(value) for value in values]
+        seconds.append(Bars(disk.name, values, shown, (), "low"))
+    dots = [
+        (row.name, np.array([x for x, _ in row.path]), np.array([y for _, y in row.path]))
+        for row in rows
+    ]
+    given = "; ".join(f"{disk.name}: {disk.seek_ms:g} ms a seek, {disk.mb_per_s:g} MB/s" for disk in report.disks)
+    parts: list[Figure | Table] = [
+        Figure(
+            "Where an order goes",
+            paths(dots),
+            "Across, the position in the epoch; up, the record that comes there, by its place in the "
+            "files. An exact shuffle fills the square evenly. Computed from the orders.",
+        ),
+        Figure(
+            "How well it mixes",
+            bars(names, mixes),
+            "Against exact shuffles, whose figures are 1 (dashed line). More is better in how far "
+            "records move and what a batch comes from; less is better in how far the labels of a "
+            f"batch of {report.batch_size} are from those of all records, and in how often two "
+            "records share a batch in this epoch and the next. Computed from the orders.",
+        ),
+        Figure("What is read", costs, report.how),
+        Figure(
+            "How long an epoch takes",
+            bars(names, seconds),
+            "At the left, seconds as measured: reading from the page cache and decoding, with the least "
+            "and the greatest round. The others are a model, of reading alone: seeks by the time of "
+            f"one, and the blocks of 4,096 bytes touched by the bandwidth, one after another. {given}. "
+            "These figures are given, not measured.",
+        ),
+        Table(
+            "All orders",
+            ["order", "moves", "chunks", "shards", "labels", "off balance", "alike", "read as", "bytes",
+             "reads", "seeks", "seconds"],
+            [
+                [
+                    row.name,
+                    *map(part, (row.mixing.moved, row.mixing.chunks, row.mixing.shards)),
+                    *map(part, (row.mixing.labels, row.mixing.label_distance, row.mixing.again)),
+                    "chunks" if row.by_chunks else "records",
+                    words.size(row.num_bytes),
+                    words.short(row.reads),
+                    words.short(row.seeks),
+                    words.seconds(row.seconds.median),
+                ]
+                for row in rows
+            ],
+            ["moves", "chunks", "shards", "labels", "off balance", "alike", "bytes", "reads", "seeks", "seconds"],
+            "From moves to alike: parts of what an exact shuffle has. Chunks, shards and labels are "
+            "different ones in a batch.",
+        ),
+    ]  # fmt: skip
+    lead = (
+        f"{report.source}: {report.num_records:,} records, {describe.size(report.num_bytes)}, "
+        f"{report.num_shards:,} shards, {report.num_chunks:,} chunks; batches of {report.batch_size}"
+    )
+    labels = f"{report.label}, {report.num_labels:,} different" if report.label else "none found"
+    facts = [
+        ("data", lead),
+        ("labels", labels),
+        ("noise", report.noise.sentence(shuffle_spreads(report))),
+        *machine_facts(report.machine, report.seconds),
+    ]
+    return page("Which order?", lead, report.sentences, parts, facts)

@@ -108,11 +108,11 @@ class Point:
     """Points of a kind have one colour: "a", "b", "c", "d"."""
 
 
-def points(found: Sequence[Point], x_title: str, y_title: str) -> str:
-    """Named points; x grows by factors, y evenly."""
+def points(found: Sequence[Point], x_title: str, y_title: str, y_mark: float) -> str:
+    """Named points; x grows by factors, y evenly, with a line at `y_mark`."""
     height, left, right, top, bottom = 380, 62, 96, 34, 46
     x_ticks = _ticks_of_factors(min(p.x for p in found), max(p.x for p in found))
-    y_ticks = _even_ticks(min(p.y for p in found), max(p.y for p in found))
+    y_ticks = _even_ticks(min(y_mark, *(p.y for p in found)), max(y_mark, *(p.y for p in found)))
     low, high = math.log(x_ticks[0]), math.log(x_ticks[-1])
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -134,6 +134,8 @@ def points(found: Sequence[Point], x_title: str, y_title: str) -> str:
     parts.append(
         f'<text class="title" x="{WIDTH - right}" y="{height - 6}" text-anchor="end">{escape(x_title)}</text>'
     )
+    level = place(x_ticks[0], y_mark)[1]
+    parts.append(f'<line class="mark" x1="{left}" x2="{WIDTH - right}" y1="{level:.1f}" y2="{level:.1f}"/>')
     taken: list[tuple[float, float]] = []
     for point in sorted(found, key=lambda p: (p.y, p.x)):
         x, y = place(point.x, point.y)

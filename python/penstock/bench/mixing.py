@@ -1,0 +1,200 @@
+"""How well an order mixes: arithmetic over which record comes where.
+
+All of it is compared with exact shuffles of other seeds, measured the same way.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+MOST_POSITIONS = 1_000_000
+"""Of longer epochs so many positions are looked at, in whole batches spread over the epoch."""
+
+
+def numbers_of(
+    order: Any, num_records: int, epoch: int, start: int, stop: int, chunk_lengths: Sequence[int]
+) -> np.ndarray:
+    """The record numbers at some positions; orders that go by chunks are told their lengths."""
+    words = {}
+    if "chunk_lengths" in inspect.signature(order.take).parameters:
+        words["chunk_lengths"] = chunk_lengths
+    found: np.ndarray = order.take(num_records, epoch, start, stop, **words)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What is known of the records before any order: all arrays are int64."""
+
+    num_records: int
+    chunk_lengths: np.ndarray
+    shard_firsts: np.ndarray
+    """The number of each shard's first record."""
+    labels: np.ndarray | None
+    """The number of each record's label, from 0."""
+
+    def chunks_of(self, records: np.ndarray) -> np.ndarray:
+        """The chunk of each record."""
+        return np.searchsorted(np.cumsum(self.chunk_lengths), records, "right")
+
+    def shards_of(self, records: np.ndarray) -> np.ndarray:
+        """The shard of each record."""
+        return np.searchsorted(self.shard_firsts, records, "right") - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What an order does, in numbers that mean something alone; `Mixing` compares them."""
+
+    moved: float
+    """Mean of |position - record|, as a part of the number of records: 1/3 for an exact shuffle."""
+    neighbours: float
+    """The part of a batch's records whose next one in the files is in the same batch."""
+    chunks: float
+    """Different chunks in a batch, in the mean."""
+    shards: float
+    labels: float | None
+    """Different labels in a batch, in the mean."""
+    label_distance: float | None
+    """Total variation distance of a batch's labels from those of all records, in the mean."""
+    again: float | None
+    """The part of the pairs of a batch that are in one batch in the next epoch, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Batches of an epoch that are looked at: the positions and the record at each, both
+    int64[batches, batch_size]. The last batch of an epoch, if it is smaller, is left out."""
+
+    places: np.ndarray
+    records: np.ndarray
+    is_whole: bool
+
+
+def positions_of(
+    order: Any, layout: Layout, epoch: int, batch_size: int, most: int = MOST_POSITIONS
+) -> Positions:
+    """The batches of an order that are looked at."""
+    length = order.length(layout.num_records)
+    batches = max(length // batch_size, 1)
+    batch_size = min(batch_size, length)
+    wanted = min(batches, max(most // batch_size, 1))
+    chosen = np.unique(np.linspace(0, batches - 1, wanted).astype(np.int64))
+    places = chosen[:, None] * batch_size + np.arange(batch_size)
+    chunks = layout.chunk_lengths.tolist()
+
+    def some(start: int, stop: int) -> np.ndarray:
+        return numbers_of(order, layout.num_records, epoch, start, stop, chunks)
+
+    if wanted == batches:
+        flat = some(0, batches * batch_size)
+        return Positions(places, flat.reshape(batches, batch_size), True)
+    parts = [some(int(at), int(at) + batch_size) for at in chosen * batch_size]
+    return Positions(places, np.stack(parts), False)
+
+
+def mix_of(order: Any, layout: Layout, epoch: int, batch_size: int) -> Mix:
+    """How an order mixes in one epoch."""
+    found = positions_of(order, layout, epoch, batch_size)
+    labels, distance = _labels(found.records, layout)
+    return Mix(
+        float(np.mean(np.abs(found.places - found.records))) / layout.num_records,
+        _neighbours(found.records),
+        _distinct(layout.chunks_of(found.records)),
+        _distinct(layout.shards_of(found.records)),
+        labels,
+        distance,
+        _again(found, order, layout, epoch, batch_size),
+    )
+
+
+def _distinct(groups: np.ndarray) -> float:
+    ordered = np.sort(groups, axis=1)
+    return float(np.mean(1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1)))
+
+
+def _neighbours(records: np.ndarray) -> float:
+    ordered = np.sort(records, axis=1)
+    return float(np.count_nonzero(np.diff(ordered, axis=1) == 1) / records.size)
+
+
+def _labels(records: np.ndarray, layout: Layout) -> tuple[float | None, float | None]:
+    if layout.labels is None:
+        return None, None
+    kinds = int(layout.labels.max()) + 1
+    whole = np.bincount(layout.labels, minlength=kinds) / len(layout.labels)
+    distances: list[float] = []
+    distinct: list[int] = []
+    for batch in records:
+        counts = np.bincount(layout.labels[batch], minlength=kinds)
+        distinct.append(int(np.count_nonzero(counts)))
+        distances.append(0.5 * float(np.abs(counts / len(batch) - whole).sum()))
+    return float(np.mean(distinct)), float(np.mean(distances))
+
+
+def _again(
+    found: Positions, order: Any, layout: Layout, epoch: int, batch_size: int
+) -> float | None:
+    """Pairs that share a batch in this epoch and in the next."""
+    batches, size = found.records.shape
+    if not found.is_whole or size < 2:
+        return None
+    after = positions_of(order, layout, epoch + 1, batch_size)
+    batch_of = np.full(layout.num_records, -1, np.int64)
+    batch_of[after.records.ravel()] = np.repeat(np.arange(len(after.records)), size)
+    place = batch_of[found.records]
+    keys = np.repeat(np.arange(batches), size) * (batches + 1) + place.ravel() + 1
+    _, together = np.unique(keys[place.ravel() >= 0], return_counts=True)
+    pairs = batches * size * (size - 1)
+    return float(np.sum(together * (together - 1)) / pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixing:
+    """An order against the exact shuffle, whose every figure is 1 here."""
+
+    moved: float
+    """How far records move; 0 is not at all."""
+    chunks: float
+    shards: float | None
+    """Different shards in a batch; None where there is one."""
+    labels: float | None
+    """Different labels in a batch."""
+    label_distance: float | None
+    """How far the labels of a batch are from those of all: larger is worse."""
+    again: float | None
+    """How often records that share a batch do so in the next epoch: larger is worse."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether an exact shuffle is not told from it: every figure within a tenth."""
+        low = [self.moved, self.chunks, self.shards, self.labels]
+        high = [self.label_distance, self.again]
+        return all(v is None or v >= 0.9 for v in low) and all(v is None or v <= 1.1 for v in high)
+
+
+def compared(mix: Mix, exact: Mix, num_shards: int) -> Mixing:
+    """One mix as parts of another."""
+    return Mixing(
+        mix.moved / exact.moved,
+        mix.chunks / exact.chunks,
+        mix.shards / exact.shards if num_shards > 1 else None,
+        _ratio(mix.labels, exact.labels),
+        _ratio(mix.label_distance, exact.label_distance),
+        _ratio(mix.again, exact.again),
+    )
+
+
+def mean_of(mixes: Sequence[Mix]) -> Mix:
+    """The mean of each figure."""
+    facts = [[getattr(mix, name) for mix in mixes] for name in Mix.__slots__]
+    return Mix(*(None if None in some else float(np.mean(some)) for some in facts))  # pyright: ignore
+
+
+def _ratio(value: float | None, whole: float | None) -> float | None:
+    return None if value is None or not whole else value / whole
