@@ -12,6 +12,7 @@ measured, and how noisy the machine was. `to_dict()` is for JSON, `html()` a pag
 
 from __future__ import annotations
 
+from penstock.bench import words
 from penstock.bench.formats import FormatRow, FormatsReport, formats
 from penstock.bench.images import ImageRow, ImagesReport, images
 from penstock.bench.measure import Machine, Measured, Noise
@@ -33,4 +34,5 @@ __all__ = [
     "formats",
     "images",
     "shuffle",
+    "words",
 ]

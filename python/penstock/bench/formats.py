@@ -189,7 +189,9 @@ def _candidates(only: Sequence[str] | None) -> list[_Candidate]:
 
 def _default(fmt: Any) -> Any:
     """How a format compresses where nobody says."""
-    return next((word.default for word in fields(fmt.write_options) if word.name == "compression"), None)
+    return next(
+        (word.default for word in fields(fmt.write_options) if word.name == "compression"), None
+    )
 
 
 def _measure(one: _Candidate, job: dict[str, Any], place: str, most_seconds: float) -> None:

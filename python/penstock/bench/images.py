@@ -236,7 +236,9 @@ def _column_of(ds: ps.Dataset, column: str | None) -> str:
         if not (pa.types.is_binary(storage.type) or pa.types.is_large_binary(storage.type)):
             continue
         some = [value for value in storage.to_pylist() if value]
-        if some and all(value[:2] in (b"P6", b"P5") or describe.image_header(value) for value in some):
+        if some and all(
+            value[:2] in (b"P6", b"P5") or describe.image_header(value) for value in some
+        ):
             return name
     raise ValueError(
         f"no column of {name_of(ds)} holds encoded images; there are: {', '.join(names)}; name one "
@@ -295,9 +297,7 @@ def _row(one: _Candidate, count: int, mb_per_s: float) -> ImageRow:
 # -- what follows from the numbers ----------------------------------------------------------------
 
 
-def _sentences(
-    rows: list[ImageRow], mb_per_s: float, least_psnr: float, count: int
-) -> list[str]:
+def _sentences(rows: list[ImageRow], mb_per_s: float, least_psnr: float, count: int) -> list[str]:
     now = next((row for row in rows if row.codec is None), None)
     if now is None or now.decode is None:
         return ["The images could not be decoded as they are."]

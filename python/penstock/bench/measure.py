@@ -76,7 +76,9 @@ def _give_back() -> None:
     gc.collect()
     pa.default_memory_pool().release_unused()
     if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(ctypes.util.find_library("c") or "libc.so.6"), "malloc_trim", None)
+        trim = getattr(
+            ctypes.CDLL(ctypes.util.find_library("c") or "libc.so.6"), "malloc_trim", None
+        )
         if trim is not None:
             trim(0)
 
@@ -122,9 +124,7 @@ class Machine:
 def machine(folder: str) -> Machine:
     """This machine, with `folder` for temporary files."""
     system = f"{platform.system()} {platform.release()}"
-    return Machine(
-        _cpu(), cores(), system, platform.python_version(), folder, _file_system(folder)
-    )
+    return Machine(_cpu(), cores(), system, platform.python_version(), folder, _file_system(folder))
 
 
 def cores() -> int:

@@ -85,7 +85,9 @@ def page(
     facts: Sequence[tuple[str, str]],
 ) -> str:
     """The page as text."""
-    inside = "".join(_figure(p) if isinstance(p, Figure) else _table(p) for p in parts if p is not None)
+    inside = "".join(
+        _figure(p) if isinstance(p, Figure) else _table(p) for p in parts if p is not None
+    )
     answer = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
     listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     return (
@@ -124,7 +126,9 @@ def _table(table: Table) -> str:
         for heading, right in zip(table.headings, numbers, strict=True)
     )
     body = "".join(
-        "<tr>" + "".join(_cell(text, place, numbers[place]) for place, text in enumerate(row)) + "</tr>"
+        "<tr>"
+        + "".join(_cell(text, place, numbers[place]) for place, text in enumerate(row))
+        + "</tr>"
         for row in table.rows
     )
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
@@ -134,6 +138,6 @@ def _table(table: Table) -> str:
     )
 
 
-def _cell(text: str, place: int, is_number: bool) -> str:  # noqa: FBT001  two kinds of cell
+def _cell(text: str, place: int, is_number: bool) -> str:
     kind = "number" if is_number else "name" if not place else ""
     return f"<td class={kind}>{escape(text)}</td>" if kind else f"<td>{escape(text)}</td>"

@@ -108,7 +108,9 @@ def formats_page(report: FormatsReport) -> str:
         ("noise", report.noise.sentence(format_spreads(report))),
         *machine_facts(report.machine, report.seconds),
     ]
-    lead = f"{report.sample.source}: {report.sample.sentence(describe.size(report.sample.num_bytes))}"
+    lead = (
+        f"{report.sample.source}: {report.sample.sentence(describe.size(report.sample.num_bytes))}"
+    )
     return page("Which format?", lead, report.sentences, parts, facts)
 
 
@@ -171,7 +173,9 @@ def images_page(report: ImagesReport) -> str:
     if lossy:
         plane = points(
             [
-                Point((row.num_bytes or 1) / count / 1000, row.psnr or 0, row.name, _KINDS[row.codec])
+                Point(
+                    (row.num_bytes or 1) / count / 1000, row.psnr or 0, row.name, _KINDS[row.codec]
+                )
                 for row in lossy
             ],
             "kB an image",
@@ -191,7 +195,17 @@ def images_page(report: ImagesReport) -> str:
     parts.append(
         Table(
             "All ways to keep them",
-            ["kept as", "an image", "decode /s", "one thread", "encode /s", "PSNR", "worst", "SSIM", "remark"],
+            [
+                "kept as",
+                "an image",
+                "decode /s",
+                "one thread",
+                "encode /s",
+                "PSNR",
+                "worst",
+                "SSIM",
+                "remark",
+            ],
             [
                 [
                     row.name,
@@ -221,7 +235,7 @@ def images_page(report: ImagesReport) -> str:
 
 def likeness(
     problem: str | None,
-    is_exact: bool,  # noqa: FBT001  one of five facts of a row
+    is_exact: bool,
     psnr: float | None,
     worst: float | None,
     ssim: float | None,
@@ -243,20 +257,13 @@ def shuffle_spreads(report: ShuffleReport) -> list[float]:
     return [row.seconds.spread for row in report.rows if row.seconds.repeats > 1]
 
 
-def part(value: float | None) -> str:
-    """A figure of an order as a part of that of an exact shuffle."""
-    if value is None:
-        return words.NOTHING
-    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
-
-
 def shuffle_page(report: ShuffleReport) -> str:
     """See ShuffleReport.html."""
     rows = report.rows
     names = [row.name for row in rows]
 
     def against(title: str, values: Sequence[float | None]) -> Bars:
-        return Bars(title, values, [part(value) for value in values], (), "", 1.0)
+        return Bars(title, values, [words.part(value) for value in values], (), "", 1.0)
 
     def counted(title: str, values: Sequence[float]) -> Bars:
         return Bars(title, values, [words.short(value) for value in values], (), "low")
@@ -294,7 +301,9 @@ def shuffle_page(report: ShuffleReport) -> str:
         (row.name, np.array([x for x, _ in row.path]), np.array([y for _, y in row.path]))
         for row in rows
     ]
-    given = "; ".join(f"{disk.name}: {disk.seek_ms:g} ms a seek, {disk.mb_per_s:g} MB/s" for disk in report.disks)
+    given = "; ".join(
+        f"{disk.name}: {disk.seek_ms:g} ms a seek, {disk.mb_per_s:g} MB/s" for disk in report.disks
+    )
     parts: list[Figure | Table] = [
         Figure(
             "Where an order goes",
@@ -326,13 +335,13 @@ def shuffle_page(report: ShuffleReport) -> str:
             [
                 [
                     row.name,
-                    *map(part, (row.mixing.moved, row.mixing.chunks, row.mixing.shards)),
-                    *map(part, (row.mixing.labels, row.mixing.label_distance, row.mixing.again)),
+                    *map(words.part, (row.mixing.moved, row.mixing.chunks, row.mixing.shards)),
+                    *map(words.part, (row.mixing.labels, row.mixing.label_distance, row.mixing.again)),
                     "chunks" if row.by_chunks else "records",
                     words.size(row.num_bytes),
                     words.short(row.reads),
                     words.short(row.seeks),
-                    words.seconds(row.seconds.median),
+                    words.time(row.seconds),
                 ]
                 for row in rows
             ],

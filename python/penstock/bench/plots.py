@@ -70,7 +70,9 @@ def _panel(panel: Bars, left: float, width: float, count: int, rows: Sequence[st
     for row, (value, text, found) in enumerate(zip(panel.values, panel.shown, ranges, strict=True)):
         y = 30 + _ROW * row + (_ROW - _BAR) / 2
         if value is None:
-            parts.append(f'<text class="none" x="{left:.1f}" y="{_middle(row)}">{escape(text)}</text>')
+            parts.append(
+                f'<text class="none" x="{left:.1f}" y="{_middle(row)}">{escape(text)}</text>'
+            )
             continue
         length = max(room * value / top, 1)
         kind = "bar best" if value == best else "bar"
@@ -87,10 +89,14 @@ def _panel(panel: Bars, left: float, width: float, count: int, rows: Sequence[st
                 f'M{left + low:.1f} {y + 3}v6M{left + high:.1f} {y + 3}v6"/>'
             )
             end = max(end, high)
-        parts.append(f'<text class="value" x="{left + end + 6:.1f}" y="{_middle(row)}">{escape(text)}</text>')
+        parts.append(
+            f'<text class="value" x="{left + end + 6:.1f}" y="{_middle(row)}">{escape(text)}</text>'
+        )
     if panel.mark is not None:
         x = left + room * panel.mark / top
-        parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="26" y2="{30 + _ROW * count}"/>')
+        parts.append(
+            f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="26" y2="{30 + _ROW * count}"/>'
+        )
     return parts
 
 
@@ -118,13 +124,19 @@ def points(found: Sequence[Point], x_title: str, y_title: str, y_mark: float) ->
     def place(x: float, y: float) -> tuple[float, float]:
         across = (math.log(x) - low) / (high - low)
         up = (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
-        return left + across * (WIDTH - left - right), height - bottom - up * (height - top - bottom)
+        return left + across * (WIDTH - left - right), height - bottom - up * (
+            height - top - bottom
+        )
 
     parts = [f'<text class="title" x="0" y="16">{escape(y_title)}</text>']
     for tick in y_ticks:
         y = place(x_ticks[0], tick)[1]
-        parts.append(f'<line class="rule" x1="{left}" x2="{WIDTH - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        parts.append(
+            f'<line class="rule" x1="{left}" x2="{WIDTH - right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        parts.append(
+            f'<text class="tick" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>'
+        )
     for tick in x_ticks:
         x = place(tick, y_ticks[0])[0]
         parts.append(
@@ -135,7 +147,9 @@ def points(found: Sequence[Point], x_title: str, y_title: str, y_mark: float) ->
         f'<text class="title" x="{WIDTH - right}" y="{height - 6}" text-anchor="end">{escape(x_title)}</text>'
     )
     level = place(x_ticks[0], y_mark)[1]
-    parts.append(f'<line class="mark" x1="{left}" x2="{WIDTH - right}" y1="{level:.1f}" y2="{level:.1f}"/>')
+    parts.append(
+        f'<line class="mark" x1="{left}" x2="{WIDTH - right}" y1="{level:.1f}" y2="{level:.1f}"/>'
+    )
     taken: list[tuple[float, float]] = []
     for point in sorted(found, key=lambda p: (p.y, p.x)):
         x, y = place(point.x, point.y)

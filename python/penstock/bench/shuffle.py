@@ -363,7 +363,7 @@ def _sentences(rows: Sequence[OrderRow], disks: Sequence[Disk]) -> list[str]:
     for number, disk in enumerate(disks if good else ()):
         best = min(good, key=lambda row: epoch_seconds(row, number))
         takes = words.seconds(epoch_seconds(best, number))
-        line = f"{disk.name.capitalize()}: {best.name}, {takes} an epoch"
+        line = f"{disk.name[0].upper()}{disk.name[1:]}: {best.name}, {takes} an epoch"
         others = [row for row in good if row is not best]
         if others:
             slowest = max(others, key=lambda row: epoch_seconds(row, number))

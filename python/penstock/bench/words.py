@@ -10,10 +10,23 @@ NOTHING = "–"
 
 def rate(found: Measured | None) -> str:
     """So many a second: to three digits, with the spread of the repeats."""
-    if found is None:
+    return NOTHING if found is None else short(found.median) + _spread(found)
+
+
+def time(found: Measured | None) -> str:
+    """Seconds, with the spread of the repeats."""
+    return NOTHING if found is None else seconds(found.median) + _spread(found)
+
+
+def _spread(found: Measured) -> str:
+    return f" ±{found.spread / 2:3.0%}" if found.repeats > 1 else ""
+
+
+def part(value: float | None) -> str:
+    """A figure as a part of another: 1.00 is the same."""
+    if value is None:
         return NOTHING
-    spread = f" ±{found.spread / 2:.0%}" if found.repeats > 1 else ""
-    return short(found.median) + spread
+    return f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def short(number: float | None) -> str:

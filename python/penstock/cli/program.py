@@ -30,6 +30,7 @@ COMMANDS = {
     "append": "Put more records behind those that are there.",
     "convert": "Write the records in another format.",
     "diff": "Which fields and records of two data sets differ, by content.",
+    "bench": "Measure on your data which format, image codec and order suit it.",
     "demo": "A tour on data that it makes itself, with figures.",
     "completion": "Shell completion for bash, zsh and fish.",
 }
