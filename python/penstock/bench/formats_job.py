@@ -84,7 +84,7 @@ def _read(job: dict[str, Any]) -> dict[str, Any]:
     takes = takes[:_MOST_TAKES]
 
     def take() -> tuple[int, float]:
-        done, begun = 0, time.perf_counter()
+        done, passed, begun = 0, 0.0, time.perf_counter()
         while True:
             for some in takes:
                 done += held[0].take(some).num_rows

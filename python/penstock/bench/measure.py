@@ -44,7 +44,7 @@ def measured(values: Sequence[float]) -> Measured:
 
 def seconds_of(call: Callable[[], Any], least_seconds: float = 0.0) -> float:
     """Seconds of one call; of a quick one the mean of as many as take `least_seconds`."""
-    start = time.perf_counter()
+    start, passed = time.perf_counter(), 0.0
     for done in range(1, _MOST_CALLS + 1):
         call()
         passed = time.perf_counter() - start

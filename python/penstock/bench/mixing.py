@@ -16,14 +16,12 @@ MOST_POSITIONS = 1_000_000
 """Of longer epochs so many positions are looked at, in whole batches spread over the epoch."""
 
 
-def numbers_of(
-    order: Any, num_records: int, epoch: int, start: int, stop: int, chunk_lengths: Sequence[int]
-) -> np.ndarray:
-    """The record numbers at some positions; orders that go by chunks are told their lengths."""
-    words = {}
-    if "chunk_lengths" in inspect.signature(order.take).parameters:
-        words["chunk_lengths"] = chunk_lengths
-    found: np.ndarray = order.take(num_records, epoch, start, stop, **words)
+def numbers_of(order: Any, layout: Layout, epoch: int, start: int, stop: int) -> np.ndarray:
+    """The record numbers at some positions; an order is told of the data what its `take` asks for."""
+    known = {"chunk_lengths": layout.chunk_lengths, "shard_lengths": layout.shard_lengths}
+    asked = inspect.signature(order.take).parameters
+    words = {word: value for word, value in known.items() if word in asked}
+    found: np.ndarray = order.take(layout.num_records, epoch, start, stop, **words)
     return found
 
 
@@ -41,6 +39,11 @@ class Layout:
     def chunks_of(self, records: np.ndarray) -> np.ndarray:
         """The chunk of each record."""
         return np.searchsorted(np.cumsum(self.chunk_lengths), records, "right")
+
+    @property
+    def shard_lengths(self) -> np.ndarray:
+        """Records of each shard."""
+        return np.diff(self.shard_firsts, append=self.num_records)
 
     def shards_of(self, records: np.ndarray) -> np.ndarray:
         """The shard of each record."""
@@ -86,15 +89,13 @@ def positions_of(
     wanted = min(batches, max(most // batch_size, 1))
     chosen = np.unique(np.linspace(0, batches - 1, wanted).astype(np.int64))
     places = chosen[:, None] * batch_size + np.arange(batch_size)
-    chunks = layout.chunk_lengths.tolist()
-
-    def some(start: int, stop: int) -> np.ndarray:
-        return numbers_of(order, layout.num_records, epoch, start, stop, chunks)
-
     if wanted == batches:
-        flat = some(0, batches * batch_size)
+        flat = numbers_of(order, layout, epoch, 0, batches * batch_size)
         return Positions(places, flat.reshape(batches, batch_size), True)
-    parts = [some(int(at), int(at) + batch_size) for at in chosen * batch_size]
+    parts = [
+        numbers_of(order, layout, epoch, at, at + batch_size)
+        for at in (chosen * batch_size).tolist()
+    ]
     return Positions(places, np.stack(parts), False)
 
 
@@ -192,8 +193,11 @@ def compared(mix: Mix, exact: Mix, num_shards: int) -> Mixing:
 
 def mean_of(mixes: Sequence[Mix]) -> Mix:
     """The mean of each figure."""
-    facts = [[getattr(mix, name) for mix in mixes] for name in Mix.__slots__]
-    return Mix(*(None if None in some else float(np.mean(some)) for some in facts))  # pyright: ignore
+    facts: dict[str, Any] = {}
+    for name in Mix.__slots__:
+        values = [getattr(mix, name) for mix in mixes]
+        facts[name] = None if None in values else float(np.mean(values))
+    return Mix(**facts)
 
 
 def _ratio(value: float | None, whole: float | None) -> float | None:

@@ -85,9 +85,7 @@ def page(
     facts: Sequence[tuple[str, str]],
 ) -> str:
     """The page as text."""
-    inside = "".join(
-        _figure(p) if isinstance(p, Figure) else _table(p) for p in parts if p is not None
-    )
+    inside = "".join(_figure(p) if isinstance(p, Figure) else _table(p) for p in parts)
     answer = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
     listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     return (

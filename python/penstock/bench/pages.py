@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock import describe
-from penstock.bench import words
 from penstock.bench.formats import FormatsReport
 from penstock.bench.images import ImagesReport
 from penstock.bench.measure import Measured
 from penstock.bench.page import Figure, Table, machine_facts, page
 from penstock.bench.plots import Bars, Point, bars, paths, points
 from penstock.bench.shuffle import ShuffleReport
+from penstock.bench.words import NOTHING, part, rate, seconds, short, size, time
 
 
 def rates(title: str, found: Sequence[Measured | None], is_better: str = "high") -> Bars:
@@ -21,7 +21,7 @@ def rates(title: str, found: Sequence[Measured | None], is_better: str = "high")
     return Bars(
         title,
         [None if one is None else one.median for one in found],
-        [words.short(None if one is None else one.median) for one in found],
+        [short(None if one is None else one.median) for one in found],
         [None if one is None else (one.least, one.most) for one in found],
         is_better,
     )
@@ -29,7 +29,7 @@ def rates(title: str, found: Sequence[Measured | None], is_better: str = "high")
 
 def sizes(title: str, found: Sequence[float | None], is_better: str = "low") -> Bars:
     """A panel of bytes."""
-    return Bars(title, list(found), [words.size(one) for one in found], (), is_better)
+    return Bars(title, list(found), [size(one) for one in found], (), is_better)
 
 
 # -- formats --------------------------------------------------------------------------------------
@@ -88,12 +88,12 @@ def formats_page(report: FormatsReport) -> str:
             [
                 [
                     row.name,
-                    words.size(row.num_bytes),
-                    words.size(row.index_bytes) if row.index_bytes else words.NOTHING,
-                    words.rate(row.write),
-                    words.rate(row.scan),
-                    words.rate(row.random),
-                    words.seconds(row.open_seconds.median if row.open_seconds else None),
+                    size(row.num_bytes),
+                    size(row.index_bytes) if row.index_bytes else NOTHING,
+                    rate(row.write),
+                    rate(row.scan),
+                    rate(row.random),
+                    seconds(row.open_seconds.median if row.open_seconds else None),
                     row.problem or "",
                 ]
                 for row in report.rows
@@ -149,7 +149,7 @@ def images_page(report: ImagesReport) -> str:
                 Bars(
                     f"images/s from storage of {report.mb_per_s:g} MB/s",
                     [row.delivered for row in rows],
-                    [words.short(row.delivered) for row in rows],
+                    [short(row.delivered) for row in rows],
                     (),
                     "high",
                 ),
@@ -209,10 +209,10 @@ def images_page(report: ImagesReport) -> str:
             [
                 [
                     row.name,
-                    words.size(None if row.num_bytes is None else row.num_bytes / count),
-                    words.rate(row.decode),
-                    words.rate(row.decode_alone),
-                    words.rate(row.encode),
+                    size(None if row.num_bytes is None else row.num_bytes / count),
+                    rate(row.decode),
+                    rate(row.decode_alone),
+                    rate(row.encode),
                     *likeness(row.problem, row.is_exact, row.psnr, row.worst_psnr, row.ssim),
                     row.problem or "",
                 ]
@@ -240,12 +240,12 @@ def likeness(
     worst: float | None,
     ssim: float | None,
 ) -> tuple[str, str, str]:
-    """PSNR, the worst PSNR and SSIM in words."""
+    """PSNR, the worst PSNR and SSIM, for people."""
     if problem is not None or ssim is None:
-        return (words.NOTHING,) * 3
+        return NOTHING, NOTHING, NOTHING
     if is_exact:
         return ("exact", "exact", "1")
-    decibels = [words.NOTHING if value is None else f"{value:.1f}" for value in (psnr, worst)]
+    decibels = [NOTHING if value is None else f"{value:.1f}" for value in (psnr, worst)]
     return decibels[0], decibels[1], f"{ssim:.4f}"
 
 
@@ -263,10 +263,10 @@ def shuffle_page(report: ShuffleReport) -> str:
     names = [row.name for row in rows]
 
     def against(title: str, values: Sequence[float | None]) -> Bars:
-        return Bars(title, values, [words.part(value) for value in values], (), "", 1.0)
+        return Bars(title, values, [part(value) for value in values], (), "", 1.0)
 
     def counted(title: str, values: Sequence[float]) -> Bars:
-        return Bars(title, values, [words.short(value) for value in values], (), "low")
+        return Bars(title, values, [short(value) for value in values], (), "low")
 
     mixes = [against("how far records move", [row.mixing.moved for row in rows])]
     if report.num_shards > 1:
@@ -284,19 +284,19 @@ def shuffle_page(report: ShuffleReport) -> str:
             sizes("memory for the window", [row.window_bytes for row in rows]),
         ],
     )
-    seconds = [
+    lasting = [
         Bars(
             "measured, page cache",
             [row.seconds.median for row in rows],
-            [words.seconds(row.seconds.median) for row in rows],
+            [seconds(row.seconds.median) for row in rows],
             [(row.seconds.least, row.seconds.most) for row in rows],
             "low",
         )
     ]
     for number, disk in enumerate(report.disks):
         values = [row.disk_seconds[number] for row in rows]
-        shown = [words.seconds(value) for value in values]
-        seconds.append(Bars(disk.name, values, shown, (), "low"))
+        shown = [seconds(value) for value in values]
+        lasting.append(Bars(disk.name, values, shown, (), "low"))
     dots = [
         (row.name, np.array([x for x, _ in row.path]), np.array([y for _, y in row.path]))
         for row in rows
@@ -322,7 +322,7 @@ def shuffle_page(report: ShuffleReport) -> str:
         Figure("What is read", costs, report.how),
         Figure(
             "How long an epoch takes",
-            bars(names, seconds),
+            bars(names, lasting),
             "At the left, seconds as measured: reading from the page cache and decoding, with the least "
             "and the greatest round. The others are a model, of reading alone: seeks by the time of "
             f"one, and the blocks of 4,096 bytes touched by the bandwidth, one after another. {given}. "
@@ -335,13 +335,13 @@ def shuffle_page(report: ShuffleReport) -> str:
             [
                 [
                     row.name,
-                    *map(words.part, (row.mixing.moved, row.mixing.chunks, row.mixing.shards)),
-                    *map(words.part, (row.mixing.labels, row.mixing.label_distance, row.mixing.again)),
+                    *map(part, (row.mixing.moved, row.mixing.chunks, row.mixing.shards)),
+                    *map(part, (row.mixing.labels, row.mixing.label_distance, row.mixing.again)),
                     "chunks" if row.by_chunks else "records",
-                    words.size(row.num_bytes),
-                    words.short(row.reads),
-                    words.short(row.seeks),
-                    words.time(row.seconds),
+                    size(row.num_bytes),
+                    short(row.reads),
+                    short(row.seeks),
+                    time(row.seconds),
                 ]
                 for row in rows
             ],

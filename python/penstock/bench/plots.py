@@ -17,7 +17,7 @@ _ROW = 26
 _BAR = 12
 _GAP = 26
 _NAMES = 132
-_CHARACTER = 6.2
+_CHARACTER = 7.0
 """How wide a character is drawn, about."""
 
 
@@ -186,7 +186,7 @@ def _even_ticks(low: float, high: float) -> list[float]:
 
 def paths(found: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> str:
     """One square an order: where in the epoch (across) which record comes (up), both from 0 to 1."""
-    across = min(len(found), 4)
+    across = 4
     side = (WIDTH - 24 * (across - 1)) / across
     parts: list[str] = []
     for number, (name, x, y) in enumerate(found):

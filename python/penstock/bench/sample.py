@@ -55,7 +55,7 @@ def spread_over(num_all: int, wanted: int, runs: int = RUNS) -> list[tuple[int, 
     """Runs [first, last) of `wanted` records in all, spread evenly over `num_all`."""
     if wanted >= num_all:
         return [(0, num_all)]
-    edges = np.linspace(0, wanted, min(runs, wanted) + 1).astype(int)
+    edges: np.ndarray = np.linspace(0, wanted, min(runs, wanted) + 1).astype(int)
     sizes = np.diff(edges)
     starts = np.linspace(0, num_all - wanted, len(sizes)).astype(int) + edges[:-1]
     return [(int(first), int(first + size)) for first, size in zip(starts, sizes, strict=True)]

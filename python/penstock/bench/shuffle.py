@@ -13,7 +13,6 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock import describe
-from penstock.bench import words
 from penstock.bench.counting import CountingStorage
 from penstock.bench.delivering import Plan, deliver, plan_of
 from penstock.bench.formats import Progress
@@ -29,6 +28,7 @@ from penstock.bench.mixing import (
     numbers_of,
 )
 from penstock.bench.sample import name_of, opened
+from penstock.bench.words import seconds as in_words
 
 HOW = (
     "Orders are arithmetic, so how they mix is computed, not timed: over whole batches of one epoch, "
@@ -36,9 +36,9 @@ HOW = (
     "divided by the same figure of exact shuffles of three other seeds. Reading is timed with the "
     "files in the page cache, by one thread that asks for batch after batch, orders in turn, and "
     "scaled to an epoch. Bytes, reads and seeks are counted in one more pass, by a storage that "
-    "notes where each read begins and ends; an index is not counted. A chunk is read whole and kept "
-    "until its last record has gone out where all chunks that are open so fit the window; else each "
-    "batch is one take of its records."
+    "notes where each read begins and ends; an index is not counted. Where the records that wait so "
+    "fit the window, and are less than half of all, a chunk is read whole when its first record is "
+    "wanted, and the others wait; else each batch is one take of its records."
 )
 
 
@@ -72,7 +72,7 @@ class OrderRow:
     mixing: Mixing
     by_chunks: bool
     window_bytes: int
-    """Of the chunks that are open together, about; of one batch where it reads by records."""
+    """Of the records that wait, about; of one batch where it reads by records."""
     seconds: Measured
     """Of an epoch, from the page cache."""
     num_bytes: float
@@ -146,7 +146,7 @@ def shuffle(
         label: the column whose values a batch should have in the proportions of the whole; None
             finds a column of integers or of class labels, where there is one.
         seed: of the orders that None stands for.
-        window_bytes: what may be kept in memory of chunks whose records have not all gone out.
+        window_bytes: what may wait in memory of records that were read with their chunk.
         rounds: how often each is timed.
         seconds: about what all timing takes.
         disks: what reading is estimated for.
@@ -195,7 +195,7 @@ def shuffle(
         counts, part = _counted(ds, plans[name], times[name][0])
         mixing = compared(mixes[name], exact, len(ds.paths))
         plan = plans[name]
-        window = plan.window_records if plan.by_chunks else batch_size
+        window = plan.waiting_records if plan.by_chunks else batch_size
         epoch = {key: value / part for key, value in asdict(counts).items()}
         rows.append(
             OrderRow(
@@ -235,8 +235,9 @@ def _layout(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, int 
         raise ValueError(f"there is no column {label!r}; there are: {', '.join(names)}")
     tried = [label] if label is not None else _likely(ds)
     chunk_lengths: list[int] = []
-    labels = None
+    labels, found = None, ""
     for name in tried or [names[0]]:
+        found = name
         chunk_lengths, labels = _read_labels(ds, name, is_label=bool(tried))
         if labels is not None:
             break
@@ -246,7 +247,7 @@ def _layout(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, int 
     layout = Layout(len(ds), np.array(chunk_lengths, np.int64), firsts, labels)
     if labels is None:
         return layout, None, None
-    return layout, name, int(labels.max()) + 1
+    return layout, found, int(labels.max()) + 1
 
 
 def _likely(ds: ps.Dataset) -> list[str]:
@@ -302,7 +303,7 @@ def _read_labels(
 
 def _beginning(order: Any, layout: Layout) -> np.ndarray:
     length = min(order.length(layout.num_records), MOST_POSITIONS)
-    return numbers_of(order, layout.num_records, 0, 0, length, layout.chunk_lengths.tolist())
+    return numbers_of(order, layout, 0, 0, length)
 
 
 def _path(order: Any, layout: Layout, dots: int = 700) -> tuple[tuple[float, float], ...]:
@@ -362,12 +363,12 @@ def _sentences(rows: Sequence[OrderRow], disks: Sequence[Disk]) -> list[str]:
         said.append("None of these orders mixes as an exact shuffle does, within a tenth.")
     for number, disk in enumerate(disks if good else ()):
         best = min(good, key=lambda row: epoch_seconds(row, number))
-        takes = words.seconds(epoch_seconds(best, number))
+        takes = in_words(epoch_seconds(best, number))
         line = f"{disk.name[0].upper()}{disk.name[1:]}: {best.name}, {takes} an epoch"
         others = [row for row in good if row is not best]
         if others:
             slowest = max(others, key=lambda row: epoch_seconds(row, number))
-            more = words.seconds(epoch_seconds(slowest, number))
+            more = in_words(epoch_seconds(slowest, number))
             line += f", where {slowest.name} takes {more}; both mix as an exact shuffle does"
         said.append(line + ".")
     bad = [row for row in rows if not row.mixing.is_exact]

@@ -229,7 +229,7 @@ Examples:
 )
 @click.option(
     "--window-mb", type=click.FloatRange(min=0.001), default=256, show_default=True,
-    help="Megabytes that may be kept of chunks that are partly used.",
+    help="Megabytes of records that may wait in memory, read with their chunk.",
 )  # fmt: skip
 @click.option("--seek-ms", type=click.FloatRange(min=0), help="What a seek takes on your disk.")
 @click.option(
@@ -297,7 +297,7 @@ def _watched() -> Generator[Callable[[str, float], None] | None]:
     """A line on the terminal that says what is being measured; and an end by SIGTERM that cleans up
     as one by Ctrl-C does."""
 
-    def stop(number: int, frame: object) -> None:
+    def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, stop)
