@@ -21,6 +21,7 @@ __all__ = [
     "Pixels",
     "TarPlan",
     "ZlibDeflater",
+    "buffered",
     "decode_images",
     "encode_examples",
     "encode_images",
@@ -42,6 +43,7 @@ __all__ = [
     "message_numbers",
     "next_head",
     "permuted",
+    "permuted_each",
     "probe_images",
     "read_files",
     "read_frames",
@@ -498,6 +500,16 @@ def read_files(
 def permuted(num_records: int, key0: int, key1: int, start: int, stop: int) -> ArrowArray:
     """The numbers at positions start to stop of the permutation of 0 to num_records - 1 that two
     keys choose, as int64."""
+
+def permuted_each(
+    num_records: _Arrow, key0: int, keys: _Arrow, positions: _Arrow
+) -> ArrowArray:
+    """For each row the number at a position of a permutation of its own, chosen by `key0` and the
+    row's key, as int64; num_records, keys and positions are arrays of uint64."""
+
+def buffered(num_records: int, size: int, key: int, start: int, stop: int) -> ArrowArray:
+    """What a shuffle buffer of `size` records gives at steps start to stop: positions in the stream
+    of num_records that runs through it, as int64."""
 
 def key_of(numbers: list[int]) -> int:
     """One key of 64 bits out of any numbers of 64 bits, in their order."""

@@ -1,5 +1,6 @@
 //! The work of one chunk or batch: plain functions over slices and Arrow arrays.
 
+pub mod buffer;
 pub mod codec;
 pub mod columns;
 pub mod decode_examples;

@@ -3,8 +3,9 @@
 //!
 //! A Feistel network (Luby and Rackoff, 1988) permutes the numbers below a power of two; numbers
 //! that fall at or above the length go through it again until one falls below (cycle walking:
-//! Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Orders must be the same for
-//! ever and everywhere: any change of a constant here is a change of everybody's order.
+//! Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Few numbers are shuffled by
+//! hand. Orders must be the same for ever and everywhere: any change of a constant here is a change
+//! of everybody's order.
 
 /// 2^64 over the golden ratio, as in splitmix64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -13,7 +14,10 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// six bits here, so there are twice as many.
 const DOUBLE_ROUNDS: usize = 4;
 
-/// A permutation of few numbers is cut out of one of as many bits as these: over a smaller power
+/// As many numbers are sooner shuffled than found by walking.
+const FEW: usize = 64;
+
+/// A permutation of not many numbers is cut out of one of as many bits as these: over a smaller power
 /// of two there are too few networks for every permutation to come about equally often.
 const LEAST_BITS: u32 = 12;
 
@@ -46,20 +50,69 @@ pub fn record_keys(seed: u64, epoch: u64, records: impl Iterator<Item = u64>) ->
     records.map(|record| absorb(key, record)).collect()
 }
 
-/// A permutation of the numbers below `num_records`.
-pub struct Permutation {
+/// One of the numbers below `end` for a key, all equally often.
+pub fn below(key: u64, end: u64) -> u64 {
+    ((u128::from(key) * u128::from(end)) >> u64::BITS) as u64
+}
+
+/// A permutation of the numbers below a length.
+pub enum Permutation {
+    /// In a list (Fisher and Yates).
+    Few([u8; FEW]),
+    /// By arithmetic.
+    Many(Network),
+}
+
+impl Permutation {
+    /// The one that two keys choose, of at most `MOST_RECORDS` numbers.
+    pub fn new(num_records: u64, key0: u64, key1: u64) -> Self {
+        let key = key_of(&[key0, key1]);
+        if num_records > FEW as u64 {
+            return Self::Many(Network::new(num_records, key));
+        }
+        let mut numbers = [0; FEW];
+        for (number, slot) in (0..).zip(&mut numbers) {
+            *slot = number;
+        }
+        for first in 0..num_records {
+            let other = first + below(absorb(key, first), num_records - first);
+            numbers.swap(first as usize, other as usize);
+        }
+        Self::Few(numbers)
+    }
+
+    /// The numbers at the positions from `start` on, which must all be below the length.
+    pub fn fill(&self, start: u64, numbers: &mut [i64]) {
+        match self {
+            Self::Few(all) => {
+                let found = all.iter().skip(start as usize);
+                numbers.iter_mut().zip(found).for_each(|(number, &at)| *number = i64::from(at));
+            }
+            Self::Many(network) => network.fill(start, numbers),
+        }
+    }
+
+    /// The number at one position, which must be below the length.
+    pub fn at(&self, position: u64) -> i64 {
+        let mut number = [0];
+        self.fill(position, &mut number);
+        let [number] = number;
+        number
+    }
+}
+
+/// A Feistel network whose numbers are walked until they are below the length.
+pub struct Network {
     num_records: u64,
     left_bits: u32,
     right_bits: u32,
     round_keys: [[u64; 2]; DOUBLE_ROUNDS],
 }
 
-impl Permutation {
-    /// The one that two keys choose, of at most `MOST_RECORDS` numbers.
-    pub fn new(num_records: u64, key0: u64, key1: u64) -> Self {
+impl Network {
+    fn new(num_records: u64, key: u64) -> Self {
         let num_records = num_records.min(MOST_RECORDS);
         let bits = (u64::BITS - num_records.saturating_sub(1).leading_zeros()).max(LEAST_BITS);
-        let key = key_of(&[key0, key1]);
         let mut round = 0;
         let round_keys = [[(); 2]; DOUBLE_ROUNDS].map(|pair| {
             pair.map(|()| {
@@ -82,9 +135,9 @@ impl Permutation {
         (left << self.right_bits) | right
     }
 
-    /// The numbers at the positions from `start` on, which must all be below the length. It comes to
-    /// an end: each position lies on the cycle that is walked from it.
-    pub fn fill(&self, start: u64, numbers: &mut [i64]) {
+    /// As `Permutation::fill`. It comes to an end: each position lies on the cycle that is walked
+    /// from it.
+    fn fill(&self, start: u64, numbers: &mut [i64]) {
         let mut first = start;
         for block in numbers.chunks_mut(BLOCK) {
             // Which numbers are still too large. The list is kept without a branch, as no processor
@@ -164,9 +217,7 @@ mod tests {
     fn the_longest_has_numbers_everywhere() {
         let longest = Permutation::new(MOST_RECORDS, 7, 8);
         for position in [0, 1, MOST_RECORDS / 2, MOST_RECORDS - 1] {
-            let mut number = [-1];
-            longest.fill(position, &mut number);
-            assert!((0..MOST_RECORDS as i64).contains(&number[0]));
+            assert!((0..MOST_RECORDS as i64).contains(&longest.at(position)));
         }
     }
 

@@ -9,7 +9,19 @@ use pyo3::prelude::*;
 
 use super::arrow::{ArrowArray, import};
 use super::run;
+use crate::kernels::buffer;
 use crate::kernels::permute::{self, MOST_RECORDS, Permutation};
+
+fn check_span(num_records: u64, start: u64, stop: u64) -> PyResult<()> {
+    if num_records > MOST_RECORDS {
+        return Err(PyValueError::new_err(format!("at most {MOST_RECORDS} records have an order")));
+    }
+    if start > stop || stop > num_records {
+        let place = format!("positions {start} to {stop} of {num_records} records");
+        return Err(PyValueError::new_err(place));
+    }
+    Ok(())
+}
 
 /// The numbers at positions start to stop of the permutation of 0 to num_records - 1 that two keys
 /// choose, as int64.
@@ -22,19 +34,62 @@ pub fn permuted(
     start: u64,
     stop: u64,
 ) -> PyResult<ArrowArray> {
-    if num_records > MOST_RECORDS {
-        return Err(PyValueError::new_err(format!("at most {MOST_RECORDS} records have an order")));
-    }
-    if start > stop || stop > num_records {
-        let place = format!("positions {start} to {stop} of {num_records} records");
-        return Err(PyValueError::new_err(place));
-    }
+    check_span(num_records, start, stop)?;
     let numbers = run(py, || {
         let mut numbers = vec![0; (stop - start) as usize];
         Permutation::new(num_records, key0, key1).fill(start, &mut numbers);
         Ok(numbers)
     })?;
     Ok(ArrowArray::new(Int64Array::from(numbers)))
+}
+
+/// For each row the number at a position of a permutation of its own, chosen by `key0` and the
+/// row's key, as int64; num_records, keys and positions are arrays of uint64.
+#[pyfunction]
+pub fn permuted_each(
+    py: Python<'_>,
+    num_records: &Bound<'_, PyAny>,
+    key0: u64,
+    keys: &Bound<'_, PyAny>,
+    positions: &Bound<'_, PyAny>,
+) -> PyResult<ArrowArray> {
+    let columns = [import(num_records)?, import(keys)?, import(positions)?];
+    let [num_records, keys, positions] = [&columns[0], &columns[1], &columns[2]]
+        .map(|column| column.as_primitive_opt::<UInt64Type>().map(|column| &column.values()[..]));
+    let (Some(lengths), Some(keys), Some(positions)) = (num_records, keys, positions) else {
+        return Err(PyTypeError::new_err("expected arrays of uint64"));
+    };
+    let fits = |(&length, &position): (&u64, &u64)| position < length && length <= MOST_RECORDS;
+    let same = lengths.len() == keys.len() && lengths.len() == positions.len();
+    if !same || !lengths.iter().zip(positions).all(fits) {
+        return Err(PyValueError::new_err("each row has a length and a position below it"));
+    }
+    let numbers = run(py, || {
+        let rows = lengths.iter().zip(keys).zip(positions);
+        Ok(rows
+            .map(|((&length, &key), &position)| Permutation::new(length, key0, key).at(position))
+            .collect::<Vec<_>>())
+    })?;
+    Ok(ArrowArray::new(Int64Array::from(numbers)))
+}
+
+/// What a shuffle buffer of `size` records gives at steps start to stop: positions in the stream
+/// of num_records that runs through it, as int64.
+#[pyfunction]
+pub fn buffered(
+    py: Python<'_>,
+    num_records: u64,
+    size: u64,
+    key: u64,
+    start: u64,
+    stop: u64,
+) -> PyResult<ArrowArray> {
+    check_span(num_records, start, stop)?;
+    if size == 0 {
+        return Err(PyValueError::new_err("a buffer has room for a record at least"));
+    }
+    let found = run(py, || Ok(buffer::buffered(num_records, size, key, start, stop)))?;
+    Ok(ArrowArray::new(Int64Array::from(found)))
 }
 
 /// One key of 64 bits out of any numbers of 64 bits, in their order.
