@@ -34,7 +34,17 @@ from penstock.limits import Limits
 if TYPE_CHECKING:
     from penstock import bench, describe, features
     from penstock.images import decode_images, encode_images
-    from penstock.orders import Order, Sequential, Shuffled
+    from penstock.orders import (
+        Balanced,
+        Blocked,
+        Buffered,
+        Interleaved,
+        Mixture,
+        Order,
+        Sequential,
+        Shuffled,
+        Weighted,
+    )
     from penstock.report import Finding, Report
     from penstock.verbs.append import append
     from penstock.verbs.convert import convert
@@ -59,6 +69,9 @@ if TYPE_CHECKING:
     from penstock.verbs.write import write
 
 __all__ = [
+    "Balanced",
+    "Blocked",
+    "Buffered",
     "ChangedError",
     "ChecksumError",
     "Dataset",
@@ -72,9 +85,11 @@ __all__ = [
     "Histogram",
     "ImageSizes",
     "Info",
+    "Interleaved",
     "InternalError",
     "LimitError",
     "Limits",
+    "Mixture",
     "Order",
     "OverlayInfo",
     "PenstockError",
@@ -96,6 +111,7 @@ __all__ = [
     "TruncatedError",
     "UnsupportedError",
     "ValueDiff",
+    "Weighted",
     "add_fields",
     "append",
     "bake_fields",
@@ -122,6 +138,9 @@ __all__ = [
 ]
 
 _LATER = {
+    "Balanced": "orders",
+    "Blocked": "orders",
+    "Buffered": "orders",
     "Diff": "verbs.differences",
     "FieldDiff": "verbs.differences",
     "FieldPresence": "verbs.schemas",
@@ -131,6 +150,8 @@ _LATER = {
     "Histogram": "verbs.tally",
     "ImageSizes": "verbs.observe",
     "Info": "verbs.info",
+    "Interleaved": "orders",
+    "Mixture": "orders",
     "Order": "orders",
     "OverlayInfo": "verbs.overlays",
     "RecordsDiff": "verbs.differences",
@@ -142,6 +163,7 @@ _LATER = {
     "Spread": "verbs.tally",
     "Stats": "verbs.stats",
     "ValueDiff": "verbs.differences",
+    "Weighted": "orders",
     "add_fields": "verbs.fields",
     "append": "verbs.append",
     "bake_fields": "verbs.fields",

@@ -41,6 +41,7 @@ __all__ = [
     "looks_like_maps",
     "member_head",
     "message_numbers",
+    "mixed",
     "next_head",
     "permuted",
     "permuted_each",
@@ -501,15 +502,17 @@ def permuted(num_records: int, key0: int, key1: int, start: int, stop: int) -> A
     """The numbers at positions start to stop of the permutation of 0 to num_records - 1 that two
     keys choose, as int64."""
 
-def permuted_each(
-    num_records: _Arrow, key0: int, keys: _Arrow, positions: _Arrow
-) -> ArrowArray:
+def permuted_each(num_records: _Arrow, key0: int, keys: _Arrow, positions: _Arrow) -> ArrowArray:
     """For each row the number at a position of a permutation of its own, chosen by `key0` and the
     row's key, as int64; num_records, keys and positions are arrays of uint64."""
 
 def buffered(num_records: int, size: int, key: int, start: int, stop: int) -> ArrowArray:
     """What a shuffle buffer of `size` records gives at steps start to stop: positions in the stream
     of num_records that runs through it, as int64."""
+
+def mixed(weights: list[int], key: int, start: int, stop: int) -> tuple[ArrowArray, list[int]]:
+    """Which set comes at positions start to stop of a mixture, as uint32, and how many records each
+    set had before. Weights are whole numbers, one positive, less than 2^40 together."""
 
 def key_of(numbers: list[int]) -> int:
     """One key of 64 bits out of any numbers of 64 bits, in their order."""

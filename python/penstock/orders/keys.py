@@ -5,6 +5,7 @@ Nothing here has a state. The key of (seed, epoch, …) is the same on every mac
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from enum import IntEnum
 from typing import Any
@@ -23,10 +24,11 @@ class Draw(IntEnum):
     RECORDS = 0
     CHUNKS = 1
     WINDOWS = 2
-    DELAYS = 3
+    BUFFERS = 3
     SHARDS = 4
     SETS = 5
     WEIGHTS = 6
+    CLASSES = 7
 
 
 def checked_seed(seed: Any) -> int:
@@ -89,3 +91,11 @@ def record_keys(seed: int, epoch: int, records: np.ndarray) -> np.ndarray:
         array([ True,  True])
     """
     return np.asarray(pa.array(_core.record_keys(seed, epoch, pa.array(records))))
+
+
+def digest(array: np.ndarray) -> str:
+    """What stands in a spec for an array: a hash of its type, length and values."""
+    data = np.ascontiguousarray(array)
+    data = data.astype(data.dtype.newbyteorder("<"), copy=False)
+    head = f"{data.dtype.str} {data.shape} ".encode()
+    return hashlib.sha256(head + data.tobytes()).hexdigest()[:32]

@@ -16,6 +16,7 @@ from penstock.errors import RecordIndexError
 from penstock.orders.keys import Draw, checked_epoch, checked_seed, permuted
 
 _END = 1 << 63
+_FAR = 1 << 62
 
 
 @runtime_checkable
@@ -27,8 +28,14 @@ class Order(Protocol):
     """
 
     @property
-    def seed(self) -> int:
-        """What all chance comes from; 0 where there is none."""
+    def seed(self) -> int | None:
+        """What all chance comes from; None where there is none."""
+        ...
+
+    @property
+    def layout(self) -> str | None:
+        """What `take` has to be told of the data besides, as a keyword: "chunk_lengths" (Blocked),
+        "shard_lengths" (Interleaved), or None."""
         ...
 
     def length(self, num_records: Any) -> int:
@@ -69,6 +76,14 @@ def checked_span(length: int, epoch: Any, start: Any, stop: Any) -> tuple[int, i
     return epoch, start, stop
 
 
+def endless_span(length: int, epoch: int, start: int, stop: int) -> tuple[int, int]:
+    """Positions of an epoch as positions of an order that goes on through all epochs."""
+    epoch, start, stop = checked_span(length, epoch, start, stop)
+    if epoch * length + stop > _FAR:
+        raise ValueError(f"epoch {epoch} of {length} positions is too far away")
+    return epoch * length + start, epoch * length + stop
+
+
 @dataclass(frozen=True)
 class Sequential:
     """The records as they lie, in every epoch.
@@ -79,10 +94,7 @@ class Sequential:
         array([2, 3, 4])
     """
 
-    @property
-    def seed(self) -> int:
-        """No chance, so 0."""
-        return 0
+    seed = layout = None
 
     def length(self, num_records: int) -> int:
         """As many positions as records."""
@@ -120,6 +132,8 @@ class Shuffled:
     """
 
     seed: int
+
+    layout = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", checked_seed(self.seed))

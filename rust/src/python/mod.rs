@@ -156,7 +156,7 @@ mod _core {
         images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
         index_file::index_file,
         msgpack::{PyFacts, PyMsgpackPlan, encode_msgpack, frame_values, looks_like_maps},
-        permute::{buffered, key_of, permuted, permuted_each, record_keys},
+        permute::{buffered, key_of, mixed, permuted, permuted_each, record_keys},
         recordio::{encode_recordio, recordio_columns, recordio_payloads},
         riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},

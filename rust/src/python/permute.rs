@@ -2,7 +2,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Int64Array, UInt64Array};
+use arrow_array::{Int64Array, UInt32Array, UInt64Array};
 use arrow_schema::DataType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use super::arrow::{ArrowArray, import};
 use super::run;
 use crate::kernels::buffer;
+use crate::kernels::mixture::Mixture;
 use crate::kernels::permute::{self, MOST_RECORDS, Permutation};
 
 fn check_span(num_records: u64, start: u64, stop: u64) -> PyResult<()> {
@@ -90,6 +91,29 @@ pub fn buffered(
     }
     let found = run(py, || Ok(buffer::buffered(num_records, size, key, start, stop)))?;
     Ok(ArrowArray::new(Int64Array::from(found)))
+}
+
+/// Which set comes at positions start to stop of a mixture, as uint32, and how many records each
+/// set had before. Weights are whole numbers, one positive, less than 2^40 together.
+#[pyfunction]
+pub fn mixed(
+    py: Python<'_>,
+    weights: Vec<u64>,
+    key: u64,
+    start: u64,
+    stop: u64,
+) -> PyResult<(ArrowArray, Vec<u64>)> {
+    check_span(MOST_RECORDS, start, stop)?;
+    let total = weights.iter().try_fold(0_u64, |sum, &weight| sum.checked_add(weight));
+    let mixture = match total {
+        Some(total) if total < 1 << 40 => Mixture::new(&weights, key),
+        _ => None,
+    };
+    let Some(mixture) = mixture else {
+        return Err(PyValueError::new_err("weights are 1 to 2^40 - 1 together"));
+    };
+    let mixed = run(py, || Ok(mixture.take(start, stop)))?;
+    Ok((ArrowArray::new(UInt32Array::from(mixed.sets)), mixed.before))
 }
 
 /// One key of 64 bits out of any numbers of 64 bits, in their order.

@@ -1,0 +1,232 @@
+//! Which of several sets comes at a position of a mixture, so that in every prefix each set has its
+//! share, and yet in no regular pattern.
+//!
+//! A tree halves the sets. At a node the left half has round(n * share) of the first n positions,
+//! and its set and the number of its records so far are known by walking down. The pattern is then
+//! disturbed: within groups of positions, pairs that chance draws are exchanged wherever the two
+//! sets stay within one record of their shares in between.
+
+use super::permute::{below, key_of};
+
+/// So many positions are disturbed together.
+const GROUP: usize = 256;
+
+enum Node {
+    Set(usize),
+    Halves { left_weight: u64, weight: u64, left: Box<Node>, right: Box<Node> },
+}
+
+impl Node {
+    /// A tree of sets sorted by weight, heaviest first; all weights are positive. With four sets or
+    /// fewer no path is longer than two, which keeps each within one record of its share.
+    fn new(sets: &[(u64, usize)]) -> Self {
+        let weight = sets.iter().map(|&(weight, _)| weight).sum::<u64>();
+        if let &[(_, set)] = sets {
+            return Self::Set(set);
+        }
+        let (mut cut, mut left_weight) = (0, 0);
+        for (number, &(next, _)) in sets.iter().enumerate().take(sets.len().saturating_sub(1)) {
+            let wanted = if sets.len() <= 4 {
+                number < sets.len() / 2
+            } else {
+                number == 0 || left_weight + next / 2 < weight / 2
+            };
+            if !wanted {
+                break;
+            }
+            (cut, left_weight) = (number + 1, left_weight + next);
+        }
+        let (left, right) = sets.split_at(cut);
+        let halves = [left, right].map(|half| Box::new(Self::new(half)));
+        let [left, right] = halves;
+        Self::Halves { left_weight, weight, left, right }
+    }
+
+    /// How many of the first `positions` each set has.
+    fn count(&self, positions: u64, counts: &mut [u64]) {
+        match self {
+            Self::Set(set) => {
+                if let Some(count) = counts.get_mut(*set) {
+                    *count = positions;
+                }
+            }
+            Self::Halves { left_weight, weight, left, right } => {
+                let [share, all, positions_] = [*left_weight, *weight, positions].map(u128::from);
+                // Rounded to the nearest, halves down.
+                let in_left = ((2 * share * positions_ + all - 1) / (2 * all)) as u64;
+                left.count(in_left, counts);
+                right.count(positions - in_left, counts);
+            }
+        }
+    }
+}
+
+/// Sets mixed by weights, which are whole numbers: less than 2^40 together.
+pub struct Mixture {
+    weights: Vec<u64>,
+    weight: u64,
+    tree: Node,
+    key: u64,
+}
+
+/// The sets of some positions, and how many records each set had before them.
+pub struct Mixed {
+    /// By position.
+    pub sets: Vec<u32>,
+    /// By set.
+    pub before: Vec<u64>,
+}
+
+impl Mixture {
+    /// None where no weight is positive.
+    pub fn new(weights: &[u64], key: u64) -> Option<Self> {
+        let mut sets: Vec<_> = weights.iter().copied().zip(0..).filter(|set| set.0 > 0).collect();
+        sets.sort_by_key(|&(weight, set)| (std::cmp::Reverse(weight), set));
+        let weight = weights.iter().sum();
+        (!sets.is_empty()).then(|| Self {
+            tree: Node::new(&sets),
+            weights: weights.to_vec(),
+            weight,
+            key,
+        })
+    }
+
+    fn counts(&self, positions: u64) -> Vec<u64> {
+        let mut counts = vec![0; self.weights.len()];
+        self.tree.count(positions, &mut counts);
+        counts
+    }
+
+    /// The sets at positions start to stop.
+    pub fn take(&self, start: u64, stop: u64) -> Mixed {
+        let size = GROUP as u64;
+        let first_group = start / size;
+        let mut before = self.counts(first_group * size);
+        let mut sets = Vec::with_capacity((stop - start) as usize);
+        for group in first_group..stop.div_ceil(size) {
+            for (position, set) in (group * size..).zip(self.group(group)) {
+                if position >= stop {
+                    break;
+                }
+                if position >= start {
+                    sets.push(set);
+                } else if let Some(count) = before.get_mut(set as usize) {
+                    *count += 1;
+                }
+            }
+        }
+        Mixed { sets, before }
+    }
+
+    /// The sets of one group.
+    fn group(&self, group: u64) -> Vec<u32> {
+        let first = group * GROUP as u64;
+        // counts[n]: how many records each set has before the n-th position of the group.
+        let mut counts: Vec<_> = (0..=GROUP as u64).map(|n| self.counts(first + n)).collect();
+        let mut sets: Vec<u32> = counts
+            .windows(2)
+            .map(|pair| match pair {
+                [before, after] => before.iter().zip(after).position(|(a, b)| a != b),
+                _ => None,
+            })
+            .map(|set| set.unwrap_or_default() as u32)
+            .collect();
+        let key = key_of(&[self.key, group]);
+        for draw in 0..GROUP as u64 {
+            let key = key_of(&[key, draw]);
+            let [one, other] =
+                [key & 0xffff_ffff, key >> 32].map(|half| below(half << 32, GROUP as u64) as usize);
+            self.exchange(first, one.min(other), one.max(other), &mut sets, &mut counts);
+        }
+        sets
+    }
+
+    /// Exchange the sets of two positions of a group, if none leaves its share by more than one.
+    fn exchange(
+        &self,
+        first: u64,
+        early: usize,
+        late: usize,
+        sets: &mut [u32],
+        counts: &mut [Vec<u64>],
+    ) {
+        let (Some(&gone), Some(&come)) = (sets.get(early), sets.get(late)) else { return };
+        let (gone, come) = (gone as usize, come as usize);
+        let share = |set: usize| u128::from(self.weights.get(set).copied().unwrap_or_default());
+        let Some(between) = counts.get_mut(early + 1..=late) else { return };
+        let of = |counts: &[u64], set: usize| u128::from(counts.get(set).copied().unwrap_or(0));
+        let all = u128::from(self.weight);
+        let stays = (first + early as u64 + 1..).zip(&*between).all(|(positions, counts)| {
+            let positions = u128::from(positions);
+            of(counts, gone) * all >= share(gone) * positions
+                && of(counts, come) * all <= share(come) * positions
+        });
+        if gone == come || !stays {
+            return;
+        }
+        for counts in between {
+            if let Some(count) = counts.get_mut(gone) {
+                *count -= 1;
+            }
+            if let Some(count) = counts.get_mut(come) {
+                *count += 1;
+            }
+        }
+        sets.swap(early, late);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worst(weights: &[u64], positions: u64) -> f64 {
+        let mixed = Mixture::new(weights, 5).unwrap().take(0, positions);
+        let weight = weights.iter().sum::<u64>() as f64;
+        let mut counts = vec![0.0; weights.len()];
+        let mut worst = 0.0_f64;
+        for (set, positions) in mixed.sets.iter().zip(1..) {
+            counts[*set as usize] += 1.0;
+            for (count, &share) in counts.iter().zip(weights) {
+                worst = worst.max((count - share as f64 / weight * positions as f64).abs());
+            }
+        }
+        worst
+    }
+
+    #[test]
+    fn every_prefix_has_its_shares_within_one_record() {
+        for weights in [&[3, 1][..], &[1], &[0, 5, 2], &[7, 2, 1], &[90, 5, 4, 1], &[1, 1, 1, 1]] {
+            let worst = worst(weights, 5000);
+            assert!(worst <= 1.0 + 1e-9, "{weights:?} {worst}");
+        }
+    }
+
+    #[test]
+    fn many_sets_are_within_two_records() {
+        for weights in [&[1; 40][..], &[50, 20, 10, 10, 5, 3, 1, 1], &[1000, 1, 1, 1, 1, 1, 1]] {
+            let worst = worst(weights, 5000);
+            assert!(worst <= 2.0, "{weights:?} {worst}");
+        }
+    }
+
+    #[test]
+    fn parts_are_parts_of_the_whole() {
+        let mixture = Mixture::new(&[5, 3, 1], 1).unwrap();
+        let whole = mixture.take(0, 2000);
+        for start in (0..1500).step_by(37) {
+            let part = mixture.take(start, start + 300);
+            let part_of_whole = &whole.sets[start as usize..][..300];
+            assert_eq!(part.sets, part_of_whole);
+            for (set, &before) in part.before.iter().enumerate() {
+                let earlier = &whole.sets[..start as usize];
+                assert_eq!(earlier.iter().filter(|&&s| s as usize == set).count() as u64, before);
+            }
+        }
+    }
+
+    #[test]
+    fn no_weight_is_no_mixture() {
+        assert!(Mixture::new(&[0, 0], 1).is_none());
+    }
+}
