@@ -47,9 +47,14 @@ def look_at(page: Path, *options: str) -> Seen:
     ]  # fmt: skip
     url = page.as_uri()
     dumped = subprocess.run(
-        [*common, f"--log-net-log={log}", "--dump-dom", url], capture_output=True, timeout=120
+        [*common, f"--log-net-log={log}", "--dump-dom", url],
+        capture_output=True,
+        timeout=120,
+        check=False,
     )
-    subprocess.run([*common, f"--screenshot={shot}", url], capture_output=True, timeout=120)
+    subprocess.run(
+        [*common, f"--screenshot={shot}", url], capture_output=True, timeout=120, check=False
+    )
     console = [
         line for line in dumped.stderr.decode("utf-8", "replace").splitlines() if "CONSOLE" in line
     ]

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ def test_a_sample_is_spread_over_the_data(tmp_path: Path) -> None:
     assert sum(last - first for first, last in runs) == 100
     assert runs[0][0] == 0
     assert runs[-1][1] == 10_000
-    assert all(a[1] <= b[0] for a, b in zip(runs, runs[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in pairwise(runs))
     assert spread_over(5, 100) == [(0, 5)]
     assert sum(last - first for first, last in spread_over(7, 3)) == 3
 
@@ -91,7 +92,7 @@ def test_ssim_is_that_of_its_definition() -> None:
 
 
 def test_a_job_that_fails_says_why() -> None:
-    with pytest.raises(FailedApartError, match="no such file|No such file|nothing-there"):
+    with pytest.raises(FailedApartError, match=r"(?i)no such file"):
         run_apart(
             {
                 "kind": "image", "side": "decode", "sample": "nothing-there.arrow",

@@ -24,7 +24,7 @@ def reports(folder: Path) -> dict[str, object]:
     ps.write({"label": labels, "image": ps.encode_images(pixels, "png")}, path)
     quick = {"rounds": 1, "seconds": 1}
     return {
-        "formats": ps.bench.formats(path, only=["arrow", "tfrecord", "npy"], **quick),
+        "formats": ps.bench.formats(path, only=["arrow", "mds"], **quick),
         "images": ps.bench.images(path, qualities=[80], **quick),
         "shuffle": ps.bench.shuffle(path, batch_size=4, **quick),
     }

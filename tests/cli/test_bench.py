@@ -10,7 +10,7 @@ from running import run
 
 import penstock as ps
 
-QUICK = ("--rounds", 2, "--seconds", 0.5)
+QUICK = ("--rounds", 1, "--seconds", 0.5)
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def test_formats_shows_a_table_reasons_and_a_recommendation(pictures: Path) -> None:
-    ran = run("bench", "formats", pictures, "--only", "arrow,tfrecord,npy,mds", *QUICK)
+    ran = run("bench", "formats", pictures, "--only", "tfrecord,npy,mds", "--rounds", 2)
     assert ran.status == 0
     lines = ran.out.splitlines()
     assert lines[0].startswith("20 records:")
@@ -51,7 +51,7 @@ def test_shuffle_shows_mixing_and_cost(pictures: Path) -> None:
     assert "your disk" in ran.out
 
 
-@pytest.mark.parametrize("name", ["formats", "images", "shuffle"])
+@pytest.mark.parametrize("name", ["formats", "shuffle"])
 def test_json_is_one_document_and_the_page_is_written(
     pictures: Path, tmp_path: Path, name: str
 ) -> None:

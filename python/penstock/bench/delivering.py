@@ -40,8 +40,8 @@ def plan_of(
         records: numbers in the order wanted, int64.
         chunk_lengths: records of each chunk, in the order of the files.
         batch_size: records of a batch.
-        most_waiting: records that may wait in memory. An order that lets half of all records wait
-            is read by records in any case, as is one that repeats records.
+        most_waiting: records that may wait in memory. An order that lets three quarters of all
+            records wait is read by records in any case, as is one that repeats records.
 
     Returns:
         The Plan.
@@ -57,7 +57,7 @@ def plan_of(
     gone = np.minimum(np.arange(1, steps + 1) * batch_size, len(records))
     waiting = int((np.cumsum(read) - gone).max())
     repeats = len(np.unique(records)) < len(records)
-    fits = waiting <= min(most_waiting, int(edges[-1]) // 2)
+    fits = waiting <= min(most_waiting, int(edges[-1]) * 3 // 4)
     return Plan(records, batch_size, fits and not repeats, waiting, edges)
 
 

@@ -174,9 +174,18 @@ class Mixing:
     @property
     def is_exact(self) -> bool:
         """Whether an exact shuffle is not told from it: every figure within a tenth."""
+        return self._is_within(1.1)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether every figure is within a factor of two."""
+        return self._is_within(2)
+
+    def _is_within(self, factor: float) -> bool:
         low = [self.moved, self.chunks, self.shards, self.labels]
         high = [self.label_distance, self.again]
-        return all(v is None or v >= 0.9 for v in low) and all(v is None or v <= 1.1 for v in high)
+        enough = all(value is None or value * factor >= 1 for value in low)
+        return enough and all(value is None or value <= factor for value in high)
 
 
 def compared(mix: Mix, exact: Mix, num_shards: int) -> Mixing:

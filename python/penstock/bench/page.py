@@ -35,7 +35,7 @@ figcaption, .note { color: var(--soft); font-size: 14px; line-height: 1.5; margi
 .wide { overflow-x: auto; } svg.plot { display: block; width: 100%; min-width: 700px; height: auto; }
 svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: var(--ink);
   font-variant-numeric: tabular-nums; }
-svg .title { font-weight: 600; fill: var(--soft); } svg .name { font-size: 13px; }
+svg .value { fill: var(--ink); } svg .title { font-weight: 600; fill: var(--soft); } svg .name { font-size: 13px; }
 svg .tick, svg .none { fill: var(--soft); } svg .none { font-style: italic; }
 .rule { stroke: var(--line); stroke-width: 1; } .frame { fill: none; stroke: var(--line); }
 .bar { fill: var(--bar); } .bar.best { fill: var(--best); }

@@ -202,7 +202,7 @@ def paths(found: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> str:
             f'<path class="dots" d="{dots}"/>'
         )
     rows = -(-len(found) // across)
-    return _svg(rows * (side + 56), "".join(parts), "paths")
+    return _svg(rows * (side + 56) - 24, "".join(parts), "paths")
 
 
 def _svg(height: float, inside: str, kind: str) -> str:
