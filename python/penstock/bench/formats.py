@@ -32,6 +32,9 @@ HOW = (
 )
 
 
+_SMALL_BYTES = 1 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class FormatRow:
     """One container. Rates are records a second; what was not measured is None, and `problem`
@@ -257,6 +260,11 @@ def _sentences(rows: list[FormatRow], arrow_bytes: int) -> list[str]:
     )
     for word, name in (("scan", "Quickest to scan"), ("random", "Quickest at random")):
         said.append(f"{name}: {_winner(rows, word)}.")
+    if arrow_bytes < _SMALL_BYTES:
+        said.append(
+            f"The sample is small, {describe.size(arrow_bytes)}: what a call costs counts for more "
+            "than what a record costs, and writing is mostly waiting for the disk."
+        )
     return said
 
 

@@ -52,7 +52,7 @@ class ImageRow:
     ssim: float | None = None
     worst_ssim: float | None = None
     is_exact: bool = False
-    delivered: float | None = None
+    delivered: Measured | None = None
     """Images a second that storage (`ImagesReport.mb_per_s`) and cores, all or one, both sustain."""
 
 
@@ -290,47 +290,52 @@ def _row(one: _Candidate, count: int, mb_per_s: float) -> ImageRow:
         first["ssim"],
         first["worst_ssim"],
         first["is_exact"],
-        min(max(decode.median, alone.median), from_storage),
+        bounded(max(decode, alone, key=lambda found: found.median), from_storage),
     )
 
 
 # -- what follows from the numbers ----------------------------------------------------------------
 
 
+def bounded(found: Measured, most: float) -> Measured:
+    """A rate that cannot be above another."""
+    values = (min(value, most) for value in (found.median, found.least, found.most))
+    return Measured(*values, found.repeats)
+
+
 def _sentences(rows: list[ImageRow], mb_per_s: float, least_psnr: float, count: int) -> list[str]:
     now = next((row for row in rows if row.codec is None), None)
-    if now is None or now.decode is None:
+    if now is None or now.delivered is None or now.decode is None:
         return ["The images could not be decoded as they are."]
     good = [row for row in rows if row.is_exact or (row.psnr or 0) >= least_psnr]
-    best = max(good, key=lambda row: row.delivered or 0)
+    best = max(good, key=lambda row: row.delivered.median if row.delivered else 0)
     said = [_recommended(best, now, mb_per_s, least_psnr)]
     smallest = min(good, key=lambda row: row.num_bytes or 0)
     share = (smallest.num_bytes or 0) / max(now.num_bytes or 0, 1)
-    each = describe.size((smallest.num_bytes or 0) / count)
+    each = describe.size(round((smallest.num_bytes or 0) / count))
     said.append(
         f"Smallest of those that keep {least_psnr:g} dB: {smallest.name}, {each} an image, "
         f"{share:.0%} of what they have now."
     )
-    bound = "the cores are" if (now.delivered or 0) >= now.decode.median else "the storage is"
-    said.append(
-        f"As they are, {bound} the limit: {describe.count(round(now.delivered or 0))} images/s."
-    )
+    from_storage = mb_per_s * 1e6 * count / max(now.num_bytes or 0, 1)
+    bound = "the storage is" if now.delivered.median >= from_storage else "the cores are"
+    rate = describe.count(round(now.delivered.median))
+    said.append(f"As they are, {bound} the limit: {rate} images/s.")
     return said
 
 
 def _recommended(best: ImageRow, now: ImageRow, mb_per_s: float, least_psnr: float) -> str:
-    assert best.decode is not None
-    assert now.decode is not None
+    assert best.delivered is not None
+    assert now.delivered is not None
     rule = f"storage that gives {mb_per_s:g} MB/s, and at least {least_psnr:g} dB"
-    rate = describe.count(round(best.delivered or 0))
+    rate = describe.count(round(best.delivered.median))
     if best is now:
         return f"Keep the images as they are: nothing is quicker with {rule} ({rate} images/s)."
-    gain = (best.delivered or 0) / max(now.delivered or 0, 1e-9)
-    noise = max(best.decode.spread, now.decode.spread)
-    if gain - 1 <= noise:
+    gain = best.delivered.median / max(now.delivered.median, 1e-9)
+    if best.delivered.least <= now.delivered.most:
         return (
             f"Keep the images as they are: with {rule}, {best.name} would be {gain:.2f} times as "
-            f"quick, which is within the spread of the repeats ({noise:.0%})."
+            "quick, but its repeats and those of the images as they are overlap."
         )
     size = (best.num_bytes or 0) / max(now.num_bytes or 0, 1)
     return (

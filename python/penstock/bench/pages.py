@@ -137,7 +137,7 @@ def images_page(report: ImagesReport) -> str:
         speed = bars(
             names,
             [
-                sizes("bytes an image", [(row.num_bytes or 0) / count for row in rows]),
+                sizes("bytes an image", [round((row.num_bytes or 0) / count) for row in rows]),
                 rates("decode, images/s", [row.decode for row in rows]),
                 rates("decode, one thread", [row.decode_alone for row in rows]),
                 rates("encode, images/s", [row.encode for row in rows]),
@@ -146,12 +146,9 @@ def images_page(report: ImagesReport) -> str:
         delivered = bars(
             names,
             [
-                Bars(
+                rates(
                     f"images/s from storage of {report.mb_per_s:g} MB/s",
                     [row.delivered for row in rows],
-                    [short(row.delivered) for row in rows],
-                    (),
-                    "high",
                 ),
                 sizes("memory of decoding", [row.decode_memory_bytes for row in rows]),
             ],
@@ -209,7 +206,7 @@ def images_page(report: ImagesReport) -> str:
             [
                 [
                     row.name,
-                    size(None if row.num_bytes is None else row.num_bytes / count),
+                    size(None if row.num_bytes is None else round(row.num_bytes / count)),
                     rate(row.decode),
                     rate(row.decode_alone),
                     rate(row.encode),
@@ -266,7 +263,7 @@ def shuffle_page(report: ShuffleReport) -> str:
         return Bars(title, values, [part(value) for value in values], (), "", 1.0)
 
     def counted(title: str, values: Sequence[float]) -> Bars:
-        return Bars(title, values, [short(value) for value in values], (), "low")
+        return Bars(title, values, [short(round(value)) for value in values], (), "low")
 
     mixes = [against("how far records move", [row.mixing.moved for row in rows])]
     if report.num_shards > 1:
@@ -352,7 +349,7 @@ def shuffle_page(report: ShuffleReport) -> str:
     ]  # fmt: skip
     lead = (
         f"{report.source}: {report.num_records:,} records, {describe.size(report.num_bytes)}, "
-        f"{report.num_shards:,} shards, {report.num_chunks:,} chunks; batches of {report.batch_size}"
+        f"in {report.num_shards:,} files and {report.num_chunks:,} chunks; batches of {report.batch_size}"
     )
     labels = f"{report.label}, {report.num_labels:,} different" if report.label else "none found"
     facts = [

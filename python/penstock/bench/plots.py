@@ -64,9 +64,12 @@ def _panel(panel: Bars, left: float, width: float, count: int, rows: Sequence[st
     tops = [*present, *(high for found in ranges if found for _, high in [found])]
     top = max([*tops, panel.mark or 0], default=0) or 1
     room = width - _CHARACTER * max((len(text) for text in panel.shown), default=0) - 8
-    best = None
-    if panel.is_better and len(set(present)) > 1:
-        best = max(present) if panel.is_better == "high" else min(present)
+    best = _best(present, panel.is_better)
+    if panel.mark is not None:
+        x = left + room * panel.mark / top
+        parts.append(
+            f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="26" y2="{30 + _ROW * count}"/>'
+        )
     for row, (value, text, found) in enumerate(zip(panel.values, panel.shown, ranges, strict=True)):
         y = 30 + _ROW * row + (_ROW - _BAR) / 2
         if value is None:
@@ -75,7 +78,7 @@ def _panel(panel: Bars, left: float, width: float, count: int, rows: Sequence[st
             )
             continue
         length = max(room * value / top, 1)
-        kind = "bar best" if value == best else "bar"
+        kind = "bar best" if best and best[0] <= value <= best[1] else "bar"
         told = f"{rows[row]}, {panel.title}: {text}"
         parts.append(
             f'<rect class="{kind}" x="{left:.1f}" y="{y:.1f}" width="{length:.1f}" height="{_BAR}" rx="2">'
@@ -92,12 +95,17 @@ def _panel(panel: Bars, left: float, width: float, count: int, rows: Sequence[st
         parts.append(
             f'<text class="value" x="{left + end + 6:.1f}" y="{_middle(row)}">{escape(text)}</text>'
         )
-    if panel.mark is not None:
-        x = left + room * panel.mark / top
-        parts.append(
-            f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="26" y2="{30 + _ROW * count}"/>'
-        )
     return parts
+
+
+def _best(present: Sequence[float], is_better: str) -> tuple[float, float] | None:
+    """The values that stand out: the best and what is as good; none where most are."""
+    if not is_better or not present:
+        return None
+    best = max(present) if is_better == "high" else min(present)
+    low, high = 0.995 * best, 1.005 * best
+    alike = sum(low <= value <= high for value in present)
+    return (low, high) if 2 * alike <= len(present) else None
 
 
 # -- points ---------------------------------------------------------------------------------------

@@ -47,8 +47,8 @@ def opened(source: Any) -> ps.Dataset:
 
 def name_of(ds: ps.Dataset) -> str:
     """What a dataset is called in a report."""
-    more = f" and {len(ds.paths) - 1} more" if len(ds.paths) > 1 else ""
-    return ds.paths[0] + more
+    first, *others = ds.paths
+    return f"{first} and {len(others)} more" if others else first
 
 
 def spread_over(num_all: int, wanted: int, runs: int = RUNS) -> list[tuple[int, int]]:

@@ -413,15 +413,13 @@ def _takes(row: OrderRow, disk: int) -> str:
 
 
 def _lacks(row: OrderRow) -> str:
-    """In what an order falls short of an exact shuffle by more than a tenth."""
+    """In what an order falls short of an exact shuffle most."""
     mixing = row.mixing
-    lacks: list[str] = []
-    if mixing.moved < 0.9:
-        lacks.append(f"records move {mixing.moved:.2f} as far")
-    if mixing.label_distance is not None and mixing.label_distance > 1.1:
-        lacks.append(f"labels are {mixing.label_distance:.1f} times as uneven")
-    if mixing.again is not None and mixing.again > 1.1:
-        lacks.append(f"records meet again {mixing.again:,.1f} times as often")
-    if not lacks:
-        lacks.append(f"a batch comes from {mixing.chunks:.2f} as many chunks")
-    return ", ".join(lacks)
+    factors = {
+        "records hardly move": 1 / max(mixing.moved, 1e-6) if mixing.moved < 0.1 else 0,
+        f"records move {mixing.moved:.2f} as far": 1 / max(mixing.moved, 1e-6),
+        f"labels are {mixing.label_distance or 0:.1f} times as uneven": mixing.label_distance or 0,
+        f"records meet again {mixing.again or 0:,.1f} times as often": mixing.again or 0,
+        f"a batch comes from {mixing.chunks:.2f} as many chunks": 1 / max(mixing.chunks, 1e-6),
+    }
+    return max(factors, key=lambda words: factors[words])

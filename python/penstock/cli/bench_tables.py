@@ -41,7 +41,7 @@ def images(report: bench.ImagesReport) -> None:
     for row in report.measured_rows:
         shown.add_row(
             output.name(row.name),
-            words.size((row.num_bytes or 0) / count),
+            words.size(round((row.num_bytes or 0) / count)),
             words.rate(row.decode),
             words.rate(row.decode_alone),
             words.rate(row.encode),
@@ -66,8 +66,8 @@ def _likeness(row: bench.ImageRow) -> tuple[str, str, str]:
 def shuffle(report: bench.ShuffleReport) -> None:
     """Two tables, of how orders mix and of what they cost, and what follows."""
     lead = (
-        f"{report.num_records:,} records, {describe.size(report.num_bytes)}, {report.num_shards:,} "
-        f"shards, {report.num_chunks:,} chunks; batches of {report.batch_size}"
+        f"{report.num_records:,} records, {describe.size(report.num_bytes)}, in {report.num_shards:,} "
+        f"files and {report.num_chunks:,} chunks; batches of {report.batch_size}"
     )
     label = "no labels found; name them with --label"
     if report.label is not None:
