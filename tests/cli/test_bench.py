@@ -86,3 +86,22 @@ def test_misuse_is_told_before_anything_is_measured(
     ran = run("bench", arguments[0], pictures, *arguments[1:], "--rounds", 1, "--seconds", 0)
     assert ran.status == 2
     assert message in ran.err
+
+
+def test_damage_is_an_error_or_passed_over_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.tfrecord"
+    ps.write({"label": [n // 50 for n in range(400)], "x": [b"x" * 100] * 400}, path, index=False)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    ran = run("bench", "shuffle", path, *QUICK)
+    assert ran.status == 1
+    assert "byte" in ran.err
+    ran = run("bench", "shuffle", path, "--damage", "skip", "--json", *QUICK)
+    assert ran.status == 0
+    assert ran.document["num_records"] == 399
+    assert len(ran.document["damage"]) == 1
+    ran = run("bench", "formats", path, "--damage", "skip", "--only", "arrow", *QUICK)
+    assert ran.status == 0
+    assert "passed over in" in ran.err
+    assert ran.out.startswith("399 records")

@@ -299,8 +299,8 @@ def _row(one: _Candidate, count: int, mb_per_s: float) -> ImageRow:
 
 def bounded(found: Measured, most: float) -> Measured:
     """A rate that cannot be above another."""
-    values = (min(value, most) for value in (found.median, found.least, found.most))
-    return Measured(*values, found.repeats)
+    median, least, greatest = (min(rate, most) for rate in (found.median, found.least, found.most))
+    return Measured(median, least, greatest, found.repeats)
 
 
 def _sentences(rows: list[ImageRow], mb_per_s: float, least_psnr: float, count: int) -> list[str]:
