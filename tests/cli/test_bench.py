@@ -30,7 +30,7 @@ def test_formats_shows_a_table_reasons_and_a_recommendation(pictures: Path) -> N
     assert any(line.startswith("mds ") and "does not write it" in line for line in lines)
     assert any(line.startswith("npy ") and "an array" in line for line in lines)
     assert any(line.startswith("All in all: ") for line in lines)
-    assert "A fixed piece of work took" in ran.out
+    assert "A fixed piece of work took" in " ".join(ran.out.split())
     assert "penstock-bench" not in ran.out
 
 
@@ -88,20 +88,15 @@ def test_misuse_is_told_before_anything_is_measured(
     assert message in ran.err
 
 
-def test_damage_is_an_error_or_passed_over_and_named(tmp_path: Path) -> None:
+def test_damage_is_an_error_that_names_its_place(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write({"label": [n // 50 for n in range(400)], "x": [b"x" * 100] * 400}, path, index=False)
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[data.index(b"x" * 100, len(data) // 2) + 50] ^= 1
     path.write_bytes(data)
-    ran = run("bench", "shuffle", path, *QUICK)
-    assert ran.status == 1
-    assert "byte" in ran.err
-    ran = run("bench", "shuffle", path, "--damage", "skip", "--json", *QUICK)
-    assert ran.status == 0
-    assert ran.document["num_records"] == 399
-    assert len(ran.document["damage"]) == 1
-    ran = run("bench", "formats", path, "--damage", "skip", "--only", "arrow", *QUICK)
-    assert ran.status == 0
-    assert "passed over in" in ran.err
-    assert ran.out.startswith("399 records")
+    for name in ("formats", "shuffle"):
+        ran = run("bench", name, path, "--index", "never", *QUICK)
+        assert ran.status == 1
+        assert "record 200" in ran.err
+    with pytest.raises(ValueError, match="399 of 400 records can be read"):
+        ps.bench.shuffle(ps.open(path, damage="skip", index="never"))

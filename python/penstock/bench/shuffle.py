@@ -256,6 +256,11 @@ def _layout(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, int 
             break
         if label is not None:
             raise ValueError(f"the values of {label!r} are no labels: nulls, lists, or too many")
+    if sum(chunk_lengths) != len(ds):
+        raise ValueError(
+            f"{sum(chunk_lengths)} of {len(ds)} records can be read, and an order needs all of them; "
+            "penstock repair makes a file of those that are whole"
+        )
     firsts = np.concatenate([[0], np.cumsum([shard.num_records for shard in ds.shards])])[:-1]
     layout = Layout(len(ds), np.array(chunk_lengths, np.int64), firsts, labels)
     if labels is None:
@@ -420,6 +425,8 @@ def _lacks(row: OrderRow) -> str:
         f"records move {mixing.moved:.2f} as far": 1 / max(mixing.moved, 1e-6),
         f"labels are {mixing.label_distance or 0:.1f} times as uneven": mixing.label_distance or 0,
         f"records meet again {mixing.again or 0:,.1f} times as often": mixing.again or 0,
-        f"a batch comes from {mixing.chunks:.2f} as many chunks": 1 / max(mixing.chunks, 1e-6),
     }
-    return max(factors, key=lambda words: factors[words])
+    worst = max(factors, key=lambda words: factors[words])
+    if factors[worst] > 1.1:
+        return worst
+    return f"a batch comes from {mixing.chunks:.2f} as many chunks"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,10 +20,7 @@ from penstock.cli.options import (
     source_argument,
 )
 
-if TYPE_CHECKING:
-    import penstock as ps
-
-_READING = ("format", "read", "columns", "damage", "index", "dialect", "infer")
+_READING = ("format", "read", "columns", "index", "dialect", "infer")
 
 
 @click.group(
@@ -130,7 +127,7 @@ def formats(
             threads=threads,
             progress=progress,
         )
-    _give(ds, report, bench_tables.formats, html, as_json)
+    _give(report, bench_tables.formats, html, as_json)
 
 
 @command.command(
@@ -206,7 +203,7 @@ def images(
             threads=threads,
             progress=progress,
         )
-    _give(ds, report, bench_tables.images, html, as_json)
+    _give(report, bench_tables.images, html, as_json)
 
 
 @command.command(
@@ -279,21 +276,18 @@ def shuffle(
             progress=progress,
             **given,
         )
-    _give(ds, report, bench_tables.shuffle, html, as_json)
+    _give(report, bench_tables.shuffle, html, as_json)
 
 
-def _give(
-    ds: ps.Dataset, report: Any, show: Callable[[Any], None], html: str | None, as_json: bool
-) -> None:
+def _give(report: Any, show: Callable[[Any], None], html: str | None, as_json: bool) -> None:
     """The page where one was asked for, then the document or the tables."""
     if html is not None:
         with open(html, "w", encoding="utf-8") as file:
             file.write(report.html())
     if as_json:
-        output.emit({**report.to_dict(), "damage": output.damage_of(ds)})
+        output.emit(report.to_dict())
         return
     show(report)
-    output.note_damage(ds)
     if html is not None:
         click.echo(f"page with plots: {html}")
 
