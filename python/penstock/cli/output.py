@@ -185,6 +185,30 @@ def progress(title: str) -> Generator[Progress | None]:
         yield report
 
 
+@contextmanager
+def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | None]:
+    """A line that says what is being done and how far all of it is, from 0 to 1; None as above."""
+    if not _is_watched():
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    shown = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        console=Console(stderr=True, highlight=False, markup=False),
+        transient=True,
+    )
+    task = shown.add_task(title, total=1.0)
+
+    def report(what: str, part: float) -> None:
+        shown.update(task, completed=part, description=f"{title}: {what}")
+
+    with shown:
+        yield report
+
+
 def _is_watched() -> bool:
     """Whether stderr is a terminal, and stdout does not go into a program that shares it."""
     if not sys.stderr.isatty():

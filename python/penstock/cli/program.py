@@ -31,6 +31,7 @@ COMMANDS = {
     "convert": "Write the records in another format.",
     "diff": "Which fields and records of two data sets differ, by content.",
     "plan": "Who reads what in training: ranks, steps, what is dropped.",
+    "bench": "Measure on your data which format, image codec and order suit it.",
     "demo": "A tour on data that it makes itself, with figures.",
     "completion": "Shell completion for bash, zsh and fish.",
 }
