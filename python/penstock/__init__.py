@@ -32,8 +32,9 @@ from penstock.format import SkippedRegion, Summary
 from penstock.limits import Limits
 
 if TYPE_CHECKING:
-    from penstock import describe, features
+    from penstock import bench, describe, features
     from penstock.images import decode_images, encode_images
+    from penstock.loader.coverage import PlanReport, audit, plan
     from penstock.loader.images import Image
     from penstock.loader.loader import Loader
     from penstock.loader.stats import LoaderStats
@@ -99,6 +100,7 @@ __all__ = [
     "Order",
     "OverlayInfo",
     "PenstockError",
+    "PlanReport",
     "RecordIndexError",
     "RecordsDiff",
     "Report",
@@ -120,7 +122,9 @@ __all__ = [
     "Weighted",
     "add_fields",
     "append",
+    "audit",
     "bake_fields",
+    "bench",
     "convert",
     "decode_images",
     "describe",
@@ -132,6 +136,7 @@ __all__ = [
     "info",
     "open",
     "overlays",
+    "plan",
     "remove_overlay",
     "rename_fields",
     "repair",
@@ -162,6 +167,7 @@ _LATER = {
     "Loader": "loader.loader",
     "LoaderStats": "loader.stats",
     "OverlayInfo": "verbs.overlays",
+    "PlanReport": "loader.coverage",
     "RecordsDiff": "verbs.differences",
     "Report": "report",
     "Schemas": "verbs.schemas",
@@ -174,7 +180,9 @@ _LATER = {
     "Weighted": "orders",
     "add_fields": "verbs.fields",
     "append": "verbs.append",
+    "audit": "loader.coverage",
     "bake_fields": "verbs.fields",
+    "bench": "bench",
     "convert": "verbs.convert",
     "decode_images": "images",
     "describe": "describe",
@@ -185,6 +193,7 @@ _LATER = {
     "index": "verbs.index",
     "info": "verbs.info",
     "overlays": "verbs.overlays",
+    "plan": "loader.coverage",
     "remove_overlay": "verbs.overlays",
     "rename_fields": "verbs.fields",
     "repair": "verbs.repair",

@@ -10,9 +10,9 @@ import penstock as ps
 
 @pytest.fixture(scope="module")
 def tf():
-    import tensorflow
+    import tensorflow as tf
 
-    return tensorflow
+    return tf
 
 
 def interleaved(tf, lengths: list[int], cycle: int, block: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -34,7 +35,7 @@ def test_windows_cover_an_epoch_and_say_what_to_read(lengths, chunks, records, e
         read = [record for a, b in ranges for record in range(a, b)]
         came = order.take(num_records, epoch, window.first, window.last, lengths)
         assert sorted(came.tolist()) == read == sorted(set(read))
-        assert all(b < c for (_, b), (c, _) in zip(ranges, ranges[1:], strict=False))
+        assert all(b < c for (_, b), (c, _) in itertools.pairwise(ranges))
         assert [read[row] for row in window.rows(came)] == came.tolist()
         # The bounds hold; chunks without records do not count.
         full = [n for n in window.chunks.tolist() if lengths[n]]

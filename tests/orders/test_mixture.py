@@ -39,7 +39,7 @@ def test_any_sets_have_their_shares_within_two_records(weights, seed) -> None:
 
 
 def test_fractions_are_meant_as_they_are_written() -> None:
-    order = ps.Mixture({"a": 0.7, "b": 0.2, "c": 0.1}, 0)
+    order = ps.Mixture({"a": 0.7, "b": 0.2, "c": 0.1}, 0, 10**6)
     found = sets_of(order.take([10**6] * 3, 0, 0, 10**6), [10**6] * 3)
     assert np.bincount(found).tolist() == [700_000, 200_000, 100_000]
 
@@ -52,7 +52,7 @@ def test_weights_that_are_no_short_fractions_hold_over_a_billion_positions() -> 
     assert len(set(found.tolist())) == 1000
     from penstock import _core
 
-    before = _core.mixed(order._whole, 0, 10**9, 10**9)[1]
+    before = _core.mixed(order._whole, 0, 0, 10**9, 10**9, 10**9)[1]
     assert np.abs(np.array(before) - shares / shares.sum() * 10**9).max() < 3
 
 
@@ -81,6 +81,14 @@ def test_each_set_is_shuffled_and_begins_again_when_it_ends() -> None:
     assert all(sorted(p.tolist()) == list(range(40)) for p in passes)
     assert len({tuple(p.tolist()) for p in passes}) == len(passes)
     assert sorted(b[:300].tolist()) == list(range(40, 340))
+
+
+def test_an_epoch_has_exactly_its_shares() -> None:
+    for sizes in ([6, 2], [300, 100], [750, 250], [3000, 1000]):
+        order = ps.Mixture({"a": 0.75, "b": 0.25}, 1)
+        for epoch in range(5):
+            found = order.take(sizes, epoch, 0, sum(sizes))
+            assert sorted(found.tolist()) == list(range(sum(sizes)))
 
 
 def test_sizes_may_come_by_name() -> None:

@@ -195,7 +195,7 @@ def test_the_kernel_refuses_what_lies_outside() -> None:
         _core.buffered(10, 0, 0, 0, 1)
     for weights in [[], [0], [2**40]]:
         with pytest.raises(ValueError, match="weights"):
-            _core.mixed(weights, 0, 0, 1)
+            _core.mixed(weights, 0, 0, 1, 0, 1)
     one = pa.array([1], pa.uint64())
     with pytest.raises(ValueError, match="a position below it"):
         _core.permuted_each(one, 0, one, one)

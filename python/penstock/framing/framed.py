@@ -7,7 +7,10 @@ one read away. Either way a payload passes the same proof and the same decoder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -121,7 +124,7 @@ class FramedReader:
             proof = Proof(None if held.checksums is None else as_arrow(held.checksums))
         try:
             try:
-                batch = self._decoder.decode(held.frames, wanted, proof)
+                batch = self._decoder.decode(held.frames, wanted, _apart(held.frames, proof))
             except _core.KernelError as error:
                 if proof is None or error.args[0].kind not in ("data_checksum", "stale"):
                     raise
@@ -158,6 +161,36 @@ class FramedReader:
     def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
         """Where the frames of the readable records of a chunk begin, and where they end."""
         return self._frames.places(chunk)
+
+
+class _Proving(threading.local):
+    """Seconds that this thread has spent on proofs, where somebody wants to know."""
+
+    seconds: float | None = None
+
+
+_PROVING = _Proving()
+
+
+@contextmanager
+def proving_timed() -> Generator[Callable[[], float]]:
+    """Let this thread prove payloads in a call of its own, which can be timed but costs a second
+    walk over them; gives the seconds so far."""
+    _PROVING.seconds = 0.0
+    try:
+        yield lambda: _PROVING.seconds or 0.0
+    finally:
+        _PROVING.seconds = None
+
+
+def _apart(frames: _core.Frames, proof: Proof | None) -> Proof | None:
+    """What is left to prove when payloads are decoded."""
+    if proof is None or _PROVING.seconds is None:
+        return proof
+    begun = time.perf_counter()
+    frames.prove(proof.indexed)
+    _PROVING.seconds += time.perf_counter() - begun
+    return None
 
 
 def _marked(batch: pa.RecordBatch, unproved: Any, columns: Projection) -> pa.RecordBatch:

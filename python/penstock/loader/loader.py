@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -11,11 +14,14 @@ import numpy as np
 from penstock.errors import SchemaError
 from penstock.format import SkippedRegion
 from penstock.loader import state as states
+from penstock.loader.caching import Cached
 from penstock.loader.plan import Part, Plan
-from penstock.loader.recipe import Batch, Decode, Made, Recipe, Shared
+from penstock.loader.processes import Workers
+from penstock.loader.progress import line as progress_line
+from penstock.loader.recipe import Batch, Decode, Made, Recipe, Shared, UserCode
 from penstock.loader.sequence import Sequence as RecordSequence
 from penstock.loader.sources import records_of
-from penstock.loader.stats import Clock, LoaderStats, Meter
+from penstock.loader.stats import SAMPLED, Clock, LoaderStats, Meter
 from penstock.orders import Mixture, Order, Sequential
 from penstock.orders.keys import checked_epoch, checked_seed
 from penstock.pipeline import default_threads, in_order
@@ -48,6 +54,8 @@ class Loader:
         map_records: function of a record (dict of values) that gives a record; `keys` is then one
             number. Its results are stacked where their shapes are equal.
         columns: names of those wanted; others are not decoded.
+        record_numbers: name of a column, int64[n], with the number of each record: `place_of` tells
+            its file.
         ragged: lists as "offsets" (a tuple of values and offsets), "pad" or "list", for all columns
             or by name; see `penstock.loader.columns`.
         fill: {column: number} that stands for missing numbers, which are errors otherwise.
@@ -55,8 +63,18 @@ class Loader:
         rank, world_size: which part of each step is read here.
         threads: how many work ahead of the loop; None is one for each core, 0 none: batches are then
             made when they are asked for.
+        processes: so many worker processes call `map` and `map_records`, for functions that hold the
+            GIL; all else stays in threads. The functions must be importable: see docs/guide/loader.md.
         memory_bytes: what waiting batches, and those in the making, may hold together.
+        cache: "memory" or a folder on a local disk: a copy of the records is made there while the
+            source is read, and read once it is whole. Worth it where the source is slow: compressed
+            files, other machines, slow disks.
+        cache_bytes: what the copy may hold; one that would need more is given up, with a warning.
+            None: half of the free memory, or what the disk has.
         epoch: the first epoch.
+        progress: show a line on the terminal while rank 0 loops: steps, rates, time left, how long
+            the loop waits for data, and at the end of an epoch what held it up. Nothing is shown
+            where stderr is no terminal.
 
     Batches are dicts of NumPy arrays, or what `map` makes of them.
 
@@ -94,19 +112,26 @@ class Loader:
         map: Callable[..., Any] | None = None,
         map_records: Callable[..., dict[str, Any]] | None = None,
         columns: Sequence[str] | None = None,
+        record_numbers: str | None = None,
         ragged: str | Mapping[str, str] = "offsets",
         fill: Mapping[str, Any] | None = None,
         seed: int | None = None,
         rank: int = 0,
         world_size: int = 1,
         threads: int | None = None,
+        processes: int = 0,
         memory_bytes: int = MEMORY_BYTES,
+        cache: str | os.PathLike[str] | None = None,
+        cache_bytes: int | None = None,
         epoch: int = 0,
+        progress: bool = False,
     ) -> None:
         self.order: Order = Sequential() if order is None else order
         sets = list(self.order.weights) if isinstance(self.order, Mixture) else None
-        self.source = records_of(data, columns, sets)
-        self._sequence = RecordSequence(self.order, self.source)
+        source = records_of(data, columns, sets)
+        self._cached = None if cache is None else Cached(source, cache, cache_bytes)
+        self.source: Any = source if self._cached is None else self._cached
+        self._sequence = RecordSequence(self.order, source, self.source)
         self.plan = Plan(self._sequence.length, batch_size, world_size, uneven, drop_last)
         if not 0 <= rank < world_size:
             raise ValueError(f"rank is from 0 to {world_size - 1}, not {rank}")
@@ -120,16 +145,21 @@ class Loader:
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
         self.threads = default_threads() if threads is None else threads
         self.memory_bytes = memory_bytes
+        self._progress = progress
         self._meter = Meter(self.threads)
+        user = UserCode(map, map_records)
+        self._processes = processes if user.is_any else 0
+        self._workers = Workers(user, processes) if self._processes else None
         self._recipe = Recipe(
             self.source,
             dict(decode or {}),
-            map,
-            map_records,
+            user,
             ragged,
             fill,
             self.seed,
             max(self.threads, 1),
+            record_numbers,
+            self._workers,
         )
         # What the making of a batch takes, known when one has been made.
         self._making_bytes: int | None = None
@@ -138,6 +168,11 @@ class Loader:
     def __len__(self) -> int:
         """Batches of a whole epoch, the same on every rank."""
         return self.plan.num_steps()
+
+    @property
+    def standing(self) -> tuple[int, int]:
+        """The epoch of the next batch, and the position in it, over all ranks."""
+        return self._at
 
     @property
     def epoch(self) -> int:
@@ -149,14 +184,39 @@ class Loader:
         self._next = (epoch + 1, 0)
         return self._batches(epoch, position)
 
+    def delivered(self) -> Iterator[np.ndarray]:
+        """Do as a `for` does, and yield the records that are in each batch: int64[n]."""
+        epoch, position = self._at = self._next
+        self._next = (epoch + 1, 0)
+        with closing(self._made(epoch, position)) as results:
+            for made in results:
+                yield made.numbers
+
     def _batches(self, epoch: int, position: int) -> Iterator[Batch]:
+        line = None
+        if self._progress and not self.rank:
+            done = self.plan.num_steps() - self.plan.num_steps(position)
+            line = progress_line(epoch, self.plan.num_steps(), done, self.stats())
+        with closing(self._made(epoch, position)) as results:
+            try:
+                for made in results:
+                    if line is not None:
+                        line.update(self.stats())
+                    yield made.batch
+                    del made
+            finally:
+                if line is not None:
+                    line.end(self.stats())
+
+    def _made(self, epoch: int, position: int) -> Generator[Made]:
         parts = self.plan.parts(position, self.rank)
         left = self.plan.num_steps(position)
         shared = Shared(self.memory_bytes)
+        batches = count()
         reading = self._sequence.reading(self.plan, self.rank, epoch, position)
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
-            clock = Clock()
+            clock = Clock(is_sample=next(batches) % SAMPLED == 0)
             numbers = self._sequence.numbers(self.plan, part, epoch)
             taken = reading.take(self.plan, part, numbers, clock)
             made = self._recipe.make(numbers, taken, self._mask(part), epoch, shared, clock)
@@ -167,9 +227,10 @@ class Loader:
             [lambda: parts],
             make,
             lambda result: result[0].num_bytes,
-            max(self.threads, 1),
+            # A thread that waits for a worker process does no work of its own.
+            max(self.threads, 1) + self._processes,
             self.memory_bytes,
-            ahead=self.threads > 0,
+            ahead=self.threads + self._processes > 0,
             need=lambda: self._making_bytes,
         )
         if not left:
@@ -180,9 +241,11 @@ class Loader:
                 left -= 1
                 given = time.perf_counter()
                 self._meter.delivered(made.num_records, made.num_bytes, made.spent, given - asked)
+                if self._cached is not None:
+                    self._cached.tell()
                 ends = not left or made.stops
                 self._at = (epoch + 1, 0) if ends else (epoch, part.end)
-                yield made.batch
+                yield made
                 del made
                 asked = time.perf_counter()
                 self._meter.kept(asked - given)
@@ -191,6 +254,14 @@ class Loader:
         finally:
             shared.end()
             results.close()
+
+    def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
+        """The records at positions start to stop of an epoch, over all ranks: int64[stop - start]."""
+        return self._sequence.at(epoch, start, stop)
+
+    def place_of(self, number: int) -> tuple[str, int]:
+        """The file of a record of the loader, and its number there."""
+        return self.source.place_of(number)
 
     def _mask(self, part: Part) -> np.ndarray | None:
         return self.plan.mask(part) if self.plan.uneven == "pad" else None

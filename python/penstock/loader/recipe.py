@@ -21,6 +21,7 @@ from penstock.errors import PenstockError, SchemaError
 from penstock.format import SkippedRegion
 from penstock.loader.columns import as_arrays
 from penstock.loader.images import Image, decode_into
+from penstock.loader.processes import Workers
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
 from penstock.numbers import as_arrow, as_numpy
@@ -30,6 +31,32 @@ from penstock.take import reordered
 Batch = dict[str, Any]
 Decode = Mapping[str, Any]
 """How columns are decoded, by name: a penstock.Image, or a function of the Arrow column."""
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """The functions of the user's, as one of a batch and its keys."""
+
+    map: Callable[..., Any] | None
+    map_records: Callable[..., dict[str, Any]] | None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is a function at all."""
+        return self.map is not None or self.map_records is not None
+
+    @property
+    def wants_keys(self) -> bool:
+        """Whether one of them asks for the records' random keys."""
+        return any(takes_keys(f) for f in (self.map, self.map_records) if f is not None)
+
+    def __call__(self, batch: Batch, keys: np.ndarray | None) -> Batch:
+        """What becomes of a batch."""
+        if self.map_records is not None:
+            batch = _by_record(batch, self.map_records, keys)
+        if self.map is not None:
+            batch = self.map(batch, keys=keys) if takes_keys(self.map) else self.map(batch)
+        return batch
 
 
 @dataclass
@@ -42,6 +69,7 @@ class Made:
     making_bytes: int
     """What it took to make it: the bytes read, the columns made of them, and the arrays."""
     spent: dict[str, float]
+    numbers: np.ndarray
     stops: bool = False
 
 
@@ -51,17 +79,18 @@ class Shared:
     def __init__(self, memory_bytes: int) -> None:
         self.pool = _core.BufferPool(memory_bytes // 4)
         self._turn = threading.Condition()
-        self._is_taken = self._is_over = False
+        self._is_taken = False
+        self.ended = threading.Event()
 
     def end(self) -> None:
         """The loop has left: nobody waits for the batches in the making."""
+        self.ended.set()
         with self._turn:
-            self._is_over = True
             self._turn.notify_all()
 
     def go_on(self) -> None:
         """Raise where the loop has left: asked for between the stages of a batch."""
-        if self._is_over:
+        if self.ended.is_set():
             raise InterruptedError("the loop has ended")
 
     @contextmanager
@@ -69,7 +98,7 @@ class Shared:
         """One batch is decoded at a time, by all threads, so that the batch that is wanted next is
         ready first, and few are in the making at once."""
         with self._turn:
-            self._turn.wait_for(lambda: self._is_over or not self._is_taken)
+            self._turn.wait_for(lambda: self.ended.is_set() or not self._is_taken)
             self.go_on()
             self._is_taken = True
         try:
@@ -86,12 +115,22 @@ class Recipe:
 
     source: Records | EndToEnd
     decode: Decode
-    map: Callable[..., Any] | None
-    map_records: Callable[[dict[str, Any]], dict[str, Any]] | None
+    user: UserCode
     ragged: str | Mapping[str, str]
     fill: Mapping[str, Any] | None
     seed: int
     threads: int
+    record_numbers: str | None = None
+    """The column for the numbers of the records, if any."""
+    workers: Workers | None = None
+    """Who calls the user's functions; None: the thread that makes the batch."""
+
+    def __post_init__(self) -> None:
+        if self.record_numbers in self.source.schema.names:
+            raise SchemaError(
+                "the records have such a column; record_numbers= names one that they have not",
+                field=self.record_numbers,
+            )
 
     def make(
         self,
@@ -113,7 +152,7 @@ class Recipe:
         taken_bytes = batch.nbytes
         keys: np.ndarray | None = None
         made: Batch = {}
-        if self.decode or self._wants_keys:
+        if self.decode or self.user.wants_keys:
             keys = as_numpy(_core.record_keys(self.seed, epoch, as_arrow(numbers[kept])))
         if keys is not None and self.decode:
             with shared.decoding(), clock.on("decode"):
@@ -125,18 +164,19 @@ class Recipe:
             found = {n: made[n] if n in made else arrays[n] for n in batch.schema.names}
         if mask is not None:
             found["mask"] = mask[kept]
-        if self.map is not None or self.map_records is not None:
+        if self.record_numbers is not None:
+            found[self.record_numbers] = numbers[kept]
+        if self.user.is_any:
             shared.go_on()
             with clock.on("map"), users_code():
-                found = self._mapped(found, keys)
+                if self.workers is None:
+                    found = self.user(found, keys)
+                else:
+                    found = self.workers.call(shared.ended, found, keys)
         stops = len(kept) < len(numbers) and self.source.damage_mode == "stop"
         num_bytes = size_of(found)
         making_bytes = 2 * taken_bytes + num_bytes
-        return Made(found, len(kept), num_bytes, making_bytes, clock.spent, stops)
-
-    @property
-    def _wants_keys(self) -> bool:
-        return any(takes_keys(f) for f in (self.map, self.map_records) if f is not None)
+        return Made(found, len(kept), num_bytes, making_bytes, clock.spent, numbers[kept], stops)
 
     def _decoded(
         self,
@@ -186,14 +226,6 @@ class Recipe:
                 raise error.at(file=file, hint=hint)
             message = f"record {error.record}, field {error.field}: {error.message}"
             self.source.skipped(SkippedRegion(file, 0, 0, 1, message))
-
-    def _mapped(self, batch: Batch, keys: np.ndarray | None) -> Batch:
-        if self.map_records is not None:
-            batch = _by_record(batch, self.map_records, keys)
-        if self.map is not None:
-            more = {"keys": keys} if takes_keys(self.map) else {}
-            batch = self.map(batch, **more)
-        return batch
 
 
 def takes_keys(function: Callable[..., Any]) -> bool:

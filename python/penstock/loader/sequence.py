@@ -29,11 +29,13 @@ Taken = tuple[pa.RecordBatch, np.ndarray]
 
 
 class Sequence:
-    """The records of a source in an order."""
+    """The records of a source in an order; read from `copy`, if there is one."""
 
-    def __init__(self, order: Order, source: Records | EndToEnd) -> None:
+    def __init__(
+        self, order: Order, source: Records | EndToEnd, copy: Records | EndToEnd | None = None
+    ) -> None:
         self.order = order
-        self.source = source
+        self.source = source if copy is None else copy
         # An order that mixes sets knows the size of each; to any other they are one.
         self._sizes: Any = len(source)
         if isinstance(order, Mixture) and isinstance(source, EndToEnd):
@@ -45,10 +47,11 @@ class Sequence:
 
     def numbers(self, plan: Plan, part: Part, epoch: int) -> np.ndarray:
         """The records of a batch, int64[n]."""
-        ranges = [self._take(epoch, start, stop) for start, stop in plan.positions(part)]
+        ranges = [self.at(epoch, start, stop) for start, stop in plan.positions(part)]
         return ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
 
-    def _take(self, epoch: int, start: int, stop: int) -> np.ndarray:
+    def at(self, epoch: int, start: int, stop: int) -> np.ndarray:
+        """The records at some positions of an epoch, int64[stop - start]."""
         return self.order.take(self._sizes, epoch, start, stop, **self._layout)
 
     def reading(self, plan: Plan, rank: int, epoch: int, position: int) -> Reading:

@@ -63,6 +63,11 @@ class Records:
         """How much a record may ask for."""
         return self.dataset.options.limits
 
+    @property
+    def datasets(self) -> list[Dataset]:
+        """The sets, as they lie end to end."""
+        return [self.dataset]
+
     def place_of(self, number: int) -> tuple[str, int]:
         """The file of a record, and its number there."""
         shard = int(np.searchsorted(self.dataset.firsts, number, "right")) - 1
@@ -161,6 +166,11 @@ class EndToEnd:
     def limits(self) -> Limits:
         """How much a record may ask for."""
         return self._sets[0].limits
+
+    @property
+    def datasets(self) -> list[Dataset]:
+        """See Records.datasets."""
+        return [one.dataset for one in self._sets]
 
     def place_of(self, number: int) -> tuple[str, int]:
         """See Records.place_of."""

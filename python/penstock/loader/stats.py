@@ -8,10 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from penstock.framing.framed import proving_timed
+
 Item = TypeVar("Item")
-STAGES: tuple[str, ...] = ("read", "records", "decode", "map")
-"""What the threads do: bytes from files; records verified and made columns; images and the like
-decoded and columns made NumPy's; the user's functions."""
+STAGES: tuple[str, ...] = ("read", "verify", "records", "decode", "map")
+"""What the threads do: bytes from files; payloads compared with their checksums; records made
+columns; images and the like decoded and columns made NumPy's; the user's functions."""
+SAMPLED = 16
+"""Payloads are verified and made columns record by record, while they are in the cache, so a clock
+between the two would cost more than either. In one batch of so many they are verified apart and
+timed; its share stands for the others. What is not framed (Parquet, npy …) verifies within
+`records`, if at all."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +49,34 @@ class LoaderStats:
         return self.records / self.seconds if self.seconds else 0.0
 
     @property
+    def bytes_per_second(self) -> float:
+        """Of batches, as NumPy holds them."""
+        return self.num_bytes / self.seconds if self.seconds else 0.0
+
+    @property
+    def waiting_share(self) -> float:
+        """The part of its time that the loop waited for batches."""
+        return self.waiting_for_data / self.seconds if self.seconds else 0.0
+
+    def since(self, before: LoaderStats) -> LoaderStats:
+        """What has been done between two looks."""
+        return LoaderStats(
+            self.batches - before.batches,
+            self.records - before.records,
+            self.num_bytes - before.num_bytes,
+            self.num_threads,
+            self.waiting_for_data - before.waiting_for_data,
+            self.waiting_for_consumer - before.waiting_for_consumer,
+            {name: max(s - before.threads.get(name, 0), 0.0) for name, s in self.threads.items()},
+            self.passed_over - before.passed_over,
+        )
+
+    @property
     def bottleneck(self) -> str:
         """One sentence: what holds the loop up, and what to change."""
         if not self.batches:
             return "Nothing has been loaded yet."
-        share = self.waiting_for_data / self.seconds if self.seconds else 0.0
+        share = self.waiting_share
         if share < 0.1:
             return (
                 f"The loader keeps up: the loop waited for data {share:.0%} of its time,"
@@ -75,8 +105,9 @@ class LoaderStats:
 _ADVICE = {
     "read": "reading: keep the data on a faster disk, give cache=, or read in runs with"
     " order=penstock.Blocked(seed).",
-    "records": "verifying records and making columns of them: ask for fewer columns=, or give more"
-    " threads=.",
+    "verify": "comparing records with their checksums: give more threads=, or leave payloads"
+    ' unverified with open(..., checksums="headers").',
+    "records": "making columns of records: ask for fewer columns=, or give more threads=.",
     "decode": "decoding: give more threads=, keep images smaller, or raw (penstock bench images"
     " measures it).",
     "map": "the function given as map: make it work on whole batches in NumPy, or give processes=.",
@@ -87,15 +118,24 @@ class Clock:
     """What the making of one batch has spent, by stage. Each batch has one of its own, so there is
     no lock that a fork could leave behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_sample: bool = False) -> None:
         self.spent = dict.fromkeys(STAGES, 0.0)
+        self._is_sample = is_sample
+        if not is_sample:
+            del self.spent["verify"]
 
     @contextmanager
     def on(self, stage: str) -> Generator[None]:
         """Count what is done meanwhile as time of a stage."""
         begun = time.perf_counter()
         try:
-            yield
+            if stage == "records" and self._is_sample:
+                with proving_timed() as proved:
+                    yield
+                    self.spent["verify"] += proved()
+                    begun += proved()
+            else:
+                yield
         finally:
             self.spent[stage] += time.perf_counter() - begun
 
@@ -125,6 +165,7 @@ class Meter:
         self._spent = dict.fromkeys(STAGES, 0.0)
         self._batches = self._records = self._bytes = 0
         self._waited = self._kept = 0.0
+        self._verified = self._verified_of = 0.0
 
     def delivered(
         self, records: int, num_bytes: int, spent: dict[str, float], waited: float
@@ -136,6 +177,9 @@ class Meter:
         self._waited += waited
         for stage, seconds in spent.items():
             self._spent[stage] += seconds
+        if "verify" in spent:
+            self._verified += spent["verify"]
+            self._verified_of += spent["verify"] + spent["records"]
 
     def kept(self, seconds: float) -> None:
         """The loop came back for more after so long."""
@@ -143,6 +187,10 @@ class Meter:
 
     def stats(self, passed_over: int) -> LoaderStats:
         """What has been counted so far."""
+        threads = dict(self._spent)
+        both = threads["verify"] + threads["records"]
+        share = self._verified / self._verified_of if self._verified_of else 0.0
+        threads |= {"verify": share * both, "records": (1 - share) * both}
         return LoaderStats(
             batches=self._batches,
             records=self._records,
@@ -150,6 +198,6 @@ class Meter:
             num_threads=self._num_threads,
             waiting_for_data=self._waited,
             waiting_for_consumer=self._kept,
-            threads=dict(self._spent),
+            threads=threads,
             passed_over=passed_over,
         )

@@ -200,7 +200,7 @@ class Buffered:
     Example:
         >>> import penstock as ps
         >>> ps.Buffered(seed=0, size=3).take(10, 0, 0, 10)
-        array([0, 1, 2, 4, 3, 6, 5, 8, 9, 7])
+        array([1, 0, 3, 5, 6, 2, 8, 7, 9, 4])
     """
 
     seed: int

@@ -1,0 +1,292 @@
+"""Worker processes for functions of the user's that hold the GIL.
+
+Each worker sits behind one socket and does one batch at a time: a thread of the loader takes a free
+worker, sends it a batch, and waits for what becomes of it. So order, budget and errors stay with
+the threads, and nothing but `map` and `map_records` runs elsewhere.
+
+A batch travels as pickle, protocol 5, whose large buffers follow as they lie, without another copy
+of them. There is no shared memory and no file: what a killed process had in flight is gone with its
+sockets. Workers are spawned, not forked: the loader's threads hold locks that a fork would copy in
+whatever state they are, and a forkserver is one more process that has to be kept alive and ended,
+to save 0.2 seconds once. Every worker has a thread that reads from its parent a byte that never comes; the end of
+that stream is the end of the worker, whatever the function does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import socket
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+GRACE_SECONDS = 0.3
+"""A loop that is left waits so long for a function to return, before its process is ended."""
+_LENGTH = 8
+
+
+class WorkerTraceback(Exception):
+    """The cause of an error that came from a worker process: the traceback it had there."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text}"""'
+
+
+class Workers:
+    """Processes that call one function, each a batch at a time.
+
+    They are started at the first call, used over all epochs, and end when this is closed or
+    collected, or when the process that started them is gone. A forked or unpickled copy starts its own.
+    """
+
+    def __init__(self, function: Callable[..., Any], count: int) -> None:
+        if count < 1:
+            raise ValueError(f"processes must be at least 1, not {count}")
+        try:
+            self._function = pickle.dumps(function)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TypeError(
+                f"a function for worker processes has to be one that they can import: {error};"
+                " define it with def at the top of a module, not inside a function or as a lambda"
+            ) from None
+        self.count = count
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._free: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
+        for _ in range(self.count):
+            self._free.put(None)  # a worker yet to be started
+        self._running: set[_Worker] = set()
+        self._finalizer = weakref.finalize(self, _end_all, self._running, self._process)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._function, self.count)
+
+    def close(self) -> None:
+        """End all workers. A later call starts new ones."""
+        _end_all(self._running, self._process)
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that run now."""
+        return sorted(worker.pid for worker in self._running)
+
+    def call(self, left: threading.Event, *arguments: Any) -> Any:
+        """Call the function in a worker, and wait for what it returns until `left` is set.
+
+        Raises:
+            Exception: what the function raised, with its traceback as the cause.
+            RuntimeError: the worker ended without a word, or nobody waits any more.
+        """
+        if os.getpid() != self._process:
+            self._finalizer.detach()  # the workers are the parent's
+            self._begin()
+        worker = self._free.get()
+        try:
+            if worker is None or not worker.is_usable:
+                worker = self._started()
+            return worker.call(arguments, left)
+        finally:
+            if worker is not None and not worker.is_usable:
+                self._running.discard(worker)
+                worker.end()
+                worker = None
+            self._free.put(worker)
+
+    def _started(self) -> _Worker:
+        with self._lock:  # one after another: what spawn prepares is not made for threads
+            worker = _Worker(self._function)
+            self._running.add(worker)
+        return worker
+
+
+def _again(function: bytes, count: int) -> Workers:
+    return Workers(pickle.loads(function), count)  # noqa: S301  made by Workers
+
+
+def _end_all(running: set[_Worker], process: int) -> None:
+    if os.getpid() == process:
+        for worker in list(running):
+            worker.end()
+        running.clear()
+
+
+class _Worker:
+    """One process, as its parent sees it."""
+
+    def __init__(self, function: bytes) -> None:
+        from multiprocessing import get_context
+
+        mine, its = socket.socketpair()
+        life, its_life = socket.socketpair()
+        context = get_context("spawn")
+        try:
+            process = context.Process(
+                target=_serve, args=(its, its_life, function), name="penstock-map", daemon=True
+            )
+            process.start()
+        except BaseException:
+            mine.close()
+            life.close()
+            raise
+        finally:
+            its.close()
+            its_life.close()
+        self._process: BaseProcess = process
+        self._socket = mine
+        self._life = life
+        self.pid = process.pid or 0
+        self.is_usable = True
+
+    def call(self, arguments: tuple[Any, ...], left: threading.Event) -> Any:
+        try:
+            try:
+                _send(self._socket, arguments)
+            except (BrokenPipeError, ConnectionError):
+                raise EOFError from None
+            self._wait(left)
+            is_good, result, text = _receive(self._socket)
+        except (EOFError, ConnectionError):
+            self.is_usable = False
+            raise RuntimeError(self._obituary()) from None
+        except BaseException:
+            self.is_usable = False  # half a message is no place to go on from
+            raise
+        if is_good:
+            return result
+        raise result from WorkerTraceback(text)
+
+    def _wait(self, left: threading.Event) -> None:
+        """Wait for an answer, but not much longer than anybody wants it."""
+        import select
+
+        given_up: float | None = None
+        while not select.select([self._socket], [], [], 0.1)[0]:
+            if not left.is_set():
+                continue
+            given_up = given_up or time.monotonic() + GRACE_SECONDS
+            if time.monotonic() > given_up:
+                raise RuntimeError("the loop was left before the function returned")
+
+    def _obituary(self) -> str:
+        self._process.join(5)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            with contextlib.suppress(ValueError):
+                how = f"was ended by {signal.Signals(-code).name}"
+                return f"{self._named} {how}" + (_MEMORY if code == -signal.SIGKILL else "")
+        if code == _NOT_STARTED:
+            return f"{self._named} could not import the function; what it said is on stderr"
+        return f"{self._named} ended with status {code} in the middle of a batch"
+
+    @property
+    def _named(self) -> str:
+        return f"the worker process {self.pid} of map"
+
+    def end(self) -> None:
+        self.is_usable = False
+        self._life.close()
+        self._socket.close()
+        with contextlib.suppress(Exception):
+            self._process.kill()
+            self._process.join(5)
+
+
+_MEMORY = "; if nobody did that by hand, memory ran out: give fewer processes= or smaller batches"
+_NOT_STARTED = 3
+
+
+# -- the worker's side ----------------------------------------------------------------------------
+
+
+def _serve(work: socket.socket, life: socket.socket, function: bytes) -> None:
+    """Do batches until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    threading.Thread(target=_end_with, args=(life,), daemon=True).start()
+    try:
+        call = pickle.loads(function)  # noqa: S301  made by the parent
+    except BaseException:  # noqa: BLE001  the parent is told by the status
+        traceback.print_exc()
+        os._exit(_NOT_STARTED)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            arguments = _receive(work)
+            try:
+                answer = (True, call(*arguments), "")
+            except BaseException as error:  # noqa: BLE001  raised again in the parent
+                answer = (False, _told(error), traceback.format_exc())
+            del arguments
+            try:
+                _send(work, answer)
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                reason = TypeError(f"what map returned cannot leave its process: {error}")
+                _send(work, (False, reason, traceback.format_exc()))
+            del answer
+
+
+def _end_with(life: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        life.recv(1)
+    os._exit(0)
+
+
+def _told(error: BaseException) -> BaseException:
+    """An error that survives the way, or one that says what it said."""
+    try:
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301  made here
+    except Exception:  # noqa: BLE001  whatever its pickling does
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return again if isinstance(error, Exception) else RuntimeError(repr(error))
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+def _send(to: socket.socket, message: Any) -> None:
+    """A message: how many parts, how long each is, and the parts; the first is the pickle."""
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
+    parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
+    sizes = b"".join(n.to_bytes(_LENGTH, "little") for n in (len(parts), *map(len, parts)))
+    to.sendall(sizes)
+    for part in parts:
+        if len(part):
+            to.sendall(part)
+
+
+def _receive(of: socket.socket) -> Any:
+    count = int.from_bytes(_read(of, _LENGTH), "little")
+    sizes = _read(of, _LENGTH * count)
+    lengths = [
+        int.from_bytes(sizes[at : at + _LENGTH], "little") for at in range(0, len(sizes), _LENGTH)
+    ]
+    head, *buffers = [_read(of, length) for length in lengths]
+    # Arrays lie in the bytearrays that were read into, and so can be written to.
+    return pickle.loads(head, buffers=buffers)  # noqa: S301  from the other end of a socketpair
+
+
+def _read(of: socket.socket, length: int) -> bytearray:
+    data = bytearray(length)
+    view = memoryview(data)
+    while view:
+        got = of.recv_into(view)
+        if not got:
+            raise EOFError
+        view = view[got:]
+    return data

@@ -1,0 +1,69 @@
+"""A line on the terminal that says how far an epoch is, how fast, and what holds it up."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from penstock import describe
+
+if TYPE_CHECKING:
+    from penstock.loader.stats import LoaderStats
+
+SECONDS = 0.1
+"""Between two looks at the figures."""
+
+
+class Line:
+    """What the loader tells after each batch."""
+
+    def __init__(self, epoch: int, num_steps: int, step: int, stats: LoaderStats) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._console = Console(stderr=True, highlight=False, markup=False)
+        self._shown = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("{task.fields[figures]}", markup=False),
+            TimeRemainingColumn(compact=True),
+            console=self._console,
+            transient=True,
+        )
+        self._task = self._shown.add_task(
+            f"epoch {epoch}", total=num_steps, completed=step, figures=""
+        )
+        self._step = step
+        self._looked = 0.0
+        self._before = stats
+        self._shown.start()
+
+    def update(self, stats: LoaderStats) -> None:
+        """A batch is about to be delivered."""
+        self._step += 1
+        now = time.monotonic()
+        if now - self._looked < SECONDS:
+            return
+        self._looked = now
+        since = stats.since(self._before)
+        figures = (
+            f"{describe.count(round(since.records_per_second))} records/s,"
+            f" {describe.size(since.bytes_per_second)}/s, waited {since.waiting_share:.0%}"
+        )
+        self._shown.update(self._task, completed=self._step, figures=figures)
+
+    def end(self, stats: LoaderStats) -> None:
+        """Take the line away, and say what the epoch was like."""
+        self._shown.stop()
+        since = stats.since(self._before)
+        if since.batches:
+            rate = describe.count(round(since.records_per_second))
+            text = f"{self._shown.tasks[0].description}: {rate} records/s. {since.bottleneck}"
+            self._console.print(text, soft_wrap=True)
+
+
+def line(epoch: int, num_steps: int, step: int, stats: LoaderStats) -> Line | None:
+    """A line for an epoch that begins; None where stderr is no terminal."""
+    return Line(epoch, num_steps, step, stats) if sys.stderr.isatty() else None

@@ -1,0 +1,162 @@
+"""Who reads what, counted apart from the arithmetic that decides it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock as ps
+from penstock.loader import coverage
+
+COUNT = 203
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plan")
+    ps.write({"id": range(COUNT)}, folder / "n.tfrecord", num_shards=3)
+    return folder
+
+
+def loader(shards: Path, rank: int = 0, **more: Any) -> ps.Loader:
+    given = {"batch_size": 8, "world_size": 5, "order": ps.Shuffled(7), "record_numbers": "n"}
+    return ps.Loader(ps.open(shards), rank=rank, **{**given, **more})
+
+
+@dataclass(frozen=True)
+class Twisted:
+    """An order with a fault: one record comes twice, and another not at all."""
+
+    seed: int = 0
+    layout: None = None
+
+    def length(self, num_records: int) -> int:
+        return num_records
+
+    def take(self, num_records: int, epoch: int, start: int, stop: int) -> np.ndarray:
+        numbers = np.arange(start, stop)
+        return np.where(numbers == 100, 3, numbers)
+
+    def spec(self) -> dict[str, Any]:
+        return {"name": "twisted"}
+
+
+@pytest.mark.parametrize("uneven", ["wrap", "drop", "pad"])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("position", [0, 80])
+def test_the_plan_says_what_loaders_of_all_ranks_deliver(
+    shards: Path, uneven: str, drop_last: bool, position: int
+) -> None:
+    given = {"uneven": uneven, "drop_last": drop_last}
+    planner = loader(shards, **given)
+    planner.load_state_dict({**planner.state_dict(), "position": position})
+    report = ps.plan(planner, audit=True)
+    seen: Counter[int] = Counter(ps.Shuffled(7).take(COUNT, 0, 0, position).tolist())
+    for share in report.ranks:
+        one = loader(shards, share.rank, **given)
+        one.load_state_dict({**one.state_dict(), "position": position})
+        batches = [(batch["n"], batch.get("mask")) for batch in one]
+        assert len(batches) == share.num_batches == report.num_steps
+        assert sum(len(numbers) for numbers, _ in batches) == share.num_records
+        assert batches[0][0][:3].tolist() == share.first_batch
+        assert batches[-1][0][:3].tolist() == share.last_batch
+        for numbers, mask in batches:
+            seen.update((numbers if mask is None else numbers[mask]).tolist())
+    found = report.coverage
+    assert found is not None
+    assert report.ok
+    times = np.array([seen[n] for n in range(COUNT)])
+    assert found.num_once == (times == 1).sum()
+    assert found.num_missing == (times == 0).sum() == report.dropped[1] - report.dropped[0]
+    assert found.num_repeated == (times > 1).sum()
+    assert [one.record for one in found.missing] == np.flatnonzero(times == 0)[:10].tolist()
+    assert [one.times for one in found.repeated] == times[times > 1].tolist()
+
+
+def test_a_repeated_record_is_named_with_its_steps_and_ranks(shards: Path) -> None:
+    report = ps.plan(loader(shards), audit=True)
+    assert report.coverage is not None
+    assert len(report.coverage.repeated) == 2
+    for one in report.coverage.repeated:
+        assert one.record == ps.open(shards / one.file)[one.record_in_file]["id"]
+        for step, rank in one.where:
+            batches = [batch["n"].tolist() for batch in loader(shards, rank)]
+            assert one.record in batches[step]
+        assert len(one.where) == one.times == 2
+
+
+def test_an_order_that_loses_a_record_is_found_out(shards: Path) -> None:
+    report = ps.plan(loader(shards, order=Twisted()), audit=True)
+    assert not report.ok
+    assert report.coverage is not None
+    assert [one.record for one in report.coverage.missing] == [100]
+    # 0 and 1 fill the last step up; 3 comes at positions 3 and 100.
+    assert [one.record for one in report.coverage.repeated] == [0, 1, 3]
+    assert report.coverage.repeated[2].where == [(0, 0), (2, 2)]
+    assert "a fault" in str(report)
+
+
+def test_files_and_bytes_of_ranks_add_up(shards: Path) -> None:
+    report = ps.plan(loader(shards, order=ps.Sequential(), uneven="drop"))
+    size = sum(shard.num_bytes for shard in ps.open(shards).shards)
+    assert abs(sum(rank.num_bytes or 0 for rank in report.ranks) / size - 200 / COUNT) < 0.01
+    assert [rank.num_shards for rank in report.ranks] == [3] * 5
+    assert report.coverage is None
+
+
+def test_long_epochs_are_walked_in_blocks(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ps.plan(loader(shards), audit=True)
+    monkeypatch.setattr(coverage, "BLOCK_POSITIONS", 80)
+    assert ps.plan(loader(shards), audit=True) == whole
+
+
+def test_an_audit_reads_an_epoch_and_the_loader_goes_on_with_the_next(shards: Path) -> None:
+    one = loader(shards, world_size=1, batch_size=16)
+    report = ps.audit(one)
+    assert report.coverage is not None
+    assert report.coverage.num_once == COUNT
+    assert one.epoch == 1
+    assert next(iter(one))["n"].tolist() == ps.Shuffled(7).take(COUNT, 1, 0, 16).tolist()
+
+
+def test_an_audit_finds_what_was_not_planned(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = loader(shards)
+    delivered = [numbers.copy() for numbers in loader(shards).delivered()]
+    delivered[2][0] = 5
+    monkeypatch.setattr(one, "delivered", lambda: iter(delivered))
+    with pytest.raises(AssertionError, match="batch 2 of rank 0"):
+        ps.audit(one)
+    monkeypatch.setattr(one, "delivered", lambda: iter(delivered[:2]))
+    with pytest.raises(AssertionError, match="2 batches were delivered"):
+        ps.audit(one)
+
+
+def test_an_audit_counts_damaged_records_as_missing(tmp_path: Path) -> None:
+    path = tmp_path / "n.tfrecord"
+    ps.write({"t": [f"text {n}" for n in range(50)]}, path)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"text 33", b"text 34"))
+    one = ps.Loader(ps.open(path, damage="skip"), 8, order=ps.Shuffled(0))
+    report = ps.audit(one)
+    assert report.coverage is not None
+    assert [m.record_in_file for m in report.coverage.missing] == [33]
+    assert len(one.damage) == 1
+
+
+def test_numbers_of_records_come_as_a_column_that_leads_to_the_file(shards: Path) -> None:
+    one = loader(shards)
+    batch = next(iter(one))
+    assert batch["n"].dtype == np.int64
+    assert batch["id"].tolist() == batch["n"].tolist()
+    file, record = one.place_of(batch["n"][0])
+    assert ps.open(shards / file)[record]["id"] == batch["id"][0]
+
+
+def test_a_column_of_numbers_does_not_hide_another(shards: Path) -> None:
+    with pytest.raises(ps.SchemaError, match="such a column"):
+        loader(shards, record_numbers="id")

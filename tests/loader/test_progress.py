@@ -1,0 +1,157 @@
+"""The line on the terminal, and whether the right bottleneck is named."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock as ps
+from penstock.storage import LocalSource, LocalStorage
+
+COUNT = 400
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("progress") / "n.tfrecord"
+    ps.write({"id": range(COUNT), "text": ["x" * 100] * COUNT}, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("progress") / "photos.tfrecord"
+    noise = np.random.default_rng(0).integers(0, 255, (24, 256, 256, 3), dtype=np.uint8)
+    ps.write({"image": ps.encode_images(list(noise), "jpeg", quality=90)}, path)
+    return path
+
+
+class SlowSource(LocalSource):
+    """A file on a disk that takes its time."""
+
+    def read(self, start: int, length: int) -> Any:
+        time.sleep(0.01)
+        return super().read(start, length)
+
+    def gather(self, starts: Any, lengths: Any) -> Any:
+        time.sleep(0.01)
+        return super().gather(starts, lengths)
+
+
+class SlowStorage(LocalStorage):
+    def source(self, path: str, *, mmap: bool = False) -> Any:
+        return SlowSource(path)
+
+
+def slow_map(batch: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.01)
+    return batch
+
+
+def after_an_epoch(loader: ps.Loader, seconds_a_batch: float = 0) -> ps.LoaderStats:
+    for _ in loader:
+        time.sleep(seconds_a_batch)
+    return loader.stats()
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2])
+def test_a_slow_disk_is_named(data: Path, threads: int) -> None:
+    ds = ps.open(data, storage=SlowStorage())
+    stats = after_an_epoch(ps.Loader(ds, 16, order=ps.Shuffled(0), threads=threads))
+    assert max(stats.threads, key=stats.threads.__getitem__) == "read"
+    assert "reading: keep the data on a faster disk" in stats.bottleneck
+    assert stats.waiting_share > 0.5
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_slow_map_is_named(data: Path, threads: int) -> None:
+    stats = after_an_epoch(ps.Loader(ps.open(data), 16, map=slow_map, threads=threads))
+    assert "the function given as map" in stats.bottleneck
+    assert stats.threads["map"] > 0.01 * 25
+
+
+def test_a_slow_consumer_is_named(data: Path) -> None:
+    stats = after_an_epoch(ps.Loader(ps.open(data), 16), seconds_a_batch=0.03)
+    assert "The loader keeps up" in stats.bottleneck
+    assert stats.waiting_for_consumer > 0.03 * 24
+
+
+def test_heavy_decoding_is_named(photos: Path) -> None:
+    loader = ps.Loader(ps.open(photos), 8, decode={"image": ps.Image()})
+    stats = after_an_epoch(loader)
+    assert "decoding: give more threads=" in stats.bottleneck
+
+
+def test_verifying_is_told_from_making_columns(tmp_path: Path) -> None:
+    path = tmp_path / "large.tfrecord"
+    ps.write({"x": [os.urandom(1 << 20)] * 24}, path)
+    whole = after_an_epoch(ps.Loader(ps.open(path), 4, threads=1))
+    assert whole.threads["verify"] > 0
+    without = after_an_epoch(ps.Loader(ps.open(path, checksums="headers"), 4, threads=1))
+    assert without.threads["verify"] == 0
+
+
+def test_stats_between_two_looks(data: Path) -> None:
+    loader = ps.Loader(ps.open(data), 16)
+    first = after_an_epoch(loader)
+    since = after_an_epoch(loader).since(first)
+    assert (since.batches, since.records) == (25, COUNT)
+    assert 0 < since.records_per_second
+    assert since.bytes_per_second > since.records_per_second
+
+
+_SCRIPT = """
+import sys, time, penstock as ps
+loader = ps.Loader(ps.open(sys.argv[1], index="never"), 16, progress=True, rank={rank}, world_size=2)
+for batch in loader:
+    time.sleep(0.03)
+"""
+
+
+def on_a_terminal(script: str, *arguments: object) -> str:
+    """What a person sees."""
+    mine, its = pty.openpty()
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    with subprocess.Popen(command, stdout=its, stderr=its, env=environment) as process:
+        os.close(its)
+        seen = io.BytesIO()
+        while True:
+            try:
+                part = os.read(mine, 4096)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            seen.write(part)
+        assert process.wait() == 0
+    os.close(mine)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen.getvalue().decode())
+
+
+def test_a_terminal_shows_steps_rates_and_the_bottleneck(data: Path) -> None:
+    seen = on_a_terminal(_SCRIPT.format(rank=0), data)
+    assert "epoch 0" in seen
+    assert re.search(r"\d+/13", seen)
+    assert re.search(r"[\d,]+ records/s, [\d.]+ kB/s, waited \d+%", seen)
+    assert "The loader keeps up" in seen.rsplit("records/s.", 1)[1]
+
+
+def test_only_rank_0_shows_it(data: Path) -> None:
+    assert on_a_terminal(_SCRIPT.format(rank=1), data).strip() == ""
+
+
+def test_nothing_is_shown_where_nobody_looks(data: Path) -> None:
+    command = [sys.executable, "-c", _SCRIPT.format(rank=0), str(data)]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert done.stdout == done.stderr == b""
