@@ -26,4 +26,16 @@ CASES = (
             Goal("penstock: loader, mmap, 2 threads", at_least=2, of=GRAIN),
         ),
     ),
+    Case(
+        name="load-resume",
+        says="seconds to open 1,000,000,000 records, go on from a state in shuffled order, and have "
+        "the next batch of 256",
+        size="",
+        measure="seconds",
+        goals=(
+            Goal("penstock: loader, at record 1,000", at_most=0.1),
+            Goal("penstock: loader, at record 1,000,000", at_most=0.1),
+            Goal("penstock: loader, at record 500,000,000", at_most=0.1),
+        ),
+    ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable
 from itertools import islice
 
@@ -29,7 +31,48 @@ def load(threads: int, *, mmap: bool) -> Callable[[Data], Job]:
     return make
 
 
+RESUME_RECORDS = 10**9
+
+
+def resume(position: int) -> Callable[[Data | None], Job]:
+    """Open a billion records (a file with a hole of 8 GB), go on from a position, and get a batch."""
+
+    def make(data: Data | None) -> Job:
+        import penstock as ps
+
+        folder = tempfile.TemporaryDirectory()
+        path = os.path.join(folder.name, "numbers.npy")
+        head = f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({RESUME_RECORDS},), }}"
+        with open(path, "wb") as file:
+            file.write(b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little"))
+            file.write(head.ljust(117).encode() + b"\n")
+            file.truncate(128 + 8 * RESUME_RECORDS)
+
+        def loader() -> ps.Loader:
+            return ps.Loader(ps.open(path), TAKE_RECORDS, order=ps.Shuffled(seed=0), threads=2)
+
+        state = {**loader().state_dict(), "position": position}
+
+        def work(check: bool) -> Outcome:
+            one = loader()
+            one.load_state_dict(state)
+            batches = iter(one)
+            next(batches)
+            batches.close()
+            assert folder.name, "kept until the last round"
+            return Outcome(TAKE_RECORDS)
+
+        return Job(work)
+
+    return make
+
+
 JOBS = {
+    "load-resume": {
+        f"loader, at record {position:,}": resume(position)
+        for position in (1_000, 1_000_000, 500_000_000)
+    },
+} | {
     case: {
         "loader, 1 thread": load(1, mmap=False),
         "loader, 2 threads": load(2, mmap=False),

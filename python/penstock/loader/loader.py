@@ -81,9 +81,11 @@ class Loader:
     Raises:
         SchemaError: no such column; datasets that have no column in common.
 
-    While iterating: what `Dataset.take` raises. Where the dataset was opened with `damage="skip"`,
-    damaged records (also images that cannot be decoded) are left out of their batch and listed in
-    `damage`; with "stop" the epoch ends before the first; with "salvage" images give what they can.
+    While iterating: what `Dataset.take` raises, and ChangedError where a file has been changed,
+    replaced or taken away since it was opened (files of checked records may grow). Where the
+    dataset was opened with `damage="skip"`, damaged records (also images that cannot be decoded)
+    are left out of their batch and listed in `damage`; with "stop" the epoch ends before the first;
+    with "salvage" images give what they can.
 
     Example:
         >>> import penstock as ps

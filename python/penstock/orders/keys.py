@@ -11,9 +11,9 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
+from penstock.numbers import as_arrow, as_numpy
 
 _END = 1 << 64
 
@@ -73,7 +73,7 @@ def permuted(
         array([8, 9, 5])
     """
     key = _core.key_of([seed, epoch])
-    return np.asarray(pa.array(_core.permuted(num_records, key, what, start, stop)))
+    return as_numpy(_core.permuted(num_records, key, what, start, stop))
 
 
 def record_keys(seed: int, epoch: int, records: np.ndarray) -> np.ndarray:
@@ -90,7 +90,7 @@ def record_keys(seed: int, epoch: int, records: np.ndarray) -> np.ndarray:
         >>> record_keys(0, 0, np.array([7, 8, 7]))[[0, 2]] == _core.key_of([0, 0, 7])
         array([ True,  True])
     """
-    return np.asarray(pa.array(_core.record_keys(seed, epoch, pa.array(records))))
+    return as_numpy(_core.record_keys(seed, epoch, as_arrow(records)))
 
 
 def digest(array: np.ndarray) -> str:

@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
+from penstock.numbers import as_numpy
 from penstock.orders.keys import Draw, checked_seed, permuted
 from penstock.orders.order import checked_records, checked_span, endless_span
 
@@ -129,7 +129,7 @@ class Mixture:
         origin, _ = endless_span(length, epoch, 0, length)
         key = _core.key_of([self.seed, Draw.SETS])
         mixed, before = _core.mixed(self._whole, key, origin, length, start, stop)
-        sets = np.asarray(pa.array(mixed))
+        sets = as_numpy(mixed)
         found = np.empty(stop - start, np.int64)
         first = 0
         for number, size in enumerate(sizes):

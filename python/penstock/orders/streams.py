@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock import _core
 from penstock.forks import Lock
+from penstock.numbers import as_numpy
 from penstock.orders.keys import Draw, checked_seed, digest, permuted
 from penstock.orders.order import checked_records, checked_span
 
@@ -231,7 +231,7 @@ class Buffered:
         epoch, start, stop = checked_span(num_records, epoch, start, stop)
         key = _core.key_of([self.seed, epoch, Draw.BUFFERS])
         found = _core.buffered(num_records, self.size, key, start, stop)
-        positions = np.asarray(pa.array(found))
+        positions = as_numpy(found)
         if self.over is None:
             return positions
         return self.over.at(num_records, epoch, positions, shard_lengths)

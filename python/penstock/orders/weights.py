@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.numbers import as_numpy
 from penstock.orders.keys import Draw, checked_seed, digest, permuted, record_keys
 from penstock.orders.order import checked_records, checked_span, endless_span
 
@@ -180,7 +181,7 @@ class Balanced:
         shuffles = record_keys(key, 1, turns * num_classes + classes)
         columns = (sizes.astype(np.uint64), shuffles, places.astype(np.uint64))
         lengths, keys, places = (pa.array(column) for column in columns)
-        picked = np.asarray(pa.array(_core.permuted_each(lengths, 0, keys, places)))
+        picked = as_numpy(_core.permuted_each(lengths, 0, keys, places))
         return self._records[self._firsts[classes] + picked]
 
     def spec(self) -> dict[str, Any]:
