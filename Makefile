@@ -35,7 +35,7 @@ types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled modu
 rust-tests: $(VENV)/built
 	cargo test --release --lib --locked --quiet
 
-python-tests: $(VENV)/tools $(VENV)/built $(FFCV)/built
+python-tests: $(VENV)/tools $(VENV)/built $(VENV)/browser $(FFCV)/built
 	python -m pytest
 
 fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RUNS=, SEED= choose
@@ -67,6 +67,9 @@ $(VENV)/built: pyproject.toml $(RUST) | $(VENV)/needs
 
 $(VENV)/tools: pyproject.toml | $(VENV)/needs
 	uv pip install --quiet --group checks && touch $@
+
+$(VENV)/browser: .ci/needs | $(VENV)/needs
+	@PYTHON="$(PYTHON)" .ci/needs $(VENV) browser && touch $@
 
 # ffcv beside penstock: it needs OpenCV's headers, numba and torch, so it has a place of its own.
 $(FFCV)/built: .ci/needs | $(VENV)/needs

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import struct
 import zlib
+from typing import Any
 
 import numpy as np
 
 import penstock as ps
 from penstock.images import image_sizes, reencode
+from penstock.loader.images import decode_into
 
 _LIMITS = ps.Limits(image_pixels=1 << 18)
 
@@ -35,6 +37,35 @@ def decoded(data: bytes, rng: random.Random) -> None:
     assert max(made["width"], made["height"]) == min(side, max(size["width"], size["height"]))
     if max(size["width"], size["height"]) > side:
         ps.decode_images(smaller, threads=1)
+
+
+def looked_at(data: bytes, rng: random.Random) -> None:
+    """An image cropped for training: as big as was asked or a fault that is told; the rest of the
+    batch is not touched, and the exact path takes whatever the fast one does."""
+    size = rng.choice((1, 7, (16, 24), 40))
+    crop = rng.choice((None, "center", "random"))
+    rest: dict[str, Any] = {"crop": crop, "flip": True, "layout": rng.choice(("nhwc", "nchw"))}
+    rest["dtype"] = rng.choice(("uint8", "float16", "float32"))
+    keys = np.array([rng.getrandbits(64)] * 2, np.uint64)
+    damage = rng.choice(("skip", "salvage"))
+    good = b"P6 1 1 255\n\xff\xff\xff"
+    batches = []
+    for exact in (False, True):
+        spec = ps.Image(size, exact=exact, **rest)
+        batch, faults = decode_into(
+            [data, good], spec, keys, damage=damage, limits=_LIMITS, threads=rng.choice((1, 2))
+        )
+        assert batch.shape == (2, *spec.shape(1, 1))
+        assert np.all(batch[1] == batch.dtype.type(255 if spec.dtype == "uint8" else 1))
+        assert [fault.place for fault in faults] in ([], [0])
+        assert not faults or faults[0].salvaged or not batch[0].any()
+        batches.append((batch, [fault.salvaged for fault in faults]))
+    (_, fast), (_, exactly) = batches
+    assert fast == [] or exactly != []
+    assert exactly == [] or fast != [] or data.endswith(b"\xff\xd9")
+    whole, faults = decode_into([data], ps.Image(), keys[:1], damage=damage, limits=_LIMITS)
+    assert len(whole) == 1
+    assert [fault.place for fault in faults] in ([], [0])
 
 
 def resealed(data: bytes, rng: random.Random) -> None:
@@ -69,6 +100,11 @@ def jpegs() -> list[bytes]:
     """JPEGs, of which one of the largest holds only a head."""
     made = _encoded("jpeg")
     return [*made, made[1][:200]]
+
+
+def seen() -> list[bytes]:
+    """Images of every codec."""
+    return [*jpegs(), *pngs()[:2], *webps()[:2], *ppms()]
 
 
 def pngs() -> list[bytes]:

@@ -19,7 +19,9 @@ import penstock as ps
 from fuzz import (
     arrays,
     beton,
+    hdf5,
     images,
+    loader_state,
     msgpack_values,
     neighbours,
     recordio,
@@ -280,10 +282,12 @@ TARGETS = {
     "msgpack_file": Target(msgpack_values.opened, msgpack_values.seeded),
     "beton": Target(beton.read, beton.seeds),
     "webdataset": Target(webdataset.read, webdataset.seeds),
+    "hdf5": Target(hdf5.read, hdf5.files),
     "jpeg": Target(images.decoded, images.jpegs),
     "png": Target(images.resealed, images.pngs),
     "webp": Target(images.decoded, images.webps),
     "ppm": Target(images.decoded, images.ppms),
+    "train_images": Target(images.looked_at, images.seen),
     "mds": Target(neighbours.mds, neighbours.shards),
     "listing": Target(neighbours.listing, neighbours.listings),
     "arrayrecord": Target(neighbours.arrayrecord, neighbours.array_records),
@@ -291,4 +295,5 @@ TARGETS = {
     "recordio": Target(recordio.walk, recordio.files),
     "recordio_pack": Target(recordio.pack, recordio.packs),
     "recordio_file": Target(recordio.file, recordio.files),
+    "loader_state": Target(loader_state.load, loader_state.states),
 }

@@ -121,10 +121,11 @@ def test_there_are_no_circles() -> None:
 
 
 def test_people_get_only_what_is_public() -> None:
-    """The command line and the viewer prove that the public names are enough."""
-    public = re.compile(r"^(from penstock\.cli\b|import penstock( as ps)?$|from penstock import )")
+    """The command line, the viewer and the benches prove that the public names are enough."""
     wrong = []
-    for folder in ("cli", "viewer"):
+    for folder in ("cli", "viewer", "bench"):
+        own = rf"from penstock\.{folder}\b"
+        public = re.compile(rf"^({own}|import penstock( as ps)?$|from penstock import )")
         for path in sorted((PACKAGE / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -132,7 +133,7 @@ def test_people_get_only_what_is_public() -> None:
                     if "penstock" in text and not public.match(text):
                         wrong.append(f"{path.relative_to(PACKAGE)}: {text}")
                     private = "import _" in text or "._" in text
-                    if "penstock" in text and private and not text.startswith("from penstock.cli"):
+                    if "penstock" in text and private and not re.match(own, text):
                         wrong.append(f"{path.relative_to(PACKAGE)}: {text}")
     assert not wrong, "\n".join(wrong)
 

@@ -159,6 +159,22 @@ def test_every_cut_of_a_small_image_is_an_error(name: str) -> None:
             decoded(data[:length])
 
 
+def test_a_damaged_png_is_told_of_in_words() -> None:
+    data = saved(PIXELS[0], "PNG")
+    said: set[str] = set()
+    for place in range(8, len(data), 3):
+        with pytest.raises(ps.PenstockError) as caught:
+            ps.decode_images([data[:place]])
+        said.add(caught.value.message)
+        with pytest.raises(ps.PenstockError) as caught:
+            ps.decode_images([data[:place] + bytes([data[place] ^ 64]) + data[place + 1 :]])
+        said.add(caught.value.message)
+    assert "a damaged PNG: it ends too early" in said
+    assert "a damaged PNG: the checksum of a chunk does not match" in said
+    for message in said:
+        assert not re.search(r"ChunkType|IDAT|[{}]|0x", message), message
+
+
 def test_every_flipped_bit_of_a_png_is_an_error() -> None:
     data = saved(PIXELS[0][:3, :3], "PNG")
     for byte in range(len(data)):

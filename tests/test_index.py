@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
+from memory_storage import MemoryStorage
 from penstock import _core, formats
 from penstock.format import PartlyReadable, Surveyed, is_indexed
 from penstock.formats.tfrecord_text import DaliIndex
@@ -128,3 +129,24 @@ def test_members_that_lie_about_their_records_are_read_in_one_pass(tmp_path: Pat
     assert loaded(path + ".penstock").num_records == 2000
     assert len(ps.open(path)) == 2000
     assert ps.verify(path).num_records == 2000
+
+
+@pytest.mark.parametrize("ending", ["tfrecord", "tfrecord.gz", "tar", "rec", "msgpack"])
+def test_files_of_another_storage_leave_no_sidecar_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    for folder in ("here", "cache"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = tmp_path / f"made.{ending}"
+    ps.write({"data": [b"1", b"2", b"3"]}, made, index=False)
+    storage = MemoryStorage({f"a.{ending}": made.read_bytes()})
+    ds = ps.open(f"a.{ending}", storage=storage)
+    assert len(ds) == 3
+    assert ds[2]["data" if "data" in ds.schema.names else "bin"] == b"3"
+    ds.forget_index(0)
+    assert list((tmp_path / "here").iterdir()) == list((tmp_path / "cache").iterdir()) == []
+    asked = tmp_path / "asked"
+    assert len(ps.open(f"a.{ending}", storage=storage, index=str(asked))) == 3
+    assert len(list(asked.iterdir())) == 1

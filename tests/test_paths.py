@@ -6,6 +6,8 @@ import gzip
 import os
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
@@ -63,3 +65,82 @@ def test_a_folder_of_splits_is_told_to_be_opened_one_by_one(tmp_path: Path) -> N
     with pytest.raises(FileNotFoundError, match="open one of them: train, val"):
         ps.open(tmp_path)
     assert len(ps.open(tmp_path / "train")) == 1
+
+
+TEXTS = {
+    "README.md": "# A",
+    "LICENSE": "free",
+    "classes.txt": "cat",
+    "meta.json": "{}",
+    "n.csv": "",
+}
+
+
+@pytest.mark.parametrize("ending", ["tar", "tfrecord", "parquet", "npz", "rec"])
+def test_text_beside_data_is_passed_over_and_named(tmp_path: Path, ending: str) -> None:
+    ps.write({"data": [b"1", b"2"]} if ending == "rec" else {"a": [1, 2]}, tmp_path / f"x.{ending}")
+    for name, text in TEXTS.items():
+        (tmp_path / name).write_text(text)
+    ds = ps.open(tmp_path)
+    assert len(ds) == 2
+    assert [Path(path).name for path in ds.passed_over] == sorted(TEXTS)
+    assert ps.info(tmp_path).passed_over == ds.passed_over
+    assert ps.verify(tmp_path).ok
+    assert len(ps.open([tmp_path, tmp_path])) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("part-00001", b"broken"),  # the name of many a shard
+        ("b.tar", b"no header"),
+        ("b.bin", b"text"),
+        ("b.txt", bytes(range(99))),
+        ("b", b"text"),
+        ("README.md", b"\xff\xfe\0"),
+    ],
+)
+def test_what_may_be_damaged_data_is_never_passed_over(
+    tmp_path: Path, name: str, data: bytes
+) -> None:
+    ps.write({"a": [1, 2]}, tmp_path / "a.tar")
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ps.PenstockError) as caught:
+        len(ps.open(tmp_path))
+    assert caught.value.file == str(tmp_path / name)
+
+
+def test_data_that_is_called_like_text_is_read(tmp_path: Path) -> None:
+    for name in ("a.tfrecord", "b.txt"):
+        ps.write({"a": [1, 2]}, tmp_path / name, format="tfrecord")
+    ds = ps.open(tmp_path)
+    assert (len(ds), ds.passed_over) == (4, ())
+
+
+def test_a_file_of_text_that_is_named_itself_is_no_data(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# A")
+    for source in (tmp_path, tmp_path / "README.md", [tmp_path / "README.md"]):
+        with pytest.raises(ps.FormatError, match="no known format"):
+            ps.open(source)
+    (tmp_path / "train").mkdir()
+    with pytest.raises(FileNotFoundError, match="open one of them: train"):
+        ps.open(tmp_path)
+
+
+def test_summaries_and_hidden_files_are_no_data(tmp_path: Path) -> None:
+    table, footers = pa.table({"a": [1, 2, 3]}), []
+    pq.write_table(table, tmp_path / "x.parquet", metadata_collector=footers)
+    footers[0].set_file_path("x.parquet")
+    pq.write_metadata(table.schema, tmp_path / "_metadata", metadata_collector=footers)
+    pq.write_metadata(table.schema, tmp_path / "_common_metadata")
+    (tmp_path / "_SUCCESS").write_bytes(b"")
+    (tmp_path / ".x.parquet.crc").write_bytes(b"crc\0")
+    for source in (tmp_path, tmp_path / "*", tmp_path / "?*"):
+        assert ps.open(source).paths == (str(tmp_path / "x.parquet"),)
+        assert ps.verify(source).ok
+    for name in ("_metadata", "_common_metadata"):
+        with pytest.raises(ps.UnsupportedError, match="a summary") as caught:
+            ps.open(tmp_path / name)
+        assert str(tmp_path) in str(caught.value.hint)
+    ps.write({"a": [1]}, tmp_path / "_b.parquet")
+    assert len(ps.open(tmp_path / "_b*")) == 1

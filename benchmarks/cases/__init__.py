@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks.cases import access, containers, fields, loading, process, reading, writing
+from benchmarks.cases import (
+    access,
+    containers,
+    fields,
+    images,
+    loading,
+    process,
+    reading,
+    writing,
+)
 from benchmarks.cases.case import Case, Goal
 
 CASES: tuple[Case, ...] = (
@@ -12,6 +21,7 @@ CASES: tuple[Case, ...] = (
     *access.CASES,
     *containers.CASES,
     *loading.CASES,
+    *images.CASES,
     *process.CASES,
 )
 

@@ -19,4 +19,6 @@ ENGINES = (
     "limit",
     "containers_rivals",
     "containers_limit",
+    "images_opencv",
+    "images_limit",
 )

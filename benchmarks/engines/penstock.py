@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.data import Data
-from benchmarks.engines import containers_penstock, fields_penstock, loading_penstock
+from benchmarks.engines import (
+    containers_penstock,
+    fields_penstock,
+    images_penstock,
+    loading_penstock,
+)
 from benchmarks.job import Job, Outcome
 
 ROLE = "penstock"
@@ -254,4 +259,5 @@ JOBS = {
     **fields_penstock.JOBS,
     **containers_penstock.JOBS,
     **loading_penstock.JOBS,
+    **images_penstock.JOBS,
 }

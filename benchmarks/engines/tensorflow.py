@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.data import Data
-from benchmarks.engines import fields_tensorflow
+from benchmarks.engines import fields_tensorflow, images_tensorflow
 from benchmarks.job import Job, Outcome
 
 ROLE = "rival"
@@ -239,4 +239,5 @@ JOBS = {
     "memory-small": {"tf.data, interleave(file -> batch -> parse)": parsed(True)},
     "memory-large": {"tf.data, record by record": records_one_by_one},
     **fields_tensorflow.JOBS,
+    **images_tensorflow.JOBS,
 }

@@ -32,7 +32,7 @@ from penstock.format import SkippedRegion, Summary
 from penstock.limits import Limits
 
 if TYPE_CHECKING:
-    from penstock import describe, features
+    from penstock import bench, describe, features
     from penstock.images import decode_images, encode_images
     from penstock.loader.coverage import PlanReport, audit, plan
     from penstock.loader.images import Image
@@ -124,6 +124,7 @@ __all__ = [
     "append",
     "audit",
     "bake_fields",
+    "bench",
     "convert",
     "decode_images",
     "describe",
@@ -181,6 +182,7 @@ _LATER = {
     "append": "verbs.append",
     "audit": "loader.coverage",
     "bake_fields": "verbs.fields",
+    "bench": "bench",
     "convert": "verbs.convert",
     "decode_images": "images",
     "describe": "describe",

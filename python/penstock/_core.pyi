@@ -61,6 +61,7 @@ __all__ = [
     "riegeli_records",
     "splice_fields",
     "tar_comment",
+    "tar_end_bytes",
     "tar_fields",
     "walk",
 ]
@@ -497,6 +498,9 @@ def is_tar_head(buffer: Buffer) -> bool:
 def tar_comment(text: str) -> Buffer:
     """The global PAX header that holds a comment, padded."""
 
+def tar_end_bytes(frames: Frames) -> ArrowArray:
+    """How many bytes of each record, at its end, are zeros that end an archive (uint64)."""
+
 def tar_fields(frames: Frames, most: int) -> dict[str, int]:
     """The fields of some records, at most so many, each with the number of records that have it."""
 
@@ -576,9 +580,12 @@ def buffered(num_records: int, size: int, key: int, start: int, stop: int) -> Ar
     """What a shuffle buffer of `size` records gives at steps start to stop: positions in the stream
     of num_records that runs through it, as int64."""
 
-def mixed(weights: list[int], key: int, start: int, stop: int) -> tuple[ArrowArray, list[int]]:
-    """Which set comes at positions start to stop of a mixture, as uint32, and how many records each
-    set had before. Weights are whole numbers, one positive, less than 2^40 together."""
+def mixed(
+    weights: list[int], key: int, origin: int, length: int, start: int, stop: int
+) -> tuple[ArrowArray, list[int]]:
+    """Which set comes at positions start to stop of an epoch of a mixture, as uint32, and how many
+    records each set had before; `origin` positions were in epochs before. Weights are whole
+    numbers, one positive, less than 2^40 together."""
 
 def key_of(numbers: list[int]) -> int:
     """One key of 64 bits out of any numbers of 64 bits, in their order."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock import formats
 from penstock.errors import SchemaError
 from penstock.forks import Lock
-from penstock.format import Format, Framed, Options, Reader, SkippedRegion
+from penstock.format import Format, Framed, Options, Reader, Sifting, SkippedRegion
 from penstock.framing.sidecar import discard
 from penstock.limits import Limits, limits_from
 from penstock.overlay.reader import Overlays
@@ -66,6 +66,7 @@ class Dataset:
         storage: Storage,
         call: dict[str, Any],
         listed: ShardList | None = None,
+        passed_over: Sequence[str] = (),
     ) -> None:
         self._call = {**call, "source": list(paths)}
         self._storage = storage
@@ -73,6 +74,7 @@ class Dataset:
         self._format: str | None = call["format"]
         self._paths = list(paths)
         self._listed = listed
+        self._passed_over = passed_over
         self._regions: dict[SkippedRegion, None] = {}
         self._noting = threading.local()
         self._options = Options(
@@ -126,6 +128,14 @@ class Dataset:
     def paths(self) -> tuple[str, ...]:
         """The files, in the order they are read."""
         return tuple(self._paths)
+
+    @property
+    def passed_over(self) -> tuple[str, ...]:
+        """Files of a folder that were not opened: text that goes with the data, such as a README."""
+        self._open_all()
+        readers = [getattr(reader, "base", reader) for reader in self._readers]
+        inside = [path for r in readers if isinstance(r, Sifting) for path in r.passed_over]
+        return (*self._passed_over, *inside)
 
     @property
     def shards(self) -> list[Shard]:
@@ -377,7 +387,7 @@ class Dataset:
     def forget_index(self, shard: int) -> None:
         """Drop the sidecar of a shard that turned out not to fit, so that the next `open` makes
         a new one. A sidecar that the caller keeps in a folder of their own stays."""
-        if self._options.index == "auto":
+        if self._options.index == "auto" and isinstance(self._storage, LocalStorage):
             discard(self._paths[shard])
 
 
@@ -438,7 +448,8 @@ def open(
             and lists them in `Dataset.damage`; "salvage" also gives records that nobody can prove
             to be records, marked in a boolean column `unproved`.
         index: "auto" keeps sidecars beside the data, or in the user's cache where that cannot be
-            written; a folder keeps them there; "never" keeps and reads none.
+            written (and none for files of another storage); a folder keeps them there; "never" keeps
+            and reads none.
         mmap: borrow local files from memory maps instead of reading. Faster for large records; a
             file that is cut meanwhile ends the process.
         overlays: show the fields that are kept beside the files as if they were in them; False
@@ -486,5 +497,6 @@ def open(
     }
     place = storage or LocalStorage()
     is_folder = format is not None and formats.by_name(format).info.is_folder
-    paths = expand(source, place, is_folder=is_folder)
-    return Dataset(paths, place, call, shard_list(source, place))
+    passed_over: list[str] = []
+    paths = expand(source, place, is_folder=is_folder, passed_over=passed_over)
+    return Dataset(paths, place, call, shard_list(source, place), passed_over)

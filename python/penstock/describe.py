@@ -106,6 +106,46 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
+def kind(type_: pa.DataType, dtype: bytes | None = None) -> str:
+    """What values of a type mean, in a few words.
+
+    Args:
+        type_: of the values.
+        dtype: the NumPy type that they stand for, where Arrow has none (`penstock.types.DTYPE_KEY`).
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock import describe, types
+        >>> describe.kind(types.ImageType("jpeg")), describe.kind(pa.list_(types.ImageType()))
+        ('image (jpeg)', 'list<image>')
+        >>> describe.kind(pa.fixed_shape_tensor(pa.uint8(), [32, 32, 3]))
+        'tensor uint8 [32, 32, 3]'
+    """
+    if dtype:
+        return f"{dtype.decode('utf-8', 'replace')} (kept as {kind(type_)})"
+    name = getattr(type_, "extension_name", "")
+    if name == "penstock.image":
+        codec = getattr(type_, "codec", "")
+        return f"image ({codec})" if codec else "image"
+    if name == "arrow.json":
+        return "json"
+    if (shape := getattr(type_, "shape", None)) is not None:
+        return f"tensor {type_.value_type} {[int(length) for length in shape]}"
+    if (axes := getattr(type_, "num_dimensions", None)) is not None:
+        return f"tensor {type_.value_type} [{', '.join('?' * axes)}]"
+    if pa.types.is_dictionary(type_):
+        return f"label ({kind(type_.value_type)})"
+    if isinstance(type_, pa.BaseExtensionType):
+        return f"{name or 'extension'} ({kind(type_.storage_type)})"
+    if pa.types.is_struct(type_):
+        return f"struct<{', '.join(f'{field.name}: {kind(field.type)}' for field in type_)}>"
+    if pa.types.is_fixed_size_list(type_):
+        return f"list<{kind(type_.value_type)}>[{type_.list_size}]"
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return f"list<{kind(type_.value_type)}>"
+    return str(type_)
+
+
 def text(data: bytes | memoryview) -> str | None:
     r"""The start of some bytes as text (up to 4096 bytes, not escaped), or None if they are none.
 

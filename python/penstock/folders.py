@@ -10,8 +10,9 @@ Files and folders whose names begin with `.` or `_`, and penstock's own, are not
 
 from __future__ import annotations
 
+import codecs
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,37 @@ if TYPE_CHECKING:
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".ppm", ".pgm", ".pnm")
 TABLE_STEMS = ("metadata", "labels")
 TABLE_ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
+
+
+COMPANION_STEMS = (
+    "readme", "license", "licence", "copying", "notice", "changelog", "citation", "authors",
+    "makefile", "checksums", "md5sums", "sha256sums",
+)  # fmt: skip
+COMPANION_ENDINGS = (
+    ".txt", ".md", ".rst", ".html", ".htm", ".tex", ".bib", ".log", ".csv", ".tsv", ".json", ".jsonl", ".ndjson",
+    ".yaml", ".yml", ".toml", ".ini", ".cfg", ".xml", ".py", ".sh", ".ipynb", ".pbtxt", ".md5", ".sha1",
+    ".sha256", ".sha512",
+)  # fmt: skip
+_LOOK_BYTES = 4096
+
+
+def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
+    """Whether a file beside data is text that goes with it: both its name and its first bytes say so. So a data
+    file is none, however damaged.
+
+    Args:
+        path: of the file.
+        read: gives so many of its first bytes, or all where it has fewer.
+    """
+    stem, ending = os.path.splitext(os.path.basename(path).lower())
+    if ending not in COMPANION_ENDINGS and (ending or stem not in COMPANION_STEMS):
+        return False
+    head = read(_LOOK_BYTES)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return not any(byte < 32 and byte not in b"\t\n\f\r\x1b" for byte in head)
 
 
 def is_image_name(name: str) -> bool:
@@ -52,7 +84,7 @@ def holds_images(path: str) -> bool:
     with os.scandir(path) as entries:
         shown = [entry for entry in entries if not is_hidden(entry.name)]
     # A link to a folder is no file; `Folder` says why it is not followed.
-    files = [entry.name for entry in shown if not entry.is_dir()]
+    files = [entry.name for entry in shown if not (entry.is_dir() or _is_beside(entry))]
     if not all(is_image_name(name) or is_table_name(name) for name in files):
         return False
     if any(not name.lower().endswith(".parquet") for name in files):
@@ -63,9 +95,24 @@ def holds_images(path: str) -> bool:
 
 def _begins_with_an_image(path: str) -> bool:
     with suppress(PermissionError), os.scandir(path) as entries:
-        names = [e.name for e in entries if e.is_file() and not is_hidden(e.name)]
-        return bool(names) and is_image_name(min(names))
+        files = sorted((e for e in entries if not is_hidden(e.name)), key=lambda entry: entry.name)
+        first = next((e for e in files if e.is_file() and not _is_beside(e)), None)
+        return first is not None and is_image_name(first.name)
     return False
+
+
+def _is_beside(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file() and not is_image_name(entry.name) and goes_with_images(entry.path)
+
+
+def goes_with_images(path: str) -> bool:
+    """Whether a file of a folder of images is text beside them, and no table that might be one of labels."""
+
+    def first_bytes(length: int) -> bytes:
+        with open(path, "rb") as file:
+            return file.read(length)
+
+    return not path.lower().endswith(TABLE_ENDINGS) and is_companion(path, first_bytes)
 
 
 def size_of(path: str) -> int:

@@ -299,6 +299,16 @@ class Compressed(Protocol):
 
 
 @runtime_checkable
+class Sifting(Protocol):
+    """A Reader of a folder that takes some of its files for no data."""
+
+    @property
+    def passed_over(self) -> Sequence[str]:
+        """The paths of those."""
+        ...
+
+
+@runtime_checkable
 class IndexMaking(Protocol):
     """A Writer that knows where its records are."""
 

@@ -6,10 +6,12 @@ import glob
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from penstock.errors import UnsupportedError
-from penstock.folders import holds_images
+from penstock.folders import holds_images, is_companion, is_hidden
 from penstock.listing import INDEX_NAME, listed_paths
 from penstock.shard_lists import braces, has_braces, shard_list
 from penstock.storage import Storage, is_own
@@ -18,7 +20,13 @@ _COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
 _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 
 
-def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> list[str]:
+def expand(
+    source: Any,
+    storage: Storage,
+    *,
+    is_folder: bool = False,
+    passed_over: list[str] | None = None,
+) -> list[str]:
     """The files that `source` means, in the order they are read.
 
     A glob or a folder is sorted by name, but for a folder whose `index.json` lists its shards. A
@@ -28,34 +36,46 @@ def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> list[st
     error, since data that is silently not there is worse than none. `{000..099}` and `a::b` are
     those of WebDataset, and so is a JSON index of shards; an element of a list is taken as it is.
 
+    Text beside the data of a folder (`folders.is_companion`) is put into `passed_over` instead.
+
     Raises:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
     """
+    how = _How(storage, is_folder, [] if passed_over is None else passed_over)
     if isinstance(source, (str, os.PathLike)):
-        return _expand_text(os.fspath(source), storage, is_folder)
+        return _expand_text(os.fspath(source), how)
     if isinstance(source, Iterable):
-        paths = [path for item in source for path in _expand_item(item, storage, is_folder)]
+        paths = [path for item in source for path in _expand_item(item, how)]
         if not paths:
             raise FileNotFoundError("an empty list names no files")
         return paths
     raise TypeError(f"open takes a path, a list of paths, a glob or a folder, not {type(source)}")
 
 
-def _expand_item(item: Any, storage: Storage, is_folder: bool) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _How:
+    """What is the same for all parts of a source."""
+
+    storage: Storage
+    is_folder: bool
+    passed_over: list[str]
+
+
+def _expand_item(item: Any, how: _How) -> list[str]:
     if isinstance(item, (str, os.PathLike)):
         path = os.fspath(item)  # pyright: ignore[reportUnknownArgumentType]
-        return _expand_one(path, storage, is_folder=is_folder)
-    return expand(item, storage, is_folder=is_folder)
+        return _expand_one(path, how)
+    return expand(item, how.storage, is_folder=how.is_folder, passed_over=how.passed_over)
 
 
-def _expand_text(path: str, storage: Storage, is_folder: bool) -> list[str]:
+def _expand_text(path: str, how: _How) -> list[str]:
     """What one text names: several where it has braces or `::`."""
     if isinstance(path, bytes):
         path = os.fsdecode(path)
-    if storage.exists(path):
-        listed = shard_list(path, storage)
+    if how.storage.exists(path):
+        listed = shard_list(path, how.storage)
         if listed is None:
-            return _expand_one(path, storage, is_folder=is_folder)
+            return _expand_one(path, how)
         return list(listed.paths)
     if path.startswith("pipe:"):
         raise UnsupportedError(
@@ -63,38 +83,43 @@ def _expand_text(path: str, storage: Storage, is_folder: bool) -> list[str]:
         )
     if "::" in path:
         parts = path.split("::")
-        return [found for part in parts for found in _expand_text(part, storage, is_folder)]
+        return [found for part in parts for found in _expand_text(part, how)]
     names = braces(path) if has_braces(path) else [path]
-    return [found for name in names for found in _expand_one(name, storage, is_folder=is_folder)]
+    return [found for name in names for found in _expand_one(name, how)]
 
 
-def _expand_one(path: str, storage: Storage, *, is_folder: bool) -> list[str]:
+def _expand_one(path: str, how: _How) -> list[str]:
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if os.path.isdir(path):
-        if is_folder or holds_images(path):
+        if how.is_folder or holds_images(path):
             return [path.rstrip("/") or path]
-        found = [p for p in storage.list(path) if not os.path.basename(p).startswith((".", "_"))]
-        if not found:
-            with os.scandir(path) as entries:
-                deeper = sorted(e.name for e in entries if e.is_dir() and e.name[0] not in "._")
-            hint = f", only folders; open one of them: {', '.join(deeper[:5])}" if deeper else ""
-            raise FileNotFoundError(f"{path}: no files in this folder{hint}")
-        listed = listed_paths(path, found, storage)
+        found = [
+            p for p in how.storage.list(path) if not os.path.basename(p).startswith((".", "_"))
+        ]
+        listed = listed_paths(path, found, how.storage)
         if listed is not None:
             return listed
         index = os.path.join(path, INDEX_NAME)
-        if index in found and (named := shard_list(index, storage)) is not None:
+        if index in found and (named := shard_list(index, how.storage)) is not None:
             return list(named.paths)
-        return _complete(_without_indexes(found))
-    if storage.exists(path):
+        data = _without_companions(_without_indexes(found), how)
+        deeper = [] if data else _folders_in(path)
+        if not found or deeper:
+            hint = f", only folders; open one of them: {', '.join(deeper[:5])}" if deeper else ""
+            raise FileNotFoundError(f"{path}: no data in this folder{hint}")
+        return _complete(data or found)
+    if how.storage.exists(path):
         return [path]
     counted = _COUNTED.match(path)
     if counted is not None:
         return _counted(path, counted)
     if any(sign in path for sign in "*?["):
+        # As in a folder, hidden files are not there, unless the pattern asks for them.
+        last = os.path.basename(path)[:1]
+        is_unseen = is_hidden if last in ("*", "?", "[") else is_own
         found = sorted(
-            p for p in glob.glob(path) if os.path.isfile(p) and not is_own(os.path.basename(p))
+            p for p in glob.glob(path) if os.path.isfile(p) and not is_unseen(os.path.basename(p))
         )
         if not found:
             raise FileNotFoundError(f"{path}: no file matches")
@@ -102,6 +127,33 @@ def _expand_one(path: str, storage: Storage, *, is_folder: bool) -> list[str]:
     if "://" in path:
         raise UnsupportedError(f"{path}: only local files are read so far")
     raise FileNotFoundError(f"{path}: no such file")
+
+
+def _folders_in(path: str) -> list[str]:
+    with os.scandir(path) as entries:
+        return sorted(e.name for e in entries if e.is_dir() and e.name[0] not in "._")
+
+
+def _without_companions(paths: list[str], how: _How) -> list[str]:
+    """The files of a folder without the text that goes with them. An `index.json` that was no list of shards may
+    be a damaged one."""
+    beside = {
+        path
+        for path in paths
+        if os.path.basename(path) != INDEX_NAME
+        and is_companion(path, partial(_first_bytes, path, how))
+    }
+    if len(beside) < len(paths):
+        how.passed_over.extend(sorted(beside))
+    return [path for path in paths if path not in beside]
+
+
+def _first_bytes(path: str, how: _How, length: int) -> bytes:
+    source = how.storage.source(path)
+    try:
+        return source.read(0, length).to_bytes()
+    finally:
+        source.close()
 
 
 def _without_indexes(paths: list[str]) -> list[str]:

@@ -9,12 +9,14 @@ still read in parallel. Results come out in the order of streams and tasks.
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 Task = TypeVar("Task")
@@ -23,7 +25,9 @@ Result = TypeVar("Result")
 BUDGET_BYTES = 96 << 20
 """Decoded bytes that may wait for the consumer."""
 PATIENCE = 0.5
-"""Seconds that nobody who leaves is kept waiting for threads that are still at work."""
+"""Seconds that who leaves early waits for threads in functions of the user's."""
+_MOST_PATIENCE = 10.0
+"""And at the end of the program for threads in penstock's own code, which is never long at one call."""
 
 
 def default_threads() -> int:
@@ -42,7 +46,6 @@ def in_order(
     *,
     ahead: bool = False,
     need: Callable[[], int | None] | None = None,
-    patience: float | None = None,
 ) -> Generator[Result]:
     """Run all tasks of all streams, and yield their results in order.
 
@@ -55,8 +58,8 @@ def in_order(
         ahead: one thread, too, runs beside the caller's and ahead of it.
         need: says how many bytes a task needs while it runs, or None while that is not known: then
             one runs alone. Without it, a task needs what the largest results held.
-        patience: seconds to wait for running tasks when the caller leaves early; None for as long
-            as they take. Their threads end by themselves after that.
+
+    A caller that leaves early waits for the running tasks, but not for `users_code` in them.
 
     An error in a stream or task is raised where its result would have come.
     """
@@ -73,7 +76,7 @@ def in_order(
         work.start()
         yield from work.results()
     finally:
-        work.stop(patience)
+        work.stop()
 
 
 _UNDER_WAY: weakref.WeakSet[_Work[Any, Any]] = weakref.WeakSet()
@@ -84,7 +87,32 @@ def _stop_all() -> None:
     """End what nobody has read to its end. Later the interpreter would end the threads, one by one
     as each comes back from a kernel, and Rust lets no thread be ended inside of it."""
     for work in list(_UNDER_WAY):
-        work.stop(PATIENCE)
+        work.stop(_MOST_PATIENCE)
+
+
+class _Thread(threading.Thread):
+    """A thread that says whether it is in code of the user's."""
+
+    in_users_code = False
+
+
+@contextmanager
+def users_code() -> Generator[None]:
+    """What is called within is the user's, and may take any time, which nobody who leaves will wait
+    for: its thread ends by itself, or with the program."""
+    thread = threading.current_thread()
+    if not isinstance(thread, _Thread):
+        yield
+        return
+    thread.in_users_code = True
+    try:
+        yield
+    finally:
+        thread.in_users_code = False
+
+
+_LOOK = 0.05
+"""Seconds after which one who waits for a thread looks where it is."""
 
 
 class _Failure:
@@ -141,8 +169,7 @@ class _Work(Generic[Task, Result]):
         self._ready = threading.Condition(self._lock)
         self._free = threading.Condition(self._lock)
         self._pool = [
-            threading.Thread(target=self._serve, name=f"penstock-{n}", daemon=True)
-            for n in range(threads)
+            _Thread(target=self._serve, name=f"penstock-{n}", daemon=True) for n in range(threads)
         ]
 
     def start(self) -> None:
@@ -150,19 +177,24 @@ class _Work(Generic[Task, Result]):
         for thread in self._pool:
             thread.start()
 
-    def stop(self, patience: float | None = None) -> None:
+    def stop(self, patience: float = math.inf) -> None:
         self._stopped = True
         if os.getpid() != self._process:
             return  # a forked child has neither the threads nor, perhaps, the lock
-        _UNDER_WAY.discard(self)
         with self._lock:
             self._free.notify_all()
-        until = None if patience is None else time.monotonic() + patience
+        begun = time.monotonic()
         for thread in self._pool:
             # Ctrl-C may come before all have been started, and the last holder of a scan may be
             # one of its own threads.
-            if thread.ident is not None and thread is not threading.current_thread():
-                thread.join(None if until is None else max(until - time.monotonic(), 0))
+            if thread.ident is None or thread is threading.current_thread():
+                continue
+            while thread.is_alive():
+                waited = time.monotonic() - begun
+                if waited > (min(PATIENCE, patience) if thread.in_users_code else patience):
+                    break
+                thread.join(_LOOK)
+        _UNDER_WAY.discard(self)
 
     # -- the consumer's side --------------------------------------------------------------------
 

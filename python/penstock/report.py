@@ -33,6 +33,8 @@ class Finding:
       beside it that were made for another state of it), "overlay" (such fields are damaged)
     - what TensorFlow passes over in silence: "short_tail" (1 to 11 bytes at the end),
       "empty_member", "cut_trailer", "second_stream", "trailing_bytes"
+    - of a tar archive: "no_end", which it may have lost with records; "early_end", behind which
+      webdataset and tar read nothing
 
     Bytes [start_byte, end_byte) are those affected: offsets in the file, or for records of a
     compressed file in the stream that it inflates to. `record` counts from 0 in the file, None

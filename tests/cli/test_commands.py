@@ -16,6 +16,7 @@ from running import run, run_process
 
 import penstock as ps
 from conftest import HOSTILE
+from penstock.types import ImageType, fixed_tensors
 
 READERS = ("info", "head", "schema", "stats")
 
@@ -280,6 +281,23 @@ def test_schema_of_a_file_without_records_lacks_nothing(tmp_path: Path) -> None:
     document = run("schema", "--json", tmp_path / "x-*.tfrecord").document
     assert [(f["name"], f["num_files"], f["lacking"]) for f in document["fields"]] == [("a", 1, [])]
     assert document["files_without_records"] == [str(tmp_path / "x-1.tfrecord")]
+
+
+def test_images_and_tensors_are_named_in_words_and_in_json_as_arrow_names_them(
+    tmp_path: Path,
+) -> None:
+    images = pa.ExtensionArray.from_storage(ImageType("jpeg"), pa.array([b"x"], pa.binary()))
+    table = pa.table({"image": images, "mask": fixed_tensors(np.zeros((1, 2, 3), np.uint8))})
+    path = tmp_path / "a.parquet"
+    ps.write(table, path)
+    for command in ("info", "schema", "stats"):
+        shown = run(command, path).out
+        assert "image (jpeg)" in shown, command
+        assert "tensor uint8 [2, 3]" in shown
+        assert "extension<" not in shown
+    for command in ("info", "schema"):
+        types = [field["type"] for field in run(command, path, "--json").document["fields"]]
+        assert types == [str(field.type) for field in table.schema]
 
 
 def test_schema_of_parquet_is_stored_in_it(tmp_path: Path, table: pa.Table) -> None:

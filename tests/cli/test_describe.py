@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import describe
+from penstock.types import ImageType, VariableShapeTensorType
 
 VP8X = b"RIFF\0\0\0\0WEBPVP8X" + struct.pack("<IB", 10, 0) + b"\0\0\0" + b"\x3f\0\0" + b"\x1f\0\0"
 VP8L = b"RIFF\0\0\0\0WEBPVP8L" + b"\0\0\0\0\x2f" + struct.pack("<I", 63 | 31 << 14)
@@ -117,3 +118,27 @@ def test_bars_are_empty_only_where_nothing_is() -> None:
     assert describe.bars([0, 1, 1000]) == " ▁█"
     assert describe.bars([]) == ""
     assert len(describe.bars([1] * 64)) == 32
+
+
+@pytest.mark.parametrize(
+    ("type_", "words"),
+    [
+        (ImageType("jpeg"), "image (jpeg)"),
+        (ImageType(), "image"),
+        (pa.fixed_shape_tensor(pa.uint8(), [32, 32, 3]), "tensor uint8 [32, 32, 3]"),
+        (VariableShapeTensorType(pa.float32(), 2), "tensor float [?, ?]"),
+        (pa.json_(), "json"),
+        (pa.dictionary(pa.int32(), pa.string()), "label (string)"),
+        (pa.list_(ImageType("png")), "list<image (png)>"),
+        (pa.list_(pa.int16(), 4), "list<int16>[4]"),
+        (pa.struct([("a", pa.json_()), ("b", pa.int8())]), "struct<a: json, b: int8>"),
+        (pa.int64(), "int64"),
+        (pa.uuid(), "arrow.uuid (fixed_size_binary[16])"),
+    ],
+)
+def test_types_are_told_in_words(type_: pa.DataType, words: str) -> None:
+    assert describe.kind(type_) == words
+
+
+def test_a_dtype_that_arrow_lacks_is_told_with_what_keeps_it() -> None:
+    assert describe.kind(pa.uint16(), b"bfloat16") == "bfloat16 (kept as uint16)"

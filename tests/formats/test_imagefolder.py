@@ -162,12 +162,29 @@ def test_a_class_that_is_a_link_is_told_as_that(tmp_path: Path) -> None:
 
 
 def test_other_files_are_errors_that_can_be_ignored(tmp_path: Path) -> None:
-    folder = laid(tmp_path / "a", {**CLASSES, "cat/notes.txt": b"hello", "dog/.hidden": b""})
-    with pytest.raises(ps.FormatError, match=r"notes\.txt: is no image"):
+    folder = laid(tmp_path / "a", {**CLASSES, "cat/notes.doc": b"hello", "dog/.hidden": b""})
+    with pytest.raises(ps.FormatError, match=r"notes\.doc: is no image"):
         ps.open(folder)
     assert len(ps.open(folder, other_files="ignore")) == 6
     with pytest.raises(ValueError, match="other_files"):
         ps.open(folder, other_files="drop")
+
+
+def test_text_beside_images_is_passed_over_and_named(tmp_path: Path) -> None:
+    texts = {"README.md": b"# Cats", "cat/A notes.txt": b"", "LICENSE": "Å".encode() * 5000}
+    folder = laid(tmp_path / "a", {**CLASSES, **texts})
+    ds = ps.open(folder)
+    assert (len(ds), ds.shards[0].format) == (6, "imagefolder")
+    assert set(ds.passed_over) == {str(folder / name) for name in texts}
+    assert set(ps.info(folder).passed_over) == set(ds.passed_over)
+    assert ps.verify(folder).ok
+
+
+@pytest.mark.parametrize("name", ["labels2.csv", "notes.jsonl", "x.parquet", "1.jpg.txt"])
+def test_what_may_be_data_beside_images_is_not_passed_over(tmp_path: Path, name: str) -> None:
+    folder = laid(tmp_path / "a", {**CLASSES, f"cat/{name}": b"\0\1" * 50})
+    with pytest.raises(ps.FormatError, match="is no image"):
+        ps.open(folder)
 
 
 def test_file_that_only_calls_itself_an_image_is_named(tmp_path: Path) -> None:

@@ -99,6 +99,6 @@ def _page(found: list[ps.OverlayInfo]) -> Any:
         facts = describe.escape(overlay.name), files, describe.size(overlay.num_bytes)
         for number, field in enumerate(overlay.fields):
             name, *rest = ("", "", "") if number else facts
-            kind = describe.escape(str(field.type))
+            kind = output.kind(field)
             shown.add_row(name, describe.escape(field.name), kind, *rest)
     return shown

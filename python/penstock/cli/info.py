@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -74,6 +75,7 @@ def _document(found: ps.Info) -> dict[str, Any]:
             }
             for shard in found.shards
         ],
+        "passed_over": list(found.passed_over),
     }
 
 
@@ -95,6 +97,8 @@ def _page(found: ps.Info) -> list[Any]:
     if found.record_bytes is not None:
         pairs.append(("record size", output.spread(found.record_bytes, describe.size)))
     pairs.append(("index", _index(shards)))
+    if found.passed_over:
+        pairs.append(("passed over", _passed_over(found.passed_over)))
     parts: list[Any] = [output.facts(pairs), "", _fields(found)]
     if 1 < len(shards) <= _MOST_FILES:
         parts += ["", _listing(shards)]
@@ -107,6 +111,12 @@ def _files(shards: tuple[ps.ShardInfo, ...]) -> Text:
     line = Text(f"{describe.count(len(shards))}: ")
     line.append_text(output.name(shards[0].path)).append(" … ")
     return line.append_text(output.name(shards[-1].path))
+
+
+def _passed_over(paths: tuple[str, ...]) -> Text:
+    named = describe.escape(", ".join(os.path.basename(path) for path in paths[:_MOST_FILES]))
+    more = f" and {describe.count(len(paths) - _MOST_FILES)} more" * (len(paths) > _MOST_FILES)
+    return Text(named + more)
 
 
 def _formats(shards: tuple[ps.ShardInfo, ...]) -> str:
@@ -141,7 +151,7 @@ def _index(shards: tuple[ps.ShardInfo, ...]) -> str:
 def _fields(found: ps.Info) -> Any:
     shown = output.table("field", "type")
     for field in found.schema:
-        shown.add_row(describe.escape(field.name), output.dim(describe.escape(str(field.type))))
+        shown.add_row(describe.escape(field.name), output.dim(output.kind(field)))
     return shown
 
 

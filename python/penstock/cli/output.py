@@ -18,9 +18,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock import describe
+from penstock import describe, types
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     import penstock as ps
 
 PIPED_WIDTH = 100
@@ -116,6 +118,12 @@ def name(text: str) -> Text:
     return Text(describe.escape(text), style="bold")
 
 
+def kind(field: pa.Field) -> str:
+    """What the values of a field are, for people; JSON has the type as Arrow writes it."""
+    dtype = (field.metadata or {}).get(types.DTYPE_KEY)
+    return describe.escape(describe.kind(field.type, dtype))
+
+
 def dim(text: str) -> Text:
     """Text of less weight than the rest."""
     return Text(text, style="dim")
@@ -172,6 +180,30 @@ def progress(title: str) -> Generator[Progress | None]:
         rate = f", {describe.size(done_bytes / seconds)}/s" if seconds > 0.5 else ""
         figures = f"{describe.count(done_records)} records, {describe.size(done_bytes)}{rate}"
         shown.update(task, completed=done_bytes, total=total_bytes or None, figures=figures)
+
+    with shown:
+        yield report
+
+
+@contextmanager
+def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | None]:
+    """A line that says what is being done and how far all of it is, from 0 to 1; None as above."""
+    if not _is_watched():
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    shown = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        console=Console(stderr=True, highlight=False, markup=False),
+        transient=True,
+    )
+    task = shown.add_task(title, total=1.0)
+
+    def report(what: str, part: float) -> None:
+        shown.update(task, completed=part, description=f"{title}: {what}")
 
     with shown:
         yield report

@@ -31,6 +31,7 @@ COMMANDS = {
     "convert": "Write the records in another format.",
     "diff": "Which fields and records of two data sets differ, by content.",
     "plan": "Who reads what in training: ranks, steps, what is dropped.",
+    "bench": "Measure on your data which format, image codec and order suit it.",
     "demo": "A tour on data that it makes itself, with figures.",
     "completion": "Shell completion for bash, zsh and fish.",
 }
@@ -73,6 +74,10 @@ class Program(click.Group):
             status: Any = super().main(given, *more, **options)
             sys.stdout.flush()
         except BaseException as error:  # noqa: BLE001  what is not told goes on
+            if isinstance(hint := getattr(error, "hint", None), str):
+                from penstock.cli.hints import in_options
+
+                error.hint = in_options(hint, given, self)  # type: ignore[attr-defined]
             status = _status_of(error, "--json" in given)
         sys.exit(status if isinstance(status, int) else 0)
 

@@ -133,12 +133,9 @@ def _show(found: ps.Schemas) -> None:
     shown = output.table("field", "type", "")
     for presence in found.fields:
         field = presence.field
-        type_ = str(field.type)
-        shape = _shape(field.type)
-        if shape is not None:
-            type_ = f"{field.type.value_type}{shape}"
+        type_ = output.kind(field)
         note = "" if field.nullable else "never null"
-        shown.add_row(describe.escape(field.name), describe.escape(type_), output.dim(note))
+        shown.add_row(describe.escape(field.name), type_, output.dim(note))
     parts: list[Any] = [shown, ""]
     told = _told_from(found)
     said = "stored in the file" if told is None else "told from " + told
@@ -157,9 +154,11 @@ def _gaps(presence: ps.FieldPresence, found: ps.Schemas) -> list[str]:
         (f"{name}: lacking in", list(presence.lacking)),
         (f"{name}: without a value in", list(presence.empty)),
     ]
+    usual = describe.kind(presence.field.type)
     for type_ in dict.fromkeys(type_ for _, type_ in presence.otherwise):
         paths = [path for path, other in presence.otherwise if other == type_]
-        kinds.append((f"{name}: {type_} in", paths))
+        kind = describe.kind(type_)
+        kinds.append((f"{name}: {kind if kind != usual else type_} in", paths))
     return [
         f"{said} {describe.count(len(paths))} of {total} files: {_listed(paths)}"
         for said, paths in kinds

@@ -104,18 +104,12 @@ def _show(found: ps.Stats) -> None:
     shown = output.table("field", "present", "values", right=("present",))
     for place, field in enumerate(found.fields):
         left = Text(describe.escape(field.name), style="bold")
-        left.append(f"\n{describe.escape(_type(field))}", style="dim not bold")
+        left.append(f"\n{describe.escape(describe.kind(field.type))}", style="dim not bold")
         right = Text("\n").join(_lines(field))
         shown.add_row(left, _present(field), right, end_section=True)
         if place < len(found.fields) - 1:
             shown.add_row("", "", "")
     output.show(f"{describe.count(found.num_records)} records", "", shown)
-
-
-def _type(field: ps.FieldStats) -> str:
-    shape = getattr(field.type, "shape", None)
-    shown = str(field.type) if shape is None else f"{field.type.value_type}{list(shape)}"
-    return shown.replace("<item: ", "<").replace("<element: ", "<")
 
 
 def _present(field: ps.FieldStats) -> Text:

@@ -60,7 +60,8 @@ class ReadOptions:
     file_names: bool | None = None
     """A column `file_name`; None gives one where there are neither classes nor a table."""
     other_files: str = "error"
-    """"ignore" passes over files that are no images, and images that the table does not name."""
+    """"error" refuses files that are no images (but for text that goes with them, such as a README), and images
+    that the table does not name; "ignore" passes over all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +124,13 @@ class ImageFolderReader:
             raise ValueError(f"other_files={self._how.other_files!r} is not 'error' or 'ignore'")
         table = self._table_name()
         images = [n for n, entry in enumerate(source.entries) if folders.is_image_name(entry.name)]
-        if self._how.other_files == "error" and len(images) + (table is not None) < len(
-            source.entries
-        ):
-            known = {*images, table}
-            other = next(n for n in range(len(source.entries)) if n not in known)
-            raise self._refused(other, "is no image that penstock decodes")
+        known = {*images, table}
+        others = [n for n in range(len(source.entries)) if n not in known]
+        if self._how.other_files == "error":
+            for other in others:
+                if not folders.goes_with_images(f"{self._path}/{source.entries[other].name}"):
+                    raise self._refused(other, "is no image that penstock decodes")
+        self.passed_over = [f"{self._path}/{source.entries[other].name}" for other in others]
         beside = None if table is None else self._read_table(table, images)
         self._files: np.ndarray = np.array(images, np.int64) if beside is None else beside[0]
         self._columns = self._columns_beside(None if beside is None else beside[1])

@@ -19,6 +19,7 @@ and over an encrypted column. So a chunk's byte range is that of all data, from 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -94,14 +95,25 @@ class ParquetFormat:
             UnsupportedError: the file is encrypted, or raw=True.
             TruncatedError, FormatError: the bytes are not Parquet.
             SchemaError: a field of schema= is not in the file.
+            UnsupportedError: the file is a summary of others, `_metadata`.
         """
         options_from(NoOptions, options.format_options, "parquet")
+        if os.path.basename(source.path) in _SUMMARIES:
+            raise UnsupportedError(
+                "a summary of the Parquet files beside it, which has no records of its own",
+                file=source.path,
+                hint=f"open({os.path.dirname(source.path) or '.'!r}), the folder with the files",
+            )
         return ParquetReader(source, options)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.parquet_write import ParquetWriter
 
         return ParquetWriter(sink, schema, options)
+
+
+_SUMMARIES = ("_metadata", "_common_metadata")
+"""What Spark and others call files that hold the footers of the others in their folder."""
 
 
 class Cursor:

@@ -110,10 +110,12 @@ class WebDatasetFormat:
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
     ) -> Survey:
         """A reading of the file that goes on after damage and tells all of it."""
+        from penstock.formats.webdataset_survey import ArchiveSurvey
+
         mine = options_from(WebDatasetOptions, options.format_options, "webdataset")
         shard = _shard(source, options, mine)
         container, limits, known = shard.stream.container, options.limits, load_index(shard)
-        return Survey(source, WEBDATASET, container, limits, known, payloads=False, salvage=salvage)
+        return ArchiveSurvey(source, WEBDATASET, container, limits, known, salvage=salvage)
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
         """A writer that takes frames as they stand, for a file compressed like another."""

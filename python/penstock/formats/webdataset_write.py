@@ -20,6 +20,7 @@ what was written. Bytes depend on the records alone.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -47,6 +48,7 @@ from penstock.formats.webdataset_fields import (
     keys,
 )
 from penstock.formats.webdataset_npy import files, stacked_files
+from penstock.formats.webdataset_survey import without_ends
 from penstock.framing.sidecar import Index
 from penstock.numbers import as_numpy
 from penstock.storage import Sink
@@ -154,6 +156,12 @@ class WebDatasetWriter(FramedWriter):
             checksums[-1] = zeros.crc32c(int(checksums[-1]))
         plain_bytes = index.plain_bytes + self._end_bytes
         return replace(index, plain_bytes=plain_bytes, starts=starts, checksums=checksums)
+
+    def write_frames(
+        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
+    ) -> None:
+        """See FramedWriter.write_frames. Zeros that ended another archive are left out."""
+        super().write_frames(*without_ends(frames, lengths, checksums))
 
     def _take(self, framed: _core.Framed) -> None:
         comment, self._comment = self._comment, None

@@ -27,7 +27,7 @@ from penstock.storage import LocalSource, LocalStorage, Source
 def load_index(shard: Shard) -> Index | None:
     """The sidecar of a file, if there is one and it fits. A compressed stream learns its points."""
     source, options = shard.source, shard.options
-    if options.index == "never":
+    if options.index == "never" or not _has_place(source, options.index):
         return None
     storage = LocalStorage()
     explicit = options.index != "auto"
@@ -50,6 +50,12 @@ def load_index(shard: Shard) -> Index | None:
                 _teach(shard, longer)
                 return longer
     return None
+
+
+def _has_place(source: Source, kept: str) -> bool:
+    """Whether there is a place for the sidecar of a file. What another storage calls its path is none on
+    this machine, so that only a folder which is asked for holds sidecars of its files."""
+    return kept != "auto" or isinstance(source, LocalSource)
 
 
 def _extended(shard: Shard, index: Index) -> Index | None:
@@ -95,7 +101,7 @@ def build_index(shard: Shard) -> Index:
         index, whole = _index_plain(shard, shard.source)
     else:
         index, whole = _index_by_walking(shard)
-    if whole and kept != "never":
+    if whole and kept != "never" and _has_place(shard.source, kept):
         _save_index(index, shard.source.path, None if kept == "auto" else kept)
     _teach(shard, index)
     return index

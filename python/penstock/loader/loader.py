@@ -23,8 +23,8 @@ from penstock.loader.sequence import Sequence as RecordSequence
 from penstock.loader.sources import records_of
 from penstock.loader.stats import SAMPLED, Clock, LoaderStats, Meter
 from penstock.orders import Mixture, Order, Sequential
-from penstock.orders.keys import checked_seed
-from penstock.pipeline import PATIENCE, default_threads, in_order
+from penstock.orders.keys import checked_epoch, checked_seed
+from penstock.pipeline import default_threads, in_order
 
 MEMORY_BYTES = 1 << 30
 """Batches that wait for the loop may hold so much."""
@@ -161,7 +161,7 @@ class Loader:
         )
         # What the making of a batch takes, known when one has been made.
         self._making_bytes: int | None = None
-        self._at = self._next = (epoch, 0)
+        self._at = self._next = (checked_epoch(epoch), 0)
 
     def __len__(self) -> int:
         """Batches of a whole epoch, the same on every rank."""
@@ -230,7 +230,6 @@ class Loader:
             self.memory_bytes,
             ahead=self.threads + self._processes > 0,
             need=lambda: self._making_bytes,
-            patience=PATIENCE,
         )
         if not left:
             self._at = (epoch + 1, 0)
@@ -281,10 +280,8 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next `for` be this epoch. What a state said of the same epoch stays."""
-        if epoch < 0:
-            raise ValueError(f"epochs count from 0; there is none of {epoch}")
         if self._next[0] != epoch:
-            self._at = self._next = (epoch, 0)
+            self._at = self._next = (checked_epoch(epoch), 0)
 
     def _guard(self) -> dict[str, Any]:
         return {

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from penstock.loader.processes import Workers
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
 from penstock.numbers import as_arrow, as_numpy
+from penstock.pipeline import users_code
 from penstock.take import reordered
 
 Batch = dict[str, Any]
@@ -71,42 +73,40 @@ class Made:
     stops: bool = False
 
 
-class Turn:
-    """Held by the thread that decodes images, while others wait for theirs; when the loop has left,
-    those who wait go home instead."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._over = False
-
-    def end(self) -> None:
-        """Nobody waits for batches any more."""
-        self._over = True
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        if self._over:
-            self._lock.release()
-            raise InterruptedError("the loop has ended")
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
 class Shared:
     """What the batches of one epoch share while they are made."""
 
     def __init__(self, memory_bytes: int) -> None:
-        self.decoding = Turn()
-        """All threads decode one batch together, so that the batch that is wanted next is ready
-        first, and few are in the making at once."""
         self.pool = _core.BufferPool(memory_bytes // 4)
+        self._turn = threading.Condition()
+        self._is_taken = False
         self.ended = threading.Event()
 
     def end(self) -> None:
-        """Nobody wants a batch any more."""
+        """The loop has left: nobody waits for the batches in the making."""
         self.ended.set()
-        self.decoding.end()
+        with self._turn:
+            self._turn.notify_all()
+
+    def go_on(self) -> None:
+        """Raise where the loop has left: asked for between the stages of a batch."""
+        if self.ended.is_set():
+            raise InterruptedError("the loop has ended")
+
+    @contextmanager
+    def decoding(self) -> Generator[None]:
+        """One batch is decoded at a time, by all threads, so that the batch that is wanted next is
+        ready first, and few are in the making at once."""
+        with self._turn:
+            self._turn.wait_for(lambda: self.ended.is_set() or not self._is_taken)
+            self.go_on()
+            self._is_taken = True
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._is_taken = False
+                self._turn.notify()
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,9 @@ class Recipe:
         if self.decode or self.user.wants_keys:
             keys = as_numpy(_core.record_keys(self.seed, epoch, as_arrow(numbers[kept])))
         if keys is not None and self.decode:
-            with shared.decoding, clock.on("decode"):
+            with shared.decoding(), clock.on("decode"):
                 batch, kept, keys, made = self._decoded(batch, numbers, kept, keys, shared)
+        shared.go_on()
         with clock.on("decode"):
             rest = [name for name in batch.schema.names if name not in self.decode]
             arrays = as_arrays(batch.select(rest), self.ragged, self.fill)
@@ -166,7 +167,8 @@ class Recipe:
         if self.record_numbers is not None:
             found[self.record_numbers] = numbers[kept]
         if self.user.is_any:
-            with clock.on("map"):
+            shared.go_on()
+            with clock.on("map"), users_code():
                 if self.workers is None:
                     found = self.user(found, keys)
                 else:
@@ -189,7 +191,8 @@ class Recipe:
         for name, spec in self.decode.items():
             column = batch.column(name)
             if not isinstance(spec, Image):
-                made[name] = spec(column)
+                with users_code():
+                    made[name] = spec(column)
                 continue
             made[name], faults = decode_into(
                 column,

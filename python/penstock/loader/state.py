@@ -15,12 +15,17 @@ The order is arithmetic, so nothing else needs to be kept, and going on costs th
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import StateError
 
 VERSION = 1
+_END = 1 << 63
+"""Counts are smaller: an epoch or position of more bits is no loader's."""
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring = 2, 80
 
 
 def made(epoch: int, position: int, guard: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +45,7 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
         raise StateError(
             "no state of this version of penstock",
             expected=f"version {VERSION}",
-            found=f"version {state.get('version')!r}",
+            found=f"version {_SHORT.repr(state.get('version'))}",
         )
     reasons = {
         "fingerprint": "the state is of other data, or its files have changed since",
@@ -53,7 +58,7 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
             raise StateError(
                 reasons[key],
                 expected=guard[key],
-                found=state.get(key),
+                found=_SHORT.repr(state.get(key)),
                 hint="make the loader as it was when the state was taken, or set_epoch to begin anew",
             )
     epoch, position = (_count(state, key) for key in ("epoch", "position"))
@@ -66,6 +71,6 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
 
 def _count(state: Mapping[str, Any], key: str) -> int:
     value = state.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise StateError(f"{key} is a count, from 0", found=value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _END:
+        raise StateError(f"{key} is a count, from 0", found=_SHORT.repr(value))
     return value

@@ -55,9 +55,9 @@ class Windows:
         (2, [0, 4, 8])
         >>> window = windows.at(position=5)
         >>> window.chunks.tolist(), window.starts.tolist(), window.stops.tolist()
-        ([0, 2], [0, 4], [2, 6])
+        ([2, 3], [4], [8])
         >>> sorted(windows.take(window.first, window.last).tolist())
-        [0, 1, 4, 5]
+        [4, 5, 6, 7]
     """
 
     def __init__(self, order: Blocked, epoch: int, lengths: np.ndarray) -> None:
@@ -175,7 +175,7 @@ class Blocked:
         >>> import penstock as ps
         >>> order = ps.Blocked(seed=0, window_chunks=2)
         >>> order.take(8, 0, 0, 4, chunk_lengths=[2, 2, 2, 2])
-        array([7, 3, 6, 2])
+        array([1, 2, 3, 0])
     """
 
     seed: int

@@ -70,7 +70,7 @@ def permuted(
 
     Example:
         >>> permuted(10, 0, 0, Draw.RECORDS, 4, 7)
-        array([9, 2, 6])
+        array([8, 9, 5])
     """
     key = _core.key_of([seed, epoch])
     return np.asarray(pa.array(_core.permuted(num_records, key, what, start, stop)))

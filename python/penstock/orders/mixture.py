@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.orders.keys import Draw, checked_seed, permuted
-from penstock.orders.order import checked_records, endless_span
+from penstock.orders.order import checked_records, checked_span, endless_span
 
 _SHARES = 1 << 39
 
@@ -51,7 +51,8 @@ def _whole_weights(weights: Sequence[float]) -> list[int]:
 class Mixture:
     """Records of several sets in given proportions, which hold everywhere and not only on average.
 
-    In every prefix each set has its share within one record (with more than four sets: within two).
+    In every prefix each set has its share within one record (with more than four sets: within two),
+    and at the end of an epoch it has its share itself, where that is a whole number.
     Each set comes in an exact shuffle of its own; when it has ended it begins again in another one,
     and the next epoch goes on where the last one stood.
 
@@ -64,7 +65,7 @@ class Mixture:
         >>> import penstock as ps
         >>> order = ps.Mixture({"a": 0.75, "b": 0.25}, seed=0)
         >>> order.length([6, 2]), order.take([6, 2], epoch=0, start=0, stop=8)
-        (8, array([0, 4, 3, 7, 1, 5, 6, 2]))
+        (8, array([2, 7, 0, 3, 6, 4, 5, 1]))
     """
 
     weights: Mapping[str, float]
@@ -123,9 +124,11 @@ class Mixture:
             int64[stop - start], numbers in the sets laid end to end in the order of the weights.
         """
         sizes = self._sizes(num_records)
-        start, stop = endless_span(self.length(num_records), epoch, start, stop)
+        length = self.length(num_records)
+        epoch, start, stop = checked_span(length, epoch, start, stop)
+        origin, _ = endless_span(length, epoch, 0, length)
         key = _core.key_of([self.seed, Draw.SETS])
-        mixed, before = _core.mixed(self._whole, key, start, stop)
+        mixed, before = _core.mixed(self._whole, key, origin, length, start, stop)
         sets = np.asarray(pa.array(mixed))
         found = np.empty(stop - start, np.int64)
         first = 0

@@ -145,8 +145,8 @@ class Interleaved:
         if sum(lengths) != num_records:
             raise ValueError(f"the shards have {sum(lengths)} records, the dataset {num_records}")
         key = (epoch if self.seed is not None else 0, lengths)
-        with self._kept.lock:
-            if self._kept.key != key:
+        with self._kept.lock as cut_short:
+            if cut_short or self._kept.key != key:
                 firsts = (np.cumsum(lengths, dtype=np.int64) - lengths).tolist()
                 shards = list(zip(firsts, lengths, strict=True))
                 if self.seed is not None:
@@ -200,7 +200,7 @@ class Buffered:
     Example:
         >>> import penstock as ps
         >>> ps.Buffered(seed=0, size=3).take(10, 0, 0, 10)
-        array([0, 1, 2, 4, 3, 6, 5, 8, 9, 7])
+        array([1, 0, 3, 5, 6, 2, 8, 7, 9, 4])
     """
 
     seed: int

@@ -40,7 +40,7 @@ class Weighted:
         seed: 0 to 2^64 - 1.
         num_records: Positions of an epoch; None: as many as records.
 
-    Memory: 8 bytes a record.
+    Memory: 16 bytes a record.
 
     Example:
         >>> import penstock as ps
@@ -117,13 +117,13 @@ class Balanced:
         seed: 0 to 2^64 - 1.
         num_records: Positions of an epoch; None: as many as records.
 
-    Memory: 12 bytes a record.
+    Memory: the labels, and 8 bytes a record.
 
     Example:
         >>> import penstock as ps
         >>> order = ps.Balanced(["cat", "dog", "dog", "dog"], seed=0)
         >>> order.take(4, epoch=0, start=0, stop=4)
-        array([0, 1, 0, 3])
+        array([3, 0, 0, 1])
     """
 
     labels: np.ndarray

@@ -99,8 +99,8 @@ def convert(
             "webp" or "raw"), `jpeg_quality` or `max_side` (pixels) they are encoded anew, whatever
             the format; see the pages of formats that have such options of their own.
         prove: read the result again and compare every value with the source, after the writer's
-            conversions, before it gets its name. Images that the format written keeps in a way of
-            its own are compared by their sizes.
+            conversions, before it gets its name. Images that the format written encodes anew
+            are compared by their pixels, JPEG and WebP by the means of squares of them.
         format: the format to write; None goes by the target's name. A folder needs it.
         compression: as the format knows it, as for `write`.
         num_shards: so many shards, contiguous, whose sizes differ by one record at most.

@@ -44,6 +44,8 @@ class Info:
     num_records: int
     num_bytes: int
     record_bytes: Spread | None
+    passed_over: tuple[str, ...] = ()
+    """Files beside the data that are none, such as a README."""
 
 
 def info(source: Any) -> Info:
@@ -84,6 +86,7 @@ def info(source: Any) -> Info:
         sum(shard.num_records for shard in shards),
         sum(shard.num_bytes for shard in shards),
         total.spread(),
+        ds.passed_over,
     )
 
 

@@ -8,8 +8,11 @@
 
 use super::permute::{below, key_of};
 
-/// So many positions are disturbed together.
+/// So many positions are disturbed together: as many as a byte of a key tells apart.
 const GROUP: usize = 256;
+
+/// So many pairs of a group are drawn: enough for no trace of the regular pattern to be left.
+const DRAWS: u64 = 8 * GROUP as u64;
 
 enum Node {
     Set(usize),
@@ -97,17 +100,18 @@ impl Mixture {
         counts
     }
 
-    /// The sets at positions start to stop.
-    pub fn take(&self, start: u64, stop: u64) -> Mixed {
+    /// The sets at positions start to stop of an epoch of `length` positions, which begins behind
+    /// `origin` positions of epochs before. At its end all sets are as near to their shares as
+    /// whole records can be.
+    pub fn take(&self, origin: u64, length: u64, start: u64, stop: u64) -> Mixed {
         let size = GROUP as u64;
         let first_group = start / size;
-        let mut before = self.counts(first_group * size);
+        let mut before = self.counts(origin + first_group * size);
         let mut sets = Vec::with_capacity((stop - start) as usize);
         for group in first_group..stop.div_ceil(size) {
-            for (position, set) in (group * size..).zip(self.group(group)) {
-                if position >= stop {
-                    break;
-                }
+            let first = group * size;
+            let count = size.min(length.saturating_sub(first));
+            for (position, set) in (first..stop).zip(self.group(origin + first, count)) {
                 if position >= start {
                     sets.push(set);
                 } else if let Some(count) = before.get_mut(set as usize) {
@@ -118,11 +122,10 @@ impl Mixture {
         Mixed { sets, before }
     }
 
-    /// The sets of one group.
-    fn group(&self, group: u64) -> Vec<u32> {
-        let first = group * GROUP as u64;
+    /// The sets of `count` positions from `first` on, which are disturbed among themselves.
+    fn group(&self, first: u64, count: u64) -> Vec<u32> {
         // counts[n]: how many records each set has before the n-th position of the group.
-        let mut counts: Vec<_> = (0..=GROUP as u64).map(|n| self.counts(first + n)).collect();
+        let mut counts: Vec<_> = (0..=count).map(|n| self.counts(first + n)).collect();
         let mut sets: Vec<u32> = counts
             .windows(2)
             .map(|pair| match pair {
@@ -131,12 +134,14 @@ impl Mixture {
             })
             .map(|set| set.unwrap_or_default() as u32)
             .collect();
-        let key = key_of(&[self.key, group]);
-        for draw in 0..GROUP as u64 {
+        let key = key_of(&[self.key, first]);
+        for draw in 0..DRAWS {
+            // Most pairs are near each other: those may be exchanged, whatever the shares are.
             let key = key_of(&[key, draw]);
-            let [one, other] =
-                [key & 0xffff_ffff, key >> 32].map(|half| below(half << 32, GROUP as u64) as usize);
-            self.exchange(first, one.min(other), one.max(other), &mut sets, &mut counts);
+            let early = (key >> 56) as usize;
+            let reach = 1_u64 << ((key >> 48) % u64::from(GROUP.ilog2()));
+            let late = early + 1 + below(key << 16, reach) as usize;
+            self.exchange(first, early, late, &mut sets, &mut counts);
         }
         sets
     }
@@ -152,6 +157,9 @@ impl Mixture {
     ) {
         let (Some(&gone), Some(&come)) = (sets.get(early), sets.get(late)) else { return };
         let (gone, come) = (gone as usize, come as usize);
+        if gone == come {
+            return;
+        }
         let share = |set: usize| u128::from(self.weights.get(set).copied().unwrap_or_default());
         let Some(between) = counts.get_mut(early + 1..=late) else { return };
         let of = |counts: &[u64], set: usize| u128::from(counts.get(set).copied().unwrap_or(0));
@@ -161,7 +169,7 @@ impl Mixture {
             of(counts, gone) * all >= share(gone) * positions
                 && of(counts, come) * all <= share(come) * positions
         });
-        if gone == come || !stays {
+        if !stays {
             return;
         }
         for counts in between {
@@ -181,7 +189,7 @@ mod tests {
     use super::*;
 
     fn worst(weights: &[u64], positions: u64) -> f64 {
-        let mixed = Mixture::new(weights, 5).unwrap().take(0, positions);
+        let mixed = Mixture::new(weights, 5).unwrap().take(0, positions, 0, positions);
         let weight = weights.iter().sum::<u64>() as f64;
         let mut counts = vec![0.0; weights.len()];
         let mut worst = 0.0_f64;
@@ -213,14 +221,15 @@ mod tests {
     #[test]
     fn parts_are_parts_of_the_whole() {
         let mixture = Mixture::new(&[5, 3, 1], 1).unwrap();
-        let whole = mixture.take(0, 2000);
+        let whole = mixture.take(100, 2000, 0, 2000);
         for start in (0..1500).step_by(37) {
-            let part = mixture.take(start, start + 300);
+            let part = mixture.take(100, 2000, start, start + 300);
             let part_of_whole = &whole.sets[start as usize..][..300];
             assert_eq!(part.sets, part_of_whole);
             for (set, &before) in part.before.iter().enumerate() {
                 let earlier = &whole.sets[..start as usize];
-                assert_eq!(earlier.iter().filter(|&&s| s as usize == set).count() as u64, before);
+                let came = earlier.iter().filter(|&&s| s as usize == set).count() as u64;
+                assert_eq!(whole.before[set] + came, before);
             }
         }
     }

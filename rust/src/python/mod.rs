@@ -163,7 +163,7 @@ mod _core {
         recordio::{encode_recordio, recordio_columns, recordio_payloads},
         riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
-        tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_fields},
+        tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_end_bytes, tar_fields},
         train_images::{PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images},
     };
 }

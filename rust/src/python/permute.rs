@@ -93,17 +93,20 @@ pub fn buffered(
     Ok(ArrowArray::new(Int64Array::from(found)))
 }
 
-/// Which set comes at positions start to stop of a mixture, as uint32, and how many records each
-/// set had before. Weights are whole numbers, one positive, less than 2^40 together.
+/// Which set comes at positions start to stop of an epoch of a mixture, as uint32, and how many
+/// records each set had before; `origin` positions were in epochs before. Weights are whole numbers, one positive, less than 2^40 together.
 #[pyfunction]
 pub fn mixed(
     py: Python<'_>,
     weights: Vec<u64>,
     key: u64,
+    origin: u64,
+    length: u64,
     start: u64,
     stop: u64,
 ) -> PyResult<(ArrowArray, Vec<u64>)> {
-    check_span(MOST_RECORDS, start, stop)?;
+    check_span(length, start, stop)?;
+    check_span(MOST_RECORDS, origin, origin.saturating_add(length))?;
     let total = weights.iter().try_fold(0_u64, |sum, &weight| sum.checked_add(weight));
     let mixture = match total {
         Some(total) if total < 1 << 40 => Mixture::new(&weights, key),
@@ -112,7 +115,7 @@ pub fn mixed(
     let Some(mixture) = mixture else {
         return Err(PyValueError::new_err("weights are 1 to 2^40 - 1 together"));
     };
-    let mixed = run(py, || Ok(mixture.take(start, stop)))?;
+    let mixed = run(py, || Ok(mixture.take(origin, length, start, stop)))?;
     Ok((ArrowArray::new(UInt32Array::from(mixed.sets)), mixed.before))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_schema::{Field, Schema};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -15,7 +15,7 @@ use super::frames::PyFrames;
 use super::run;
 use crate::kernels::decode_tar::{Contents, Plan, decode, survey};
 use crate::kernels::encode_tar as kernel;
-use crate::wire::tar::{Head, head};
+use crate::wire::tar::{Head, end_of_members, head};
 use crate::wire::{Fault, FaultKind};
 
 /// What to read of the records of a tar archive, made once for many batches.
@@ -71,6 +71,16 @@ pub fn tar_fields(
     most: usize,
 ) -> PyResult<BTreeMap<String, u64>> {
     run(py, || survey(&frames.0, most))
+}
+
+/// How many bytes of each record, at its end, are zeros that end an archive (uint64).
+#[pyfunction]
+pub fn tar_end_bytes(frames: &PyFrames) -> ArrowArray {
+    let zeros = (0..frames.0.spans.len()).map(|record| {
+        let frame = frames.0.payload(record).unwrap_or_default();
+        frame.len().saturating_sub(end_of_members(frame)) as u64
+    });
+    ArrowArray::new(zeros.collect::<UInt64Array>())
 }
 
 /// Whether a tar archive may begin so.

@@ -314,6 +314,16 @@ pub fn members(frame: &[u8]) -> Members<'_> {
     Members { bytes: frame, at: 0 }
 }
 
+/// Where the last member of a frame ends; behind it are the zeros that end an archive.
+pub fn end_of_members(frame: &[u8]) -> usize {
+    let mut found = members(frame);
+    let mut end = 0;
+    while found.next().is_some() {
+        end = found.at();
+    }
+    end
+}
+
 impl Members<'_> {
     /// Where the next member, or what describes it, starts.
     #[inline]

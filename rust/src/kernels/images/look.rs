@@ -82,6 +82,21 @@ impl Values {
 }
 
 impl Recipe {
+    /// Whether what is made of an image of this shape is its pixels as they are.
+    fn keeps_all(&self, view: &View, image: Shape) -> bool {
+        let whole = |span: Span, old: u32, new: u32| {
+            old == new && span == Span { start: 0.0, length: new.into() }
+        };
+        whole(view.across, image.width, view.width)
+            && whole(view.down, image.height, view.height)
+            && self.as_bytes(view)
+    }
+
+    /// Whether pixels are written as they are decoded: next to each other, from left to right.
+    fn as_bytes(&self, view: &View) -> bool {
+        matches!(self.values, Values::Bytes) && !self.planes && !view.flip
+    }
+
     /// Bytes of what an image of this size becomes.
     pub fn length(&self, width: u32, height: u32) -> Result<usize, Fault> {
         let (height, width) = self.law.size.unwrap_or((height, width));
@@ -121,6 +136,10 @@ impl Maker {
         let view = recipe.law.view(head.width, head.height, key);
         let Self { decoder, resizer, source, made } = self;
         let shape = Shape::of(&head, Mode::Rgb);
+        let rules = Rules { mode: Mode::Rgb, most_pixels, allow_damaged };
+        if recipe.keeps_all(&view, shape) {
+            return decoder.decode(bytes, &head, &rules, out);
+        }
         if head.codec == Codec::Jpeg && !recipe.exact && !allow_damaged {
             let part = part_for(&view);
             let view = view_of_part(&view, part);
@@ -137,7 +156,6 @@ impl Maker {
             return Pixels { pixels, shape, view }.finish(recipe, resizer, made, out);
         }
         let pixels = room(source, shape.bytes()?)?;
-        let rules = Rules { mode: Mode::Rgb, most_pixels, allow_damaged };
         decoder.decode(bytes, &head, &rules, pixels)?;
         Pixels { pixels, shape, view }.finish(recipe, resizer, made, out)
     }
@@ -241,7 +259,7 @@ impl Pixels<'_> {
             span.length == f64::from(new) && span.start.fract() == 0.0 && span.start >= 0.0
         };
         let same = as_they_are(view.across, view.width) && as_they_are(view.down, view.height);
-        let bytes = matches!(recipe.values, Values::Bytes) && !recipe.planes && !view.flip;
+        let bytes = recipe.as_bytes(&view);
         let (pixels, stride, first) = if same {
             let stride = self.shape.row_bytes();
             let before = view.down.start as usize * stride + view.across.start as usize * 3;

@@ -21,7 +21,31 @@ fn fault(error: &DecodingError) -> Fault {
         DecodingError::LimitsExceeded => FaultKind::Limit,
         _ => FaultKind::Image,
     };
-    Fault::new(kind, 0, format!("a damaged PNG: {error}"))
+    Fault::new(kind, 0, format!("a damaged PNG: {}", reason(error)))
+}
+
+/// What is wrong, in words for who has the image. The crate's own are for who knows the crate, and its
+/// kinds of error cannot be asked for.
+fn reason(error: &DecodingError) -> &'static str {
+    const KNOWN: [(&str, &str); 6] = [
+        ("CRC error", "the checksum of a chunk does not match"),
+        ("Corrupt deflate", "its pixels do not inflate"),
+        ("IDAT or fDAT chunk does not", "it has fewer pixels than its header says"),
+        ("IDAT or fdAT chunk is missing", "it has no pixels"),
+        ("Missing palette", "its palette is missing"),
+        ("Not enough palette", "its palette is too short"),
+    ];
+    match error {
+        DecodingError::IoError(inner) if inner.kind() == ErrorKind::UnexpectedEof => {
+            "it ends too early"
+        }
+        DecodingError::LimitsExceeded => "a chunk of it asks for too much memory",
+        _ => {
+            let said = error.to_string();
+            let known = KNOWN.iter().find(|(begin, _)| said.starts_with(begin));
+            known.map_or("its chunks break the rules of PNG", |(_, words)| words)
+        }
+    }
 }
 
 /// Decode into `pixels`, which have the image's size and the wanted channels.

@@ -227,3 +227,12 @@ fn after_damage_the_next_record_is_found_and_no_rest_of_one() {
     assert_eq!(Tar.find(&bytes, 3 * size + 1), None);
     assert_eq!(Tar.find(&[0; 5000], 0), None);
 }
+
+#[test]
+fn zeros_inside_a_member_end_no_archive() {
+    let zeros = file(b"a.npy", b'0', &[0; 2048]);
+    assert_eq!(end_of_members(&zeros), zeros.len());
+    let ended = [zeros.clone(), vec![0; 1024]].concat();
+    assert_eq!(end_of_members(&ended), zeros.len());
+    assert_eq!(end_of_members(&[0; 1024]), 0);
+}

@@ -1,0 +1,28 @@
+"""Images for training: encoded ones in memory to batches of numbers."""
+
+from __future__ import annotations
+
+from benchmarks.cases.case import Case, Goal
+
+CASES = (
+    Case(
+        name="images-crop",
+        says="4,000 JPEGs of 68 KB in memory: random resized crop 224, flip, uint8 batches of 256",
+        size="",
+        limits={
+            "1 thread": "images_limit: full decode, 1 thread",
+            "2 threads": "images_limit: full decode, 2 threads",
+        },
+        goals=(
+            Goal("penstock: 2 threads", at_least=1.5),
+            Goal("penstock: 2 threads", at_least=1.0, of="images_limit: full decode, 2 threads"),
+            Goal("penstock: 1 thread", at_least=1.0, of="images_limit: full decode, 1 thread"),
+        ),
+    ),
+    Case(
+        name="images-raw",
+        says="4,000 images of 224 x 224 raw pixels to batches of 256",
+        size="",
+        goals=(Goal("penstock: 1 thread", at_least=0.8, of="images_limit: a copy"),),
+    ),
+)

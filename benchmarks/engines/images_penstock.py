@@ -1,0 +1,72 @@
+"""penstock's jobs on images for training; named in `penstock.JOBS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import pictures
+from benchmarks.data import Data
+from benchmarks.job import Job, Outcome
+
+
+def batches(threads: int, **how: Any) -> Callable[[Data], Job]:
+    """The kernel that a Loader calls, into memory that is used again."""
+
+    def make(data: Data) -> Job:
+        import numpy as np
+        import pyarrow as pa
+
+        import penstock as ps
+        from penstock import _core
+        from penstock.loader.images import decode_into
+
+        images = pictures.jpegs()
+        starts = range(0, len(images), pictures.BATCH)
+        arrays = [pa.array(images[at : at + pictures.BATCH], pa.binary()) for at in starts]
+        spec, pool = ps.Image(**how), _core.BufferPool(1 << 30)
+
+        def work(check: bool) -> Outcome:
+            count = 0
+            for start, array in zip(starts, arrays, strict=True):
+                keys = np.arange(start, start + len(array), dtype=np.uint64)
+                batch, _ = decode_into(array, spec, keys, threads=threads, pool=pool)
+                count += len(batch)
+            return Outcome(count)
+
+        return Job(work)
+
+    return make
+
+
+def raw(data: Data) -> Job:
+    """Pixels as they are, into memory that is used again."""
+    import numpy as np
+
+    import penstock as ps
+    from penstock.loader.images import decode_into
+
+    side, batch = pictures.SIDE, pictures.BATCH
+    pixels = np.random.default_rng(0).integers(0, 256, (4000, side, side, 3), np.uint8)
+    out, spec = np.zeros((batch, side, side, 3), np.uint8), ps.Image()
+    keys = np.arange(batch, dtype=np.uint64)
+
+    def work(check: bool) -> Outcome:
+        for start in range(0, len(pixels), batch):
+            part = pixels[start : start + batch]
+            decode_into(part, spec, keys[: len(part)], out[: len(part)], threads=1)
+        return Outcome(len(pixels))
+
+    return Job(work)
+
+
+CROP = {"size": pictures.SIDE, "crop": "random", "flip": True}
+JOBS = {
+    "images-crop": {
+        "1 thread": batches(1, **CROP),
+        "2 threads": batches(2, **CROP),
+        "2 threads, exact": batches(2, exact=True, **CROP),
+        "2 threads, float16 NCHW": batches(2, dtype="float16", layout="nchw", mean=0.5, **CROP),
+    },
+    "images-raw": {"1 thread": raw},
+}

@@ -1,0 +1,76 @@
+"""JPEGs as data sets for training have them: 500 x 375 pixels or so, 68 KB, quality 90, colour halved.
+
+A thousand of them, made with Pillow: noise whose strength falls with its wavelength as in photographs,
+edges and lines on it, and the noise of a camera. Each environment makes or finds the same file.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+DISTINCT = 1000
+NUM_RECORDS = 4000
+SIDE = 224
+BATCH = 256
+
+
+def picture(number: int, width: int = 500, height: int = 375) -> bytes:
+    """One JPEG; every fifth is upright, some are less high."""
+    from PIL import Image, ImageDraw
+
+    rng = np.random.default_rng(number)
+    if number % 5 == 4:
+        width, height = height, width
+    elif number % 17 == 3:
+        height = height * 8 // 9
+    waves = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None])
+    waves[0, 0] = 1
+
+    def noise(fall: float) -> np.ndarray:
+        shape = (height, width // 2 + 1)
+        spectrum = rng.normal(size=shape) + 1j * rng.normal(size=shape)
+        found = np.fft.irfft2(spectrum / waves**fall, s=(height, width))
+        return (found - found.mean()) / found.std()
+
+    light = noise(1.25 + 0.5 * rng.random())
+    pixels = np.stack([128 + 50 * light + 25 * noise(1.7) for _ in range(3)], -1)
+    image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+    draw = ImageDraw.Draw(image)
+    for _ in range(rng.integers(8, 30)):
+        x, y, side = (int(rng.integers(0, most)) for most in (width, height, 120))
+        colour = tuple(int(value) for value in rng.integers(0, 256, 3))
+        match rng.integers(0, 3):
+            case 0:
+                draw.ellipse([x, y, x + side + 5, y + side // 2 + 5], fill=colour)
+            case 1:
+                draw.line([x, y, x + side, y + side], fill=colour, width=int(rng.integers(1, 6)))
+            case _:
+                draw.rectangle([x, y, x + side // 2, y + side], outline=colour, width=2)
+    grain = rng.normal(size=(height, width, 1)) * rng.uniform(1, 7)
+    image = Image.fromarray((np.asarray(image) + grain).clip(0, 255).astype(np.uint8))
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=90, subsampling="4:2:0")
+    return file.getvalue()
+
+
+def jpegs() -> list[bytes]:
+    """All records, in memory, each JPEG several times; made where they are missing."""
+    path = Path(os.environ["BENCHMARKS_TMPFS"]) / "jpegs"
+    if not path.exists():
+        with ProcessPoolExecutor() as processes:
+            made = list(processes.map(picture, range(DISTINCT), chunksize=20))
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        unfinished.write_bytes(b"".join(struct.pack("<Q", len(one)) + one for one in made))
+        unfinished.rename(path)
+    data, at, found = path.read_bytes(), 0, []
+    while at < len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        found.append(data[at + 8 : at + 8 + length])
+        at += 8 + length
+    return [found[number % len(found)] for number in range(NUM_RECORDS)]

@@ -1,0 +1,38 @@
+"""Measuring, on the user's own data and machine, what is best chosen by measuring.
+
+| function | compares |
+|---|---|
+| `ps.bench.formats` | containers: bytes, writing, scanning, random access, memory |
+| `ps.bench.images` | JPEG, PNG, WebP and raw pixels: bytes, images a second, loss |
+| `ps.bench.shuffle` | orders: how well they mix, bytes read, seeks, seconds an epoch |
+
+Each gives a report: a dataclass with `rows`, `sentences` that follow from its numbers, how it was
+measured, and how noisy the machine was. `to_dict()` is for JSON, `html()` a page with plots.
+"""
+
+from __future__ import annotations
+
+from penstock.bench import words
+from penstock.bench.formats import FormatRow, FormatsReport, formats
+from penstock.bench.images import ImageRow, ImagesReport, images
+from penstock.bench.measure import Machine, Measured, Noise
+from penstock.bench.sample import Sample
+from penstock.bench.shuffle import Disk, OrderRow, ShuffleReport, shuffle
+
+__all__ = [
+    "Disk",
+    "FormatRow",
+    "FormatsReport",
+    "ImageRow",
+    "ImagesReport",
+    "Machine",
+    "Measured",
+    "Noise",
+    "OrderRow",
+    "Sample",
+    "ShuffleReport",
+    "formats",
+    "images",
+    "shuffle",
+    "words",
+]

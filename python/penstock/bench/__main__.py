@@ -1,0 +1,36 @@
+"""`python -m penstock.bench`: one job, measured in this process. See `apart`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import penstock as ps
+from penstock.bench.formats_job import format_job
+from penstock.bench.images_job import image_job
+
+JOBS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "format": format_job,
+    "image": image_job,
+}
+
+
+def main() -> None:
+    """Read a job, do it, write what it gives."""
+    job = json.load(sys.stdin)
+    # Whatever some library prints is no part of the answer.
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        answer = JOBS[job["kind"]](job)
+    except (ps.PenstockError, OSError, ValueError, TypeError, ImportError) as error:
+        answer = {"failed": getattr(error, "message", "") or str(error) or type(error).__name__}
+    with open(answers, "w", encoding="utf-8") as out:
+        json.dump(answer, out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""A storage that counts what is read through it: bytes, reads, and how often a disk would seek."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import folders, storage
+
+BLOCK_BYTES = 4096
+"""A disk gives blocks: a record of 100 bytes costs one, or two where it lies across a border."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was read."""
+
+    num_bytes: int = 0
+    reads: int = 0
+    seeks: int = 0
+    """Reads that began elsewhere than where the one before, in the same file, had ended."""
+    block_bytes: int = 0
+    """Bytes of the blocks that were touched, those of adjacent reads once."""
+
+
+class CountingStorage(storage.LocalStorage):
+    """The files of this machine, with a count of what is read from them. Indexes are not counted:
+    penstock reads them once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = Counts()
+        self._ends: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def source(self, path: str, *, mmap: bool = False) -> Any:
+        """A source that tells of each read."""
+        found = super().source(path)
+        if isinstance(found, folders.Folder):
+            return _CountedFolder(path, self)
+        return _CountedSource(found, self)
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.counts, self._ends = Counts(), {}
+
+    def note(self, path: str, starts: np.ndarray, lengths: np.ndarray) -> None:
+        """Count some ranges of a file that are read one after another."""
+        wanted = lengths > 0
+        starts, ends = starts[wanted].astype(np.int64), (starts + lengths)[wanted].astype(np.int64)
+        if not len(starts):
+            return
+        with self._lock:
+            before = np.concatenate([[self._ends.get(path, -1)], ends[:-1]])
+            self._ends[path] = int(ends[-1])
+            counts = self.counts
+            counts.num_bytes += int((ends - starts).sum())
+            counts.reads += len(starts)
+            goes_on = starts == before
+            counts.seeks += int(np.count_nonzero(~goes_on))
+            blocks = (ends - 1) // BLOCK_BYTES - starts // BLOCK_BYTES + 1
+            shared = goes_on & (starts % BLOCK_BYTES > 0)
+            counts.block_bytes += BLOCK_BYTES * int(blocks.sum() - np.count_nonzero(shared))
+
+
+class _CountedSource:
+    def __init__(self, source: Any, noted: CountingStorage) -> None:
+        self.path: str = source.path
+        self.size: int = source.size
+        self._source = source
+        self._noted = noted
+
+    def read(self, start: int, length: int) -> Any:
+        data = self._source.read(start, length)
+        self._noted.note(self.path, np.array([start]), np.array([len(data)]))
+        return data
+
+    def gather(self, starts: pa.Array, lengths: pa.Array) -> Any:
+        self._noted.note(self.path, np.asarray(starts), np.asarray(lengths))
+        return self._source.gather(starts, lengths)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class _CountedFolder(folders.Folder):
+    """A folder of small files: each that is read is a seek."""
+
+    def __init__(self, path: str, noted: CountingStorage) -> None:
+        super().__init__(path)
+        self._noted = noted
+
+    def _note(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            entry = self.entries[number]
+            name = f"{self.path}/{entry.name}\0{self._noted.counts.reads}"  # always begun anew
+            self._noted.note(name, np.array([0]), np.array([entry.size]))
+
+    def read_file(self, number: int) -> Any:
+        self._note([number])
+        return super().read_file(number)
+
+    def read_files(self, numbers: Sequence[int], limits: Any) -> Any:
+        self._note(numbers)
+        return super().read_files(numbers, limits)

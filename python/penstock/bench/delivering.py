@@ -1,0 +1,144 @@
+"""Batches in some order, read the cheaper of two ways, which follows from the order alone.
+
+By records: each batch is one `take`. By chunks: a chunk is read whole when its first record is
+wanted, and what has not gone out of it is kept; so a stream with a buffer is read, and a window of
+chunks. The second reads each byte once and needs memory for the records that wait; it is chosen
+where that fits.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+import penstock as ps
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the positions at the beginning of an epoch are delivered."""
+
+    records: np.ndarray
+    """int64[positions]."""
+    batch_size: int
+    by_chunks: bool
+    waiting_records: int
+    """Records that were read with their chunk and have not gone out, at most."""
+    chunk_edges: np.ndarray
+    """Where chunks begin, and the end of the last: int64[chunks + 1]."""
+
+
+def plan_of(
+    records: np.ndarray, chunk_lengths: np.ndarray, batch_size: int, most_waiting: int
+) -> Plan:
+    """How to deliver these records.
+
+    Args:
+        records: numbers in the order wanted, int64.
+        chunk_lengths: records of each chunk, in the order of the files.
+        batch_size: records of a batch.
+        most_waiting: records that may wait in memory. An order that lets three quarters of all
+            records wait is read by records in any case, as is one that repeats records.
+
+    Returns:
+        The Plan.
+    """
+    edges = np.concatenate([[0], np.cumsum(chunk_lengths)])
+    chunks = np.searchsorted(edges, records, "right") - 1
+    first = np.full(len(chunk_lengths), -1, np.int64)
+    first[chunks[::-1]] = np.arange(len(records))[::-1]
+    steps = -(-len(records) // batch_size)
+    read = np.zeros(steps, np.int64)
+    used = first >= 0
+    np.add.at(read, first[used] // batch_size, chunk_lengths[used])
+    gone = np.minimum(np.arange(1, steps + 1) * batch_size, len(records))
+    waiting = int((np.cumsum(read) - gone).max())
+    repeats = len(np.unique(records)) < len(records)
+    fits = waiting <= min(most_waiting, int(edges[-1]) * 3 // 4)
+    return Plan(records, batch_size, fits and not repeats, waiting, edges)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """How far a delivery got, and how long it took."""
+
+    records: int
+    read_records: int
+    """Records of what was read: whole chunks, or what was taken."""
+    seconds: float
+
+
+def deliver(ds: ps.Dataset, plan: Plan, most_seconds: float, most_records: int) -> Delivered:
+    """Make batches until the plan, the time or the number of records is used up."""
+    begun = time.perf_counter()
+    done = read = 0
+    waiting: dict[int, _Waiting] = {}
+    while done < min(len(plan.records), most_records):
+        records = plan.records[done : done + plan.batch_size]
+        if plan.by_chunks:
+            read += _by_chunks(ds, plan, records, waiting)
+        else:
+            read += ds.take(records).num_rows
+        done += len(records)
+        if time.perf_counter() - begun > most_seconds:
+            break
+    return Delivered(done, read, time.perf_counter() - begun)
+
+
+class _Waiting:
+    """The records of a chunk that have not gone out, and for a while some that have."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._rows = np.arange(len(batch))
+        """Where each record of the chunk is in the batch."""
+        self._is_here = np.ones(len(batch), bool)
+
+    def give(self, local: np.ndarray) -> pa.RecordBatch:
+        """Some records of the chunk, which will not be asked for again."""
+        found = _some(self._batch, self._rows[local])
+        self._is_here[local] = False
+        left = np.flatnonzero(self._is_here)
+        if len(left) and 2 * len(left) <= len(self._batch):
+            # Half of it has gone: keep the other half alone, as a buffer of records would.
+            self._batch = _some(self._batch, self._rows[left])
+            self._rows[left] = np.arange(len(left))
+        return found
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._is_here.any()
+
+
+def _by_chunks(
+    ds: ps.Dataset, plan: Plan, records: np.ndarray, waiting: dict[int, _Waiting]
+) -> int:
+    """One batch out of chunks; how many records were read for it."""
+    chunks = np.searchsorted(plan.chunk_edges, records, "right") - 1
+    read = 0
+    parts: list[pa.RecordBatch] = []
+    for chunk in np.unique(chunks).tolist():
+        first, last = int(plan.chunk_edges[chunk]), int(plan.chunk_edges[chunk + 1])
+        if chunk not in waiting:
+            waiting[chunk] = _Waiting(ds.take(np.arange(first, last)))
+            read += last - first
+        parts.append(waiting[chunk].give(records[chunks == chunk] - first))
+        if waiting[chunk].is_empty:
+            del waiting[chunk]
+    if len(parts) > 1:
+        places = np.argsort(np.argsort(chunks, kind="stable"), kind="stable")
+        _some(pa.concat_batches(parts), places)
+    return read
+
+
+def _some(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
+    if len(rows) and (np.diff(rows) == 1).all():
+        return batch.slice(int(rows[0]), len(rows))
+    try:
+        return batch.take(pa.array(rows))
+    except pa.ArrowNotImplementedError:
+        # pyarrow cannot take from view types yet.
+        return pa.concat_batches([batch.slice(row, 1) for row in rows.tolist()])

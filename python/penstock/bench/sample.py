@@ -1,0 +1,106 @@
+"""A sample of a data set, kept as an Arrow file that every candidate is made from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import penstock as ps
+
+RUNS = 32
+"""A sample is so many runs of neighbours, spread evenly over the data."""
+_LOOKED_AT = 16
+SMALL = 4
+"""Records of the smaller sample, on which processes warm up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The records that were measured."""
+
+    source: str
+    num_records: int
+    num_all_records: int
+    num_bytes: int
+    """As an Arrow file."""
+    fields: tuple[tuple[str, str], ...]
+    """Names and types."""
+
+    def sentence(self, size: str) -> str:
+        """What was measured, for people; `size` is its bytes in words."""
+        whole = self.num_records == self.num_all_records
+        of = "" if whole else f" of {self.num_all_records:,}, in {RUNS} runs spread over the data"
+        plural = "record" if self.num_records == 1 else "records"
+        return f"{self.num_records:,} {plural}{of}: {size} in memory as Arrow"
+
+
+def opened(source: Any) -> ps.Dataset:
+    """The dataset that somebody means."""
+    return source if isinstance(source, ps.Dataset) else ps.open(source)
+
+
+def name_of(ds: ps.Dataset) -> str:
+    """What a dataset is called in a report."""
+    first, *others = ds.paths
+    return f"{first} and {len(others)} more" if others else first
+
+
+def spread_over(num_all: int, wanted: int, runs: int = RUNS) -> list[tuple[int, int]]:
+    """Runs [first, last) of `wanted` records in all, spread evenly over `num_all`."""
+    if wanted >= num_all:
+        return [(0, num_all)]
+    edges: np.ndarray = np.linspace(0, wanted, min(runs, wanted) + 1).astype(int)
+    sizes = np.diff(edges)
+    starts = np.linspace(0, num_all - wanted, len(sizes)).astype(int) + edges[:-1]
+    return [(int(first), int(first + size)) for first, size in zip(starts, sizes, strict=True)]
+
+
+def draw(ds: ps.Dataset, folder: str, records: int, most_bytes: int) -> tuple[Sample, str, str]:
+    """Write a sample of `ds` into `folder`.
+
+    Args:
+        ds: the data.
+        folder: where `sample.arrow` and `small.arrow` go.
+        records: at most so many.
+        most_bytes: about as many bytes, judged by the first records.
+
+    Returns:
+        The Sample, and the paths of the two files.
+
+    Raises:
+        ValueError: there are no records.
+        OSError: there is no room for it.
+    """
+    if not len(ds):
+        raise ValueError(f"{name_of(ds)} has no records, so there is nothing to measure")
+    first = ds.take(range(min(_LOOKED_AT, len(ds))))
+    each = max(first.nbytes / len(first), 1)
+    wanted = max(1, min(records, len(ds), int(most_bytes / each)))
+    free = shutil.disk_usage(folder).free
+    if 3 * wanted * each > free:
+        raise OSError(
+            f"{folder} has {ps.describe.size(free)} free, and a sample of {wanted:,} records needs "
+            f"about {ps.describe.size(3 * wanted * each)}; ask for fewer records, or name another "
+            "folder"
+        )
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        if wanted == len(ds):
+            yield from ds.scan()
+            return
+        for start, end in spread_over(len(ds), wanted):
+            yield ds.take(np.arange(start, end))
+
+    path, small = os.path.join(folder, "sample.arrow"), os.path.join(folder, "small.arrow")
+    stream = pa.RecordBatchReader.from_batches(first.schema, batches())
+    written = ps.write(stream, path)
+    ps.write(first.slice(0, SMALL), small)
+    fields = tuple((field.name, str(field.type)) for field in first.schema)
+    made = Sample(name_of(ds), written.num_records, len(ds), written.num_bytes, fields)
+    return made, path, small

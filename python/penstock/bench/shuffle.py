@@ -1,0 +1,432 @@
+"""`bench shuffle`: orders on the user's own data: how well they mix, and what reading in them costs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import penstock as ps
+from penstock.bench.counting import CountingStorage
+from penstock.bench.delivering import Plan, deliver, plan_of
+from penstock.bench.formats import Progress
+from penstock.bench.measure import Listening, Machine, Measured, Noise, machine, measured
+from penstock.bench.mixing import (
+    MOST_POSITIONS,
+    Layout,
+    Mix,
+    Mixing,
+    compared,
+    mean_of,
+    mix_of,
+    numbers_of,
+)
+from penstock.bench.sample import name_of, opened
+from penstock.bench.words import seconds as in_words
+
+HOW = (
+    "Orders are arithmetic, so how they mix is computed, not timed: over whole batches of one epoch, "
+    f"all of them up to {MOST_POSITIONS:,} positions, else batches spread evenly; each figure is "
+    "divided by the same figure of exact shuffles of three other seeds. Reading is timed with the "
+    "files in the page cache, by one thread that asks for batch after batch, orders in turn, and "
+    "scaled to an epoch. Bytes, reads and seeks are counted in one more pass, by a storage that "
+    "notes where each read begins and ends; an index is not counted. Where the records that wait so "
+    "fit the window, and are less than three quarters of all, a chunk is read whole when its first record is "
+    "wanted, and the others wait; else each batch is one take of its records."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """What a disk is taken to do: figures that are given, not measured."""
+
+    name: str
+    seek_ms: float
+    mb_per_s: float
+
+    def seconds(self, seeks: float, num_bytes: float) -> float:
+        """What it needs for so many seeks and bytes, one after another."""
+        return seeks * self.seek_ms / 1e3 + num_bytes / (self.mb_per_s * 1e6)
+
+
+DISKS = (
+    Disk("hard disk", 8, 150),
+    Disk("SATA SSD", 0.1, 500),
+    Disk("object store", 30, 100),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    """One order. What is of an epoch is scaled to it from `measured_records`."""
+
+    name: str
+    spec: dict[str, Any]
+    mix: Mix
+    mixing: Mixing
+    by_chunks: bool
+    window_bytes: int
+    """Of the records that wait, about; of one batch where it reads by records."""
+    seconds: Measured
+    """Of an epoch, from the page cache."""
+    num_bytes: float
+    reads: float
+    seeks: float
+    block_bytes: float
+    disk_seconds: tuple[float, ...]
+    """By the model of each disk, without what decoding takes."""
+    measured_records: int
+    path: tuple[tuple[float, float], ...]
+    """Some (position, record) pairs, as parts of an epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleReport:
+    """What `shuffle` found."""
+
+    source: str
+    num_records: int
+    num_bytes: int
+    num_shards: int
+    num_chunks: int
+    batch_size: int
+    label: str | None
+    num_labels: int | None
+    rows: tuple[OrderRow, ...]
+    disks: tuple[Disk, ...]
+    sentences: tuple[str, ...]
+    machine: Machine
+    noise: Noise
+    seconds: float
+    how: str = field(default=HOW)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+    def html(self) -> str:
+        """A page with plots, complete in itself."""
+        from penstock.bench.pages import shuffle_page
+
+        return shuffle_page(self)
+
+
+def default_orders(num_records: int, num_shards: int, num_chunks: int, seed: int) -> dict[str, Any]:
+    """The orders that are compared where nobody names others.
+
+    A buffer runs over interleaved shards where there are several, as pipelines of tf.data and
+    WebDataset have it. Buffers and windows that would hold everything are left out: they are exact
+    shuffles.
+    """
+    found: dict[str, Any] = {"Sequential": ps.Sequential()}
+    over = ps.Interleaved() if num_shards > 1 else None
+    if over is not None:
+        found["Interleaved"] = over
+    for size in (1_000, 10_000):
+        if size < num_records:
+            found[f"Buffered {size:,}"] = ps.Buffered(seed, size, over)
+    for window in (8, 32):
+        if window < num_chunks:
+            found[f"Blocked {window}"] = ps.Blocked(seed, window_chunks=window)
+    found["Shuffled"] = ps.Shuffled(seed)
+    return found
+
+
+def shuffle(
+    source: Any,
+    *,
+    orders: Mapping[str, Any] | None = None,
+    batch_size: int = 256,
+    label: str | None = None,
+    seed: int = 0,
+    window_bytes: int = 256 << 20,
+    rounds: int = 3,
+    seconds: float = 60,
+    disks: Sequence[Disk] = DISKS,
+    progress: Progress | None = None,
+) -> ShuffleReport:
+    """Compare orders on a dataset: how they mix, what they read, how long an epoch takes.
+
+    Args:
+        source: as for `open`, or a Dataset; its columns are what is read.
+        orders: by name; None for penstock's own, from `Sequential` to `Shuffled`.
+        batch_size: records of a batch.
+        label: the column whose values a batch should have in the proportions of the whole; None
+            finds a column of integers or of class labels, where there is one.
+        seed: of the orders that None stands for.
+        window_bytes: what may wait in memory of records that were read with their chunk.
+        rounds: how often each is timed.
+        seconds: about what all timing takes.
+        disks: what reading is estimated for.
+        progress: called with what is being measured, and how far the work is.
+
+    Returns:
+        A ShuffleReport.
+
+    Raises:
+        ValueError: fewer than two records, or no such label.
+        PenstockError: the data is damaged.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"label": [n // 100 for n in range(1000)]}, "sorted.arrow", overwrite=True)
+        >>> report = ps.bench.shuffle("sorted.arrow", batch_size=50, rounds=1, seconds=0.1)
+        >>> row = next(row for row in report.rows if row.name == "Shuffled")
+        >>> 0.8 < row.mixing.moved < 1.2
+        True
+    """
+    begun = time.monotonic()
+    tell = progress or (lambda title, part: None)
+    ds = opened(source)
+    if len(ds) < 2:
+        raise ValueError(f"{name_of(ds)} has {len(ds)} records, which have no order to choose")
+    tell("looking at the records", 0.0)
+    layout, found_label, num_labels = _layout(ds, label)
+    num_bytes = sum(shard.num_bytes for shard in ds.shards)
+    each = num_bytes / len(ds)
+    batch_size = min(batch_size, len(ds))
+    chosen = dict(orders or default_orders(len(ds), len(ds.paths), len(layout.chunk_lengths), seed))
+    listening = Listening()
+    tell("how the orders mix", 0.1)
+    exact = mean_of([mix_of(ps.Shuffled(seed + n), layout, 0, batch_size) for n in (1, 2, 3)])
+    mixes = {name: mix_of(order, layout, 0, batch_size) for name, order in chosen.items()}
+    plans = {
+        name: plan_of(
+            _beginning(order, layout), layout.chunk_lengths, batch_size, int(window_bytes / each)
+        )
+        for name, order in chosen.items()
+    }
+    times = _timed(ds, plans, rounds, seconds, listening, tell)
+    rows: list[OrderRow] = []
+    for name, order in chosen.items():
+        tell(f"{name}: counting reads", 0.9)
+        counts, part = _counted(ds, plans[name], times[name][0])
+        mixing = compared(mixes[name], exact, len(ds.paths))
+        plan = plans[name]
+        window = plan.waiting_records if plan.by_chunks else batch_size
+        epoch = {key: value / part for key, value in asdict(counts).items()}
+        rows.append(
+            OrderRow(
+                name,
+                order.spec(),
+                mixes[name],
+                mixing,
+                plan.by_chunks,
+                round(window * each),
+                measured(times[name][1]),
+                epoch["num_bytes"],
+                epoch["reads"],
+                epoch["seeks"],
+                epoch["block_bytes"],
+                tuple(disk.seconds(epoch["seeks"], epoch["block_bytes"]) for disk in disks),
+                times[name][0],
+                _path(order, layout),
+            )
+        )
+    return ShuffleReport(
+        name_of(ds), len(ds), num_bytes, len(ds.paths), len(layout.chunk_lengths), batch_size,
+        found_label, num_labels, tuple(rows), tuple(disks), tuple(_sentences(rows, disks, found_label)),
+        machine(ds.paths[0]), listening.heard(), time.monotonic() - begun,
+    )  # fmt: skip
+
+
+# -- the data -------------------------------------------------------------------------------------
+
+_LABELLED = ("label", "class", "target", "category", "cls", "species", "y")
+_MOST_LABELS = 10_000
+
+
+def _layout(ds: ps.Dataset, label: str | None) -> tuple[Layout, str | None, int | None]:
+    """What is known of the records: one pass over one column, which also tells the chunks."""
+    names = ds.schema.names
+    if label is not None and label not in names:
+        raise ValueError(f"there is no column {label!r}; there are: {', '.join(names)}")
+    tried = [label] if label is not None else _likely(ds)
+    chunk_lengths: list[int] = []
+    labels, found = None, ""
+    for name in tried or [names[0]]:
+        found = name
+        chunk_lengths, labels = _read_labels(ds, name, is_label=bool(tried))
+        if labels is not None:
+            break
+        if label is not None:
+            raise ValueError(f"the values of {label!r} are no labels: nulls, lists, or too many")
+    if sum(chunk_lengths) != len(ds):
+        raise ValueError(
+            f"{sum(chunk_lengths)} of {len(ds)} records can be read, and an order needs all of them; "
+            "penstock repair makes a file of those that are whole"
+        )
+    firsts = np.concatenate([[0], np.cumsum([shard.num_records for shard in ds.shards])])[:-1]
+    layout = Layout(len(ds), np.array(chunk_lengths, np.int64), firsts, labels)
+    if labels is None:
+        return layout, None, None
+    return layout, found, int(labels.max()) + 1
+
+
+def _likely(ds: ps.Dataset) -> list[str]:
+    """Columns that may hold labels: called so, or of class labels, or of integers."""
+
+    def rank(name: str) -> int:
+        type_ = ds.schema.field(name).type
+        if name.lower() in _LABELLED or pa.types.is_dictionary(type_):
+            return 0
+        word = name.lower()
+        return 1 if any(part in word for part in ("label", "class")) else 2
+
+    kinds = (pa.types.is_integer, pa.types.is_dictionary, pa.types.is_boolean)
+    found: list[str] = []
+    for name in ds.schema.names:
+        type_ = ds.schema.field(name).type
+        is_text = pa.types.is_binary(type_) or pa.types.is_string(type_)
+        if any(is_kind(type_) for is_kind in kinds) or (is_text and rank(name) < 2):
+            found.append(name)
+    return sorted(found, key=rank)[:4]
+
+
+def _read_labels(
+    ds: ps.Dataset, name: str, *, is_label: bool
+) -> tuple[list[int], np.ndarray | None]:
+    """The lengths of the chunks, and the number of each record's label, if these are labels."""
+    lengths: list[int] = []
+    parts: list[Any] = []
+    for batch in ds.scan(columns=[name]):
+        if batch.num_rows:
+            lengths.append(batch.num_rows)
+            if is_label:
+                parts.append(batch.column(0))
+    if not is_label:
+        return lengths, None
+    values = pa.chunked_array(parts)
+    if pa.types.is_dictionary(values.type):
+        values = values.unify_dictionaries()
+    elif not pa.types.is_nested(values.type) and not isinstance(values.type, pa.ExtensionType):
+        values = values.dictionary_encode()
+    else:
+        return lengths, None
+    codes = values.combine_chunks()
+    codes = codes.chunk(0) if isinstance(codes, pa.ChunkedArray) else codes
+    kinds = len(codes.dictionary)
+    if codes.null_count or not 2 <= kinds <= min(_MOST_LABELS, max(2, len(codes) // 4)):
+        return lengths, None
+    return lengths, np.asarray(codes.indices).astype(np.int64)
+
+
+# -- measuring ------------------------------------------------------------------------------------
+
+
+def _beginning(order: Any, layout: Layout) -> np.ndarray:
+    length = min(order.length(layout.num_records), MOST_POSITIONS)
+    return numbers_of(order, layout, 0, 0, length)
+
+
+def _path(order: Any, layout: Layout, dots: int = 700) -> tuple[tuple[float, float], ...]:
+    """Where an order goes: some positions, spread evenly with a jitter that is always the same."""
+    records = _beginning(order, layout)
+    jitter = np.random.default_rng(0).random(dots)
+    places = np.unique(((np.arange(dots) + jitter) / dots * len(records)).astype(np.int64))
+    length = order.length(layout.num_records)
+    across = (places / length).round(4).tolist()
+    up = (records[places] / layout.num_records).round(4).tolist()
+    return tuple(zip(across, up, strict=True))
+
+
+def _timed(
+    ds: ps.Dataset,
+    plans: Mapping[str, Plan],
+    rounds: int,
+    seconds: float,
+    listening: Listening,
+    tell: Progress,
+) -> dict[str, tuple[int, list[float]]]:
+    """For each order the records that were delivered, and the seconds of an epoch, round by round.
+    All rounds deliver as many as the first could in its share of the time."""
+    share = seconds / (rounds + 1) / len(plans)
+    found: dict[str, tuple[int, list[float]]] = {}
+    for number in range(rounds):
+        for place, (name, plan) in enumerate(plans.items()):
+            tell(name, 0.2 + 0.7 * (number + place / len(plans)) / rounds)
+            most = found[name][0] if number else len(plan.records)
+            if not number:
+                deliver(ds, plan, share / 4, most)  # caches and threads, before the clock runs
+            done = deliver(ds, plan, math.inf if number else share, most)
+            part = done.read_records / len(ds)
+            found.setdefault(name, (done.records, []))[1].append(done.seconds / part)
+            listening.listen()
+    return found
+
+
+def _counted(ds: ps.Dataset, plan: Plan, records: int) -> tuple[Any, float]:
+    """What is read for so many records, and what part of an epoch that is."""
+    counting = CountingStorage()
+    same = ds.reopened(storage=counting)
+    _ = len(same), same.take([0])  # opened, with its index, before anything is counted
+    counting.reset()
+    done = deliver(same, plan, math.inf, records)
+    return counting.counts, done.read_records / len(ds)
+
+
+# -- what follows from the numbers ----------------------------------------------------------------
+
+
+def _sentences(rows: Sequence[OrderRow], disks: Sequence[Disk], label: str | None) -> list[str]:
+    """For each disk the quickest order that mixes as an exact shuffle does, and what comes near."""
+    said: list[str] = []
+    good = [row for row in rows if row.mixing.is_exact]
+    if not good:
+        said.append("None of these orders mixes as an exact shuffle does, within a tenth.")
+    for number, disk in enumerate(disks if good else ()):
+        best = min(good, key=lambda row: epoch_seconds(row, number))
+        line = (
+            f"{disk.name[0].upper()}{disk.name[1:]}: {best.name}, {_takes(best, number)} an epoch"
+        )
+        near = [row for row in rows if row.mixing.is_near and not row.mixing.is_exact]
+        slow = [row for row in good if epoch_seconds(row, number) > 2 * epoch_seconds(best, number)]
+        if slow:
+            worst = max(slow, key=lambda row: epoch_seconds(row, number))
+            line += f", mixed as by {worst.name}, which takes {_takes(worst, number)}"
+        quick = min(near, key=lambda row: epoch_seconds(row, number), default=best)
+        if 2 * epoch_seconds(quick, number) < epoch_seconds(best, number):
+            line += f"; {quick.name} takes {_takes(quick, number)}, but {_lacks(quick)}"
+        said.append(line + ".")
+    bad = [row for row in rows if not row.mixing.is_near]
+    if bad:
+        told = "; ".join(f"{row.name} ({_lacks(row)})" for row in bad)
+        said.append(f"Not mixed well: {told}.")
+    lying = next((row for row in rows if row.spec.get("name") == "sequential"), None)
+    off = None if lying is None else lying.mixing.label_distance
+    if off is not None and off > 1.5:
+        said.append(
+            f"In the files, records with the same {label} lie together ({off:.1f} times as uneven as "
+            "by chance). Written once in another order (penstock convert --shuffle 1), whole chunks "
+            "would be mixed, and so would orders that read them."
+        )
+    return said
+
+
+def epoch_seconds(row: OrderRow, disk: int) -> float:
+    """An epoch from a disk, whose work and the decoding go side by side: the longer of the two."""
+    return max(row.disk_seconds[disk], row.seconds.median)
+
+
+def _takes(row: OrderRow, disk: int) -> str:
+    return in_words(epoch_seconds(row, disk))
+
+
+def _lacks(row: OrderRow) -> str:
+    """In what an order falls short of an exact shuffle most."""
+    mixing = row.mixing
+    factors = {
+        "records hardly move": 1 / max(mixing.moved, 1e-6) if mixing.moved < 0.1 else 0,
+        f"records move {mixing.moved:.2f} as far": 1 / max(mixing.moved, 1e-6),
+        f"labels are {mixing.label_distance or 0:.1f} times as uneven": mixing.label_distance or 0,
+        f"records meet again {mixing.again or 0:,.1f} times as often": mixing.again or 0,
+    }
+    worst = max(factors, key=lambda words: factors[words])
+    if factors[worst] > 1.1:
+        return worst
+    return f"a batch comes from {mixing.chunks:.2f} as many chunks"

@@ -1,0 +1,308 @@
+"""`penstock bench`: a group of three commands that measure on the user's own data."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from penstock.cli import bench_tables, output
+from penstock.cli.options import (
+    NAMES,
+    Function,
+    json_option,
+    misuse,
+    opened,
+    reading,
+    source_argument,
+)
+
+_READING = ("format", "read", "columns", "index", "dialect", "infer")
+
+
+@click.group(
+    "bench",
+    epilog="""\b
+Examples:
+  penstock bench formats 'train-*.tfrecord' --html formats.html
+  penstock bench images train.beton
+  penstock bench shuffle 'train-*.tfrecord' --label class
+""",
+)
+def command() -> None:
+    """Measure on your own data which format, image codec and order suit it.
+
+    Each command says how it measured, how far its repeats lay apart, and what follows from the
+    numbers. --html writes a page with plots.
+    """
+
+
+def _measuring(function: Function) -> Function:
+    """The options that all three share, about how it is measured and where it is shown."""
+    options = [
+        click.option(
+            "--rounds", type=click.IntRange(min=1), default=5, show_default=True,
+            help="How often each is measured; the median counts.",
+        ),
+        click.option(
+            "--seconds", type=click.FloatRange(min=0), default=60, show_default=True,
+            help="About how long it may take: no round begins after so many.",
+        ),
+        click.option(
+            "--html", type=click.Path(dir_okay=False, writable=True), metavar="FILE",
+            help="Also write a page with plots, complete in itself.",
+        ),
+        json_option,
+    ]  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+_temporary = click.option(
+    "--temporary", "folder", type=click.Path(exists=True, file_okay=False, writable=True),
+    metavar="FOLDER",
+    help="Where files are written to be measured, and removed. [default: the system's place]",
+)  # fmt: skip
+_threads = reading("threads")
+
+
+@command.command(
+    "formats",
+    epilog="""\b
+Examples:
+  penstock bench formats train.tfrecord
+  penstock bench formats 'train-*.tfrecord' --records 10000 --only tfrecord,parquet,arrow
+  penstock bench formats train.tar --temporary /mnt/fast --html formats.html
+  penstock bench formats train.parquet --json > formats.json
+""",
+)
+@source_argument
+@click.option(
+    "--records", type=click.IntRange(min=1), default=50_000, show_default=True,
+    help="Measure a sample of at most so many records.",
+)  # fmt: skip
+@click.option(
+    "--megabytes", type=click.FloatRange(min=0.001), default=64, show_default=True,
+    help="And of at most about so many megabytes.",
+)  # fmt: skip
+@click.option("--only", type=NAMES, metavar="NAME,…", help="Only these formats. [default: all]")
+@_temporary
+@reading(*_READING)
+@_threads
+@_measuring
+def formats(
+    source: tuple[str, ...],
+    megabytes: float,
+    html: str | None,
+    as_json: bool,
+    records: int,
+    only: list[str] | None,
+    rounds: int,
+    seconds: float,
+    folder: str | None,
+    threads: int | None,
+    **options: Any,
+) -> None:
+    """Write a sample in every format, and compare size, writing, scanning, random access, memory.
+
+    Formats that cannot hold the records are named with the reason. Every format is measured in
+    processes of its own; all files are removed at the end, also after Ctrl-C.
+    """
+    import penstock as ps
+
+    ds = opened(source, **options)
+    with _watched() as progress, misuse():
+        report = ps.bench.formats(
+            ds,
+            records=records,
+            most_bytes=int(megabytes * 1e6),
+            only=only,
+            rounds=rounds,
+            seconds=seconds,
+            folder=folder,
+            threads=threads,
+            progress=progress,
+        )
+    _give(report, bench_tables.formats, html, as_json)
+
+
+@command.command(
+    "images",
+    epilog="""\b
+Examples:
+  penstock bench images train.tfrecord
+  penstock bench images imagenet/train --quality 80,90 --mb-per-s 200
+  penstock bench images train.tar --column jpg --psnr 40 --html images.html
+""",
+)
+@source_argument
+@click.option("--column", metavar="NAME", help="The column with the images. [default: found]")
+@click.option(
+    "--records", type=click.IntRange(min=1), default=200, show_default=True,
+    help="Measure a sample of at most so many images.",
+)  # fmt: skip
+@click.option(
+    "--quality", "qualities", type=NAMES, metavar="N,N,…", default="75,90,95", show_default=True,
+    help="Qualities of JPEG and WebP.",
+)  # fmt: skip
+@click.option(
+    "--psnr", type=float, default=38, show_default=True,
+    help="Decibels that a recommended codec has to keep.",
+)  # fmt: skip
+@click.option(
+    "--mb-per-s", type=click.FloatRange(min=0.001), default=500, show_default=True,
+    help="What your storage gives, for the recommendation.",
+)  # fmt: skip
+@_temporary
+@reading(*_READING)
+@_threads
+@_measuring
+def images(
+    source: tuple[str, ...],
+    column: str | None,
+    records: int,
+    qualities: list[str],
+    psnr: float,
+    mb_per_s: float,
+    html: str | None,
+    as_json: bool,
+    rounds: int,
+    seconds: float,
+    folder: str | None,
+    threads: int | None,
+    **options: Any,
+) -> None:
+    """Encode a sample of the images as JPEG, PNG, WebP and raw, and compare bytes, images a second
+    and loss.
+
+    The recommendation is the way to keep them of which most images a second arrive, from storage of
+    the given speed and through the cores, among those that keep the asked quality.
+    """
+    import penstock as ps
+
+    try:
+        numbers = [int(word) for word in qualities]
+    except ValueError:
+        raise click.BadParameter(f"{','.join(qualities)!r} are no numbers") from None
+    ds = opened(source, **options)
+    with _watched() as progress, misuse():
+        report = ps.bench.images(
+            ds,
+            column=column,
+            records=records,
+            qualities=numbers,
+            least_psnr=psnr,
+            mb_per_s=mb_per_s,
+            rounds=rounds,
+            seconds=seconds,
+            folder=folder,
+            threads=threads,
+            progress=progress,
+        )
+    _give(report, bench_tables.images, html, as_json)
+
+
+@command.command(
+    "shuffle",
+    epilog="""\b
+Examples:
+  penstock bench shuffle 'train-*.tfrecord'
+  penstock bench shuffle train.parquet --label class --batch-size 512 --columns image,class
+  penstock bench shuffle 'train-*.tar' --seek-ms 5 --mb-per-s 180 --html shuffle.html
+""",
+)
+@source_argument
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), default=256, show_default=True,
+    help="Records of a batch.",
+)  # fmt: skip
+@click.option(
+    "--label", metavar="NAME",
+    help="The column whose values should be mixed in a batch. [default: found]",
+)  # fmt: skip
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the orders."
+)
+@click.option(
+    "--window-mb", type=click.FloatRange(min=0.001), default=256, show_default=True,
+    help="Megabytes of records that may wait in memory, read with their chunk.",
+)  # fmt: skip
+@click.option("--seek-ms", type=click.FloatRange(min=0), help="What a seek takes on your disk.")
+@click.option(
+    "--mb-per-s", type=click.FloatRange(min=0.001), help="What your disk reads in a second."
+)
+@reading(*_READING)
+@_measuring
+def shuffle(
+    source: tuple[str, ...],
+    window_mb: float,
+    seek_ms: float | None,
+    mb_per_s: float | None,
+    html: str | None,
+    as_json: bool,
+    batch_size: int,
+    label: str | None,
+    seed: int,
+    rounds: int,
+    seconds: float,
+    **options: Any,
+) -> None:
+    """Compare orders on your data: how well they mix, what they read, how long an epoch takes.
+
+    Reading is timed from the page cache and its bytes and seeks are counted; what disks would need
+    follows by a model: three usual ones, or yours with --seek-ms and --mb-per-s.
+    """
+    import penstock as ps
+
+    if (seek_ms is None) != (mb_per_s is None):
+        raise click.UsageError("--seek-ms and --mb-per-s describe a disk together; give both")
+    given: dict[str, Any] = {}
+    if seek_ms is not None and mb_per_s is not None:
+        given["disks"] = [ps.bench.Disk("your disk", seek_ms, mb_per_s)]
+    ds = opened(source, **options)
+    with _watched() as progress, misuse():
+        report = ps.bench.shuffle(
+            ds,
+            batch_size=batch_size,
+            label=label,
+            seed=seed,
+            window_bytes=int(window_mb * 1e6),
+            rounds=rounds,
+            seconds=seconds,
+            progress=progress,
+            **given,
+        )
+    _give(report, bench_tables.shuffle, html, as_json)
+
+
+def _give(report: Any, show: Callable[[Any], None], html: str | None, as_json: bool) -> None:
+    """The page where one was asked for, then the document or the tables."""
+    if html is not None:
+        with open(html, "w", encoding="utf-8") as file:
+            file.write(report.html())
+    if as_json:
+        output.emit(report.to_dict())
+        return
+    show(report)
+    if html is not None:
+        click.echo(f"page with plots: {html}")
+
+
+@contextmanager
+def _watched() -> Generator[Callable[[str, float], None] | None]:
+    """A line on the terminal that says what is being measured; and an end by SIGTERM that cleans up
+    as one by Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with output.shares() as progress:
+            yield progress
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,59 @@
+"""What errors advise on the command line: options of the command, not Python's keywords."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from running import run
+
+import penstock as ps
+from penstock.cli.hints import in_options
+from penstock.cli.program import program
+
+
+@pytest.mark.parametrize(
+    ("command", "hint", "told"),
+    [
+        ("info", 'open(..., other_files="ignore")', "--read other_files=ignore"),
+        ("info", "open(..., arrays=['x', 'y'])", "--read arrays=x,y"),
+        ("info", "open(..., header=False)", "--read header=False"),
+        ("head", 'damage="skip"', "--damage skip"),
+        ("head", "open(..., raw=True), or a schema", "--raw, or a schema"),
+        ("head", "columns= with the other fields", "--columns with the other fields"),
+        ("convert", 'float64="round" to store', "--option float64=round to store"),
+        ("convert", "page_bytes=4096", "--option page_bytes=4096"),
+        ("convert", "max_side=, to shrink it", "--max-side, to shrink it"),
+        ("convert", 'infer_records="all" of open', "--infer all of open"),
+        ("fields add", "replace=True shows", "--replace shows"),
+        ("fields add", 'missing="null" leaves', "--missing null leaves"),
+        ("info", "penstock verify a.tfrecord", "penstock verify a.tfrecord"),
+        ("info", "open it without raw=True", "open it without --raw"),
+        (
+            "info",
+            "open(..., limits=penstock.Limits(record_bytes=9))",
+            "in Python, penstock.open(..., limits=penstock.Limits(record_bytes=9))",
+        ),
+        ("info", "open(..., overlays=False)", "in Python, penstock.open(..., overlays=False)"),
+        ("index", "open(..., raw=True)", "in Python, penstock.open(..., raw=True)"),
+        ("nothing", 'damage="skip"', 'damage="skip"'),
+    ],
+)
+def test_keywords_become_options_where_the_command_has_them(
+    command: str, hint: str, told: str
+) -> None:
+    assert in_options(hint, [*command.split(), "--json", "file"], program) == told
+
+
+def test_a_failing_command_advises_what_can_be_typed(tmp_path: Path) -> None:
+    (tmp_path / "1.png").write_bytes(
+        ps.encode_images(np.zeros((1, 2, 2, 3), np.uint8), "png")[0].as_py()
+    )
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "notes.doc").write_bytes(b"a note")
+    failed = run("info", tmp_path)
+    assert failed.status == 1
+    assert "try: --read other_files=ignore\n" in failed.err
+    told = run("info", "--json", tmp_path).document["error"]["hint"]
+    assert run("info", tmp_path, *told.split()).status == 0

@@ -1,0 +1,65 @@
+"""Where a tar archive ends: verify tells what other programs would not read, and repair puts it right."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+from pathlib import Path
+
+import pytest
+from tars import END, member
+
+import penstock as ps
+
+ONE, TWO, THREE = (member(f"{n}.txt", b"hello") + member(f"{n}.npy", bytes(2000)) for n in range(3))
+
+
+def kinds(path: Path) -> list[str]:
+    return [finding.kind for finding in ps.verify(str(path), index="never").findings]
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        (ONE + TWO + END, []),
+        (ONE + TWO + END * 7, []),
+        (ONE + TWO, ["no_end"]),
+        (ONE + TWO + END[:512], ["no_end"]),
+        (ONE + END + TWO + END, ["early_end"]),
+        (ONE + END[:512] + TWO + END + THREE, ["early_end", "early_end", "no_end"]),
+        (END, []),
+        (ONE + TWO + END + b"no header" * 100, ["framing"]),
+        (ONE + TWO[:-700], ["truncated"]),
+    ],
+)
+def test_verify_tells_of_a_missing_end_and_of_one_too_early(
+    tmp_path: Path, data: bytes, wanted: list[str]
+) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(data)
+    assert kinds(path) == wanted
+    packed = tmp_path / "a.tar.gz"
+    packed.write_bytes(gzip.compress(data))
+    assert kinds(packed) == wanted
+
+
+def test_an_early_end_is_found_between_the_windows_of_a_large_archive(tmp_path: Path) -> None:
+    records = [member(f"{n}.bin", bytes(300_000)) for n in range(12)]
+    path = tmp_path / "a.tar"
+    for early in range(11):
+        path.write_bytes(b"".join([*records[: early + 1], END, *records[early + 1 :], END]))
+        (found,) = ps.verify(str(path), index="never").findings
+        assert (found.kind, found.start_byte) == ("early_end", sum(map(len, records[: early + 1])))
+        assert found.end_byte == found.start_byte + len(END)
+
+
+def test_a_repaired_archive_has_one_end_that_others_come_to(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.tar", tmp_path / "whole.tar"
+    path.write_bytes(ONE + END + TWO + END + THREE)
+    report = ps.repair(str(path), into=str(whole))
+    assert report.num_records == 3
+    assert kinds(whole) == []
+    with tarfile.open(whole) as tar:
+        assert tar.getnames() == [f"{n}.{end}" for n in range(3) for end in ("txt", "npy")]
+    assert [row["__key__"] for row in ps.open(str(whole))] == ["0", "1", "2"]
+    assert ps.open(str(whole))[2]["txt"] == "hello"
