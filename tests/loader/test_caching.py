@@ -300,6 +300,29 @@ def test_several_sets_have_one_copy(data: Path, monkeypatch: pytest.MonkeyPatch)
     assert [n for batch in one for n in batch["id"].tolist()] == [*range(COUNT)] * 2
 
 
+@pytest.mark.parametrize("order", [ps.Blocked(1, window_chunks=2, chunk_records=50)])
+def test_orders_that_read_windows_read_them_from_the_copy(
+    data: Path, order: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = ps.Loader(ps.open(data), 32, order=order)
+    list(plain)
+    expected = [b["id"].tolist() for b in plain]
+    one = made(ps.Loader(ps.open(data), 32, order=order, cache="memory"))
+    cut_off(one, monkeypatch)
+    assert [b["id"].tolist() for b in one] == expected
+
+
+def test_mixtures_have_the_same_batches_from_a_copy(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = {"a": ps.open(data), "b": ps.open(data)}
+    order = ps.Mixture({"a": 0.75, "b": 0.25}, seed=1)
+    plain = ps.Loader(sets, 32, order=order, epoch=1)
+    one = made(ps.Loader(sets, 32, order=order, cache="memory"))
+    cut_off(one, monkeypatch)
+    assert [b["id"].tolist() for b in one] == [b["id"].tolist() for b in plain]
+
+
 def test_the_copying_ends_with_its_loader(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caching, "BLOCK_BYTES", 1)
     one = loader(data, "memory")

@@ -160,3 +160,18 @@ def test_numbers_of_records_come_as_a_column_that_leads_to_the_file(shards: Path
 def test_a_column_of_numbers_does_not_hide_another(shards: Path) -> None:
     with pytest.raises(ps.SchemaError, match="such a column"):
         loader(shards, record_numbers="id")
+
+
+def test_orders_that_choose_records_are_counted_and_explained(shards: Path) -> None:
+    sets = {"a": ps.open(shards), "b": ps.open(shards)}
+    order = ps.Mixture({"a": 0.9, "b": 0.1}, seed=1)
+    one = ps.Loader(sets, 7, order=order, record_numbers="n")
+    report = ps.plan(one, audit=True)
+    times = np.bincount(np.concatenate([b["n"] for b in one]), minlength=2 * COUNT)
+    assert report.ok
+    assert report.coverage is not None
+    assert report.coverage.num_repeated == (times > 1).sum() > 0
+    assert report.coverage.num_missing == (times == 0).sum() > 0
+    first = report.coverage.repeated[0]
+    assert first.times == times[first.record]
+    assert len(first.where) == first.times

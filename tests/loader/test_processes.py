@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def test_a_killed_worker_is_a_clear_error_and_replaced(data: Path) -> None:
     with pytest.raises(RuntimeError, match=r"worker process \d+ of map was ended by SIGKILL"):
         list(one)
     assert next(iter(one))["id"][0] == 0
-    with pytest.raises(RuntimeError, match="ended with status 7"):
+    with pytest.raises(RuntimeError, match=r"ended with status 7 before its first batch"):
         list(loader(data, map=functions.exits))
 
 
@@ -180,24 +181,60 @@ def test_workers_end_when_their_parent_is_ended(data: Path, tmp_path: Path, sent
         parent.wait(10)
 
 
-def test_ctrl_c_does_not_wait_for_a_function_that_sleeps(data: Path, tmp_path: Path) -> None:
+def started(data: Path, tmp_path: Path, function: str) -> subprocess.Popen[str]:
+    """A process whose workers are at work on their first batches."""
     script = tmp_path / "parent.py"
     folder = str(Path(__file__).parent)
-    script.write_text(_PARENT.format(folder=folder, data=str(data), function="sleeps"))
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as parent:
-        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    script.write_text(_PARENT.format(folder=folder, data=str(data), function=function))
+    return subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
 
-        def has_workers() -> bool:
-            tasks = Path(f"/proc/{parent.pid}/task").glob("*/children")
-            return sum(len(task.read_text().split()) for task in tasks) >= 2
 
-        assert wait_until(has_workers, 60), children
-        time.sleep(1.5)
+@contextmanager
+def killed_in_the_end(process: subprocess.Popen[str]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+def workers_of(pid: int) -> list[int]:
+    """The workers of a process."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += [int(word) for word in task.read_text().split()]
+    return [one for one in found if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize("function", ["sleeps", "spins"])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_at_once_in_the_middle_of_a_function(
+    data: Path, tmp_path: Path, function: str, sent: signal.Signals
+) -> None:
+    with started(data, tmp_path, function) as parent, killed_in_the_end(parent):
+        assert wait_until(lambda: len(workers_of(parent.pid)) > 0, 60)
+        time.sleep(1.5)  # until they have imported the function, and run it
+        pids = workers_of(parent.pid)
         begun = time.monotonic()
-        parent.send_signal(signal.SIGINT)
+        parent.send_signal(sent)
         out, _ = parent.communicate(timeout=30)
-        assert "interrupted" in out
-        assert time.monotonic() - begun < 5  # about half a second, and more on a busy machine
+        assert ("interrupted" in out) == (sent == signal.SIGINT)
+        assert wait_until(lambda: not any(map(is_running, pids)), 5)
+        # About half a second, and more on a busy machine.
+        assert time.monotonic() - begun < 5
+
+
+def test_a_script_without_a_guard_is_told_so(data: Path, tmp_path: Path) -> None:
+    script = tmp_path / "bare.py"
+    script.write_text(
+        "import penstock as ps\n"
+        "def same(batch):\n    return batch\n"
+        f"list(ps.Loader(ps.open({str(data)!r}, index='never'), 8, map=same, processes=1))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert 'needs if __name__ == "__main__"' in done.stderr
 
 
 def test_large_arrays_travel_whole(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ _SCRIPT = """
 import sys, time, penstock as ps
 loader = ps.Loader(ps.open(sys.argv[1], index="never"), 16, progress=True, rank={rank}, world_size=2)
 for batch in loader:
-    time.sleep(0.03)
+    time.sleep(0.2)
 """
 
 

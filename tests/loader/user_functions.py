@@ -86,3 +86,8 @@ def sleeps_later(batch: Batch) -> Batch:
 
 def nothing(batch: Batch) -> Batch:
     return batch
+
+
+def spins(batch: Batch) -> Batch:
+    while True:
+        pass

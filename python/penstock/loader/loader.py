@@ -92,7 +92,7 @@ class Loader:
         >>> _ = ps.write({"id": list(range(10))}, "ten.tfrecord", overwrite=True)
         >>> loader = ps.Loader(ps.open("ten.tfrecord"), batch_size=4, order=ps.Shuffled(seed=1))
         >>> [batch["id"].tolist() for batch in loader]
-        [[9, 7, 4, 6], [3, 0, 5, 1], [8, 2]]
+        [[2, 1, 9, 0], [7, 8, 3, 4], [5, 6]]
         >>> batches = iter(loader)
         >>> first = next(batches)
         >>> state = loader.state_dict()

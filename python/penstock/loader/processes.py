@@ -131,8 +131,13 @@ class _Worker:
     """One process, as its parent sees it."""
 
     def __init__(self, function: bytes) -> None:
-        from multiprocessing import get_context
+        from multiprocessing import current_process, get_context
 
+        if current_process().daemon:
+            raise RuntimeError(
+                "processes= starts processes, which this one may not (a worker of torch's DataLoader"
+                " is such a one): give processes=0 here, or iterate over the loader itself"
+            )
         mine, its = socket.socketpair()
         life, its_life = socket.socketpair()
         context = get_context("spawn")
@@ -153,6 +158,7 @@ class _Worker:
         self._life = life
         self.pid = process.pid or 0
         self.is_usable = True
+        self._has_answered = False
 
     def call(self, arguments: tuple[Any, ...], left: threading.Event) -> Any:
         try:
@@ -162,6 +168,7 @@ class _Worker:
                 raise EOFError from None
             self._wait(left)
             is_good, result, text = _receive(self._socket)
+            self._has_answered = True
         except (EOFError, ConnectionError):
             self.is_usable = False
             raise RuntimeError(self._obituary()) from None
@@ -191,8 +198,8 @@ class _Worker:
             with contextlib.suppress(ValueError):
                 how = f"was ended by {signal.Signals(-code).name}"
                 return f"{self._named} {how}" + (_MEMORY if code == -signal.SIGKILL else "")
-        if code == _NOT_STARTED:
-            return f"{self._named} could not import the function; what it said is on stderr"
+        if code and not self._has_answered:
+            return f"{self._named} ended with status {code} before its first batch; {_STARTING}"
         return f"{self._named} ended with status {code} in the middle of a batch"
 
     @property
@@ -209,6 +216,10 @@ class _Worker:
 
 
 _MEMORY = "; if nobody did that by hand, memory ran out: give fewer processes= or smaller batches"
+_STARTING = (
+    "what it said is on stderr: it has to be able to import the function, and a script needs"
+    ' if __name__ == "__main__": around what it does'
+)
 _NOT_STARTED = 3
 
 
