@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +21,11 @@ from penstock.loader.stats import LoaderStats, Meter
 from penstock.orders import Order, Sequential
 from penstock.orders.keys import checked_seed
 from penstock.pipeline import default_threads, in_order
+
+if TYPE_CHECKING:
+    from penstock.jax import JaxBatches
+    from penstock.keras import KerasBatches
+    from penstock.torch import TorchBatches
 
 MEMORY_BYTES = 1 << 30
 """Batches that wait for the loop may hold so much."""
@@ -94,11 +101,12 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         epoch, position = self._at = self._next
         self._next = (epoch + 1, 0)
-        return self._batches(epoch, position)
+        return self.batches(epoch, position)
 
-    def _batches(self, epoch: int, position: int) -> Iterator[Batch]:
-        parts = self.plan.parts(position, self.rank)
-        left = self.plan.num_steps(position)
+    def batches(self, epoch: int, position: int, first: int = 0, every: int = 1) -> Iterator[Batch]:
+        """The batches of an epoch from a position on, or every so many of them from the first-th."""
+        parts = islice(self.plan.parts(position, self.rank), first, None, every)
+        left = len(range(first, self.plan.num_steps(position), every))
         decoding = threading.Lock()
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
@@ -127,6 +135,12 @@ class Loader:
             if ends:
                 break
 
+    def batch(self, epoch: int, position: int, step: int) -> Batch:
+        """One batch, made at once: that of a step, counted from a position of an epoch."""
+        part = self.plan.part(position, step, self.rank)
+        numbers, mask = self._numbers(part, epoch), self._mask(part)
+        return self._recipe.make(numbers, mask, epoch, threading.Lock()).batch
+
     def _numbers(self, part: Part, epoch: int) -> np.ndarray:
         ranges = [
             self.order.take(self._sizes, epoch, start, stop)
@@ -141,7 +155,16 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loop stands: what follows the batches it has been given. JSON, under 1 KiB."""
-        return states.made(*self._at, self._guard())
+        return self.state_at(*self._at)
+
+    def state_at(self, epoch: int, position: int) -> dict[str, Any]:
+        """The state from which the next `for` begins at a position of an epoch."""
+        return states.made(epoch, position, self._guard())
+
+    @property
+    def standing(self) -> tuple[int, int]:
+        """The epoch and position at which the next `for` begins."""
+        return self._next
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next `for` go on where a loader stood, of any rank of any number of ranks.
@@ -165,6 +188,51 @@ class Loader:
             "num_records": len(self.source),
             "fingerprint": self.source.fingerprint,
         }
+
+    # -- in other worlds. What stands above is imported by its name, when it is asked for. --------
+
+    def torch(self, device: Any = None) -> TorchBatches:
+        """The batches as torch's tensors: a torch IterableDataset, to be looped over as it is.
+
+        Args:
+            device: where the tensors shall be; None for the arrays themselves, not copied. To a
+                CUDA device they are copied beside the model's work, one batch ahead.
+
+        Returns:
+            Dicts as the loader gives them; text, bytes and objects are lists.
+        """
+        return import_module("penstock.torch").TorchBatches(self, device)
+
+    def jax(self, sharding: Any = None, device: Any = None) -> JaxBatches:
+        """The batches as JAX's arrays, on their way to the device one batch ahead.
+
+        Args:
+            sharding: a jax.sharding.Sharding of global arrays, of which this process has the
+                records of its rank.
+            device: a jax.Device, where there is no sharding; None for JAX's default.
+
+        Returns:
+            Dicts as the loader gives them; text, bytes and objects are lists.
+        """
+        return import_module("penstock.jax").JaxBatches(self, sharding, device)
+
+    def keras(
+        self,
+        x: str | Sequence[str] = "image",
+        y: str | Sequence[str] | None = "label",
+        sample_weight: str | None = None,
+    ) -> KerasBatches:
+        """The batches as a keras.utils.PyDataset, for `model.fit(..., shuffle=False)`.
+
+        Args:
+            x: the column that the model is given; several as a dict of them.
+            y: the column, or columns, that it shall learn; None for none.
+            sample_weight: a column of weights, such as the "mask" of uneven="pad".
+
+        Returns:
+            A PyDataset of (x,), (x, y) or (x, y, sample_weight).
+        """
+        return import_module("penstock.keras").KerasBatches(self, x, y, sample_weight)
 
     # -- what it has done -----------------------------------------------------------------------
 
