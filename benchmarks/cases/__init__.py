@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.cases import access, containers, fields, process, reading, writing
+from benchmarks.cases import access, containers, fields, loading, process, reading, writing
 from benchmarks.cases.case import Case, Goal
 
 CASES: tuple[Case, ...] = (
@@ -11,6 +11,7 @@ CASES: tuple[Case, ...] = (
     *fields.CASES,
     *access.CASES,
     *containers.CASES,
+    *loading.CASES,
     *process.CASES,
 )
 

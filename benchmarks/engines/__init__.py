@@ -11,6 +11,7 @@ ENGINES = (
     "tfx_bsl",
     "google_crc32c",
     "array_record",
+    "grain",
     "h5py",
     "datasets",
     "lance",

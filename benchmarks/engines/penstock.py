@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.data import Data
-from benchmarks.engines import containers_penstock, fields_penstock
+from benchmarks.engines import containers_penstock, fields_penstock, loading_penstock
 from benchmarks.job import Job, Outcome
 
 ROLE = "penstock"
@@ -253,4 +253,5 @@ JOBS = {
     "memory-large": {"plain, columns": columns(2, batch_records=None), "plain, undecoded": raw(2)},
     **fields_penstock.JOBS,
     **containers_penstock.JOBS,
+    **loading_penstock.JOBS,
 }

@@ -495,6 +495,9 @@ def read_files(
     """Whole files of a folder, one after another in one buffer, and the length of each. None may
     have more than `most_bytes`."""
 
+def bytes_list(array: object) -> list[bytes | None]:
+    """The values of a binary array, copied while the GIL is free; None where there is none."""
+
 def permuted(num_records: int, key0: int, key1: int, start: int, stop: int) -> ArrowArray:
     """The numbers at positions start to stop of the permutation of 0 to num_records - 1 that two
     keys choose, as int64."""

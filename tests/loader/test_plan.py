@@ -22,7 +22,7 @@ plans = st.builds(
 def positions(plan: Plan, position: int, step: int, rank: int, *, real: bool = False) -> list[int]:
     part = plan.part(position, step, rank)
     found = [p for start, stop in plan.positions(part) for p in range(start, stop)]
-    assert len(found) == part.count
+    assert len(found) == part.num_records
     return found[: part.num_real] if real else found
 
 
@@ -42,7 +42,7 @@ def test_ranks_have_equal_batches_and_together_a_run_of_the_order(
     left = plan.length - position
     rest = left % plan.step_records
     for step in range(plan.num_steps(position)):
-        counts = {plan.part(position, step, rank).count for rank in range(plan.world_size)}
+        counts = {plan.part(position, step, rank).num_records for rank in range(plan.world_size)}
         assert len(counts) == 1
         assert counts.pop() <= plan.batch_size
     if plan.drop_last:
@@ -88,7 +88,7 @@ def test_a_short_last_step_is_dealt_out_as_torch_does_it() -> None:
 def test_a_padded_batch_is_full_and_says_what_counts() -> None:
     plan = Plan(length=5, batch_size=4, world_size=2, uneven="pad")
     parts = [plan.part(0, 0, rank) for rank in range(2)]
-    assert [part.count for part in parts] == [4, 4]
+    assert [part.num_records for part in parts] == [4, 4]
     masks = np.stack([plan.mask(part) for part in parts]).tolist()
     assert masks == [[True, True, True, False], [True, True, False, False]]
 

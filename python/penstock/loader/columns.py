@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock import _core
 from penstock.errors import SchemaError
+from penstock.types import is_bytes
 
 RAGGED = ("offsets", "pad", "list")
 
@@ -176,5 +178,5 @@ def _tensors(storage: pa.StructArray) -> list[np.ndarray | None]:
 
 def _objects(array: pa.Array) -> np.ndarray:
     found = np.empty(len(array), object)
-    found[:] = array.to_pylist()
+    found[:] = _core.bytes_list(array) if is_bytes(array.type) else array.to_pylist()
     return found

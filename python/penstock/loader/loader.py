@@ -34,7 +34,57 @@ MEMORY_BYTES = 1 << 30
 class Loader:
     """Batches of a dataset, in an exact order, made by several threads ahead of the loop.
 
-    One `for` is one epoch, the next `for` the next. ...
+    One `for` is one epoch, the next `for` the next; a loop that is broken off ends its epoch. The
+    records of a batch are decided by arithmetic, so that threads, ranks and interruptions change
+    nothing: `state_dict` is a few numbers, and a state of any rank loads on any rank of any number
+    of ranks.
+
+    Args:
+        data: a Dataset; or several, as a list or a dict, laid end to end with the columns they have
+            in common.
+        batch_size: records in a batch, on each rank.
+        order: which record comes when: penstock.Sequential(), Shuffled(seed), …
+        drop_last: leave out what is left at the end and does not make a whole batch on every rank.
+        uneven: what makes the last step equal on all ranks: "drop" leaves out up to world_size - 1
+            records, "wrap" repeats as many from the beginning of the epoch, "pad" fills every batch
+            up to batch_size and says in a column `mask`, bool[n], which records count.
+        decode: {column: penstock.Image(…)}, or a function of the Arrow column that gives an array.
+        map: function of a batch (dict) that gives a batch, called in a thread of the loader. One
+            with a parameter `keys` also gets uint64[n]: a number for each record that depends on
+            seed, epoch and record alone, to draw its augmentation from.
+        map_records: function of a record (dict of values) that gives a record; `keys` is then one
+            number. Its results are stacked where their shapes are equal.
+        columns: names of those wanted; others are not decoded.
+        ragged: lists as "offsets" (a tuple of values and offsets), "pad" or "list", for all columns
+            or by name; see `penstock.loader.columns`.
+        fill: {column: number} that stands for missing numbers, which are errors otherwise.
+        seed: of `keys` and random crops; None is the order's.
+        rank, world_size: which part of each step is read here.
+        threads: how many work ahead of the loop; None is one for each core, 0 none: batches are then
+            made when they are asked for.
+        memory_bytes: what waiting batches, and those in the making, may hold together.
+        epoch: the first epoch.
+
+    Batches are dicts of NumPy arrays, or what `map` makes of them.
+
+    Raises:
+        SchemaError: no such column; datasets that have no column in common.
+
+    While iterating: what `Dataset.take` raises. Where the dataset was opened with `damage="skip"`,
+    damaged records (also images that cannot be decoded) are left out of their batch and listed in
+    `damage`; with "stop" the epoch ends before the first; with "salvage" images give what they can.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": list(range(10))}, "ten.tfrecord", overwrite=True)
+        >>> loader = ps.Loader(ps.open("ten.tfrecord"), batch_size=4, order=ps.Shuffled(seed=1))
+        >>> [batch["id"].tolist() for batch in loader]
+        [[9, 7, 4, 6], [3, 0, 5, 1], [8, 2]]
+        >>> batches = iter(loader)
+        >>> first = next(batches)
+        >>> state = loader.state_dict()
+        >>> state["epoch"], state["position"]
+        (1, 4)
     """
 
     def __init__(
@@ -61,7 +111,9 @@ class Loader:
         self.source = records_of(data, columns)
         self.order: Order = Sequential() if order is None else order
         # An order over several sets knows each; any other sees them as one.
-        sizes = self.source.sizes if hasattr(self.order, "weights_of_sets") else len(self.source)
+        sizes: Any = (
+            self.source.sizes if hasattr(self.order, "weights_of_sets") else len(self.source)
+        )
         self.plan = Plan(self.order.length(sizes), batch_size, world_size, uneven, drop_last)
         if not 0 <= rank < world_size:
             raise ValueError(f"rank is from 0 to {world_size - 1}, not {rank}")

@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
     first: int
     """The first position; those behind the last of the epoch begin again at 0."""
-    count: int
+    num_records: int
     """Records in the batch."""
     num_real: int
     """How many of them count; the others fill the batch up."""
@@ -97,7 +97,7 @@ class Plan:
 
     def positions(self, part: Part) -> Iterator[tuple[int, int]]:
         """The positions of a batch as ranges [start, stop), in order."""
-        first, left = part.first % self.length, part.count
+        first, left = part.first % self.length, part.num_records
         while left:
             stop = min(first + left, self.length)
             yield first, stop
@@ -106,7 +106,7 @@ class Plan:
 
     def mask(self, part: Part) -> np.ndarray:
         """Which records of a batch count, bool[records]."""
-        return np.arange(part.count) < part.num_real
+        return np.arange(part.num_records) < part.num_real
 
     def _share(self, rest: int) -> int:
         """Records that each rank has of what is left, fewer than a step takes."""

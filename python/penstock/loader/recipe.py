@@ -64,11 +64,11 @@ class Recipe:
         """
         clock = Clock()
         batch, kept = self.source.take(numbers, clock)
-        keys = None
+        keys: np.ndarray | None = None
         made: Batch = {}
         if self.decode or self._wants_keys:
             keys = as_numpy(_core.record_keys(self.seed, epoch, as_arrow(numbers[kept])))
-        if self.decode:
+        if keys is not None and self.decode:
             with decoding, clock.on("decode"):
                 batch, kept, keys, made = self._decoded(batch, numbers, kept, keys)
         with clock.on("decode"):
@@ -199,10 +199,10 @@ def _length(batch: Batch) -> int:
 
 def _value(column: Any, place: int) -> Any:
     if isinstance(column, tuple):
-        if len(column) > 2:
+        parts: list[np.ndarray] = list(column)
+        if len(parts) > 2:
             raise SchemaError('lists of lists reach map_records with ragged="list" only')
-        values, offsets = column
-        return values[offsets[place] : offsets[place + 1]]
+        return parts[0][parts[1][place] : parts[1][place + 1]]
     if isinstance(column, Mapping):
         return {name: _value(part, place) for name, part in column.items()}
     return column[place]

@@ -8,6 +8,7 @@ mod frames;
 mod images;
 mod index_file;
 mod msgpack;
+mod objects;
 mod permute;
 mod recordio;
 mod riegeli;
@@ -156,6 +157,7 @@ mod _core {
         images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
         index_file::index_file,
         msgpack::{PyFacts, PyMsgpackPlan, encode_msgpack, frame_values, looks_like_maps},
+        objects::bytes_list,
         permute::{key_of, permuted, record_keys},
         recordio::{encode_recordio, recordio_columns, recordio_payloads},
         riegeli::{message_numbers, riegeli_head, riegeli_records},
