@@ -25,7 +25,7 @@ COUNT = 200
 
 @pytest.fixture(scope="module")
 def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("jax") / "numbers.tfrecord"
+    path = tmp_path_factory.mktemp("jax") / "numbers.arrow"
     columns = {
         "id": pa.array(range(COUNT), pa.int64()),
         "score": pa.FixedSizeListArray.from_arrays(np.arange(2 * COUNT, dtype=np.float32), 2),
