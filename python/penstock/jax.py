@@ -25,7 +25,7 @@ class JaxBatches(View):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         self._state = None
-        return self._ahead(iter(self._loader), self._placed)
+        yield from self._ahead(iter(self._loader), self._placed)
 
     def _placed(self, batch: dict[str, Any]) -> dict[str, Any]:
         # JAX returns before the copy is done.

@@ -35,17 +35,21 @@ class TorchBatches(View, IterableDataset[Any]):
         self._iterations = 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        self._state = None
         worker = get_worker_info()
-        if worker is not None:
-            return self._part_of(worker)
+        return self._here() if worker is None else self._part_of(worker)
+
+    def _here(self) -> Iterator[dict[str, Any]]:
+        self._state = None
         batches = iter(self._loader)
-        self._shared[0] = self._loader.standing[0]
         if self._device is None:
-            return (converted(batch, as_tensor) for batch in batches)
-        if self._device.type == "cuda":
-            return self._by_stream(batches, self._device)
-        return self._ahead(batches, self._on_device)
+            moved = (converted(batch, as_tensor) for batch in batches)
+        elif self._device.type == "cuda":
+            moved = self._by_stream(batches, self._device)
+        else:
+            moved = self._ahead(batches, self._on_device)
+        for batch in moved:
+            self._shared[0] = self._loader.standing[0]
+            yield batch
 
     def set_epoch(self, epoch: int) -> None:
         """See Loader.set_epoch; DataLoader's workers, too, hear of it."""

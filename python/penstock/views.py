@@ -27,6 +27,11 @@ class View:
         """Batches of a whole epoch, the same on every rank."""
         return len(self._loader)
 
+    @property
+    def sampler(self) -> View:
+        """Lightning tells a loader's sampler which epoch begins. Here nobody else has to know."""
+        return self
+
     def set_epoch(self, epoch: int) -> None:
         """See Loader.set_epoch."""
         self._state = None

@@ -190,9 +190,7 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(
 ) -> None:
     def mean_of_step(losses: list[float]) -> list[float]:
         """Keras tells the mean since the epoch began; this is the loss of each step."""
-        return [
-            loss * (n + 1) - losses[n - 1] * n if n else loss for n, loss in enumerate(losses)
-        ]
+        return [loss * (n + 1) - losses[n - 1] * n if n else loss for n, loss in enumerate(losses)]
 
     def by_epoch(losses: list[float], first: int = STEPS) -> list[float]:
         cuts = [0, *range(first, len(losses), STEPS), len(losses)]
@@ -211,8 +209,6 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(
     epoch = state["epoch"]
     # What is left of an epoch is a fit of its own, since Keras asks for its length only once.
     for first, last in ((epoch, epoch + 1), (epoch + 1, 3)):
-        net.fit(
-            data, initial_epoch=first, epochs=last, shuffle=False, verbose=0, callbacks=[after]
-        )
+        net.fit(data, initial_epoch=first, epochs=last, shuffle=False, verbose=0, callbacks=[after])
     losses = [*by_epoch(notes.losses), *by_epoch(after.losses, left)]
     assert losses == pytest.approx(whole, rel=1e-3)

@@ -151,9 +151,11 @@ class Loader:
         return self._at[0]
 
     def __iter__(self) -> Iterator[Batch]:
+        # All of this happens when the first batch is asked for: Lightning makes iterators that it
+        # does not use, and they are no epochs.
         epoch, position = self._at = self._next
         self._next = (epoch + 1, 0)
-        return self.batches(epoch, position)
+        yield from self.batches(epoch, position)
 
     def batches(self, epoch: int, position: int, first: int = 0, every: int = 1) -> Iterator[Batch]:
         """The batches of an epoch from a position on, or every so many of them from the first-th."""
