@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +195,7 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(
 
     def by_epoch(losses: list[float], first: int = STEPS) -> list[float]:
         cuts = [0, *range(first, len(losses), STEPS), len(losses)]
-        return [v for a, b in zip(cuts, cuts[1:]) for v in mean_of_step(losses[a:b])]
+        return [v for a, b in pairwise(cuts) for v in mean_of_step(losses[a:b])]
 
     path = containers[0]
     whole = by_epoch(fit(path, 3))

@@ -324,7 +324,8 @@ class Training:
         torch.save(parts, path)
 
     def load(self, path: Path) -> None:
-        for part, state in zip((self.model, self.optimizer, self.data), torch.load(path)):
+        parts = (self.model, self.optimizer, self.data)
+        for part, state in zip(parts, torch.load(path), strict=True):
             part.load_state_dict(state)
 
 
