@@ -299,7 +299,6 @@ class Net(torch.nn.Module):
 
 class Training:
     def __init__(self, path: Path) -> None:
-        torch.set_num_threads(1)  # the net is small, and the machine may be shared
         torch.manual_seed(0)
         self.model = Net()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=3e-3)

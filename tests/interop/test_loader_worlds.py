@@ -44,6 +44,7 @@ def run(command: list[str], folder: Path, more: dict[str, str] | None = None) ->
             **os.environ,
             "CUDA_VISIBLE_DEVICES": "",
             "JAX_PLATFORMS": "cpu",
+            "OMP_NUM_THREADS": "1",  # the nets are small, and the machine may be shared
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "HF_HUB_OFFLINE": "1",
             "HOME": str(folder),
