@@ -6,8 +6,9 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import count
-from typing import Any
+from importlib import import_module
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,12 +20,18 @@ from penstock.loader.plan import Part, Plan
 from penstock.loader.processes import Workers
 from penstock.loader.progress import line as progress_line
 from penstock.loader.recipe import Batch, Decode, Made, Recipe, Shared, UserCode
+from penstock.loader.sequence import Reading
 from penstock.loader.sequence import Sequence as RecordSequence
 from penstock.loader.sources import records_of
 from penstock.loader.stats import SAMPLED, Clock, LoaderStats, Meter
 from penstock.orders import Mixture, Order, Sequential
 from penstock.orders.keys import checked_epoch, checked_seed
 from penstock.pipeline import default_threads, in_order
+
+if TYPE_CHECKING:
+    from penstock.jax import JaxBatches
+    from penstock.keras import KerasBatches
+    from penstock.torch import TorchBatches
 
 MEMORY_BYTES = 1 << 30
 """Batches that wait for the loop may hold so much."""
@@ -180,9 +187,11 @@ class Loader:
         return self._at[0]
 
     def __iter__(self) -> Iterator[Batch]:
+        # All of this happens when the first batch is asked for: Lightning makes iterators that it
+        # does not use, and they are no epochs.
         epoch, position = self._at = self._next
         self._next = (epoch + 1, 0)
-        return self._batches(epoch, position)
+        yield from self.batches(epoch, position)
 
     def delivered(self) -> Iterator[np.ndarray]:
         """Do as a `for` does, and yield the records that are in each batch: int64[n]."""
@@ -192,12 +201,13 @@ class Loader:
             for made in results:
                 yield made.numbers
 
-    def _batches(self, epoch: int, position: int) -> Iterator[Batch]:
+    def batches(self, epoch: int, position: int, first: int = 0, every: int = 1) -> Iterator[Batch]:
+        """The batches of an epoch from a position on, or every so many of them from the first-th."""
         line = None
         if self._progress and not self.rank:
             done = self.plan.num_steps() - self.plan.num_steps(position)
             line = progress_line(epoch, self.plan.num_steps(), done, self.stats())
-        with closing(self._made(epoch, position)) as results:
+        with closing(self._made(epoch, position, first, every)) as results:
             try:
                 for made in results:
                     if line is not None:
@@ -208,18 +218,16 @@ class Loader:
                 if line is not None:
                     line.end(self.stats())
 
-    def _made(self, epoch: int, position: int) -> Generator[Made]:
-        parts = self.plan.parts(position, self.rank)
-        left = self.plan.num_steps(position)
+    def _made(self, epoch: int, position: int, first: int = 0, every: int = 1) -> Generator[Made]:
+        parts = islice(self.plan.parts(position, self.rank), first, None, every)
+        left = len(range(first, self.plan.num_steps(position), every))
         shared = Shared(self.memory_bytes)
         batches = count()
         reading = self._sequence.reading(self.plan, self.rank, epoch, position)
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
             clock = Clock(is_sample=next(batches) % SAMPLED == 0)
-            numbers = self._sequence.numbers(self.plan, part, epoch)
-            taken = reading.take(self.plan, part, numbers, clock)
-            made = self._recipe.make(numbers, taken, self._mask(part), epoch, shared, clock)
+            made = self._make(part, epoch, reading, shared, clock)
             self._making_bytes = max(made.making_bytes, self._making_bytes or 0)
             yield made, part
 
@@ -255,6 +263,18 @@ class Loader:
             shared.end()
             results.close()
 
+    def _make(self, part: Part, epoch: int, reading: Reading, shared: Shared, clock: Clock) -> Made:
+        numbers = self._sequence.numbers(self.plan, part, epoch)
+        taken = reading.take(self.plan, part, numbers, clock)
+        mask = self.plan.mask(part) if self.plan.uneven == "pad" else None
+        return self._recipe.make(numbers, taken, mask, epoch, shared, clock)
+
+    def batch(self, epoch: int, position: int, step: int) -> Batch:
+        """One batch, made at once: that of a step, counted from a position of an epoch."""
+        part = self.plan.part(position, step, self.rank)
+        reading = self._sequence.reading(self.plan, self.rank, epoch, position)
+        return self._make(part, epoch, reading, Shared(self.memory_bytes), Clock()).batch
+
     def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """The records at positions start to stop of an epoch, over all ranks: int64[stop - start]."""
         return self._sequence.at(epoch, start, stop)
@@ -263,14 +283,20 @@ class Loader:
         """The file of a record of the loader, and its number there."""
         return self.source.place_of(number)
 
-    def _mask(self, part: Part) -> np.ndarray | None:
-        return self.plan.mask(part) if self.plan.uneven == "pad" else None
-
     # -- where it stands ------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loop stands: what follows the batches it has been given. JSON, under 1 KiB."""
-        return states.made(*self._at, self._guard())
+        return self.state_at(*self._at)
+
+    def state_at(self, epoch: int, position: int) -> dict[str, Any]:
+        """The state from which the next `for` begins at a position of an epoch."""
+        return states.made(epoch, position, self._guard())
+
+    @property
+    def standing(self) -> tuple[int, int]:
+        """The epoch and position at which the next `for` begins."""
+        return self._next
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next `for` go on where a loader stood, of any rank of any number of ranks.
@@ -292,6 +318,51 @@ class Loader:
             "num_records": len(self.source),
             "fingerprint": self.source.fingerprint,
         }
+
+    # -- in other worlds. What stands above is imported by its name, when it is asked for. --------
+
+    def torch(self, device: Any = None) -> TorchBatches:
+        """The batches as torch's tensors: a torch IterableDataset, to be looped over as it is.
+
+        Args:
+            device: where the tensors shall be; None for the arrays themselves, not copied. To a
+                CUDA device they are copied beside the model's work, one batch ahead.
+
+        Returns:
+            Dicts as the loader gives them; text, bytes and objects are lists.
+        """
+        return import_module("penstock.torch").TorchBatches(self, device)
+
+    def jax(self, sharding: Any = None, device: Any = None) -> JaxBatches:
+        """The batches as JAX's arrays, on their way to the device one batch ahead.
+
+        Args:
+            sharding: a jax.sharding.Sharding of global arrays, of which this process has the
+                records of its rank.
+            device: a jax.Device, where there is no sharding; None for JAX's default.
+
+        Returns:
+            Dicts as the loader gives them; text, bytes and objects are lists.
+        """
+        return import_module("penstock.jax").JaxBatches(self, sharding, device)
+
+    def keras(
+        self,
+        x: str | Sequence[str] = "image",
+        y: str | Sequence[str] | None = "label",
+        sample_weight: str | None = None,
+    ) -> KerasBatches:
+        """The batches as a keras.utils.PyDataset, for `model.fit(..., shuffle=False)`.
+
+        Args:
+            x: the column that the model is given; several as a dict of them.
+            y: the column, or columns, that it shall learn; None for none.
+            sample_weight: a column of weights, such as the "mask" of uneven="pad".
+
+        Returns:
+            A PyDataset of (x,), (x, y) or (x, y, sample_weight).
+        """
+        return import_module("penstock.keras").KerasBatches(self, x, y, sample_weight)
 
     # -- what it has done -----------------------------------------------------------------------
 

@@ -1,0 +1,115 @@
+"""`loader.keras()`: batches as the PyDataset that Keras's `fit` takes, for any of its backends.
+
+Keras asks for batches by number. Asked for one after another, they come from the loader's threads,
+which work ahead; any other batch is made when it is asked for. Keras also looks at batches before it
+trains, so an epoch is over, and the next one begins, when all of its batches have been asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from keras.utils import PyDataset
+
+from penstock.errors import SchemaError
+from penstock.loader.loader import Loader
+
+
+class KerasBatches(PyDataset):
+    """Batches of a loader by their number in the epoch. Made by `Loader.keras`."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        x: str | Sequence[str] = "image",
+        y: str | Sequence[str] | None = "label",
+        sample_weight: str | None = None,
+    ) -> None:
+        super().__init__()
+        if y is None and sample_weight is not None:
+            raise ValueError("weights are of what shall be learnt, so sample_weight= needs y=")
+        self._loader = loader
+        self._wanted = [names for names in (x, y, sample_weight) if names is not None]
+        self._lock = threading.RLock()
+        self._running: Generator[dict[str, Any]] | None = None
+        self._begin(*loader.standing)
+
+    def __len__(self) -> int:
+        """Batches of the epoch; after a state was loaded, those that are left of it."""
+        return self._loader.plan.num_steps(self._position)
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"no batch {index}; the epoch has {len(self)}")
+        with self._lock:
+            self._asked.add(index)
+            batch = self._next(index)
+        return tuple(_chosen(batch, names) for names in self._wanted[:2]) + tuple(
+            np.asarray(_chosen(batch, name), np.float32) for name in self._wanted[2:]
+        )
+
+    def on_epoch_end(self) -> None:
+        """Go to the next epoch, if Keras has had all batches of this one."""
+        with self._lock:
+            if len(self._asked) == len(self):
+                self._loader.set_epoch(self._epoch + 1)
+                self._begin(self._epoch + 1, 0)
+
+    def state_dict(self, steps: int = 0) -> dict[str, Any]:
+        """Where training stands after so many steps of the epoch. A callback knows how many:
+        `on_train_batch_end(batch)` comes after `batch + 1` steps. JSON, under 1 KiB."""
+        if not 0 <= steps <= len(self):
+            raise ValueError(f"the epoch has {len(self)} steps, so {steps} cannot be done")
+        if not steps:
+            return self._loader.state_at(self._epoch, self._position)
+        if steps == len(self):
+            return self._loader.state_at(self._epoch + 1, 0)
+        end = self._loader.plan.part(self._position, steps - 1, self._loader.rank).end
+        return self._loader.state_at(self._epoch, end)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See Loader.load_state_dict. Until the next epoch, batch 0 is the first that is left."""
+        with self._lock:
+            self._loader.load_state_dict(state)
+            self._begin(*self._loader.standing)
+
+    def set_epoch(self, epoch: int) -> None:
+        """See Loader.set_epoch."""
+        with self._lock:
+            self._loader.set_epoch(epoch)
+            self._begin(*self._loader.standing)
+
+    def _begin(self, epoch: int, position: int) -> None:
+        self._stop()
+        self._epoch, self._position = epoch, position
+        self._asked: set[int] = set()
+        self._expected = -1
+
+    def _stop(self) -> None:
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+    def _next(self, index: int) -> dict[str, Any]:
+        expected, self._expected = self._expected, index + 1
+        if index != expected:
+            self._stop()
+            return self._loader.batch(self._epoch, self._position, index)
+        if self._running is None:
+            batches = self._loader.batches(self._epoch, self._position, index)
+            self._running = cast("Generator[dict[str, Any]]", batches)
+        return next(self._running)
+
+
+def _chosen(batch: Mapping[str, Any], names: str | Sequence[str]) -> Any:
+    if not isinstance(names, str):
+        return {name: _chosen(batch, name) for name in names}
+    if names not in batch:
+        known = ", ".join(batch)
+        raise SchemaError(f"no such column; the batches have: {known}", field=names)
+    if isinstance(batch[names], tuple):
+        raise SchemaError("Keras takes no ragged column", field=names, hint='ragged="pad"')
+    return batch[names]

@@ -1,0 +1,79 @@
+"""What the loader's views share: batches turned into another library's arrays, and their state.
+
+A view may be a batch ahead of the loop, so that copies run beside the model's work. Its state is
+that of the batch which the loop has, not of the one that is on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from penstock.loader.loader import Loader
+
+Moved = TypeVar("Moved")
+
+
+class View:
+    """Batches of a loader in another library's arrays. One `for` is one epoch, as with the loader."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._state: dict[str, Any] | None = None
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch, the same on every rank."""
+        return len(self._loader)
+
+    @property
+    def sampler(self) -> View:
+        """Lightning tells a loader's sampler which epoch begins. Here nobody else has to know."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        """See Loader.set_epoch."""
+        self._state = None
+        self._loader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Loader.state_dict. What is on its way to the loop has not been given to it."""
+        return self._loader.state_dict() if self._state is None else self._state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See Loader.load_state_dict."""
+        self._state = None
+        self._loader.load_state_dict(state)
+
+    def _ahead(self, batches: Iterator[Any], move: Callable[[Any], Moved]) -> Iterator[Moved]:
+        """Each batch moved, the next one before the loop has done with this one. The first is
+        given at once: nothing is gained by letting the loop wait for two."""
+        waiting: list[tuple[Moved, dict[str, Any]]] = []
+        given = 0
+        for batch in batches:
+            waiting.append((move(batch), self._loader.state_dict()))
+            del batch
+            if len(waiting) > min(given, 1):
+                moved, self._state = waiting.pop(0)
+                given += 1
+                yield moved
+                del moved
+        for moved, self._state in waiting:
+            yield moved
+
+
+def converted(value: Any, array: Callable[[np.ndarray], Any]) -> Any:
+    """A batch, or part of one, with its arrays made another library's.
+
+    What has no number stays Python's: text, bytes and objects as lists, dates as NumPy has them.
+    """
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind == "O":
+            return value.tolist()
+        return value if value.dtype.kind in "mM" else array(value)
+    if isinstance(value, Mapping):
+        return {name: converted(part, array) for name, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(converted(part, array) for part in value)
+    return value

@@ -1,0 +1,7 @@
+"""The tests of other worlds run in processes of their own, which test_loader_worlds.py starts: JAX and
+TensorFlow have threads that do not outlive a fork, and Keras has one backend a process."""
+
+collect_ignore_glob = [
+    f"test_loader_{world}.py"
+    for world in ("torch", "lightning", "accelerate", "jax", "keras", "grain")
+]

@@ -1,0 +1,195 @@
+"""The loader as JAX's arrays, on one device and over eight, and in a training.
+
+XLA_FLAGS=--xla_force_host_platform_device_count=8 makes eight devices of one processor.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+
+import penstock as ps
+from training import CLASSES, shapes
+from training import loader as image_loader
+
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("jax") / "numbers.arrow"
+    columns = {
+        "id": pa.array(range(COUNT), pa.int64()),
+        "score": pa.FixedSizeListArray.from_arrays(np.arange(2 * COUNT, dtype=np.float32), 2),
+        "name": pa.array([f"n{n}".encode() for n in range(COUNT)]),
+        "words": pa.array([list(range(n % 5)) for n in range(COUNT)], pa.list_(pa.int64())),
+    }
+    ps.write(columns, path)
+    return path
+
+
+def loader(path: Path, **more: Any) -> ps.Loader:
+    return ps.Loader(ps.open(path), 16, order=ps.Shuffled(seed=1), **more)
+
+
+def ids(batches: Any) -> list[list[int]]:
+    return [batch["id"].tolist() for batch in batches]
+
+
+def over_eight() -> NamedSharding:
+    assert len(jax.devices()) == 8, "see the first lines of this file"
+    return NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
+
+
+def test_numbers_are_arrays_and_the_rest_are_lists(numbers: Path) -> None:
+    batch = next(iter(ps.Loader(ps.open(numbers), 8).jax()))
+    assert isinstance(batch["id"], jax.Array)
+    assert batch["score"].shape == (8, 2)
+    assert batch["name"] == [f"n{n}".encode() for n in range(8)]
+    values, offsets = batch["words"]
+    assert values[int(offsets[3]) : int(offsets[4])].tolist() == [0, 1, 2]
+
+
+def test_a_device_is_where_the_arrays_are(numbers: Path) -> None:
+    third = jax.devices()[3]
+    batch = next(iter(loader(numbers).jax(device=third)))
+    assert batch["id"].devices() == {third}
+    with pytest.raises(ValueError, match="one of"):
+        loader(numbers).jax(device=third, sharding=SingleDeviceSharding(third))
+
+
+def test_a_state_follows_the_batch_that_the_loop_has(numbers: Path) -> None:
+    whole = loader(numbers)
+    first, second = ids(whole), ids(whole)
+    for steps in (0, 1, 2, 7, 12, 13):
+        ours = loader(numbers).jax()
+        batches = iter(ours)
+        for _ in range(steps):
+            next(batches)
+        state = json.loads(json.dumps(ours.state_dict()))
+        other = loader(numbers).jax()
+        other.load_state_dict(state)
+        assert ids(other) == (first[steps:] or second)
+
+
+def test_a_global_array_has_every_record_where_its_device_is(numbers: Path) -> None:
+    sharding = over_eight()
+    flat = {"columns": ["id", "score", "name"], "drop_last": True}
+    want = list(loader(numbers, **flat))
+    ours = loader(numbers, **flat).jax(sharding)
+    assert len(ours) == len(want) == 12
+    for batch, plain in zip(ours, want, strict=True):
+        assert batch["name"] == plain["name"].tolist()
+        for name in ("id", "score"):
+            array = batch[name]
+            assert array.sharding == sharding
+            assert array.is_fully_addressable
+            assert np.array_equal(array, plain[name])
+            for shard in array.addressable_shards:
+                place = sharding.mesh.devices.tolist().index(shard.device)
+                assert np.array_equal(shard.data, plain[name][2 * place : 2 * place + 2])
+
+
+def test_what_cannot_be_sharded_says_what_to_do(numbers: Path) -> None:
+    with pytest.raises(ps.SchemaError, match="pad"):
+        next(iter(loader(numbers).jax(over_eight())))
+    # 200 records are 12 batches of 16 and one of 8, which does divide; 198 leave 6.
+    short = ps.Loader(ps.open(numbers, columns=["id"]), 66).jax(over_eight())
+    with pytest.raises(ps.SchemaError, match="drop_last"):
+        next(iter(short))
+
+
+def test_a_padded_last_batch_can_be_sharded(numbers: Path) -> None:
+    ours = ps.Loader(ps.open(numbers, columns=["id"]), 48, uneven="pad").jax(over_eight())
+    last = list(ours)[-1]
+    assert last["id"].shape == last["mask"].shape == (48,)
+    assert last["id"][last["mask"]].tolist() == list(range(192, 200))
+
+
+# -- in a training ------------------------------------------------------------------------------------
+
+
+def weights() -> dict[str, jax.Array]:
+    keys = jax.random.split(jax.random.key(0), 3)
+    sizes = {"first": (3, 3, 3, 8), "second": (3, 3, 8, 16), "last": (256, CLASSES)}
+    return {
+        name: jax.random.normal(key, size) / np.sqrt(np.prod(size[:-1]))
+        for key, (name, size) in zip(keys, sizes.items(), strict=True)
+    }
+
+
+def loss_of(model: dict[str, jax.Array], images: jax.Array, labels: jax.Array) -> jax.Array:
+    x = images.astype(jnp.float32) / 255
+    for name in ("first", "second"):
+        layout = ("NHWC", "HWIO", "NHWC")
+        x = jax.lax.conv_general_dilated(x, model[name], (2, 2), "SAME", dimension_numbers=layout)
+        x = jax.nn.relu(x)
+    logits = jax.nn.log_softmax(x.reshape(len(x), -1) @ model["last"])
+    return -jnp.take_along_axis(logits, labels[:, None], axis=1).mean()
+
+
+@jax.jit
+def step(model: Any, velocity: Any, images: jax.Array, labels: jax.Array) -> tuple[Any, Any, Any]:
+    loss, slope = jax.value_and_grad(loss_of)(model, images, labels)
+    velocity = jax.tree.map(lambda v, g: 0.9 * v - 0.1 * g, velocity, slope)
+    return jax.tree.map(jnp.add, model, velocity), velocity, loss
+
+
+class Training:
+    def __init__(self, path: Path, sharding: Any = None) -> None:
+        self.model = weights()
+        self.velocity = jax.tree.map(jnp.zeros_like, self.model)
+        if sharding is not None:
+            everywhere = NamedSharding(sharding.mesh, PartitionSpec())
+            self.model = jax.device_put(self.model, everywhere)
+            self.velocity = jax.device_put(self.velocity, everywhere)
+        self.data = image_loader(path).jax(sharding)
+
+    def steps(self, count: int) -> list[float]:
+        losses: list[float] = []
+        while len(losses) < count:
+            for batch in self.data:
+                self.model, self.velocity, loss = step(
+                    self.model, self.velocity, batch["image"], batch["label"]
+                )
+                losses.append(float(loss))
+                if len(losses) == count:
+                    break
+        return losses
+
+    def state(self) -> Any:
+        return jax.device_get((self.model, self.velocity)), self.data.state_dict()
+
+
+def test_a_net_learns_the_same_from_every_container(tmp_path: Path) -> None:
+    curves = [Training(path).steps(60) for path in shapes(tmp_path)]
+    assert curves[0] == pytest.approx(curves[1], rel=1e-5)
+    assert curves[0] == pytest.approx(curves[2], rel=1e-5)
+    assert np.mean(curves[0][-6:]) < 0.5 * curves[0][0], "it has learnt"
+
+
+def test_a_net_learns_the_same_on_eight_devices(tmp_path: Path) -> None:
+    path = shapes(tmp_path)[0]
+    assert Training(path, over_eight()).steps(12) == pytest.approx(
+        Training(path).steps(12), rel=1e-4
+    )
+
+
+def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    path = shapes(tmp_path)[0]
+    whole = Training(path).steps(20)
+    for stop in (1, 6, 9, 17):
+        first = Training(path)
+        losses = first.steps(stop)
+        second = Training(path)
+        (second.model, second.velocity), state = first.state()
+        second.data.load_state_dict(json.loads(json.dumps(state)))
+        assert [*losses, *second.steps(20 - stop)] == pytest.approx(whole, rel=1e-5)

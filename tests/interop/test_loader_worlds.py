@@ -1,0 +1,82 @@
+"""torch, Lightning, Accelerate, JAX, Keras and Grain, each in a process of its own; so are the programs
+of docs/guide/training.md.
+
+`pytest tests/interop/test_loader_torch.py` runs one of them directly; for JAX and Keras see WORLDS.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reading import ROOT
+
+WORLDS: dict[str, tuple[str, dict[str, str]]] = {
+    "torch": ("torch", {}),
+    "lightning": ("lightning", {}),
+    "accelerate": ("accelerate", {"ACCELERATE_USE_CPU": "true"}),
+    "jax": ("jax", {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}),
+    "keras with torch": ("keras", {"KERAS_BACKEND": "torch"}),
+    "keras with jax": ("keras", {"KERAS_BACKEND": "jax"}),
+    "keras with tensorflow": ("keras", {"KERAS_BACKEND": "tensorflow"}),
+    "grain": ("grain", {}),
+}
+
+
+PAGE = (ROOT / "docs" / "guide" / "training.md").read_text("utf-8")
+PROGRAMS = dict(re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+
+
+def run(command: list[str], folder: Path, more: dict[str, str] | None = None) -> None:
+    """A Python of its own. Accelerators are left alone, and so is the home folder."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": "",
+            "JAX_PLATFORMS": "cpu",
+            "OMP_NUM_THREADS": "1",  # the nets are small, and the machine may be shared
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "HF_HUB_OFFLINE": "1",
+            "HOME": str(folder),
+            **(more or {}),
+        },
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_loader_is_at_home_with(world: str, tmp_path: Path) -> None:
+    name, more = WORLDS[world]
+    path = Path(__file__).with_name(f"test_loader_{name}.py")
+    # These libraries' deprecations are theirs; all other warnings are errors, as everywhere.
+    quiet = ["-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning"]
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--rootdir={ROOT}",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+    ]
+    run(["-m", "pytest", *options, *quiet, str(path)], tmp_path, more)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_program_of_the_guide_runs(name: str, tmp_path: Path) -> None:
+    data = re.search(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert data is not None
+    (tmp_path / "data.py").write_text(data[1])
+    (tmp_path / "program.py").write_text(PROGRAMS[name])
+    run(["data.py"], tmp_path)
+    run(["program.py"], tmp_path, {"KERAS_BACKEND": "torch"} if name == "Keras" else None)
