@@ -45,7 +45,7 @@ def picture(number: int, width: int = 500, height: int = 375) -> bytes:
     for _ in range(rng.integers(8, 30)):
         x, y, side = (int(rng.integers(0, most)) for most in (width, height, 120))
         colour = tuple(int(value) for value in rng.integers(0, 256, 3))
-        match rng.integers(0, 3):
+        match int(rng.integers(0, 3)):
             case 0:
                 draw.ellipse([x, y, x + side + 5, y + side // 2 + 5], fill=colour)
             case 1:

@@ -283,14 +283,15 @@ def _array_of(images: Any) -> tuple[pa.Array, tuple[int, int, int] | None]:
         flat = pa.array(np.ascontiguousarray(images).reshape(-1))
         lists = pa.FixedSizeListArray.from_arrays(flat, max(int(np.prod(shape)), 1))
         return lists, _pixel_shape(shape)
-    if isinstance(images, pa.ChunkedArray):
-        images = images.chunk(0) if images.num_chunks == 1 else images.combine_chunks()
-    type_ = getattr(images, "type", None)
+    array: Any = images
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+    type_ = getattr(array, "type", None)
     if type_ is None or not is_fixed_tensor(type_):
-        return bytes_of(images), None
+        return bytes_of(array), None
     if type_.value_type != pa.uint8() or type_.permutation not in (None, [0, 1, 2]):
         raise SchemaError(f"pixels are uint8[height, width, channels], not {type_}")
-    return images.storage, _pixel_shape(tuple(type_.shape))
+    return array.storage, _pixel_shape(tuple(type_.shape))
 
 
 def _pixel_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -331,7 +332,7 @@ def value_table(spec: Image) -> np.ndarray:
     scaled = np.arange(256, dtype=np.float32) / np.float32(255)
 
     def of_channels(value: float | Sequence[float] | None, usual: float) -> np.ndarray:
-        values = np.float32(usual if value is None else value)
+        values = np.asarray(usual if value is None else value, np.float32)
         return np.broadcast_to(values, 3).reshape(3, 1)
 
     values = (scaled - of_channels(spec.mean, 0)) / of_channels(spec.std, 1)

@@ -284,6 +284,10 @@ impl Pixels<'_> {
             for (target, row) in out.chunks_exact_mut(new.row_bytes()).zip(rows) {
                 target.copy_from_slice(row);
             }
+        } else if let (Values::Bytes, false) = (&recipe.values, recipe.planes) {
+            for (target, row) in out.chunks_exact_mut(new.row_bytes()).zip(rows) {
+                mirror(row, target);
+            }
         } else {
             let how = (view.flip, recipe.planes);
             match &recipe.values {
@@ -293,6 +297,31 @@ impl Pixels<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// A row of RGB bytes from right to left. Four pixels at a time are three words, put together of
+/// three others: several times quicker than byte by byte.
+fn mirror(row: &[u8], target: &mut [u8]) {
+    let (rest, fours) = row.as_rchunks::<12>();
+    let (targets, last) = target.as_chunks_mut::<12>();
+    for (target, four) in targets.iter_mut().zip(fours.iter().rev()) {
+        let &[b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11] = four;
+        let left = u32::from_le_bytes([b0, b1, b2, b3]);
+        let middle = u32::from_le_bytes([b4, b5, b6, b7]);
+        let right = u32::from_le_bytes([b8, b9, b10, b11]);
+        let words = [
+            (right >> 8) | ((middle << 8) & 0xff00_0000),
+            (middle >> 24) | ((right & 0xff) << 8) | ((left >> 24) << 16) | (middle << 24),
+            ((middle >> 8) & 0xff) | (left << 8),
+        ];
+        for (bytes, word) in target.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+    }
+    let pixels = rest.as_chunks::<3>().0.iter().rev();
+    for (target, pixel) in last.as_chunks_mut::<3>().0.iter_mut().zip(pixels) {
+        *target = *pixel;
     }
 }
 
@@ -339,6 +368,22 @@ fn write<'a, const N: usize>(
             } else {
                 targets.zip(pixels).for_each(put);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mirrored_row_has_its_pixels_in_reverse() {
+        for width in 0..14u8 {
+            let row: Vec<u8> = (0..width * 3).collect();
+            let mut found = vec![0; row.len()];
+            mirror(&row, &mut found);
+            let expected: Vec<u8> = row.chunks(3).rev().flatten().copied().collect();
+            assert_eq!(found, expected);
         }
     }
 }
