@@ -35,7 +35,7 @@ class KerasBatches(PyDataset):
         self._wanted = [names for names in (x, y, sample_weight) if names is not None]
         self._lock = threading.RLock()
         self._running: Generator[dict[str, Any]] | None = None
-        self._begin(*loader.standing)
+        self._begin(*loader.begins_at)
 
     def __len__(self) -> int:
         """Batches of the epoch; after a state was loaded, those that are left of it."""
@@ -74,13 +74,13 @@ class KerasBatches(PyDataset):
         """See Loader.load_state_dict. Until the next epoch, batch 0 is the first that is left."""
         with self._lock:
             self._loader.load_state_dict(state)
-            self._begin(*self._loader.standing)
+            self._begin(*self._loader.begins_at)
 
     def set_epoch(self, epoch: int) -> None:
         """See Loader.set_epoch."""
         with self._lock:
             self._loader.set_epoch(epoch)
-            self._begin(*self._loader.standing)
+            self._begin(*self._loader.begins_at)
 
     def _begin(self, epoch: int, position: int) -> None:
         self._stop()

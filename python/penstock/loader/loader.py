@@ -294,7 +294,7 @@ class Loader:
         return states.made(epoch, position, self._guard())
 
     @property
-    def standing(self) -> tuple[int, int]:
+    def begins_at(self) -> tuple[int, int]:
         """The epoch and position at which the next `for` begins."""
         return self._next
 
