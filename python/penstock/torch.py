@@ -50,6 +50,7 @@ class TorchBatches(View, IterableDataset[Any]):
         for batch in moved:
             self._shared[0] = self._loader.begins_at[0]
             yield batch
+            del batch  # before the next one is made, if the loop has let go of it, too
 
     def set_epoch(self, epoch: int) -> None:
         """See Loader.set_epoch; DataLoader's workers, too, hear of it."""
