@@ -163,7 +163,7 @@ def main() -> None:
         return
     pythons = {
         "penstock": penstock_python(args.python),
-        **{v: args.rivals / v / "bin" / "python" for v in ("tensorflow", "others")},
+        **{v: args.rivals / v / "bin" / "python" for v in ("tensorflow", "others", "ffcv")},
     }
     folder = data_folder(args, cases)
     tmpfs = tmpfs_folder(folder)

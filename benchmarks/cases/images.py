@@ -19,6 +19,21 @@ CASES = (
             Goal("penstock: 1 thread", at_least=1.0, of="images_limit: full decode, 1 thread"),
         ),
     ),
+    *(
+        Case(
+            name=f"images-load-{name}",
+            says=f"the same from {what}, shuffled, by whole loaders on 2 threads or workers",
+            size="",
+            limits={"": "images_limit: full decode, 2 threads"},
+            goals=(
+                Goal("penstock: 2 threads", at_least=1.5),
+                Goal(
+                    "penstock: 2 threads", at_least=1.0, of="images_limit: full decode, 2 threads"
+                ),
+            ),
+        )
+        for name, what in (("tfrecord", "a TFRecord"), ("tar", "a tar"), ("beton", "a .beton"))
+    ),
     Case(
         name="images-raw",
         says="4,000 images of 224 x 224 raw pixels to batches of 256",

@@ -1,6 +1,6 @@
 """How the work is done: one file for penstock, for each rival, and for the machine's own limits.
 
-A file states its ROLE ("penstock", "rival" or "limit"), its VENV ("penstock", "tensorflow" or
+A file states its ROLE ("penstock", "rival" or "limit"), its VENV ("penstock", "tensorflow", "ffcv" or
 "others") and its JOBS: case name -> row name -> function of the data that gives a `Job`. Libraries
 are imported inside those functions, so that the parent can list the rows without them.
 """
@@ -20,5 +20,6 @@ ENGINES = (
     "containers_rivals",
     "containers_limit",
     "images_opencv",
+    "images_torch",
     "images_limit",
 )

@@ -34,5 +34,9 @@ JOBS = {
         "full decode, 1 thread": batches(1),
         "full decode, 2 threads": batches(2),
     },
+    **{
+        f"images-load-{name}": {"full decode, 2 threads": batches(2)}
+        for name in ("tfrecord", "tar", "beton")
+    },
     "images-raw": {"a copy": copy},
 }

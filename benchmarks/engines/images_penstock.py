@@ -39,6 +39,30 @@ def batches(threads: int, **how: Any) -> Callable[[Data], Job]:
     return make
 
 
+def load(suffix: str, threads: int) -> Callable[[Data], Job]:
+    """A Loader over a file, one epoch."""
+
+    def make(data: Data) -> Job:
+        import penstock as ps
+
+        dataset = ps.open(pictures.container(suffix))
+        image = "jpg" if suffix == ".tar" else "image"
+        loader = ps.Loader(
+            dataset,
+            pictures.BATCH,
+            order=ps.Shuffled(seed=0),
+            decode={image: ps.Image(**CROP)},
+            threads=threads,
+        )
+
+        def work(check: bool) -> Outcome:
+            return Outcome(sum(len(batch[image]) for batch in loader))
+
+        return Job(work)
+
+    return make
+
+
 def raw(data: Data) -> Job:
     """Pixels as they are, into memory that is used again."""
     import numpy as np
@@ -67,6 +91,13 @@ JOBS = {
         "2 threads": batches(2, **CROP),
         "2 threads, exact": batches(2, exact=True, **CROP),
         "2 threads, float16 NCHW": batches(2, dtype="float16", layout="nchw", mean=0.5, **CROP),
+    },
+    **{
+        f"images-load-{suffix[1:]}": {
+            "1 thread": load(suffix, 1),
+            "2 threads": load(suffix, 2),
+        }
+        for suffix in (".tfrecord", ".tar", ".beton")
     },
     "images-raw": {"1 thread": raw},
 }

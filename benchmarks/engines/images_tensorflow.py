@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks import pictures
@@ -9,46 +10,71 @@ from benchmarks.data import Data
 from benchmarks.job import Job, Outcome
 
 
-def crops(data: Data) -> Job:
-    """Random resized crops from memory, in any order."""
+def _crop(image: Any) -> Any:
+    """A random resized crop of a JPEG, of which only that is decoded, and mirrored by chance."""
     import tensorflow as tf
 
-    images = tf.constant(pictures.jpegs())
-    side = pictures.SIDE
-
-    def one(image: Any) -> Any:
-        shape = tf.image.extract_jpeg_shape(image)
-        begin, size, _ = tf.image.sample_distorted_bounding_box(
-            shape,
-            tf.zeros([0, 0, 4]),
-            area_range=(0.08, 1.0),
-            aspect_ratio_range=(3 / 4, 4 / 3),
-            max_attempts=10,
-            use_image_if_no_bounding_boxes=True,
-        )
-        top, left, _ = tf.unstack(begin)
-        height, width, _ = tf.unstack(size)
-        window = tf.stack([top, left, height, width])
-        part = tf.image.decode_and_crop_jpeg(image, window, channels=3, dct_method="INTEGER_FAST")
-        part = tf.image.resize(part, [side, side], method="bilinear")
-        return tf.cast(tf.image.random_flip_left_right(part), tf.uint8)
-
-    def make() -> Any:
-        dataset = tf.data.Dataset.from_tensor_slices(images)
-        dataset = dataset.map(one, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
-        return dataset.batch(pictures.BATCH).prefetch(2)
-
-    held: list[Any] = []
-
-    def work(check: bool) -> Outcome:
-        batches = iter(make())
-        held.append(batches)
-        count = 0
-        while count < pictures.NUM_RECORDS:
-            count += next(batches).shape[0]
-        return Outcome(count)
-
-    return Job(work, after=held.clear)
+    shape = tf.image.extract_jpeg_shape(image)
+    begin, size, _ = tf.image.sample_distorted_bounding_box(
+        shape,
+        tf.zeros([0, 0, 4]),
+        area_range=(0.08, 1.0),
+        aspect_ratio_range=(3 / 4, 4 / 3),
+        max_attempts=10,
+        use_image_if_no_bounding_boxes=True,
+    )
+    top, left, _ = tf.unstack(begin)
+    height, width, _ = tf.unstack(size)
+    window = tf.stack([top, left, height, width])
+    part = tf.image.decode_and_crop_jpeg(image, window, channels=3, dct_method="INTEGER_FAST")
+    part = tf.image.resize(part, [pictures.SIDE, pictures.SIDE], method="bilinear")
+    return tf.cast(tf.image.random_flip_left_right(part), tf.uint8)
 
 
-JOBS = {"images-crop": {"tf.data, decode_and_crop_jpeg": crops}}
+def _from_memory() -> Any:
+    import tensorflow as tf
+
+    images = tf.data.Dataset.from_tensor_slices(tf.constant(pictures.jpegs()))
+    return images.map(_crop, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
+
+
+def _from_tfrecord() -> Any:
+    import tensorflow as tf
+
+    features = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+    }
+
+    def one(record: Any) -> Any:
+        example = tf.io.parse_single_example(record, features)
+        return _crop(example["image"]), example["label"]
+
+    records = tf.data.TFRecordDataset(pictures.container(".tfrecord")).shuffle(1000)
+    return records.map(one, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
+
+
+def epoch(make: Callable[[], Any]) -> Callable[[Data], Job]:
+    """Batches of an epoch, two ahead of the loop."""
+
+    def job(data: Data) -> Job:
+        held: list[Any] = []
+
+        def work(check: bool) -> Outcome:
+            batches = iter(make().batch(pictures.BATCH).prefetch(2))
+            held.append(batches)
+            count = 0
+            while count < pictures.NUM_RECORDS:
+                batch = next(batches)
+                count += (batch[0] if isinstance(batch, tuple) else batch).shape[0]
+            return Outcome(count)
+
+        return Job(work, after=held.clear)
+
+    return job
+
+
+JOBS = {
+    "images-crop": {"tf.data, decode_and_crop_jpeg": epoch(_from_memory)},
+    "images-load-tfrecord": {"tf.data, shuffle(1000), decode_and_crop_jpeg": epoch(_from_tfrecord)},
+}

@@ -25,6 +25,7 @@ __all__ = [
     "TarPlan",
     "ZlibDeflater",
     "buffered",
+    "bytes_list",
     "decode_images",
     "encode_examples",
     "encode_images",

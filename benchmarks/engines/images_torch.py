@@ -1,0 +1,97 @@
+"""The loaders that stand on torch: webdataset with OpenCV in DataLoader's workers, and FFCV."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks import pictures
+from benchmarks.data import Data
+from benchmarks.job import Job, Outcome
+
+ROLE = "rival"
+VENV = "ffcv"
+
+
+def _crop(image: Any) -> Any:
+    """As torchvision crops, by OpenCV, which is quicker than Pillow."""
+    import cv2
+    import numpy as np
+
+    cv2.setNumThreads(0)
+    image = cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR_RGB)
+    height, width = image.shape[:2]
+    rng = np.random.default_rng()
+    for _ in range(10):
+        area = height * width * rng.uniform(0.08, 1)
+        ratio = np.exp(rng.uniform(np.log(3 / 4), np.log(4 / 3)))
+        wide, high = round(np.sqrt(area * ratio)), round(np.sqrt(area / ratio))
+        if 0 < wide <= width and 0 < high <= height:
+            top, left = rng.integers(height - high + 1), rng.integers(width - wide + 1)
+            image = image[top : top + high, left : left + wide]
+            break
+    image = cv2.resize(image, (pictures.SIDE,) * 2, interpolation=cv2.INTER_LINEAR)
+    return np.ascontiguousarray(image[:, ::-1]) if rng.random() < 0.5 else image
+
+
+def webdataset(data: Data) -> Job:
+    """Shuffled through a buffer, by two worker processes."""
+    import torch
+    import webdataset as wds
+
+    samples = wds.WebDataset(
+        pictures.container(".tar"), shardshuffle=False, nodesplitter=None, workersplitter=None
+    )
+
+    def of_worker(source: Any) -> Any:
+        # One file cannot be shared out by file, so each worker takes every second record.
+        worker = torch.utils.data.get_worker_info()
+        for number, sample in enumerate(source):
+            if number % worker.num_workers == worker.id:
+                yield sample
+
+    pipeline = samples.compose(of_worker).shuffle(1000).to_tuple("jpg", "cls")
+    pipeline = pipeline.map_tuple(_crop, int).batched(pictures.BATCH, partial=True)
+    loader = torch.utils.data.DataLoader(
+        pipeline, batch_size=None, num_workers=2, persistent_workers=True
+    )
+
+    def work(check: bool) -> Outcome:
+        return Outcome(sum(len(images) for images, _ in loader))
+
+    return Job(work)
+
+
+def ffcv(data: Data) -> Job:
+    """FFCV over a file of its format that holds the same JPEGs."""
+    from ffcv.fields.basics import IntDecoder
+    from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder
+    from ffcv.loader import Loader, OrderOption
+    from ffcv.transforms import RandomHorizontalFlip, ToTensor
+
+    side = pictures.SIDE
+    loader = Loader(
+        pictures.container(".beton"),
+        batch_size=pictures.BATCH,
+        num_workers=2,
+        order=OrderOption.RANDOM,
+        drop_last=False,
+        pipelines={
+            "image": [
+                RandomResizedCropRGBImageDecoder((side, side)),
+                RandomHorizontalFlip(),
+                ToTensor(),
+            ],
+            "label": [IntDecoder(), ToTensor()],
+        },
+    )
+
+    def work(check: bool) -> Outcome:
+        return Outcome(sum(len(batch[0]) for batch in loader))
+
+    return Job(work)
+
+
+JOBS = {
+    "images-load-tar": {"webdataset + cv2, 2 workers": webdataset},
+    "images-load-beton": {"FFCV, 2 threads": ffcv},
+}
