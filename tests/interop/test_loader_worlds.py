@@ -55,7 +55,14 @@ def run(command: list[str], folder: Path, more: dict[str, str] | None = None) ->
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
 
 
-@pytest.mark.parametrize("world", WORLDS)
+# Keras is the same code on any backend; one runs always.
+LONG = {"keras with jax", "keras with tensorflow"}
+CASES = [
+    pytest.param(world, marks=pytest.mark.stress if world in LONG else ()) for world in WORLDS
+]
+
+
+@pytest.mark.parametrize("world", CASES)
 def test_the_loader_is_at_home_with(world: str, tmp_path: Path) -> None:
     name, more = WORLDS[world]
     path = Path(__file__).with_name(f"test_loader_{name}.py")
