@@ -86,8 +86,6 @@ def container(suffix: str) -> str:
         from penstock.types import ImageType
 
         label = pa.array(range(NUM_RECORDS))
-        if suffix == ".tar":
-            label = pa.array([b"%d" % number for number in range(NUM_RECORDS)])
         images = pa.ExtensionArray.from_storage(ImageType("jpeg"), pa.array(jpegs(), pa.binary()))
         names = ["jpg", "cls"] if suffix == ".tar" else ["image", "label"]
         ps.write(pa.table([images, label], names), str(path))

@@ -23,7 +23,9 @@ def load(threads: int, *, mmap: bool) -> Callable[[Data], Job]:
         loader = ps.Loader(dataset, TAKE_RECORDS, order=order, threads=threads)
 
         def work(check: bool) -> Outcome:
-            count = sum(len(batch["label"]) for batch in islice(loader, TAKE_BATCHES[data.size]))
+            count = sum(
+                len(batch["label"]) for batch in islice(loader, 5 * TAKE_BATCHES[data.size])
+            )
             return Outcome(count)
 
         return Job(work)
