@@ -168,6 +168,7 @@ class Loader:
             record_numbers,
             self._workers,
         )
+        self._guarded: dict[str, Any] | None = None
         # What the making of a batch takes, known when one has been made.
         self._making_bytes: int | None = None
         self._at = self._next = (checked_epoch(epoch), 0)
@@ -272,7 +273,7 @@ class Loader:
     def batch(self, epoch: int, position: int, step: int) -> Batch:
         """One batch, made at once: that of a step, counted from a position of an epoch."""
         part = self.plan.part(position, step, self.rank)
-        reading = self._sequence.reading(self.plan, self.rank, epoch, position)
+        reading = Reading(self.source)  # also where the order has windows: one batch fills none
         return self._make(part, epoch, reading, Shared(self.memory_bytes), Clock()).batch
 
     def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
@@ -312,12 +313,15 @@ class Loader:
             self._at = self._next = (checked_epoch(epoch), 0)
 
     def _guard(self) -> dict[str, Any]:
-        return {
-            "order": self.order.spec(),
-            "seed": self.seed,
-            "num_records": len(self.source),
-            "fingerprint": self.source.fingerprint,
-        }
+        # Found out once: some ask for the state at every step, and there may be many files.
+        if self._guarded is None:
+            self._guarded = {
+                "order": self._sequence.spec(),
+                "seed": self.seed,
+                "num_records": len(self.source),
+                "fingerprint": self.source.fingerprint,
+            }
+        return self._guarded
 
     # -- in other worlds. What stands above is imported by its name, when it is asked for. --------
 

@@ -18,6 +18,7 @@ from penstock.loader.plan import Part, Plan
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
 from penstock.orders import Blocked, Mixture, Order, Window
+from penstock.orders.keys import digest
 from penstock.scan import join
 from penstock.take import reordered
 
@@ -40,10 +41,16 @@ class Sequence:
         self._sizes: Any = len(source)
         if isinstance(order, Mixture) and isinstance(source, EndToEnd):
             self._sizes = source.sizes
-        self._layout = {}
-        if order.layout is not None:
-            self._layout = {order.layout: getattr(source, order.layout)}
+        self._layout: dict[str, Any] = {}
+        lengths = getattr(source, order.layout) if order.layout else None
+        if order.layout and lengths is not None:
+            self._layout = {order.layout: np.asarray(lengths, np.int64)}
         self.length = order.length(self._sizes)
+
+    def spec(self) -> dict[str, Any]:
+        """All that decides the order, the cut of the files into chunks or shards included."""
+        laid_out = {name: digest(lengths) for name, lengths in self._layout.items()}
+        return {**self.order.spec(), **laid_out}
 
     def numbers(self, plan: Plan, part: Part, epoch: int) -> np.ndarray:
         """The records of a batch, int64[n]."""

@@ -15,10 +15,7 @@ struct Room(usize, usize);
 
 /// The values of a binary array as a list of bytes objects, None where there is none.
 #[pyfunction]
-pub fn bytes_list<'py>(
-    py: Python<'py>,
-    array: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyList>> {
+pub fn bytes_list<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     let array = import(array)?;
     let values = run(py, || values(&array))?;
     let mut objects: Vec<Option<Bound<'py, PyBytes>>> = Vec::with_capacity(values.len());
