@@ -57,9 +57,7 @@ def run(command: list[str], folder: Path, more: dict[str, str] | None = None) ->
 
 # Keras is the same code on any backend; one runs always.
 LONG = {"keras with jax", "keras with tensorflow"}
-CASES = [
-    pytest.param(world, marks=pytest.mark.stress if world in LONG else ()) for world in WORLDS
-]
+CASES = [pytest.param(world, marks=pytest.mark.stress if world in LONG else ()) for world in WORLDS]
 
 
 @pytest.mark.parametrize("world", CASES)
