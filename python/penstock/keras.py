@@ -35,6 +35,10 @@ class KerasBatches(PyDataset):
         self._wanted = [names for names in (x, y, sample_weight) if names is not None]
         self._lock = threading.RLock()
         self._running: Generator[dict[str, Any]] | None = None
+        if loader.source.damage_mode == "stop":
+            raise ValueError(
+                'Keras counts on every step; open with damage="skip" instead of "stop"'
+            )
         self._begin(*loader.begins_at)
 
     def __len__(self) -> int:

@@ -248,6 +248,17 @@ def test_stats_say_where_the_time_went(numbers: Path) -> None:
         ({"uneven": "x"}, ValueError),
         ({"columns": ["nothing"]}, ps.SchemaError),
         ({"decode": {"nothing": lambda column: column}}, ps.SchemaError),
+        ({"fill": {"nothing": 1}}, ps.SchemaError),
+        ({"ragged": {"nothing": "pad"}}, ps.SchemaError),
+        ({"columns": "id"}, TypeError),
+        ({"columns": ["id", "id"]}, ValueError),
+        ({"order": ps.Shuffled}, TypeError),
+        ({"order": "shuffled"}, TypeError),
+        ({"map": 3}, TypeError),
+        ({"decode": {"id": "jpeg"}}, TypeError),
+        ({"decode": ps.Image()}, TypeError),
+        ({"processes": -1}, ValueError),
+        ({"memory_bytes": 0}, ValueError),
     ],
 )
 def test_a_loader_refuses_what_makes_no_sense(
@@ -255,3 +266,50 @@ def test_a_loader_refuses_what_makes_no_sense(
 ) -> None:
     with pytest.raises(error):
         ps.Loader(ps.open(numbers), **{"batch_size": 4, **wrong})
+
+
+def test_a_missing_number_is_named_by_its_record_and_file(tmp_path: Path) -> None:
+    path = tmp_path / "gap.tfrecord"
+    ps.write({"id": pa.array([None if n == 37 else n for n in range(60)])}, path)
+    with pytest.raises(ps.SchemaError) as caught:
+        ids(ps.Loader(ps.open(path), 10, order=ps.Shuffled(3)))
+    assert (caught.value.file, caught.value.record, caught.value.field) == (str(path), 37, "id")
+
+
+def test_a_batch_of_which_nothing_can_be_read_does_not_come(tmp_path: Path) -> None:
+    path = tmp_path / "bad.tfrecord"
+    ps.write({"id": np.arange(30), "text": [f"n{n:03}".encode() for n in range(30)]}, path)
+    data = bytearray(path.read_bytes())
+    for number in range(10, 20):
+        data[data.index(f"n{number:03}".encode())] ^= 1
+    path.write_bytes(data)
+    ds = ps.open(path, damage="skip")
+    loader = ps.Loader(ds, 10)
+    assert [batch["id"].tolist() for batch in loader] == [[*range(10)], [*range(20, 30)]]
+    assert loader.epoch == 1
+    # Other ranks would wait for it.
+    steps = [len(b["id"]) for b in ps.Loader(ds, 5, rank=0, world_size=2)]
+    assert steps == [5, 0, 5]
+    with pytest.raises(ValueError, match="stop"):
+        ps.Loader(ps.open(path, damage="stop"), 5, rank=0, world_size=2)
+
+
+def test_images_of_a_tfrecord_and_of_a_tar_mix(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 20, 30, 3), np.uint8)
+    ps.write(
+        {"image": ps.encode_images(pixels, "png"), "id": np.arange(6)}, tmp_path / "a.tfrecord"
+    )
+    table = pa.table({"image": ps.encode_images(pixels, "png"), "id": np.arange(6)})
+    ps.write(table, tmp_path / "c.arrow")
+    sets = [ps.open(tmp_path / name) for name in ("a.tfrecord", "c.arrow")]
+    for data in (sets, sets[::-1]):
+        loader = ps.Loader(data, 12, decode={"image": ps.Image()})
+        batch = next(iter(loader))
+        assert (batch["image"] == np.concatenate([pixels, pixels])).all()
+    with pytest.raises(ValueError, match="one thing about damage"):
+        ps.Loader([sets[0], ps.open(tmp_path / "c.arrow", damage="skip")], 4)
+    with pytest.raises(TypeError, match="str"):
+        ps.Loader([sets[0], "c.arrow"], 4)
+    with pytest.raises(ps.RecordIndexError):
+        ps.Loader(sets, 4).place_of(12)
+    assert ps.Loader(sets, 4).place_of(np.int64(7)) == (str(tmp_path / "c.arrow"), 1)

@@ -199,14 +199,17 @@ def _draw(
         raise ValueError(f"{name_of(ds)} has no records, so there is nothing to measure")
     name = _column_of(ds, column)
     found: list[bytes] = []
+    sides: list[tuple[int, int]] = []
     for start, end in spread_over(len(ds), records):
         values = ds.take(np.arange(start, end)).column(name)
         storage = values.storage if isinstance(values, pa.ExtensionArray) else values
-        found += [value for value in storage.to_pylist() if value]
-    sides: list[tuple[int, int]] = []
-    for value in found:
-        head = describe.image_header(value)
-        if head is not None:
+        for record, value in enumerate(storage.to_pylist(), start):
+            if not value:
+                continue
+            head = describe.image_header(value) if isinstance(value, bytes) else None
+            if head is None:
+                raise ps.FormatError("the value is no image", record=record, field=name)
+            found.append(value)
             sides.append((head.width, head.height))
     path = os.path.join(place, "sample.arrow")
     written = ps.write({"image": pa.array(found, pa.large_binary())}, path)

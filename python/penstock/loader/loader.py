@@ -16,6 +16,7 @@ from penstock.errors import SchemaError
 from penstock.format import SkippedRegion
 from penstock.loader import state as states
 from penstock.loader.caching import Cached
+from penstock.loader.images import Image
 from penstock.loader.plan import Part, Plan
 from penstock.loader.processes import Workers
 from penstock.loader.progress import line as progress_line
@@ -133,6 +134,7 @@ class Loader:
         epoch: int = 0,
         progress: bool = False,
     ) -> None:
+        _check_words(order, columns, decode, map, map_records, processes, memory_bytes)
         self.order: Order = Sequential() if order is None else order
         sets = list(self.order.weights) if isinstance(self.order, Mixture) else None
         source = records_of(data, columns, sets)
@@ -144,10 +146,20 @@ class Loader:
             raise ValueError(f"rank is from 0 to {world_size - 1}, not {rank}")
         if threads is not None and threads < 0:
             raise ValueError(f"threads must be at least 0, not {threads}")
-        unknown = [name for name in decode or () if name not in self.source.schema.names]
-        if unknown:
-            known = ", ".join(self.source.schema.names)
-            raise SchemaError(f"no such column to decode; there are: {known}", field=unknown[0])
+        by_name = {"decode": decode or (), "fill": fill or ()}
+        by_name["ragged"] = () if isinstance(ragged, str) else ragged
+        for word, names in by_name.items():
+            unknown = [name for name in names if name not in self.source.schema.names]
+            if unknown:
+                known = ", ".join(self.source.schema.names)
+                raise SchemaError(
+                    f"no such column for {word}=; there are: {known}", field=unknown[0]
+                )
+        if source.damage_mode == "stop" and world_size > 1:
+            raise ValueError(
+                'damage="stop" ends the epoch of one rank before that of the others, which would'
+                ' wait for it; open with damage="skip"'
+            )
         self.rank = rank
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
         self.threads = default_threads() if threads is None else threads
@@ -192,7 +204,8 @@ class Loader:
         # does not use, and they are no epochs.
         epoch, position = self._at = self._next
         self._next = (epoch + 1, 0)
-        yield from self.batches(epoch, position)
+        # A batch of which nothing could be read is none, where no other rank waits for it.
+        yield from self.batches(epoch, position, empty=self.plan.world_size > 1)
 
     def delivered(self) -> Iterator[np.ndarray]:
         """Do as a `for` does, and yield the records that are in each batch: int64[n]."""
@@ -202,8 +215,11 @@ class Loader:
             for made in results:
                 yield made.numbers
 
-    def batches(self, epoch: int, position: int, first: int = 0, every: int = 1) -> Iterator[Batch]:
-        """The batches of an epoch from a position on, or every so many of them from the first-th."""
+    def batches(
+        self, epoch: int, position: int, first: int = 0, every: int = 1, *, empty: bool = True
+    ) -> Iterator[Batch]:
+        """The batches of an epoch from a position on, or every so many of them from the first-th;
+        also those whose records are all damaged and passed over, unless `empty` is False."""
         line = None
         if self._progress and not self.rank:
             done = self.plan.num_steps() - self.plan.num_steps(position)
@@ -213,7 +229,8 @@ class Loader:
                 for made in results:
                     if line is not None:
                         line.update(self.stats())
-                    yield made.batch
+                    if made.num_records or empty:
+                        yield made.batch
                     del made
             finally:
                 if line is not None:
@@ -378,3 +395,34 @@ class Loader:
     def damage(self) -> list[SkippedRegion]:
         """What has been passed over so far."""
         return self.source.damage
+
+
+def _check_words(
+    order: Any,
+    columns: Any,
+    decode: Any,
+    map: Any,
+    map_records: Any,
+    processes: int,
+    memory_bytes: int,
+) -> None:
+    """Refuse what would only fail in the middle of the first epoch."""
+    if order is not None and (isinstance(order, type) or not isinstance(order, Order)):
+        told = getattr(order, "__name__", repr(order))
+        raise TypeError(f"order={told} is no order; try penstock.Shuffled(seed=0)")
+    if isinstance(columns, str):
+        raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+    if columns is not None and len(set(columns)) < len(columns):
+        raise ValueError(f"columns names one twice: {', '.join(columns)}")
+    if decode is not None and not isinstance(decode, Mapping):
+        raise TypeError(f"decode is a dict, {{column: penstock.Image(...)}}, not {decode!r}")
+    for name, how in (decode or {}).items():
+        if not isinstance(how, Image) and not callable(how):
+            raise TypeError(f"{name!r} is decoded by a penstock.Image or a function, not {how!r}")
+    for word, function in (("map", map), ("map_records", map_records)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{word} is a function, not {function!r}")
+    if processes < 0:
+        raise ValueError(f"processes must be at least 0, not {processes}")
+    if memory_bytes < 1:
+        raise ValueError(f"memory_bytes must be at least 1, not {memory_bytes}")

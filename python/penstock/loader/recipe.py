@@ -160,7 +160,12 @@ class Recipe:
         shared.go_on()
         with clock.on("decode"):
             rest = [name for name in batch.schema.names if name not in self.decode]
-            arrays = as_arrays(batch.select(rest), self.ragged, self.fill)
+            try:
+                arrays = as_arrays(batch.select(rest), self.ragged, self.fill)
+            except SchemaError as error:
+                if error.record is not None:  # so far a place in the batch
+                    self._place(error, int(numbers[kept][error.record]))
+                raise
             found = {n: made[n] if n in made else arrays[n] for n in batch.schema.names}
         if mask is not None:
             found["mask"] = mask[kept]
@@ -193,6 +198,10 @@ class Recipe:
             if not isinstance(spec, Image):
                 with users_code():
                     made[name] = spec(column)
+                count = len(made[name]) if hasattr(made[name], "__len__") else "no"
+                if count != len(column):
+                    message = f"decode= gave {count} values for {len(column)} records"
+                    raise SchemaError(message, field=name)
                 continue
             made[name], faults = decode_into(
                 column,
@@ -220,12 +229,16 @@ class Recipe:
     def _tell(self, failed: Mapping[int, PenstockError], numbers: np.ndarray) -> None:
         """An image that cannot be decoded is damage like any other."""
         for place, error in sorted(failed.items()):
-            file, error.record = self.source.place_of(int(numbers[place]))
+            self._place(error, int(numbers[place]))
             if self.source.damage_mode == "error":
-                hint = "open(..., damage='skip'), to pass over damaged records"
-                raise error.at(file=file, hint=hint)
+                error.hint = 'open(..., damage="skip"), to pass over damaged records'
+                raise error
             message = f"record {error.record}, field {error.field}: {error.message}"
-            self.source.skipped(SkippedRegion(file, 0, 0, 1, message))
+            self.source.skipped(SkippedRegion(error.file or "", 0, 0, 1, message))
+
+    def _place(self, error: PenstockError, number: int) -> None:
+        """Name the file of a record of the loader, and its number there."""
+        error.file, error.record = self.source.place_of(number)
 
 
 def takes_keys(function: Callable[..., Any]) -> bool:
@@ -269,6 +282,11 @@ def _by_record(
         )
     if not done:
         return batch
+    for one in done:
+        if not isinstance(one, Mapping) or set(one) != set(done[0]):
+            gave = list(one) if isinstance(one, Mapping) else type(one).__name__
+            wanted = list(done[0]) if isinstance(done[0], Mapping) else "a dict"
+            raise SchemaError(f"map_records gave {gave} for a record, and {wanted} for the first")
     return {name: _stacked([one[name] for one in done]) for name in done[0]}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.dataset import Dataset
-from penstock.errors import FormatError, SchemaError, StaleIndexError
+from penstock.errors import FormatError, RecordIndexError, SchemaError, StaleIndexError
 from penstock.format import SkippedRegion
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
 from penstock.scan import join
 from penstock.take import reordered, take
+from penstock.types import ImageType, storage_of
 
 
 class Records:
@@ -70,6 +72,7 @@ class Records:
 
     def place_of(self, number: int) -> tuple[str, int]:
         """The file of a record, and its number there."""
+        number = checked_number(number, len(self))
         shard = int(np.searchsorted(self.dataset.firsts, number, "right")) - 1
         return self.dataset.paths[shard], number - int(self.dataset.firsts[shard])
 
@@ -130,7 +133,11 @@ class EndToEnd:
         self.sizes = [len(one) for one in self._sets]
         """Records of each set."""
         self._firsts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
-        self.damage_mode = self._sets[0].damage_mode
+        modes = {one.damage_mode for one in self._sets}
+        if len(modes) > 1:
+            told = " and ".join(f'damage="{mode}"' for mode in sorted(modes))
+            raise ValueError(f"one loader does one thing about damage; its sets have {told}")
+        self.damage_mode = modes.pop()
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -174,6 +181,7 @@ class EndToEnd:
 
     def place_of(self, number: int) -> tuple[str, int]:
         """See Records.place_of."""
+        number = checked_number(number, len(self))
         owner = int(np.searchsorted(self._firsts, number, "right")) - 1
         return self._sets[owner].place_of(number - int(self._firsts[owner]))
 
@@ -185,10 +193,12 @@ class EndToEnd:
         """See Records.take."""
         owners = np.searchsorted(self._firsts, numbers, "right") - 1
         batches, places = [], []
+        types = self.schema.types
         for owner in np.unique(owners):
             chosen = np.flatnonzero(owners == owner)
             batch, kept = self._sets[owner].take(numbers[chosen] - self._firsts[owner], clock)
-            batches.append(pa.RecordBatch.from_arrays(batch.columns, schema=self.schema))
+            columns = [_as(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
+            batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
             places.append(chosen[kept])
         if not batches:
             return pa.RecordBatch.from_pylist([], schema=self.schema), np.arange(0)
@@ -205,7 +215,8 @@ def _common(sets: Sequence[Records]) -> pa.Schema:
     if not shared:
         raise SchemaError("the datasets have no column in common")
     for name in shared:
-        kinds = {str(one.schema.field(name).type) for one in sets}
+        # Images are bytes to a TFRecord, and known to be images in a tar.
+        kinds = {str(_bare(one.schema.field(name).type)) for one in sets}
         if len(kinds) > 1:
             raise SchemaError(
                 f"is of several types: {', '.join(sorted(kinds))}",
@@ -213,6 +224,26 @@ def _common(sets: Sequence[Records]) -> pa.Schema:
                 hint="schema= of open, or columns= without it",
             )
     return pa.schema([sets[0].schema.field(name) for name in shared])
+
+
+def _bare(type_: pa.DataType) -> pa.DataType:
+    return storage_of(type_) if isinstance(type_, ImageType) else type_
+
+
+def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The same values; bytes may become images, and images bytes."""
+    if array.type == type_:
+        return array
+    bare = array.storage if isinstance(array.type, ImageType) else array
+    return pa.ExtensionArray.from_storage(type_, bare) if isinstance(type_, ImageType) else bare
+
+
+def checked_number(number: Any, total: int) -> int:
+    """A record's number as Python's; others are refused."""
+    found = operator.index(number)
+    if not 0 <= found < total:
+        raise RecordIndexError(f"no record {found} among {total}")
+    return found
 
 
 def records_of(
@@ -228,8 +259,12 @@ def records_of(
     if isinstance(data, Dataset):
         return Records(data, columns)
     if isinstance(data, Mapping):
-        return EndToEnd([Records(one, columns) for one in data.values()])
+        return records_of(list(data.values()), columns)
     if isinstance(data, Sequence) and data and all(isinstance(one, Dataset) for one in data):
         return EndToEnd([Records(one, columns) for one in data])
-    kind = type(data).__name__
-    raise TypeError(f"a loader takes a Dataset or a dict of them, not {kind}; try penstock.open")
+    others = data if isinstance(data, Sequence) and not isinstance(data, str) else [data]
+    kinds = {type(one).__name__ for one in others if not isinstance(one, Dataset)}
+    told = " and ".join(sorted(kinds)) or "an empty list"
+    raise TypeError(
+        f"a loader takes a Dataset, or a list or dict of them, not {told}; try penstock.open"
+    )

@@ -59,7 +59,7 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
                 reasons[key],
                 expected=guard[key],
                 found=_SHORT.repr(state.get(key)),
-                hint="make the loader as it was when the state was taken, or set_epoch to begin anew",
+                hint="make the loader as it was when the state was taken, or begin without a state",
             )
     epoch, position = (_count(state, key) for key in ("epoch", "position"))
     if position > length:
