@@ -1,0 +1,206 @@
+"""TensorFlow's dtypes: names for NumPy's, with `string` for bytes, which NumPy keeps as objects.
+
+A `DType` equals NumPy's dtype of the same meaning, and NumPy takes one wherever it takes a dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_ENUM = {  # DataType in TensorFlow's types.proto
+    "float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "string": 7,
+    "complex64": 8, "int64": 9, "bool": 10, "bfloat16": 14, "uint16": 17, "complex128": 18,
+    "float16": 19, "uint32": 22, "uint64": 23,
+}  # fmt: skip
+_ALIASES = {"half": "float16", "float": "float32", "double": "float64", "object": "string"}
+
+
+class DType:
+    """One type of elements.
+
+    Attributes: name (str), as_numpy_dtype (NumPy's scalar type), is_floating, is_integer, is_bool,
+    is_complex, is_unsigned (bool), min and max (the least and greatest value), size (bytes).
+
+    Example:
+        >>> import numpy as np
+        >>> import penstock.tf as tf
+        >>> tf.uint8.max, tf.uint8 == np.uint8, np.zeros(2, tf.int32).dtype
+        (255, True, dtype('int32'))
+    """
+
+    __slots__ = ("dtype", "name")
+
+    def __init__(self, name: str, dtype: np.dtype[Any]) -> None:
+        self.name = name
+        self.dtype = dtype  # under this name NumPy finds it: np.dtype(tf.float32)
+
+    @property
+    def as_numpy_dtype(self) -> type[Any]:
+        """NumPy's scalar type; `object` for strings."""
+        return np.object_ if self.name == "string" else self.dtype.type
+
+    @property
+    def as_datatype_enum(self) -> int:
+        """The number of the type in TensorFlow's protocol buffers."""
+        return _ENUM[self.name]
+
+    @property
+    def base_dtype(self) -> DType:
+        """The type itself: there are no references here."""
+        return self
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether values are real and not whole numbers."""
+        return self.dtype.kind == "f" or self.name == "bfloat16"
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether values are whole numbers."""
+        return self.dtype.kind in "iu"
+
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether values are whole numbers of 0 and more."""
+        return self.dtype.kind == "u"
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether values are true or false."""
+        return self.dtype.kind == "b"
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether values are complex numbers."""
+        return self.dtype.kind == "c"
+
+    @property
+    def is_numpy_compatible(self) -> bool:
+        """Always: values lie in NumPy arrays."""
+        return True
+
+    @property
+    def size(self) -> int:
+        """Bytes of a value; 1 for strings, as TensorFlow says."""
+        return 1 if self.name == "string" else self.dtype.itemsize
+
+    @property
+    def min(self) -> Any:
+        """The least value.
+
+        Raises:
+            TypeError: there is none.
+        """
+        return self._limit("min")
+
+    @property
+    def max(self) -> Any:
+        """The greatest value.
+
+        Raises:
+            TypeError: there is none.
+        """
+        return self._limit("max")
+
+    def _limit(self, which: str) -> Any:
+        if self.is_bool:
+            return which == "max"
+        if self.is_integer:
+            return getattr(np.iinfo(self.dtype), which)
+        if self.dtype.kind == "f":
+            return getattr(np.finfo(self.dtype), which)
+        raise TypeError(f"{self.name} has no least and greatest value")
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether the other type is the same."""
+        return self == other
+
+    def __eq__(self, other: object) -> bool:
+        if other is self:
+            return True
+        try:
+            return as_dtype(other) is self
+        except TypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)  # as NumPy's, which it equals
+
+    def __repr__(self) -> str:
+        return f"tf.{self.name}"
+
+    def __str__(self) -> str:
+        return f"<dtype: {self.name!r}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return as_dtype, (self.name,)
+
+
+def _numpy(name: str) -> DType:
+    return DType(name, np.dtype(name))
+
+
+bool_ = _numpy("bool")
+int8 = _numpy("int8")
+int16 = _numpy("int16")
+int32 = _numpy("int32")
+int64 = _numpy("int64")
+uint8 = _numpy("uint8")
+uint16 = _numpy("uint16")
+uint32 = _numpy("uint32")
+uint64 = _numpy("uint64")
+float16 = half = _numpy("float16")
+float32 = _numpy("float32")
+float64 = double = _numpy("float64")
+complex64 = _numpy("complex64")
+complex128 = _numpy("complex128")
+string = DType("string", np.dtype(object))
+
+BY_NAME: dict[str, DType] = {
+    t.name: t
+    for t in (
+        bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
+        float16, float32, float64, complex64, complex128, string,
+    )
+}  # fmt: skip
+_BY_NUMBER = {_ENUM[name]: t for name, t in BY_NAME.items()}
+_PYTHON = {int: int32, float: float32, bool: bool_, str: string, bytes: string}
+
+
+def as_dtype(value: Any) -> DType:
+    """The type meant by a DType, a name, NumPy's dtype or scalar type, Python's type, or TensorFlow's number.
+
+    Raises:
+        TypeError: none is meant.
+
+    Example:
+        >>> import numpy as np
+        >>> import penstock.tf as tf
+        >>> tf.as_dtype("half"), tf.as_dtype(np.dtype("S3")), tf.as_dtype(float)
+        (tf.float16, tf.string, tf.float32)
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and (found := BY_NAME.get(_ALIASES.get(value, value))) is not None:
+        return found
+    if type(value) is int and value in _BY_NUMBER:
+        return _BY_NUMBER[value]
+    if isinstance(value, type) and value in _PYTHON:
+        return _PYTHON[value]
+    if value is not None:
+        # A dtype of TensorFlow itself says what it is in NumPy's words.
+        value = getattr(value, "as_numpy_dtype", value)
+        try:
+            dtype = np.dtype(value)
+        except TypeError:
+            pass
+        else:
+            if dtype.kind in "OSUT":
+                return string
+            if (found := BY_NAME.get(dtype.name)) is not None:
+                return found
+    raise TypeError(
+        f"Cannot convert {value!r} to a TensorFlow dtype; penstock has {', '.join(BY_NAME)}"
+    )

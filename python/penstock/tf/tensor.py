@@ -1,0 +1,218 @@
+"""`Tensor`: a NumPy array that answers to TensorFlow's words, so that code written for either runs.
+
+A Tensor *is* an `np.ndarray`: every function of NumPy, torch.from_numpy and jax.numpy take it without
+a copy. Strings are arrays of `bytes` objects. What TensorFlow adds is here: `.numpy()`, scalars that
+stay tensors, `.shape` with `as_list()`, the quotient of small integers as float32, its printed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from penstock.tf.dtypes import DType, as_dtype, string
+from penstock.tf.shapes import TensorShape, TensorSpec
+
+
+class Tensor(np.ndarray[Any, np.dtype[Any]]):
+    """An array of NumPy's with TensorFlow's words; made by `tf.constant` and by what reads data.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> t = tf.constant([[1, 2], [3, 4]])
+        >>> t.shape.as_list(), t[0, 1].numpy(), (t * 2).numpy().tolist()
+        ([2, 2], np.int32(2), [[2, 4], [6, 8]])
+    """
+
+    @property
+    def shape(self) -> TensorShape:  # type: ignore[override]
+        """The sizes of the dimensions, a tuple with TensorFlow's methods."""
+        return TensorShape(np.ndarray.shape.__get__(self))  # type: ignore[attr-defined]
+
+    def numpy(self) -> Any:
+        """The plain array over the same memory; NumPy's scalar, or `bytes`, where there is no dimension."""
+        return np.ndarray.__getitem__(self, ()) if self.ndim == 0 else self.view(np.ndarray)
+
+    def get_shape(self) -> TensorShape:
+        """The shape."""
+        return self.shape
+
+    def set_shape(self, shape: Any) -> None:
+        """Check that the tensor has that shape, which is all it can mean for values that are there.
+
+        Raises:
+            ValueError: it has another.
+        """
+        if not self.shape.is_compatible_with(shape):
+            raise ValueError(
+                f"Tensor's shape {self.shape} is not compatible with supplied shape {TensorShape(shape)}."
+            )
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Tensor) and key.ndim == 0 and key.dtype.kind in "iu":
+            key = int(key)
+        found = np.ndarray.__getitem__(self, key)
+        return found if isinstance(found, Tensor) else _scalar(found, self.dtype)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.ndim == 0:
+            raise TypeError("Cannot iterate over a scalar tensor.")
+        return (np.ndarray.__getitem__(self, (i, ...)) for i in range(len(self)))
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        # NumPy would turn results without dimensions into scalars of its own.
+        return (
+            array.view(Tensor) if isinstance(array, np.ndarray) else np.asarray(array).view(Tensor)
+        )
+
+    def __truediv__(self, other: Any) -> Any:
+        return np.true_divide(_divisible(self), _divisible(other))
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return np.true_divide(_divisible(other), _divisible(self))
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy()) if self.ndim == 0 else bool(self.view(np.ndarray))
+
+    def __repr__(self) -> str:
+        return f"<tf.Tensor: shape={self.shape}, dtype={_name(self)}, numpy={self.numpy()!r}>"
+
+    def __str__(self) -> str:
+        return f"tf.Tensor({self.numpy()}, shape={self.shape}, dtype={_name(self)})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.numpy(), spec) if self.ndim == 0 and spec else str(self)
+
+
+def _name(tensor: Tensor) -> str:
+    return as_dtype(tensor.dtype).name
+
+
+def _scalar(value: Any, dtype: np.dtype[Any]) -> Tensor:
+    made = np.empty((), dtype)
+    made[()] = value
+    return made.view(Tensor)
+
+
+def _divisible(value: Any) -> Any:
+    """A value as TensorFlow divides it: integers of up to 16 bits become float32, larger ones float64."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize <= 2:
+        return value.astype(np.float32)
+    return value
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Tensor:
+    r"""A tensor of these values: Python's or NumPy's numbers, texts, nested lists of them.
+
+    Python's ints become int32 (int64 where one does not fit) and its floats float32, as in TensorFlow;
+    text becomes its UTF-8 bytes.
+
+    Args:
+        value: what the tensor holds.
+        dtype: what to make of it; None: as above, and NumPy's arrays as they are.
+        shape: reshape to this; one value is repeated to fill it.
+        name: no meaning here.
+
+    Raises:
+        TypeError: values that are not of the dtype.
+        ValueError: rows of different lengths, or a shape of another size.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.constant([1, 2]).dtype, tf.constant("é").numpy()
+        (dtype('int32'), b'\xc3\xa9')
+    """
+    made = _tensor(value, None if dtype is None else as_dtype(dtype))
+    if shape is not None:
+        sizes = tuple(TensorShape(shape).as_list())
+        made = (np.full(sizes, made) if made.size == 1 else made.reshape(sizes)).view(Tensor)  # type: ignore[arg-type]
+    return made
+
+
+def convert_to_tensor(
+    value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None
+) -> Tensor:
+    """A tensor of these values, as `constant`; a tensor as it is.
+
+    Raises:
+        TypeError, ValueError: as `constant`; a tensor of another dtype is a ValueError.
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    if isinstance(value, Tensor):
+        if wanted is not None and wanted != value.dtype:
+            raise ValueError(
+                f"Tensor conversion requested dtype {wanted.name} for Tensor with dtype {_name(value)}: {value!r}"
+            )
+        return value
+    return _tensor(value, wanted)
+
+
+def _tensor(value: Any, dtype: DType | None) -> Tensor:
+    if isinstance(value, Tensor) and (dtype is None or dtype == value.dtype):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+        if array.dtype.kind in "SUO":
+            return _strings(array, dtype)
+    else:
+        array = np.asarray(value) if not _holds_text(value) else np.asarray(value, object)
+        if array.dtype.kind in "SUO":
+            return _strings(array, dtype)
+        if dtype is None:
+            dtype = _of_python(array, value)
+    if dtype is None or dtype == array.dtype:
+        return array.view(Tensor)
+    if dtype is string or (dtype.is_integer and array.dtype.kind == "f" and array.size):
+        raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {dtype.name}")
+    return array.astype(dtype.dtype).view(Tensor)
+
+
+def _of_python(array: np.ndarray[Any, Any], value: Any) -> DType | None:
+    """The dtype of a tensor made from Python's values, which NumPy gave its own widths."""
+    if _holds_arrays(value):
+        return None
+    if array.dtype.kind == "f":
+        return as_dtype(np.float32)
+    if array.dtype == np.int64:
+        fits = not array.size or (array.min() >= -(1 << 31) and array.max() < 1 << 31)
+        return as_dtype(np.int32 if fits else np.int64)
+    return None
+
+
+def _first(value: Any) -> Any:
+    while isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    return value
+
+
+def _holds_arrays(value: Any) -> bool:
+    return isinstance(_first(value), (np.ndarray, np.generic))
+
+
+def _holds_text(value: Any) -> bool:
+    first = _first(value)
+    return isinstance(first, (str, bytes)) or (isinstance(first, Tensor) and first.dtype == object)
+
+
+def _strings(array: np.ndarray[Any, Any], dtype: DType | None) -> Tensor:
+    if dtype is not None and dtype is not string:
+        raise TypeError(f"Cannot convert strings to EagerTensor of dtype {dtype.name}")
+    made = np.empty(array.shape, object)
+    for place, value in zip(np.ndindex(*array.shape), array.flat, strict=True):
+        while isinstance(value, np.ndarray) and value.ndim == 0:
+            value = value.item()
+        if isinstance(value, str):
+            value = value.encode()
+        if not isinstance(value, bytes):
+            raise ValueError(
+                f"Can't convert Python sequence with mixed types or lengths to Tensor: {value!r} is no string"
+            )
+        made[place] = value
+    return made.view(Tensor)
+
+
+def spec_of(value: Tensor) -> TensorSpec:
+    """The shape and dtype of a tensor."""
+    return TensorSpec(value.shape, value.dtype)
