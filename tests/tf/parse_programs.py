@@ -158,7 +158,8 @@ def components(value: Any) -> Any:
     if hasattr(value, "row_splits"):
         parts = map(components, (value.flat_values, *value.nested_row_splits))
         # Without row splits, TensorFlow's shape has -1 rows, and raises.
-        return ["ragged", *parts, str(value.shape) if len(value.row_splits) else None]
+        full = all(len(splits) for splits in value.nested_row_splits)
+        return ["ragged", *parts, str(value.shape) if full else None]
     array = value.numpy()
     if isinstance(array, bytes):
         return ["string", [], repr(array)]

@@ -4,7 +4,7 @@ Code that reads, writes and prepares data with TensorFlow runs with only the imp
 not here raises an error that names the symbol and the nearest way; docs/tensorflow.md lists what is.
 """
 
-from penstock.tf import dtypes, errors, math
+from penstock.tf import dtypes, errors, math, ragged, sparse
 from penstock.tf.arrays import (
     boolean_mask,
     broadcast_to,
@@ -117,6 +117,7 @@ from penstock.tf.math import (
     where,
 )
 from penstock.tf.missing import missing as _missing
+from penstock.tf.ragged import RaggedTensor
 from penstock.tf.shapes import (
     RaggedTensorSpec,
     SparseTensorSpec,
@@ -124,6 +125,7 @@ from penstock.tf.shapes import (
     TensorSpec,
     TypeSpec,
 )
+from penstock.tf.sparse import SparseTensor
 from penstock.tf.tensor import (
     Tensor,
     constant,
@@ -132,7 +134,9 @@ from penstock.tf.tensor import (
 
 __all__ = [
     "DType",
+    "RaggedTensor",
     "RaggedTensorSpec",
+    "SparseTensor",
     "SparseTensorSpec",
     "Tensor",
     "TensorShape",
@@ -206,6 +210,7 @@ __all__ = [
     "pad",
     "pow",
     "py_function",
+    "ragged",
     "range",
     "rank",
     "reduce_all",
@@ -226,6 +231,7 @@ __all__ = [
     "size",
     "slice",
     "sort",
+    "sparse",
     "split",
     "sqrt",
     "square",

@@ -11,6 +11,7 @@ import numpy as np
 from penstock import _core
 from penstock.schema import example_plan
 from penstock.tf import parse_composites
+from penstock.tf.decode_raw import core_name
 from penstock.tf.dtypes import DType, as_dtype, int64, string
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.features import (
@@ -26,8 +27,6 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 EXAMPLE = (VarLenFeature, SparseFeature, FixedLenFeature, FixedLenSequenceFeature, RaggedFeature)
 CONTEXT = (VarLenFeature, FixedLenFeature, RaggedFeature)
-_C_NAMES = {"float16": "half", "float64": "double"}
-"""What TensorFlow calls types in messages of its core."""
 LISTS = (VarLenFeature, FixedLenSequenceFeature, RaggedFeature)
 
 
@@ -137,7 +136,7 @@ class _Keys:
         found = as_dtype(dtype)
         if found.name not in KINDS:
             _refuse(
-                f"Value for attr '{attribute}' of {_C_NAMES.get(found.name, found.name)} is not in the list of allowed values: float, int64, "
+                f"Value for attr '{attribute}' of {core_name(found)} is not in the list of allowed values: float, int64, "
                 f"string (feature {key!r})"
             )
         return found
@@ -224,8 +223,7 @@ def _values(value: Any, dtype: DType, shape: tuple[int, ...]) -> tuple[Any, ...]
         value = np.asarray(value).astype(dtype.dtype)
     if isinstance(value, int) and dtype is int64 and not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"Can't convert out-of-range integer {value} to a default_value of int64")
-    empty = isinstance(value, (list, tuple)) and not np.size(np.asarray(value, object))
-    made = np.zeros(0, dtype.dtype).view(Tensor) if empty else convert_to_tensor(value, dtype)
+    made = convert_to_tensor(value, dtype)
     if made.size != prod(shape):
         _refuse(
             f"Input to reshape is a tensor with {made.size} values, but the requested shape has {prod(shape)}: "

@@ -9,7 +9,6 @@ import numpy as np
 
 from penstock.tf import row_splits as rows
 from penstock.tf.dtypes import DType, as_dtype, int64, string
-from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, convert_to_tensor
 from penstock.tf.tensor import constant as dense_constant
@@ -53,6 +52,11 @@ class RaggedTensor:
 
         Raises:
             InvalidArgumentError: rows that do not fit the values.
+
+        Example:
+            >>> from penstock.tf.ragged import RaggedTensor
+            >>> RaggedTensor.from_row_splits([3, 1, 4], [0, 2, 2, 3]).to_list()
+            [[3, 1], [], [4]]
         """
         values, given = _parts(values, row_splits)
         if validate:
@@ -281,14 +285,15 @@ class RaggedTensor:
 
     def numpy(self) -> Any:
         """A NumPy array: dense where all rows have one length, else one of rows, as objects."""
-        parts = [row.numpy() for row in self]
-        values = self.values.numpy()
+        values, splits = self.values.numpy(), self.row_splits.tolist()
+        parts = [values[splits[i] : splits[i + 1]] for i in range(len(splits) - 1)]
         if not parts:
             return np.zeros((0, 0, *values.shape[1:]), values.dtype)
         if all(len(part) == len(parts[0]) for part in parts):
             return np.array(parts)
         made = np.empty(len(parts), object)
-        made[:] = parts
+        for number, part in enumerate(parts):
+            made[number] = part
         return made
 
     def __len__(self) -> int:
@@ -322,9 +327,7 @@ class RaggedTensor:
 
     def _row(self, number: int) -> Any:
         if not -len(self) <= number < len(self):
-            raise InvalidArgumentError(
-                None, None, f"slice index {number} of dimension 0 out of bounds: {len(self)} rows"
-            )
+            raise IndexError(f"Row key {number} out of bounds: there are {len(self)} rows")
         number %= len(self)
         return self.values[int(self.row_splits[number]) : int(self.row_splits[number + 1])]
 

@@ -182,6 +182,8 @@ def _tensor(value: Any, dtype: DType | None) -> Tensor:
             dtype = _of_python(array, value)
     if dtype is None or dtype == array.dtype:
         return array.view(Tensor)
+    if dtype is string and not array.size:
+        return np.empty(array.shape, object).view(Tensor)
     if dtype is string or (dtype.is_integer and array.dtype.kind == "f" and array.size):
         raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {dtype.name}")
     return array.astype(dtype.dtype).view(Tensor)
