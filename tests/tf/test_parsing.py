@@ -30,7 +30,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    import tensorflow as theirs
+    import tensorflow as tf
+theirs = tf
 
 OURS = SimpleNamespace(
     io=SimpleNamespace(**vars(feature_kinds) | vars(parsing)),
@@ -90,17 +91,23 @@ REFUSED: dict[str, Any] = {
     "rows that may not lack": parsed(lambda io, tf: io.FixedLenSequenceFeature([], tf.int64)),
     "rows of an int shape": parsed(lambda io, tf: io.FixedLenSequenceFeature(2, tf.int64, True)),
     "rows of no shape": parsed(lambda io, tf: io.FixedLenSequenceFeature(None, tf.int64, True)),
-    "rows of unknown size": parsed(lambda io, tf: io.FixedLenSequenceFeature([None], tf.int64, True)),
+    "rows of unknown size": parsed(
+        lambda io, tf: io.FixedLenSequenceFeature([None], tf.int64, True)
+    ),
     "two values to fill up": parsed(
         lambda io, tf: io.FixedLenSequenceFeature([], tf.int64, True, [5, 6])
     ),
-    "fewer sizes than indices": parsed(lambda io, tf: io.SparseFeature(["i", "j"], "v", tf.int64, [3])),
+    "fewer sizes than indices": parsed(
+        lambda io, tf: io.SparseFeature(["i", "j"], "v", tf.int64, [3])
+    ),
     "a size for a list": parsed(lambda io, tf: io.SparseFeature(["i"], "v", tf.int64, 3)),
     "a list for a size": parsed(lambda io, tf: io.SparseFeature("i", "v", tf.int64, [3])),
     "a fraction for a size": parsed(lambda io, tf: io.SparseFeature("i", "v", tf.int64, 3.5)),
     "no index key": parsed(lambda io, tf: io.SparseFeature("", "v", tf.int64, 3)),
     "no value key": parsed(lambda io, tf: io.SparseFeature("i", "", tf.int64, 3)),
-    "a key that is a number": lambda tf: tf.io.parse_example([EXAMPLE], {1: tf.io.VarLenFeature(tf.int64)}),
+    "a key that is a number": lambda tf: tf.io.parse_example(
+        [EXAMPLE], {1: tf.io.VarLenFeature(tf.int64)}
+    ),
     "a value key that is a number": parsed(lambda io, tf: io.RaggedFeature(tf.int64, 3)),
     "an empty value key": parsed(lambda io, tf: io.RaggedFeature(tf.int64, "")),
     "splits of floats": parsed(lambda io, tf: io.RaggedFeature(tf.int64, None, [], tf.float32)),
@@ -109,9 +116,13 @@ REFUSED: dict[str, Any] = {
         lambda io, tf: io.RaggedFeature(tf.int64, None, io.RaggedFeature.RowLengths("n")._asdict())
     ),
     "validate=1": parsed(lambda io, tf: io.RaggedFeature(tf.int64, validate=1)),
-    "an int for a string": lambda tf: tf.io.parse_example([1], {"a": tf.io.VarLenFeature(tf.int64)}),
+    "an int for a string": lambda tf: tf.io.parse_example(
+        [1], {"a": tf.io.VarLenFeature(tf.int64)}
+    ),
     "a matrix": lambda tf: tf.io.parse_example([[EXAMPLE]], {"a": tf.io.VarLenFeature(tf.int64)}),
-    "a batch for one": lambda tf: tf.io.parse_single_example([b""], {"a": tf.io.VarLenFeature(tf.int64)}),
+    "a batch for one": lambda tf: tf.io.parse_single_example(
+        [b""], {"a": tf.io.VarLenFeature(tf.int64)}
+    ),
     "a batch for one sequence": lambda tf: tf.io.parse_single_sequence_example(
         [b""], {"a": tf.io.VarLenFeature(tf.int64)}
     ),
@@ -174,7 +185,9 @@ READ: dict[str, Any] = {
     "names of dtypes": parsed(lambda io, tf: io.VarLenFeature("int64")),
     "numpy's dtypes": parsed(lambda io, tf: io.VarLenFeature(np.int64)),
     "a nested default": parsed(lambda io, tf: io.FixedLenFeature([2], tf.int64, [[1], [2]]), "zz"),
-    "a default of ints for floats": parsed(lambda io, tf: io.FixedLenFeature([], tf.float32, 1), "zz"),
+    "a default of ints for floats": parsed(
+        lambda io, tf: io.FixedLenFeature([], tf.float32, 1), "zz"
+    ),
     "a default of a numpy fraction": parsed(
         lambda io, tf: io.FixedLenFeature([], tf.int64, np.float64(1.5)), "zz"
     ),
@@ -189,7 +202,9 @@ READ: dict[str, Any] = {
     "one value in a list to fill up": parsed(
         lambda io, tf: io.FixedLenSequenceFeature([], tf.int64, True, [5]), "zz"
     ),
-    "an empty list, not the default": parsed(lambda io, tf: io.FixedLenFeature([0], tf.int64), "none"),
+    "an empty list, not the default": parsed(
+        lambda io, tf: io.FixedLenFeature([0], tf.int64), "none"
+    ),
     "numpy's strings": lambda tf: tf.io.parse_example(
         np.array([EXAMPLE], object), {"a": tf.io.VarLenFeature(tf.int64)}
     ),
@@ -232,7 +247,9 @@ READ: dict[str, Any] = {
         EXAMPLE, {"a": tf.io.VarLenFeature(tf.int64)}, "x"
     ),
     "one sequence in the batch form": lambda tf: tf.io.parse_sequence_example(
-        b"", {"a": tf.io.VarLenFeature(tf.int64)}, {"b": tf.io.FixedLenSequenceFeature([], tf.int64, True)}
+        b"",
+        {"a": tf.io.VarLenFeature(tf.int64)},
+        {"b": tf.io.FixedLenSequenceFeature([], tf.int64, True)},
     ),
 }
 
@@ -261,11 +278,14 @@ def test_messages_name_the_record_the_key_and_both_types() -> None:
     assert message(lambda: io.parse_single_example(EXAMPLE, absent)) == (
         "Feature: zz (data type: string) is required but could not be found."
     )
-    assert "Index: 1.  Number of int64 values != expected.  Values size: 0 but output shape: [2]" in (
-        message(
-            lambda: io.parse_example(
-                [EXAMPLE, bytes.fromhex("0a090a070a016112021a00")],
-                {"a": io.FixedLenFeature([2], ours.int64, [0, 0])},
+    assert (
+        "Index: 1.  Number of int64 values != expected.  Values size: 0 but output shape: [2]"
+        in (
+            message(
+                lambda: io.parse_example(
+                    [EXAMPLE, bytes.fromhex("0a090a070a016112021a00")],
+                    {"a": io.FixedLenFeature([2], ours.int64, [0, 0])},
+                )
             )
         )
     )
@@ -331,7 +351,9 @@ def test_features_may_be_made_anew_for_every_call_or_changed_in_between() -> Non
 def test_a_plan_is_made_once() -> None:
     plans = parsing._plans
     for n in range(3):
-        OURS.io.parse_example([EXAMPLE], {"once": OURS.io.FixedLenFeature([2], ours.int64, [n // 9, 0])})
+        OURS.io.parse_example(
+            [EXAMPLE], {"once": OURS.io.FixedLenFeature([2], ours.int64, [n // 9, 0])}
+        )
     known = [entries for where, entries in plans.items() if "once" in where]
     assert [len(entries) for entries in known] == [1]
     for n in range(parsing._MOST_PLANS + 9):
@@ -410,7 +432,9 @@ def test_parsing_a_stand_in_gives_stand_ins_of_known_shape() -> None:
             "r": [*batch, None, 2],
         }
         assert found["c"].dtype is ours.float32
-        assert found["a"].source is given and found["a"].features is features and found["a"].key == "a"
+        assert (
+            found["a"].source is given and found["a"].features is features and found["a"].key == "a"
+        )
 
 
 def test_features_that_make_no_sense_are_refused_for_a_stand_in_too() -> None:
@@ -446,10 +470,13 @@ def test_features_that_make_no_sense_are_refused_for_a_stand_in_too() -> None:
         np.asarray,
         lambda r: np.add(r, 1),
         lambda r: np.stack([r]),
-        lambda r: ours.convert_to_tensor(r),
+        ours.convert_to_tensor,
         lambda r: 1 in r,
         lambda r: parsing.parse_single_example(
-            parsing.parse_single_example(r, {"b": feature_kinds.FixedLenFeature([], ours.string)})["b"], ALL
+            parsing.parse_single_example(r, {"b": feature_kinds.FixedLenFeature([], ours.string)})[
+                "b"
+            ],
+            ALL,
         ),
         lambda r: parsing.parse_single_example(r, ALL, "name"),
         lambda r: parsing.parse_sequence_example(r, ALL),

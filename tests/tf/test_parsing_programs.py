@@ -25,7 +25,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    import tensorflow as theirs
+    import tensorflow as tf
+theirs = tf
 
 OURS = SimpleNamespace(
     io=SimpleNamespace(**vars(feature_kinds) | vars(parsing)),
@@ -69,6 +70,26 @@ def _words(message: str) -> str:
     return message
 
 
+def of_examples(form: str, made: dict[str, Any], payloads: list[bytes]) -> Any:
+    def program(tf: Any) -> Any:
+        features = {key: make(tf) for key, make in made.items()}
+        if form == "single":
+            return tf.io.parse_single_example(payloads[0], features)
+        return tf.io.parse_example(tf.constant(payloads), features)
+
+    return program
+
+
+def of_sequences(form: str, made: tuple[dict[str, Any], ...], payloads: list[bytes]) -> Any:
+    def program(tf: Any) -> Any:
+        specs = [{key: make(tf) for key, make in part.items()} for part in made]
+        if form == "single":
+            return tf.io.parse_single_sequence_example(payloads[0], *specs)
+        return tf.io.parse_sequence_example(tf.constant(payloads), *specs)
+
+    return program
+
+
 def examples(compared: Compared, programs: Programs, record: Any, runs: int) -> None:
     rng = programs.rng
     for _ in range(runs):
@@ -78,13 +99,7 @@ def examples(compared: Compared, programs: Programs, record: Any, runs: int) -> 
         if spares_tensorflow(payloads, kinds):
             continue
         for form in FORMS:
-
-            def program(tf: Any) -> Any:
-                features = {key: make(tf) for key, make in made.items()}
-                if form == "single":
-                    return tf.io.parse_single_example(payloads[0], features)
-                return tf.io.parse_example(tf.constant(payloads), features)
-
+            program = of_examples(form, made, payloads)
             compared.run(program, (form, kinds, list(made), [p.hex() for p in payloads]))
 
 
@@ -98,13 +113,7 @@ def sequences(compared: Compared, programs: Programs, record: Any, runs: int) ->
         if spares_tensorflow(payloads, kinds):
             continue
         for form in FORMS:
-
-            def program(tf: Any) -> Any:
-                specs = [{key: make(tf) for key, make in made.items()} for made in (context, lists)]
-                if form == "single":
-                    return tf.io.parse_single_sequence_example(payloads[0], *specs)
-                return tf.io.parse_sequence_example(tf.constant(payloads), *specs)
-
+            program = of_sequences(form, (context, lists), payloads)
             told = (form, kinds, list(context), list(lists), [p.hex() for p in payloads])
             compared.run(program, told)
 

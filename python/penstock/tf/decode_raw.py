@@ -10,9 +10,20 @@ from penstock.tf.dtypes import DType, as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
-_TYPES = (
-    "float16 float32 float64 int32 uint16 uint8 int16 int8 int64 complex64 complex128 bool".split()
-)
+_TYPES = [
+    "float16",
+    "float32",
+    "float64",
+    "int32",
+    "uint16",
+    "uint8",
+    "int16",
+    "int8",
+    "int64",
+    "complex64",
+    "complex128",
+    "bool",
+]
 _PADDED = tuple(name for name in _TYPES if name not in ("bool", "complex64", "complex128"))
 
 

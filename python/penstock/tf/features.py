@@ -5,7 +5,6 @@ Named tuples that hold what they were given. What TensorFlow checks only when it
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -99,9 +98,14 @@ class SparseFeature(NamedTuple):
     already_sorted: bool = False
 
 
-_Ragged = namedtuple(  # noqa: PYI024 -- its __new__ checks what it is given, which NamedTuple forbids
-    "RaggedFeature", ["dtype", "value_key", "partitions", "row_splits_dtype", "validate"]
-)
+class _Ragged(NamedTuple):
+    """The fields of a RaggedFeature, whose own `__new__` checks them: a NamedTuple may have none."""
+
+    dtype: Any
+    value_key: str | None
+    partitions: tuple[Any, ...]
+    row_splits_dtype: Any
+    validate: bool
 
 
 class RaggedFeature(_Ragged):

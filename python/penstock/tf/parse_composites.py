@@ -14,7 +14,7 @@ import numpy as np
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.features import RaggedFeature, SparseFeature
 from penstock.tf.ragged import RaggedTensor
-from penstock.tf.row_splits import sums
+from penstock.tf.row_splits import Numbers, sums
 from penstock.tf.sparse import made, reorder, same_length
 from penstock.tf.tensor import Tensor
 
@@ -34,7 +34,9 @@ def check_size(feature: SparseFeature) -> None:
         sizes = [feature.size]
     else:
         if isinstance(feature.size, kinds) or not all(isinstance(n, kinds) for n in feature.size):
-            raise TypeError(f"size has to be a list of ints as index_key is; found {feature.size!r}")
+            raise TypeError(
+                f"size has to be a list of ints as index_key is; found {feature.size!r}"
+            )
         sizes = list(feature.size)
         if len(sizes) != len(feature.index_key):
             raise ValueError(
@@ -60,7 +62,9 @@ def sparse(feature: SparseFeature, tensors: Tensors) -> Any:
     columns = [np.asarray(tensors[key].values) for key in keys]
     if any(len(column) != len(columns[0]) for column in columns):
         counts = {key: len(column) for key, column in zip(keys, columns, strict=True)}
-        raise InvalidArgumentError(None, None, f"as many indices of each key are needed; found {counts}")
+        raise InvalidArgumentError(
+            None, None, f"as many indices of each key are needed; found {counts}"
+        )
     same_length(len(columns[0]), len(values.values))
     first = tensors[keys[0]]
     kept = np.asarray(first.indices)[:, :-1]
@@ -146,8 +150,10 @@ def _cut_batch(
         given = given[:, 1:]
     numbers = np.asarray(given.values).astype(splits.dtype)
     if isinstance(partition, RaggedFeature.RowLengths):
-        return given.with_values(RaggedTensor.from_row_lengths(found.values, numbers, validate=validate))
-    counts = np.diff(np.asarray(given.row_splits))
+        return given.with_values(
+            RaggedTensor.from_row_lengths(found.values, numbers, validate=validate)
+        )
+    counts: Numbers = np.diff(np.asarray(given.row_splits))
     if isinstance(partition, RaggedFeature.ValueRowIds):
         num_rows = _num_rows(numbers, counts)
         numbers = numbers + np.repeat(sums(num_rows)[:-1], counts)
@@ -161,9 +167,7 @@ def _cut_batch(
     return given.with_values(made)
 
 
-def _shifted(
-    numbers: np.ndarray[Any, Any], starts: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
+def _shifted(numbers: Numbers, starts: Numbers, counts: Numbers) -> Numbers:
     """Numbers that count within a row of values as numbers that count within all of them.
 
     Where a record has other frames of partitions than of values, one of them stands for all.
@@ -174,7 +178,9 @@ def _shifted(
         return numbers + np.repeat(starts, counts)
     except ValueError:
         raise InvalidArgumentError(
-            None, None, f"Incompatible shapes: {len(numbers)} partitions for {len(starts)} rows of values"
+            None,
+            None,
+            f"Incompatible shapes: {len(numbers)} partitions for {len(starts)} rows of values",
         ) from None
 
 
@@ -189,7 +195,7 @@ def _cut_uniform(found: RaggedTensor, length: int, validate: bool) -> RaggedTens
     return RaggedTensor.from_row_splits(inner, splits, validate=validate)
 
 
-def _num_rows(ids: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _num_rows(ids: Numbers, counts: Numbers) -> Numbers:
     """The number of rows that the ids of each record name."""
     found = np.zeros(len(counts), ids.dtype)
     np.maximum.at(found, np.repeat(np.arange(len(counts)), counts), ids + np.asarray(1, ids.dtype))

@@ -98,13 +98,13 @@ class Dense(Key):
         default = None if required else self.default
         return self._wire(layout, size=prod(self.shape), required=required, default=default)
 
-    def batch(self, parts: Parts, num_records: int) -> Tensor:
+    def batch(self, parts: Parts, num_records: int) -> Any:
         if self.dtype is not string:
             return numbers(parts[0], self.dtype.dtype, (num_records, *self.shape))
         values = flat(parts[0], string)
         return values.reshape((num_records, *self.shape)) if self.shape else values
 
-    def single(self, parts: Parts) -> Tensor:
+    def single(self, parts: Parts) -> Any:
         if self.dtype is not string:
             return numbers(parts[0], self.dtype.dtype, self.shape)
         if self.shape:
@@ -127,7 +127,7 @@ class Rows(Key):
         default = None if self.required else ()
         return self._wire(layout, size=prod(self.shape), required=self.required, default=default)
 
-    def batch(self, parts: Parts, num_records: int) -> Tensor:
+    def batch(self, parts: Parts, num_records: int) -> Any:
         lengths = np.diff(ends(parts[1]))
         values = flat(parts[0], self.dtype)
         longest = int(lengths.max(initial=0))
@@ -144,7 +144,7 @@ class Rows(Key):
         counts = np.diff(ends(parts[1])).astype(np.int64)
         return (counts // prod(self.shape)).view(Tensor)
 
-    def single(self, parts: Parts) -> Tensor:
+    def single(self, parts: Parts) -> Any:
         return flat(parts[0], self.dtype).reshape((-1, *self.shape))
 
 

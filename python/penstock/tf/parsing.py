@@ -20,6 +20,7 @@ from penstock.tf.parse_keys import Dense, Rows
 from penstock.tf.parse_plans import CONTEXT, EXAMPLE, LISTS, Plan
 from penstock.tf.recognised import NotRecorded, Recorded
 from penstock.tf.tensor import convert_to_tensor
+from penstock.types import is_bytes
 
 Features = Mapping[str, Any]
 
@@ -27,7 +28,7 @@ Features = Mapping[str, Any]
 def parse_example(
     serialized: Any, features: Features, example_names: Any = None, name: str | None = None
 ) -> dict[str, Any]:
-    """Parse a batch of serialized Examples.
+    r"""Parse a batch of serialized Examples.
 
     Args:
         serialized: strings [batch], or one string, which is parsed as by `parse_single_example`.
@@ -49,14 +50,14 @@ def parse_example(
         >>> import penstock.tf as tf
         >>> from penstock.tf.features import FixedLenFeature
         >>> from penstock.tf.parsing import parse_example
-        >>> a = b"\\n\\x0c\\n\\n\\n\\x01a\\x12\\x05\\x1a\\x03\\n\\x01\\x07"
+        >>> a = b"\n\x0c\n\n\n\x01a\x12\x05\x1a\x03\n\x01\x07"
         >>> parse_example([a, b""], {"a": FixedLenFeature([], tf.int64, -1)})["a"].numpy()
         array([ 7, -1])
     """
-    if isinstance(serialized, Recorded):
-        return _recorded(serialized, features, example_names)
     if not features:
         raise ValueError(f"Argument `features` cannot be None or falsy. Got {features}")
+    if isinstance(serialized, Recorded):
+        return _recorded(serialized, features, example_names)
     payloads, alone = _payloads(serialized)
     names = None if example_names is None else _names(example_names, payloads, alone)
     if alone:
@@ -88,11 +89,11 @@ def parse_single_example(
         >>> parse_single_example(b"", {"a": VarLenFeature(tf.int64)})["a"].shape
         TensorShape([0])
     """
+    if not features:
+        empty = "None" if features is None else "empty"  # pyright: ignore[reportUnnecessaryComparison]
+        raise ValueError(f"Invalid argument: features cannot be {empty}.")
     if isinstance(serialized, Recorded):
         return _recorded(serialized, features, example_names)
-    if not features:
-        empty = "None" if features is None else "empty"
-        raise ValueError(f"Invalid argument: features cannot be {empty}.")
     payloads, alone = _payloads(serialized)
     if not alone:
         raise ValueError("Input serialized must be a scalar")
@@ -114,11 +115,16 @@ def parse_batch(
 
     Returns:
         As `parse_example`.
+
+    Raises:
+        TypeError: an array of anything but bytes; otherwise as `parse_example`.
     """
     if hasattr(serialized, "num_columns"):
         serialized = serialized.column(0)
-    is_ours = type(serialized) is list or isinstance(serialized, _core.Frames)
-    if not is_ours and not hasattr(serialized, "__arrow_c_array__"):
+    if hasattr(serialized, "__arrow_c_array__"):
+        if not is_bytes(serialized.type):
+            raise TypeError(f"serialized records are bytes, not {serialized.type}")
+    elif type(serialized) is not list and not isinstance(serialized, _core.Frames):
         return parse_example(serialized, features, names)
     return _batch(serialized, features, names)
 
@@ -164,7 +170,9 @@ def parse_sequence_example(
             "Both `context_features` and `sequence_features` argument are None, but at least one should have values."
         )
     payloads, alone = _payloads(serialized)
-    return _sequence(payloads, alone, context_features or {}, sequence_features or {}, example_names)
+    return _sequence(
+        payloads, alone, context_features or {}, sequence_features or {}, example_names
+    )
 
 
 def parse_single_sequence_example(
@@ -206,7 +214,9 @@ def parse_single_sequence_example(
     payloads, alone = _payloads(serialized)
     if not alone:
         raise ValueError("Input serialized must be a scalar")
-    found = _sequence(payloads, alone, context_features or {}, sequence_features or {}, example_name)
+    found = _sequence(
+        payloads, alone, context_features or {}, sequence_features or {}, example_name
+    )
     return found[:2]
 
 
@@ -229,7 +239,9 @@ def _payloads(serialized: Any) -> tuple[list[bytes], bool]:
         found, rank = strings.tolist(), strings.ndim
     if rank > 1:
         raise InvalidArgumentError(
-            None, None, f"Expected serialized to be a scalar or vector, got shape: {np.shape(serialized)}"
+            None,
+            None,
+            f"Expected serialized to be a scalar or vector, got shape: {np.shape(serialized)}",
         )
     return (found, False) if rank else ([found], True)
 
@@ -358,9 +370,12 @@ _plans: dict[Any, list[tuple[tuple[Features, ...], Any, Plan]]] = {}
 def _plan_of(dialect: str, *groups: Features) -> Plan:
     """The plan for these features, which may be made anew for every call, or changed in between."""
     try:
-        where = (dialect, *(part for group in groups for part in (*group, *map(type, group.values()))))
+        where = (
+            dialect,
+            *(part for group in groups for part in (*group, *map(type, group.values()))),
+        )
         for known, kinds, plan in _plans.get(where, ()):
-            if known == groups and (kinds is None or kinds == _partition_kinds(groups)):
+            if _same(known, groups) and (kinds is None or kinds == _partition_kinds(groups)):
                 return plan
     except TypeError:  # keys that have no hash
         where = None
@@ -373,6 +388,13 @@ def _plan_of(dialect: str, *groups: Features) -> Plan:
         known = tuple({key: _copied(f) for key, f in features.items()} for features in groups)
         _plans[where] = [(known, kinds, plan), *_plans.get(where, [])[:3]]
     return plan
+
+
+def _same(known: tuple[Features, ...], groups: tuple[Features, ...]) -> bool:
+    try:
+        return known == groups
+    except ValueError:  # a list before, and an array now
+        return False
 
 
 def _partition_kinds(groups: tuple[Features, ...]) -> Any:

@@ -667,8 +667,8 @@ fn fill_list_tensorflow(
         if bytes.is_empty() {
             break;
         }
-        bytes = fill_frame_tensorflow(column, wanted, bytes)
-            .map_err(|fault| fault.in_frame(frame))?;
+        bytes =
+            fill_frame_tensorflow(column, wanted, bytes).map_err(|fault| fault.in_frame(frame))?;
     }
     let before = column.values.as_ref().map_or(0, Values::len);
     column.close_record(before)

@@ -53,7 +53,7 @@ pub struct PyFault {
     byte: u64,
     record: Option<usize>,
     field: Option<String>,
-    frame: Option<usize>,
+    frame: Option<u32>,
     expected: Option<u64>,
     found: Option<u64>,
     message: String,

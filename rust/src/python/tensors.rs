@@ -153,10 +153,13 @@ pub fn decode_tensors<'py>(
     sparse: Vec<usize>,
 ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
     let columns = if let Ok(list) = payloads.cast::<PyList>() {
-        let not_bytes = |_| PyTypeError::new_err("expected a list of bytes");
         let held: Vec<Bound<'py, PyBytes>> = list
             .iter()
-            .map(|value| value.cast_into::<PyBytes>().map_err(|e| not_bytes(e)))
+            .map(|value| {
+                value
+                    .cast_into::<PyBytes>()
+                    .map_err(|_| PyTypeError::new_err("expected a list of bytes"))
+            })
             .collect::<PyResult<_>>()?;
         let records: Vec<&[u8]> = held.iter().map(|value| value.as_bytes()).collect();
         run(py, || decode_columns(&records[..], &plan.plan, |_| Ok(())))?

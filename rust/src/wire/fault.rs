@@ -79,7 +79,7 @@ pub struct Fault {
     /// Which field of the record.
     pub field: Option<String>,
     /// Which frame of a feature list.
-    pub frame: Option<usize>,
+    pub frame: Option<u32>,
     /// What was stored or announced.
     pub expected: Option<u64>,
     /// What was there.
@@ -128,7 +128,7 @@ impl Fault {
 
     /// The same, in this frame of a feature list.
     #[cold]
-    pub fn in_frame(mut self, frame: usize) -> Self {
+    pub fn in_frame(mut self, frame: u32) -> Self {
         self.frame.get_or_insert(frame);
         self
     }
