@@ -86,7 +86,7 @@ impl From<Fault> for PyFault {
             byte: fault.byte,
             record: fault.record,
             field: fault.field,
-            frame: fault.frame,
+            frame: fault.frame.map(|number| number.get().saturating_sub(1)),
             expected: fault.expected,
             found: fault.found,
             message: fault.message,

@@ -1,6 +1,7 @@
 //! What is wrong with bytes: facts, not prose. The skin and the floors above make messages of it.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 /// The rule that the bytes break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +79,8 @@ pub struct Fault {
     pub record: Option<usize>,
     /// Which field of the record.
     pub field: Option<String>,
-    /// Which frame of a feature list.
-    pub frame: Option<u32>,
+    /// Which frame of a feature list, counted from 1: so it takes no more room.
+    pub frame: Option<NonZeroU32>,
     /// What was stored or announced.
     pub expected: Option<u64>,
     /// What was there.
@@ -129,7 +130,7 @@ impl Fault {
     /// The same, in this frame of a feature list.
     #[cold]
     pub fn in_frame(mut self, frame: u32) -> Self {
-        self.frame.get_or_insert(frame);
+        self.frame = self.frame.or(NonZeroU32::new(frame.saturating_add(1)));
         self
     }
 
