@@ -4,7 +4,7 @@ Code that reads, writes and prepares data with TensorFlow runs with only the imp
 not here raises an error that names the symbol and the nearest way; docs/tensorflow.md lists what is.
 """
 
-from penstock.tf import dtypes, errors, math
+from penstock.tf import compat, dtypes, errors, io, math, python_io, train
 from penstock.tf.arrays import (
     boolean_mask,
     broadcast_to,
@@ -150,6 +150,7 @@ __all__ = [
     "broadcast_to",
     "cast",
     "clip_by_value",
+    "compat",
     "complex64",
     "complex128",
     "concat",
@@ -184,6 +185,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "io",
     "is_tensor",
     "less",
     "less_equal",
@@ -206,6 +208,7 @@ __all__ = [
     "pad",
     "pow",
     "py_function",
+    "python_io",
     "range",
     "rank",
     "reduce_all",
@@ -235,6 +238,7 @@ __all__ = [
     "subtract",
     "tanh",
     "tile",
+    "train",
     "transpose",
     "truediv",
     "uint8",
