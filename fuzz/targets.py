@@ -22,6 +22,7 @@ from fuzz import (
     hdf5,
     images,
     loader_state,
+    messages,
     msgpack_values,
     neighbours,
     recordio,
@@ -296,4 +297,5 @@ TARGETS = {
     "recordio_pack": Target(recordio.pack, recordio.packs),
     "recordio_file": Target(recordio.file, recordio.files),
     "loader_state": Target(loader_state.load, loader_state.states),
+    "messages": Target(messages.parsed, seeds.examples),
 }

@@ -7,9 +7,11 @@ them are `ps.PenstockError`, so what penstock knows of a place (file, record, by
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import FormatError, PenstockError
 
 
 class OpError(PenstockError):
@@ -117,3 +119,42 @@ class DataLossError(OpError, ValueError):
     """Data that is damaged: a checksum that does not match, a file that ends too early."""
 
     error_code = 15
+
+
+class DecodeError(FormatError):
+    """Bytes that are no message of their kind: what protobuf's class of that name says."""
+
+
+_OF_SYSTEM: dict[int | None, type[OpError]] = {
+    errno.EACCES: PermissionDeniedError,
+    errno.EDQUOT: ResourceExhaustedError,
+    errno.EEXIST: AlreadyExistsError,
+    errno.EISDIR: FailedPreconditionError,
+    errno.ENOENT: NotFoundError,
+    errno.ENOSPC: ResourceExhaustedError,
+    errno.ENOTDIR: FailedPreconditionError,
+    errno.ENOTEMPTY: FailedPreconditionError,
+    errno.EPERM: PermissionDeniedError,
+    errno.EROFS: PermissionDeniedError,
+}
+
+
+def of_system(error: OSError, path: str) -> OpError:
+    """What the operating system says of a file, as TensorFlow's error of that meaning.
+
+    Args:
+        error: what was raised.
+        path: the file that was meant.
+
+    Returns:
+        The error, to be raised.
+
+    Example:
+        >>> from penstock.tf import errors
+        >>> errors.of_system(FileNotFoundError(2, "No such file or directory"), "a.jpg")
+        NotFoundError('a.jpg; No such file or directory')
+    """
+    kind = _OF_SYSTEM.get(error.errno, UnknownError)
+    if error.errno is None and isinstance(error, FileNotFoundError):
+        kind = NotFoundError  # raised by penstock, which has looked
+    return kind(None, None, f"{path}; {os.strerror(error.errno) if error.errno else error}")

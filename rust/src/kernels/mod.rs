@@ -20,6 +20,7 @@ pub mod infer_examples;
 pub mod infer_msgpack;
 pub mod inflate;
 pub mod members;
+pub mod messages;
 pub mod mixture;
 pub mod permute;
 pub mod riegeli;

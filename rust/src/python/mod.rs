@@ -7,6 +7,7 @@ mod encode;
 mod frames;
 mod images;
 mod index_file;
+mod messages;
 mod msgpack;
 mod objects;
 mod permute;
@@ -160,6 +161,10 @@ mod _core {
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
         images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
         index_file::index_file,
+        messages::{
+            BytesList, Example, Feature, FeatureList, FeatureLists, Features, FloatList, Int64List,
+            Message, MessageField, MessageMap, RepeatedMessage, RepeatedScalar, SequenceExample,
+        },
         msgpack::{PyFacts, PyMsgpackPlan, encode_msgpack, frame_values, looks_like_maps},
         objects::bytes_list,
         permute::{buffered, key_of, mixed, permuted, permuted_each, record_keys},

@@ -115,6 +115,21 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// A varint of at most five bytes, as protobuf reads tags and lengths.
+    #[inline(always)]
+    pub fn short_varint(&mut self) -> Result<u64, Fault> {
+        let start = self.at;
+        let value = self.varint()?;
+        if self.at.wrapping_sub(start) > 5 {
+            return Err(Fault::new(
+                FaultKind::Message,
+                start as u64,
+                "tag or length of over 5 bytes",
+            ));
+        }
+        Ok(value)
+    }
+
     fn long_varint(&mut self) -> Result<u64, Fault> {
         match super::varint::read(self.rest()) {
             Some((value, length)) => {
@@ -128,7 +143,7 @@ impl<'a> Cursor<'a> {
     /// A varint length, then that many bytes.
     #[inline(always)]
     pub fn length_prefixed(&mut self) -> Result<&'a [u8], Fault> {
-        let length = self.varint()?;
+        let length = self.short_varint()?;
         match usize::try_from(length) {
             Ok(length) => self.take(length),
             Err(_) => Err(self.truncated(usize::MAX)),

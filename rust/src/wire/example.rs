@@ -84,7 +84,7 @@ fn message_fault(cursor: &Cursor<'_>, message: &str) -> Fault {
 /// The next field of a message.
 #[inline]
 pub fn next_field<'a>(cursor: &mut Cursor<'a>) -> Result<WireField<'a>, Fault> {
-    let tag = cursor.varint()?;
+    let tag = cursor.short_varint()?;
     if tag > u64::from(u32::MAX) {
         return Err(message_fault(cursor, "field number is too large"));
     }
@@ -113,7 +113,7 @@ pub fn next_field<'a>(cursor: &mut Cursor<'a>) -> Result<WireField<'a>, Fault> {
 fn skip_group(cursor: &mut Cursor<'_>, number: u64) -> Result<(), Fault> {
     let mut open = vec![number];
     while let Some(&innermost) = open.last() {
-        let tag = cursor.varint()?;
+        let tag = cursor.short_varint()?;
         let number = tag >> 3;
         if number == 0 || tag > u64::from(u32::MAX) {
             return Err(message_fault(cursor, "field number out of range"));

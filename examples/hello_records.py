@@ -1,0 +1,20 @@
+"""Two records, written and read."""
+
+import os
+import sys
+
+from penstock import tf
+
+
+def main(folder: str) -> None:
+    path = os.path.join(folder, "sample.tfrecord")
+    with tf.io.TFRecordWriter(path) as w:
+        w.write(b"Record A")
+        w.write(b"Record B")
+
+    for record in tf.data.TFRecordDataset(path):
+        print(record)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

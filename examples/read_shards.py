@@ -1,0 +1,20 @@
+"""Several shards of one data set, read in turns."""
+
+import sys
+
+from penstock import tf
+
+
+def dataset(folder: str):
+    files = tf.data.Dataset.list_files(f"{folder}/shards/train-*.tfrecord")
+    return files.interleave(
+        tf.data.TFRecordDataset, cycle_length=4, num_parallel_calls=tf.data.AUTOTUNE
+    )
+
+
+def main(folder: str) -> None:
+    print(sum(1 for _ in dataset(folder)), "records")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

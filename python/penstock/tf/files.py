@@ -1,0 +1,125 @@
+"""Whole files as tensors: `tf.io.read_file`, `write_file`, `matching_files`."""
+
+from __future__ import annotations
+
+import glob as python_glob
+import os
+from typing import Any
+
+import numpy as np
+
+from penstock.tf.errors import InvalidArgumentError, of_system
+from penstock.tf.tensor import Tensor, constant
+
+
+def path_of(value: Any) -> str:
+    """The path that a str, bytes, path, or scalar tensor of a string means.
+
+    Raises:
+        InvalidArgumentError: a tensor of several.
+        TypeError: no path at all.
+    """
+    if isinstance(value, (np.ndarray, list, tuple)):
+        array = np.asarray(value, object)
+        if array.ndim:
+            shape = list(array.shape)
+            raise InvalidArgumentError(
+                None, None, f"Input filename tensor must be scalar, but had shape: {shape}"
+            )
+        value = array.item()
+    return os.fsdecode(value)
+
+
+def paths_of(values: Any) -> list[str]:
+    """The paths that one such value, or a list, tuple or tensor of them, means, in order."""
+    if isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.ndim):
+        return [path for value in values for path in paths_of(value)]
+    return [path_of(values)]
+
+
+def matched(patterns: Any) -> list[str]:
+    """The files that patterns match, sorted. `*`, `?` and `[…]` match within one folder.
+
+    Args:
+        patterns: a pattern, or a list or tensor of them.
+    """
+    found = {path for pattern in paths_of(patterns) for path in python_glob.glob(pattern)}
+    return sorted(found)
+
+
+def read_file(filename: Any, name: str | None = None) -> Tensor:
+    """A whole file as a scalar string tensor.
+
+    Args:
+        filename: its path, a str, path or scalar string tensor.
+        name: no meaning here.
+
+    Returns:
+        Tensor: shape (), dtype string.
+
+    Raises:
+        NotFoundError: there is no such file (also a FileNotFoundError).
+        FailedPreconditionError: it is a folder.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.io.write_file("note.txt", "some bytes")
+        >>> tf.io.read_file("note.txt").numpy()
+        b'some bytes'
+    """
+    path = path_of(filename)
+    try:
+        with open(path, "rb") as file:
+            return constant(file.read())
+    except OSError as error:
+        raise of_system(error, path) from error
+
+
+def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
+    """Write a whole file, making its folders where they are missing.
+
+    Args:
+        filename: its path, a str, path or scalar string tensor.
+        contents: bytes, str or a scalar string tensor.
+        name: no meaning here.
+
+    Raises:
+        PermissionDeniedError, FailedPreconditionError, …: what the file system says.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.io.write_file("deep/er/note.txt", b"some bytes")
+    """
+    path = path_of(filename)
+    data = constant(contents).numpy()
+    if not isinstance(data, bytes):
+        raise InvalidArgumentError(
+            None, None, f"Contents tensor must be scalar, but had shape: {list(np.shape(data))}"
+        )
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise of_system(error, path) from error
+
+
+def matching_files(pattern: Any, name: str | None = None) -> Tensor:
+    """The files that patterns match, sorted.
+
+    Args:
+        pattern: a pattern with `*`, `?` or `[…]`, or a list or tensor of them.
+        name: no meaning here.
+
+    Returns:
+        Tensor: shape (files,), dtype string; none is no error.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.io.write_file("part-0.txt", b""), tf.io.write_file("part-1.txt", b"")
+        (None, None)
+        >>> tf.io.matching_files("part-*.txt").numpy().tolist()
+        [b'part-0.txt', b'part-1.txt']
+    """
+    found = [os.fsencode(path) for path in matched(pattern)]
+    return np.array(found, object).reshape(-1).view(Tensor)

@@ -1,0 +1,307 @@
+"""`tf.io.gfile`: files and folders of the local file system under TensorFlow's names and errors."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from penstock.tf.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    OpError,
+    PermissionDeniedError,
+    of_system,
+)
+from penstock.tf.files import matched, path_of, paths_of
+from penstock.tf.missing import missing as _missing
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "GFile",
+    "copy",
+    "exists",
+    "get_registered_schemes",
+    "glob",
+    "isdir",
+    "join",
+    "listdir",
+    "makedirs",
+    "mkdir",
+    "remove",
+    "rename",
+    "rmtree",
+    "stat",
+    "walk",
+]
+
+
+@contextmanager
+def _of(path: str) -> Generator[None]:
+    """What the system says of that path is raised as TensorFlow's error."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, OpError):
+            raise
+        raise of_system(error, path) from error
+
+
+@dataclass(frozen=True)
+class FileStatistics:
+    """Facts of a file: length (bytes), mtime_nsec, is_directory."""
+
+    length: int
+    mtime_nsec: int
+    is_directory: bool
+
+
+class GFile:
+    """A file that is opened when it is first used.
+
+    Args:
+        name: its path.
+        mode: "r", "w", "a", "r+", "w+" or "a+", with "b" for bytes; else text in UTF-8.
+
+    Raises:
+        InvalidArgumentError: another mode.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> with tf.io.gfile.GFile("lines.txt", "w") as file:
+        ...     file.write("one line")
+        >>> tf.io.gfile.GFile("lines.txt", "rb").read()
+        b'one line'
+    """
+
+    def __init__(self, name: Any, mode: str = "r") -> None:
+        plain = mode.replace("b", "")
+        if plain not in {"r", "w", "a", "r+", "w+", "a+"}:
+            raise InvalidArgumentError(None, None, f"mode is not {mode!r}")
+        self.name = name
+        self.mode = mode
+        self._path = path_of(name)
+        self._plain = plain
+        self._is_text = "b" not in mode
+        self._file: Any = None
+
+    def _opened(self, *, reading: bool) -> Any:
+        allowed = self._plain[0] == "r" if reading else self._plain[0] != "r"
+        if not allowed and "+" not in self._plain:
+            what = "reading" if reading else "writing"
+            raise PermissionDeniedError(None, None, f"File isn't open for {what}")
+        if self._file is None:
+            with _of(self._path):
+                self._file = open(self._path, self._plain + "b")  # noqa: SIM115 - close() closes it
+        return self._file
+
+    def _shown(self, data: bytes) -> Any:
+        return data.decode() if self._is_text else data
+
+    def read(self, n: int = -1) -> Any:
+        """The rest, or up to n bytes of it: str, or bytes in a mode with "b"."""
+        return self._shown(self._opened(reading=True).read(n))
+
+    def readline(self) -> Any:
+        """The next line with its end; empty at the end of the file."""
+        return self._shown(self._opened(reading=True).readline())
+
+    def readlines(self) -> list[Any]:
+        """All lines that are left."""
+        return list(self)
+
+    def write(self, file_content: Any) -> None:
+        """Add text, as UTF-8, or bytes."""
+        data = file_content.encode() if isinstance(file_content, str) else file_content
+        self._opened(reading=False).write(data)
+
+    def seek(self, offset: int = 0, whence: int = 0) -> None:
+        """Go to a byte."""
+        self._opened(reading=True).seek(offset, whence)
+
+    def tell(self) -> int:
+        """The byte at which the file stands."""
+        return self._file.tell() if self._file is not None else 0
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        return stat(self._path).length
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def flush(self) -> None:
+        """Have what was written in the file."""
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; to use it again opens it anew."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    next = __next__
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None:
+            self.close()
+
+
+def exists(path: Any) -> bool:
+    """Whether there is a file or folder of that name."""
+    return os.path.exists(path_of(path))
+
+
+def isdir(path: Any) -> bool:
+    """Whether it is a folder."""
+    return os.path.isdir(path_of(path))
+
+
+def glob(pattern: Any) -> list[str]:
+    """The files that a pattern, or any of several, matches, sorted for each."""
+    return [path for one in paths_of(pattern) for path in matched(one)]
+
+
+def listdir(path: Any) -> list[str]:
+    """The names in a folder, sorted.
+
+    Raises:
+        NotFoundError: there is no such folder.
+    """
+    path = path_of(path)
+    if not os.path.isdir(path):
+        raise NotFoundError(None, None, f"Could not find directory {path}")
+    return sorted(os.listdir(path))
+
+
+def makedirs(path: Any) -> None:
+    """Make a folder and those above it; one that is there is fine."""
+    path = path_of(path)
+    with _of(path):
+        os.makedirs(path, exist_ok=True)
+
+
+def mkdir(path: Any) -> None:
+    """Make a folder; one that is there is fine.
+
+    Raises:
+        NotFoundError: the folder above it is not there.
+    """
+    path = path_of(path)
+    with _of(path):
+        if not os.path.isdir(path):
+            os.mkdir(path)
+
+
+def remove(path: Any) -> None:
+    """Remove a file.
+
+    Raises:
+        NotFoundError: it is not there.
+    """
+    path = path_of(path)
+    with _of(path):
+        os.remove(path)
+
+
+def rmtree(path: Any) -> None:
+    """Remove a folder and everything in it.
+
+    Raises:
+        NotFoundError: it is not there.
+    """
+    path = path_of(path)
+    if not os.path.isdir(path):
+        raise NotFoundError(None, None, f"{path} not found")
+    with _of(path):
+        shutil.rmtree(path)
+
+
+def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
+    """Give a file another name.
+
+    Raises:
+        AlreadyExistsError: there is a file of that name, and `overwrite` is False.
+    """
+    _onto(src, dst, os.replace, overwrite=overwrite)
+
+
+def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
+    """Copy a file.
+
+    Raises:
+        AlreadyExistsError: there is a file of that name, and `overwrite` is False.
+    """
+    _onto(src, dst, shutil.copyfile, overwrite=overwrite)
+
+
+def _onto(src: Any, dst: Any, move: Callable[[str, str], Any], *, overwrite: bool) -> None:
+    source, target = path_of(src), path_of(dst)
+    if not overwrite and os.path.exists(target):
+        raise AlreadyExistsError(None, None, f"{target}: file already exists")
+    with _of(source):
+        move(source, target)
+
+
+def stat(path: Any) -> FileStatistics:
+    """Length, time and kind of a file.
+
+    Raises:
+        NotFoundError: it is not there.
+    """
+    path = path_of(path)
+    with _of(path):
+        found = os.stat(path)
+    return FileStatistics(found.st_size, found.st_mtime_ns, os.path.isdir(path))
+
+
+def walk(
+    top: Any, topdown: bool = True, onerror: Callable[[OSError], Any] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Folder, the folders in it and the files in it, for a folder and all below."""
+    for folder, folders, names in os.walk(path_of(top), topdown, onerror):
+        folders.sort()
+        yield folder, folders, sorted(names)
+
+
+def join(path: Any, *paths: Any) -> Any:
+    """Parts of a path as one."""
+    return os.path.join(path, *paths)
+
+
+def get_registered_schemes() -> list[str]:
+    """The kinds of paths: those of the local file system, named by nothing."""
+    return [""]
+
+
+def __getattr__(name: str) -> object:
+    raise _missing(f"tf.io.gfile.{name}")

@@ -1,0 +1,51 @@
+"""`tf.python_io`: what TensorFlow 1 called the reading and writing of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import penstock as ps
+from penstock.tf.errors import DataLossError, of_system
+from penstock.tf.files import path_of
+from penstock.tf.writing import TFRecordCompressionType, TFRecordOptions, TFRecordWriter
+
+__all__ = [
+    "TFRecordCompressionType",
+    "TFRecordOptions",
+    "TFRecordWriter",
+    "tf_record_iterator",
+]
+
+
+def tf_record_iterator(path: Any, options: Any = None) -> Iterator[bytes]:
+    """The records of a file, as bytes; whether it is compressed is seen from it.
+
+    Args:
+        path: of the file.
+        options: taken for TensorFlow's sake.
+
+    Raises:
+        NotFoundError: there is no such file.
+        DataLossError: it is damaged.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> with tf.python_io.TFRecordWriter("two.tfrecord") as writer:
+        ...     writer.write(b"a")
+        ...     writer.write(b"b")
+        >>> list(tf.python_io.tf_record_iterator("two.tfrecord"))
+        [b'a', b'b']
+    """
+    path = path_of(path)
+    try:
+        for batch in ps.open(path, format="tfrecord", raw=True, index="never").scan():
+            yield from batch.column(0).to_pylist()
+    except ps.FormatError as error:
+        raise DataLossError(None, None, error.message, **_place(error)) from error
+    except OSError as error:
+        raise of_system(error, path) from error
+
+
+def _place(error: ps.PenstockError) -> dict[str, Any]:
+    return {"file": error.file, "record": error.record, "byte": error.byte}

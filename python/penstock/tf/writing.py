@@ -1,0 +1,262 @@
+"""`tf.io.TFRecordWriter`: records to a file, one by one, framed many at once.
+
+As TensorFlow's, a writer makes the file at its final path and what was flushed can be read there, since
+programs rely on both; where a file should appear only when it is whole, use `ps.write`. GZIP files are
+made of members that hold whole records, which every reader takes and penstock reads from the middle.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.formats.framed_output import EMPTY_GZIP
+from penstock.tf.errors import FailedPreconditionError, InvalidArgumentError, of_system
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_BATCH_BYTES = 4 << 20
+_MEMBER_BYTES = 1 << 20
+_FRAME_BYTES = 16
+"""What a frame adds to a payload."""
+_MOST_NARROW_BYTES = 1 << 30
+_GZIP_LEVEL = 6
+
+
+class TFRecordCompressionType:
+    """The compressions as numbers, as TensorFlow 1 named them."""
+
+    NONE = 0
+    ZLIB = 1
+    GZIP = 2
+
+
+class TFRecordOptions:
+    """How a file of records is compressed.
+
+    Args:
+        compression_type: "GZIP", "ZLIB", "" or None; a number of TFRecordCompressionType; or options
+            whose compression is meant.
+        compression_level (int | None): 0 to 9; None: what the compressor thinks best.
+        mem_level, compression_strategy (int | None): zlib's, for "ZLIB" files.
+        flush_mode, input_buffer_size, output_buffer_size, window_bits, compression_method: kept as
+            given, and of no meaning here; in TensorFlow, window_bits can make a "GZIP" file a zlib one.
+
+    Raises:
+        ValueError: no such compression.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.io.TFRecordOptions(compression_type="GZIP", compression_level=9).compression_type
+        'GZIP'
+    """
+
+    compression_type_map: ClassVar[dict[int, str]] = {
+        TFRecordCompressionType.ZLIB: "ZLIB",
+        TFRecordCompressionType.GZIP: "GZIP",
+        TFRecordCompressionType.NONE: "",
+    }
+
+    def __init__(
+        self,
+        compression_type: Any = None,
+        flush_mode: int | None = None,
+        input_buffer_size: int | None = None,
+        output_buffer_size: int | None = None,
+        window_bits: int | None = None,
+        compression_level: int | None = None,
+        compression_method: int | None = None,
+        mem_level: int | None = None,
+        compression_strategy: int | None = None,
+    ) -> None:
+        self.get_compression_type_string(compression_type)
+        self.compression_type = compression_type
+        self.flush_mode = flush_mode
+        self.input_buffer_size = input_buffer_size
+        self.output_buffer_size = output_buffer_size
+        self.window_bits = window_bits
+        self.compression_level = compression_level
+        self.compression_method = compression_method
+        self.mem_level = mem_level
+        self.compression_strategy = compression_strategy
+
+    @classmethod
+    def get_compression_type_string(cls, options: Any) -> str:
+        """The compression that options, a name or a number mean: "GZIP", "ZLIB" or "".
+
+        Raises:
+            ValueError: none.
+        """
+        while isinstance(options, TFRecordOptions):
+            options = options.compression_type
+        if not options:
+            return ""
+        name = options if isinstance(options, str) else cls.compression_type_map.get(options)
+        if name is None or name not in cls.compression_type_map.values():
+            raise ValueError(
+                f'Not a valid compression_type: "{options}"; known: "GZIP", "ZLIB" and ""'
+            )
+        return name
+
+
+class TFRecordWriter:
+    r"""Writes records to a TFRecord file; a context manager that closes it.
+
+    Args:
+        path (str | bytes | os.PathLike): the file, made anew.
+        options (str | TFRecordOptions | None): "GZIP", "ZLIB", ""; or TFRecordOptions.
+
+    Raises:
+        NotFoundError: the folder is not there (also a FileNotFoundError).
+        FailedPreconditionError: the path is that of a folder.
+        InvalidArgumentError: options that zlib does not take.
+        ValueError: no such compression.
+
+    Example:
+        >>> import penstock as ps
+        >>> import penstock.tf as tf
+        >>> with tf.io.TFRecordWriter("notes.tfrecord") as writer:
+        ...     writer.write(b"Record A")
+        ...     writer.write(b"Record B")
+        >>> ps.open("notes.tfrecord", raw=True)[1]
+        {'record': b'Record B'}
+    """
+
+    def __init__(self, path: Any, options: Any = None) -> None:
+        self._file: Any = None
+        kind = TFRecordOptions.get_compression_type_string(options)
+        if not isinstance(options, TFRecordOptions):
+            options = TFRecordOptions(kind)
+        self._records: list[bytes] = []
+        self._waiting_bytes = 0
+        self._batch_bytes = _MEMBER_BYTES if kind == "GZIP" else _BATCH_BYTES
+        self._kind = kind
+        self._level = -1 if options.compression_level is None else options.compression_level
+        if not -1 <= self._level <= 9:
+            raise InvalidArgumentError(
+                None, None, f"compression_level is 0 to 9, not {self._level}"
+            )
+        self._deflate: Any = _deflater(self._level, options) if kind == "ZLIB" else None
+        self._is_empty = True
+        self._path = os.fsdecode(path)
+        try:
+            self._file = open(self._path, "wb", buffering=0)  # noqa: SIM115 - close() closes it
+        except OSError as error:
+            raise of_system(error, self._path) from error
+
+    def write(self, record: bytes) -> None:
+        """Add a record.
+
+        Args:
+            record (bytes): its payload; a bytearray or a str, as its UTF-8, will do.
+
+        Raises:
+            TypeError: something else, such as a message that is not serialized.
+            FailedPreconditionError: the writer is closed.
+        """
+        if type(record) is not bytes:
+            record = _payload(record)
+        if self._file is None:
+            raise FailedPreconditionError(None, None, "Writer is closed.")
+        self._records.append(record)
+        self._waiting_bytes += len(record) + _FRAME_BYTES
+        if self._waiting_bytes >= self._batch_bytes:
+            self._write_out()
+
+    def flush(self) -> None:
+        """Have everything written so far in the file, readable.
+
+        Raises:
+            FailedPreconditionError: the writer is closed.
+        """
+        if self._file is None:
+            raise FailedPreconditionError(None, None, "Writer is closed.")
+        self._write_out()
+        if self._deflate is not None:
+            self._put(self._deflate.flush(zlib.Z_SYNC_FLUSH))
+
+    def close(self) -> None:
+        """Write what is left and close the file. Once more does nothing."""
+        if self._file is None:
+            return
+        try:
+            self._write_out()
+            if self._deflate is not None:
+                self._put(self._deflate.flush())
+            elif self._kind == "GZIP" and self._is_empty:
+                self._put(EMPTY_GZIP)
+        finally:
+            file, self._file = self._file, None
+            file.close()
+
+    def _write_out(self) -> None:
+        """Frame the records that wait, and write them."""
+        if not self._records:
+            return
+        records, self._records = self._records, []
+        is_wide = self._waiting_bytes > _MOST_NARROW_BYTES
+        self._waiting_bytes = 0
+        payloads = pa.array(records, pa.large_binary() if is_wide else pa.binary())
+        data = _core.frame_records(payloads).data
+        if self._kind == "GZIP":
+            level = _GZIP_LEVEL if self._level < 0 else self._level
+            data = _core.gzip_member(data, 0, len(data), len(records), level)
+        view = memoryview(pa.array(data).buffers()[1])
+        self._put(view if self._deflate is None else self._deflate.compress(view))
+        self._is_empty = False
+
+    def _put(self, data: Any) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise of_system(error, self._path) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A writer that nobody closed: its records are written, as TensorFlow does.
+        self.close()
+
+
+def _payload(record: Any) -> bytes:
+    if isinstance(record, str):
+        return record.encode()
+    if isinstance(record, (bytes, bytearray)):
+        return bytes(record)
+    hint = ""
+    if hasattr(record, "SerializeToString"):
+        hint = "; write its .SerializeToString()"
+    elif isinstance(record, np.ndarray):
+        hint = "; write its .numpy()"
+    raise TypeError(
+        f"write(): incompatible function arguments: a record is bytes, not {type(record).__name__}{hint}"
+    )
+
+
+def _deflater(level: int, options: TFRecordOptions) -> Any:
+    memory = 9 if options.mem_level is None else options.mem_level
+    strategy = options.compression_strategy or zlib.Z_DEFAULT_STRATEGY
+    try:
+        return zlib.compressobj(level, zlib.DEFLATED, zlib.MAX_WBITS, memory, strategy)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            None, None, f"zlib does not take mem_level={memory}, compression_strategy={strategy}"
+        ) from error

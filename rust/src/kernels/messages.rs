@@ -1,0 +1,481 @@
+//! The messages of `tf.train` as trees of shared nodes, for code that builds and changes them.
+//!
+//! A node is a message. Parents hold their children by `Arc`, and so does whoever looks at one, so a
+//! view stays attached however it was come by. A child that is looked at before it is set stands in
+//! its parent's slot without counting as present, and knows its parent: the first change sets it, and
+//! all above it (`touch`). Nodes taken out of a tree live on alone, with what they hold.
+//!
+//! Building a record sets messages into messages, and each is to be a copy. `share` makes that cheap: a
+//! message that nobody can change unseen is held by both sides, marked as lent, and whoever next looks
+//! at it to change it `settle`s: the one that is left alone keeps it, others take a copy first.
+//!
+//! Locks are taken from parent to child or one at a time, and no code of Python's runs under one.
+
+mod parse;
+#[cfg(test)]
+mod tests;
+mod text;
+mod write;
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+pub use parse::parse;
+pub use text::{key_text, text};
+pub use write::{serialize, size};
+
+/// A byte string of a `BytesList`, which Python holds as its own object.
+pub trait Blob: Sized {
+    /// A copy of these bytes.
+    fn of(bytes: &[u8]) -> Self;
+    /// The same string once more.
+    fn share(&self) -> Self;
+    /// What it holds.
+    fn bytes(&self) -> &[u8];
+}
+
+impl Blob for Vec<u8> {
+    fn of(bytes: &[u8]) -> Self {
+        bytes.to_vec()
+    }
+
+    fn share(&self) -> Self {
+        self.clone()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+/// Which message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Kind {
+    Example,
+    SequenceExample,
+    Features,
+    FeatureLists,
+    FeatureList,
+    Feature,
+    BytesList,
+    FloatList,
+    Int64List,
+}
+
+/// A field of a message; its number is its place, counted from 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its name in Python.
+    pub name: &'static str,
+    /// The message it holds (of a map: as values), or None for numbers and bytes.
+    pub holds: Option<Kind>,
+}
+
+const fn field(name: &'static str, holds: Option<Kind>) -> Field {
+    Field { name, holds }
+}
+
+impl Kind {
+    /// The name of the class.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Example => "Example",
+            Self::SequenceExample => "SequenceExample",
+            Self::Features => "Features",
+            Self::FeatureLists => "FeatureLists",
+            Self::FeatureList => "FeatureList",
+            Self::Feature => "Feature",
+            Self::BytesList => "BytesList",
+            Self::FloatList => "FloatList",
+            Self::Int64List => "Int64List",
+        }
+    }
+
+    /// The fields, in the order of their numbers.
+    pub fn fields(self) -> &'static [Field] {
+        const EXAMPLE: [Field; 1] = [field("features", Some(Kind::Features))];
+        const SEQUENCE: [Field; 2] = [
+            field("context", Some(Kind::Features)),
+            field("feature_lists", Some(Kind::FeatureLists)),
+        ];
+        const FEATURES: [Field; 1] = [field("feature", Some(Kind::Feature))];
+        const LISTS: [Field; 1] = [field("feature_list", Some(Kind::FeatureList))];
+        const FEATURE: [Field; 3] = [
+            field("bytes_list", Some(Kind::BytesList)),
+            field("float_list", Some(Kind::FloatList)),
+            field("int64_list", Some(Kind::Int64List)),
+        ];
+        const VALUES: [Field; 1] = [field("value", None)];
+        match self {
+            Self::Example => &EXAMPLE,
+            Self::SequenceExample => &SEQUENCE,
+            Self::Features | Self::FeatureList => &FEATURES,
+            Self::FeatureLists => &LISTS,
+            Self::Feature => &FEATURE,
+            Self::BytesList | Self::FloatList | Self::Int64List => &VALUES,
+        }
+    }
+
+    /// What the field of that place holds. Only asked of fields that hold messages.
+    fn held(self, index: usize) -> Self {
+        self.fields().get(index).and_then(|field| field.holds).unwrap_or(self)
+    }
+}
+
+/// The fields of one message.
+#[derive(Debug)]
+pub enum Body<B> {
+    /// Messages of their own, one for each field, and a bit for each that is set.
+    Parts([Option<Arc<Node<B>>>; 3], u8),
+    /// A map of messages, in the order of its keys.
+    Map(BTreeMap<Box<str>, Arc<Node<B>>>),
+    /// Messages one after another.
+    Many(Vec<Arc<Node<B>>>),
+    /// The values of a `BytesList`.
+    Bytes(Vec<B>),
+    /// The values of a `FloatList`.
+    Floats(Vec<f32>),
+    /// The values of an `Int64List`.
+    Ints(Vec<i64>),
+}
+
+impl<B> Body<B> {
+    fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Example | Kind::SequenceExample | Kind::Feature => {
+                Self::Parts([const { None }; 3], 0)
+            }
+            Kind::Features | Kind::FeatureLists => Self::Map(BTreeMap::new()),
+            Kind::FeatureList => Self::Many(Vec::new()),
+            Kind::BytesList => Self::Bytes(Vec::new()),
+            Kind::FloatList => Self::Floats(Vec::new()),
+            Kind::Int64List => Self::Ints(Vec::new()),
+        }
+    }
+}
+
+/// What a node holds.
+#[derive(Debug)]
+pub struct State<B> {
+    /// The parent that does not count this message as set yet.
+    up: Weak<Node<B>>,
+    /// Fields that nobody knows, as they came.
+    pub unknown: Vec<u8>,
+    /// The fields.
+    pub body: Body<B>,
+}
+
+/// One message.
+#[derive(Debug)]
+pub struct Node<B> {
+    kind: Kind,
+    /// Whether several may hold it, each for itself.
+    lent: AtomicBool,
+    state: Mutex<State<B>>,
+}
+
+impl<B: Blob> Node<B> {
+    /// An empty message.
+    pub fn new(kind: Kind) -> Arc<Self> {
+        Self::with(kind, Body::new(kind))
+    }
+
+    /// A message of these fields, which are of its kind.
+    pub fn with(kind: Kind, body: Body<B>) -> Arc<Self> {
+        Self::below(kind, body, Weak::new())
+    }
+
+    fn below(kind: Kind, body: Body<B>, up: Weak<Self>) -> Arc<Self> {
+        Arc::new(Self {
+            kind,
+            lent: AtomicBool::new(false),
+            state: Mutex::new(State { up, unknown: Vec::new(), body }),
+        })
+    }
+
+    /// Which message it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What it holds, as long as nobody else needs it.
+    pub fn lock(&self) -> MutexGuard<'_, State<B>> {
+        // Nothing is half done where a panic may come.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The message of a field, live, whether it is set or not.
+    pub fn child(self: &Arc<Self>, index: usize) -> Arc<Self> {
+        let mut state = self.lock();
+        let Body::Parts(slots, _) = &mut state.body else { return self.clone() };
+        let Some(slot) = slots.get_mut(index) else { return self.clone() };
+        let held = self.kind.held(index);
+        let child =
+            slot.get_or_insert_with(|| Self::below(held, Body::new(held), Arc::downgrade(self)));
+        Self::settle(child);
+        child.clone()
+    }
+
+    /// What another message may hold for itself as if it were a copy: this message, where nobody else
+    /// sees it or a part of it; else a copy indeed.
+    pub fn share(self: &Arc<Self>) -> Arc<Self> {
+        if !self.is_unseen() {
+            return self.copy();
+        }
+        self.lent.store(true, Ordering::Relaxed);
+        self.clone()
+    }
+
+    /// Whether its one holder is the only way to it and to all parts of it.
+    fn is_unseen(self: &Arc<Self>) -> bool {
+        if Arc::strong_count(self) > 1 && !self.lent.load(Ordering::Relaxed) {
+            return false;
+        }
+        match &self.lock().body {
+            Body::Parts(slots, _) => slots.iter().flatten().all(Self::is_unseen),
+            Body::Map(entries) => entries.values().all(Self::is_unseen),
+            Body::Many(items) => items.iter().all(Self::is_unseen),
+            _ => true,
+        }
+    }
+
+    /// Make a message that was lent the holder's own, before it is looked at to be changed.
+    pub fn settle(holder: &mut Arc<Self>) {
+        if holder.lent.load(Ordering::Relaxed) {
+            if Arc::strong_count(holder) > 1 {
+                *holder = holder.copy();
+            } else {
+                holder.lent.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether a field that holds a message is set.
+    pub fn has(&self, index: usize) -> bool {
+        matches!(self.lock().body, Body::Parts(_, set) if set & 1 << index != 0)
+    }
+
+    /// Count a message as set, and all that it stands in.
+    pub fn touch(self: &Arc<Self>) {
+        let mut node = self.clone();
+        loop {
+            let up = mem::take(&mut node.lock().up);
+            let Some(parent) = up.upgrade() else { return };
+            let place = match &parent.lock().body {
+                Body::Parts(slots, _) => slots
+                    .iter()
+                    .position(|slot| slot.as_ref().is_some_and(|s| Arc::ptr_eq(s, &node))),
+                _ => None,
+            };
+            // Cleared in the meantime: it belongs to nobody any more.
+            let Some(index) = place else { return };
+            parent.set(index);
+            node = parent;
+        }
+    }
+
+    /// Count the message of a field as set; of a oneof, the others no longer.
+    fn set(&self, index: usize) {
+        let mut state = self.lock();
+        let Body::Parts(slots, set) = &mut state.body else { return };
+        let bit = 1 << index;
+        if self.kind == Kind::Feature && *set & !bit != 0 {
+            for (other, slot) in slots.iter_mut().enumerate() {
+                if *set & 1 << other != 0 && other != index {
+                    *slot = None;
+                }
+            }
+            *set = 0;
+        }
+        *set |= bit;
+        if let Some(Some(child)) = slots.get(index) {
+            child.lock().up = Weak::new();
+        }
+    }
+
+    /// Set a field to a message that nobody else has; what a view of it saw before, it sees merged.
+    pub fn put(self: &Arc<Self>, index: usize, message: Arc<Self>) {
+        let waiting = {
+            let mut state = self.lock();
+            let Body::Parts(slots, _) = &mut state.body else { return };
+            match slots.get_mut(index) {
+                Some(slot @ None) => {
+                    *slot = Some(message);
+                    None
+                }
+                Some(Some(child)) => {
+                    Self::settle(child);
+                    Some((child.clone(), message))
+                }
+                None => return,
+            }
+        };
+        if let Some((child, message)) = waiting {
+            child.absorb(message);
+        }
+        self.set(index);
+    }
+
+    /// Make it empty. What is taken out lives on where it is looked at.
+    pub fn clear(&self) {
+        let mut state = self.lock();
+        state.body = Body::new(self.kind);
+        state.unknown.clear();
+    }
+
+    /// Make it empty to take what another message holds: views of what is not set stay attached.
+    pub fn make_room(&self) {
+        let mut state = self.lock();
+        state.unknown.clear();
+        let Body::Parts(slots, set) = &mut state.body else {
+            state.body = Body::new(self.kind);
+            return;
+        };
+        for (index, slot) in slots.iter_mut().enumerate() {
+            if *set & 1 << index != 0 {
+                *slot = None;
+            }
+        }
+        *set = 0;
+    }
+
+    /// Make one field empty.
+    pub fn clear_field(&self, index: usize) {
+        let mut state = self.lock();
+        match &mut state.body {
+            Body::Parts(slots, set) => {
+                if let Some(slot) = slots.get_mut(index) {
+                    *slot = None;
+                    *set &= !(1 << index);
+                }
+            }
+            body => *body = Body::new(self.kind),
+        }
+    }
+
+    /// Drop the fields that nobody knows, here and below.
+    pub fn discard_unknown(&self) {
+        let mut state = self.lock();
+        state.unknown = Vec::new();
+        let discard = |child: &mut Arc<Self>| {
+            Self::settle(child);
+            child.discard_unknown();
+        };
+        match &mut state.body {
+            Body::Parts(slots, _) => slots.iter_mut().flatten().for_each(discard),
+            Body::Map(entries) => entries.values_mut().for_each(discard),
+            Body::Many(items) => items.iter_mut().for_each(discard),
+            _ => {}
+        }
+    }
+
+    /// A message of its own that holds the same.
+    pub fn copy(&self) -> Arc<Self> {
+        let state = self.lock();
+        let body = match &state.body {
+            Body::Parts(slots, set) => {
+                let mut copies = [const { None }; 3];
+                for (index, (copy, slot)) in copies.iter_mut().zip(slots).enumerate() {
+                    *copy =
+                        slot.as_ref().filter(|_| *set & 1 << index != 0).map(|child| child.copy());
+                }
+                Body::Parts(copies, *set)
+            }
+            Body::Map(entries) => {
+                Body::Map(entries.iter().map(|(key, value)| (key.clone(), value.copy())).collect())
+            }
+            Body::Many(items) => Body::Many(items.iter().map(|item| item.copy()).collect()),
+            Body::Bytes(values) => Body::Bytes(values.iter().map(B::share).collect()),
+            Body::Floats(values) => Body::Floats(values.clone()),
+            Body::Ints(values) => Body::Ints(values.clone()),
+        };
+        let copy = Self::with(self.kind, body);
+        if !state.unknown.is_empty() {
+            copy.lock().unknown.clone_from(&state.unknown);
+        }
+        copy
+    }
+
+    /// Merge what a message of the same kind holds: set fields are merged, keys replaced, values
+    /// appended.
+    pub fn absorb(self: &Arc<Self>, mut other: Arc<Self>) {
+        Self::settle(&mut other);
+        let (body, unknown) = {
+            let mut other = other.lock();
+            (mem::replace(&mut other.body, Body::new(self.kind)), mem::take(&mut other.unknown))
+        };
+        if let Body::Parts(slots, set) = body {
+            for (index, slot) in slots.into_iter().enumerate() {
+                if let Some(message) = slot
+                    && set & 1 << index != 0
+                {
+                    self.put(index, message);
+                }
+            }
+            self.lock().unknown.extend_from_slice(&unknown);
+            return;
+        }
+        let mut state = self.lock();
+        match (&mut state.body, body) {
+            (Body::Map(into), Body::Map(from)) => into.extend(from),
+            (Body::Many(into), Body::Many(from)) => into.extend(from),
+            (Body::Bytes(into), Body::Bytes(from)) => into.extend(from),
+            (Body::Floats(into), Body::Floats(from)) => into.extend(from),
+            (Body::Ints(into), Body::Ints(from)) => into.extend(from),
+            _ => {}
+        }
+        state.unknown.extend_from_slice(&unknown);
+    }
+
+    /// The message of a key, if there is one.
+    pub fn get(&self, key: &str) -> Option<Arc<Self>> {
+        let Body::Map(entries) = &mut self.lock().body else { return None };
+        let found = entries.get_mut(key)?;
+        Self::settle(found);
+        Some(found.clone())
+    }
+
+    /// Take the message of a key out.
+    pub fn remove(&self, key: &str) -> Option<Arc<Self>> {
+        let Body::Map(entries) = &mut self.lock().body else { return None };
+        let mut found = entries.remove(key)?;
+        Self::settle(&mut found);
+        Some(found)
+    }
+
+    /// The keys of a map.
+    pub fn keys(&self) -> Vec<Box<str>> {
+        match &self.lock().body {
+            Body::Map(entries) => entries.keys().cloned().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The messages that stand one after another.
+    pub fn items(&self) -> Vec<Arc<Self>> {
+        let Body::Many(items) = &mut self.lock().body else { return Vec::new() };
+        items.iter_mut().for_each(Self::settle);
+        items.clone()
+    }
+
+    /// The message of a key, made where there is none, as reading a map of messages does.
+    pub fn get_or_create(self: &Arc<Self>, key: &str) -> Arc<Self> {
+        if let Some(found) = self.get(key) {
+            return found;
+        }
+        self.touch();
+        let made = Self::new(self.kind.held(0));
+        self.insert(key, made.clone());
+        made
+    }
+
+    /// Put a message that nobody else has under a key.
+    pub fn insert(&self, key: &str, message: Arc<Self>) {
+        if let Body::Map(entries) = &mut self.lock().body {
+            entries.insert(key.into(), message);
+        }
+    }
+}
