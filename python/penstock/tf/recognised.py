@@ -1,0 +1,145 @@
+"""How a function that only parses is told from others: it is called once, with stand-ins.
+
+A function given to `Dataset.map` is called with a `Recorded` in the place of each value.
+`parse_single_example` and `parse_example` know how to parse one, which is noted; whatever else a
+function does with one shows that it needs the values, and it is then called record by record. A
+function that comes back with nothing but stand-ins chooses and parses only, so whole chunks of
+records can be parsed by one call of a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.tf import nest
+
+
+class NotRecorded(BaseException):
+    """A stand-in was asked for what only a value has. No program means to catch it."""
+
+
+@dataclass
+class Parsing:
+    """One call of a parser: what it parses, how, and by which names its results go."""
+
+    source: Recorded
+    features: dict[str, Any]
+    single: bool
+    names: Any = None
+
+
+@dataclass
+class _Log:
+    """What became of the stand-ins of one call."""
+
+    is_used: bool = False
+    parsings: list[Parsing] = field(default_factory=list)
+
+
+class Recorded:
+    """Stands for one value that nobody has looked at: a leaf of the input, or of what was parsed.
+
+    Attributes: leaf (int, its number in the input) or parsing and key (where it was parsed), and
+    is_batch: whether it stands for a batch of strings.
+    """
+
+    __slots__ = ("_log", "is_batch", "key", "leaf", "parsing")
+
+    def __init__(
+        self,
+        log: _Log,
+        leaf: int = 0,
+        *,
+        is_batch: bool = False,
+        parsing: Parsing | None = None,
+        key: str | None = None,
+    ) -> None:
+        self._log = log
+        self.leaf = leaf
+        self.is_batch = is_batch
+        self.parsing = parsing
+        self.key = key
+
+    def parse(
+        self, features: dict[str, Any], *, single: bool, names: Any = None
+    ) -> dict[str, Recorded]:
+        """Note that this serialized Example is parsed, and give stand-ins for the results.
+
+        Args:
+            features: as the parsers take them.
+            single: whether by `parse_single_example`, which takes no batches.
+            names: of the examples, for messages; records with names are not parsed together.
+        """
+        if self.parsing is not None or single == self.is_batch or names is not None:
+            self._give_up()
+        parsing = Parsing(self, dict(features), single)
+        self._log.parsings.append(parsing)
+        return {key: Recorded(self._log, parsing=parsing, key=key) for key in features}
+
+    def _give_up(self, *_: Any, **__: Any) -> Any:
+        self._log.is_used = True
+        raise NotRecorded
+
+    def __getattr__(self, name: str) -> Any:
+        return self._give_up()
+
+    def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
+        return self._give_up()
+
+
+def _refuse(self: Recorded, *args: Any, **kwargs: Any) -> Any:
+    return self._give_up()
+
+
+for _name in (
+    "abs add and array array_function bool bytes call complex contains delitem divmod enter eq exit "
+    "float floordiv format ge getitem gt index int invert iter le len lshift lt matmul mod mul ne neg "
+    "next or pos pow radd rand rdivmod repr reversed rfloordiv rlshift rmatmul rmod rmul ror round "
+    "rpow rrshift rshift rsub rtruediv rxor setitem str sub truediv xor"
+).split():
+    setattr(Recorded, f"__{_name}__", _refuse)
+
+
+@dataclass
+class Recording:
+    """A function that chooses and parses: its result with stand-ins at all leaves."""
+
+    result: Any
+    leaves: list[Recorded]
+    parsings: list[Parsing]
+
+
+def record(
+    function: Callable[..., Any],
+    structure: Any,
+    call: Callable[[Callable[..., Any], Any], Any],
+    batched: list[bool],
+) -> Recording | None:
+    """Call a function with stand-ins.
+
+    Args:
+        function: the user's.
+        structure: what an element looks like.
+        call: how the function is called with an element.
+        batched: of each leaf, whether it is a batch of strings.
+
+    Returns:
+        What it does, or None where it needs values.
+    """
+    log = _Log()
+    leaves = [Recorded(log, leaf, is_batch=each) for leaf, each in enumerate(batched)]
+    try:
+        result = call(function, nest.pack_sequence_as(structure, leaves, lists=False))
+    except NotRecorded:
+        return None
+    except Exception:
+        # Whatever it could not do with a stand-in, it says again of a value if it is meant.
+        return None
+    if isinstance(result, list):
+        result = tuple(result)
+    flat = nest.flatten(result, lists=False)
+    if log.is_used or not flat or not all(type(leaf) is Recorded for leaf in flat):
+        return None
+    return Recording(result, flat, log.parsings)
