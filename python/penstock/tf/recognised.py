@@ -9,7 +9,7 @@ records can be parsed by one call of a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +26,11 @@ class Parsing:
 
     source: Recorded
     features: dict[str, Any]
-    single: bool
-    names: Any = None
+
+    @property
+    def single(self) -> bool:
+        """Whether records are parsed one by one."""
+        return not self.source.is_batch
 
 
 @dataclass
@@ -42,7 +45,8 @@ class Recorded:
     """Stands for one value that nobody has looked at: a leaf of the input, or of what was parsed.
 
     Attributes: leaf (int, its number in the input) or parsing and key (where it was parsed), and
-    is_batch: whether it stands for a batch of strings.
+    is_batch: whether it stands for a batch of strings, or for one; None where it is no string that
+    could be parsed.
     """
 
     __slots__ = ("_log", "is_batch", "key", "leaf", "parsing")
@@ -52,7 +56,7 @@ class Recorded:
         log: _Log,
         leaf: int = 0,
         *,
-        is_batch: bool = False,
+        is_batch: bool | None = None,
         parsing: Parsing | None = None,
         key: str | None = None,
     ) -> None:
@@ -62,19 +66,12 @@ class Recorded:
         self.parsing = parsing
         self.key = key
 
-    def parse(
-        self, features: dict[str, Any], *, single: bool, names: Any = None
-    ) -> dict[str, Recorded]:
-        """Note that this serialized Example is parsed, and give stand-ins for the results.
-
-        Args:
-            features: as the parsers take them.
-            single: whether by `parse_single_example`, which takes no batches.
-            names: of the examples, for messages; records with names are not parsed together.
-        """
-        if self.parsing is not None or single == self.is_batch or names is not None:
+    def parse(self, features: Mapping[str, Any]) -> dict[str, Recorded]:
+        """Note that this serialized record, or batch of them, is parsed by these features, and give
+        stand-ins for the results."""
+        if self.is_batch is None:
             self._give_up()
-        parsing = Parsing(self, dict(features), single)
+        parsing = Parsing(self, dict(features))
         self._log.parsings.append(parsing)
         return {key: Recorded(self._log, parsing=parsing, key=key) for key in features}
 
@@ -115,7 +112,7 @@ def record(
     function: Callable[..., Any],
     structure: Any,
     call: Callable[[Callable[..., Any], Any], Any],
-    batched: list[bool],
+    batched: list[bool | None],
 ) -> Recording | None:
     """Call a function with stand-ins.
 
@@ -123,7 +120,7 @@ def record(
         function: the user's.
         structure: what an element looks like.
         call: how the function is called with an element.
-        batched: of each leaf, whether it is a batch of strings.
+        batched: of each leaf, whether it is a batch of strings; None where it is no string.
 
     Returns:
         What it does, or None where it needs values.

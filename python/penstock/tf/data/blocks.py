@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.tf import nest
+from penstock.tf.data.stacking import stack
 from penstock.tf.tensor import Tensor
 
 
@@ -65,22 +66,35 @@ class Varying:
         return SparseTensor(indices, self.values, [len(lengths), int(lengths.max(initial=0))])
 
 
+class Listed(list[Any]):
+    """A column of tensors as they are, where elements came one by one."""
+
+    nbytes = 0
+
+
 Column = Any
-"""np.ndarray, pa.LargeBinaryArray or Varying."""
+"""np.ndarray, pa.LargeBinaryArray, Varying or Listed."""
 
 
 def _sliced(column: Column, start: int, stop: int) -> Column:
     if isinstance(column, pa.Array):
         return column.slice(start, max(stop - start, 0))
-    return column[start:stop]
+    part = column[start:stop]
+    return Listed(part) if isinstance(column, Listed) else part
 
 
 def _taken(column: Column, rows: np.ndarray) -> Column:
+    if isinstance(column, Listed):
+        return Listed(column[row] for row in rows.tolist())
     return column.take(pa.array(rows)) if isinstance(column, pa.Array) else column[rows]
 
 
 def _joined(columns: Sequence[Column]) -> Column:
     first = columns[0]
+    if any(type(column) is not type(first) for column in columns):
+        return Listed(row for column in columns for row in _rows(column))
+    if isinstance(first, Listed):
+        return Listed(row for column in columns for row in column)
     if isinstance(first, pa.Array):
         return pa.concat_arrays(columns)
     if isinstance(first, Varying):
@@ -93,6 +107,8 @@ def _joined(columns: Sequence[Column]) -> Column:
 def _rows(column: Column) -> Iterator[Any]:
     if isinstance(column, Varying):
         return column.rows()
+    if isinstance(column, Listed):
+        return iter(column)
     if isinstance(column, pa.Array):
         column = column.to_numpy(zero_copy_only=False)
     item, tensor = np.ndarray.__getitem__, column.view(Tensor)
@@ -103,6 +119,8 @@ def tensor_of(column: Column) -> Any:
     """A column as one tensor, whose memory is nobody else's."""
     if isinstance(column, Varying):
         return column.tensor()
+    if isinstance(column, Listed):
+        return stack(column)
     if isinstance(column, pa.Array):
         return column.to_numpy(zero_copy_only=False).view(Tensor)
     # What lies in an array that is used again is copied.
@@ -250,6 +268,15 @@ class Blocks:
             and (self.strings, self.batched) == (other.strings, other.batched)
             and _shape(self.structure) == _shape(other.structure)
         )
+
+    def holding(self, elements: Iterator[Any]) -> Iterator[AnyBlock]:
+        """Elements of the same structure as blocks, one each."""
+        for element in elements:
+            leaves = nest.flatten(element, lists=False)
+            block = Block([Listed([leaf]) for leaf in leaves], 1)
+            if self.batched:
+                raise TypeError("batches and other elements cannot follow each other")
+            yield block
 
     def elements(self) -> Iterator[Any]:
         """The elements, one by one."""
