@@ -1,6 +1,6 @@
 """TensorFlow's own spelling of what penstock does, for code that exists: `import penstock.tf as tf`."""
 
-from penstock.tf import errors
+from penstock.tf import data, errors, nest, random
 from penstock.tf.dtypes import (
     DType,
     as_dtype,
@@ -45,6 +45,7 @@ __all__ = [
     "complex128",
     "constant",
     "convert_to_tensor",
+    "data",
     "double",
     "errors",
     "float16",
@@ -55,6 +56,8 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "nest",
+    "random",
     "string",
     "uint8",
     "uint16",

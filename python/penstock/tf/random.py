@@ -123,9 +123,7 @@ def _stateless_bits(count: int, seed: Any) -> np.ndarray:
     """The 32-bit numbers that a seed of two numbers stands for."""
     pair = np.asarray(seed)
     if pair.shape != (2,):
-        raise InvalidArgumentError(
-            None, None, f"seed must have shape [2], not {list(pair.shape)}"
-        )
+        raise InvalidArgumentError(None, None, f"seed must have shape [2], not {list(pair.shape)}")
     first, second = (int(s) & 0xFFFFFFFFFFFFFFFF for s in pair)
     ((m0, m1, m2, m3),) = philox_blocks(
         [*words(first), *words(second)], (0x3EC8F720, 0x02461E29)

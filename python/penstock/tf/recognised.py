@@ -90,12 +90,69 @@ def _refuse(self: Recorded, *args: Any, **kwargs: Any) -> Any:
     return self._give_up()
 
 
-for _name in (
-    "abs add and array array_function bool bytes call complex contains delitem divmod enter eq exit "
-    "float floordiv format ge getitem gt index int invert iter le len lshift lt matmul mod mul ne neg "
-    "next or pos pow radd rand rdivmod repr reversed rfloordiv rlshift rmatmul rmod rmul ror round "
-    "rpow rrshift rshift rsub rtruediv rxor setitem str sub truediv xor"
-).split():
+for _name in [
+    "abs",
+    "add",
+    "and",
+    "array",
+    "array_function",
+    "bool",
+    "bytes",
+    "call",
+    "complex",
+    "contains",
+    "delitem",
+    "divmod",
+    "enter",
+    "eq",
+    "exit",
+    "float",
+    "floordiv",
+    "format",
+    "ge",
+    "getitem",
+    "gt",
+    "index",
+    "int",
+    "invert",
+    "iter",
+    "le",
+    "len",
+    "lshift",
+    "lt",
+    "matmul",
+    "mod",
+    "mul",
+    "ne",
+    "neg",
+    "next",
+    "or",
+    "pos",
+    "pow",
+    "radd",
+    "rand",
+    "rdivmod",
+    "repr",
+    "reversed",
+    "rfloordiv",
+    "rlshift",
+    "rmatmul",
+    "rmod",
+    "rmul",
+    "ror",
+    "round",
+    "rpow",
+    "rrshift",
+    "rshift",
+    "rsub",
+    "rtruediv",
+    "rxor",
+    "setitem",
+    "str",
+    "sub",
+    "truediv",
+    "xor",
+]:
     setattr(Recorded, f"__{_name}__", _refuse)
 
 

@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 _PATIENCE = 0.5
@@ -25,8 +25,8 @@ class _Failure:
 class _Shared:
     """What both sides hold. The queue needs no lock of its own; the condition is for who must wait."""
 
-    def __init__(self, opened: Callable[[], Iterator[Any]], most: int) -> None:
-        self.opened: Callable[[], Iterator[Any]] | None = opened
+    def __init__(self, values: Iterator[Any], most: int) -> None:
+        self.values: Iterator[Any] | None = values
         self.most = most
         self.queue: deque[Any] = deque()
         self.changed = threading.Condition(threading.RLock())
@@ -36,8 +36,8 @@ class _Shared:
         self.is_dropped = False
 
     def work(self) -> None:
-        assert self.opened is not None
-        values, self.opened = self.opened(), None
+        assert self.values is not None
+        values, self.values = self.values, None
         try:
             for value in values:
                 self._put(value)
@@ -98,12 +98,12 @@ class Ahead:
     """An iterator whose values are made by a thread, a few ahead.
 
     Args:
-        opened: gives the iterator; called, used and closed in the thread.
+        values: what it reads; from the first value on the thread's alone, which closes it, too.
         most: values that may wait.
     """
 
-    def __init__(self, opened: Callable[[], Iterator[Any]], most: int) -> None:
-        self._shared = _Shared(opened, most)
+    def __init__(self, values: Iterator[Any], most: int) -> None:
+        self._shared = _Shared(values, most)
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
 

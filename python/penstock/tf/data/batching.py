@@ -119,7 +119,11 @@ class PaddedBatch(Batch):
         shapes: list[Any] = [None] * count
         if self._shapes is not None:
             given = self._shapes
-            shapes = [TensorShape(given)] if isinstance(given, TensorShape) and count == 1 else shapes_like(structure, given)
+            shapes = (
+                [TensorShape(given)]
+                if isinstance(given, TensorShape) and count == 1
+                else shapes_like(structure, given)
+            )
         fills: list[Any] = [None] * count
         if self._values is not None:
             if nest.is_nested(self._values, lists=False):
@@ -182,7 +186,9 @@ def _filling(value: Any, dtype: Any) -> Any:
     if tensor.ndim:
         raise ValueError(f"padding_values must be scalars, not of shape {tensor.shape}")
     numeric = not isinstance(value, np.ndarray) and tensor.dtype != object and dtype != object
-    if tensor.dtype != dtype and not (numeric and isinstance(value, (int, float)) and np.can_cast(tensor.dtype.kind, dtype.kind)):
+    if tensor.dtype != dtype and not (
+        numeric and isinstance(value, (int, float)) and np.can_cast(tensor.dtype.kind, dtype.kind)
+    ):
         raise TypeError(
             f"Mismatched type for padding: the padding value is {tensor.dtype}, the elements are {dtype}"
         )
@@ -216,7 +222,9 @@ class Unbatch(Op):
         known = self.source.cardinality()
         if known == INFINITE:
             return INFINITE
-        sizes = {leaf.shape[0] for leaf in nest.flatten(self._known(), lists=False) if leaf.shape.rank}
+        sizes = {
+            leaf.shape[0] for leaf in nest.flatten(self._known(), lists=False) if leaf.shape.rank
+        }
         size = sizes.pop() if len(sizes) == 1 else None
         return UNKNOWN if size is None or known < 0 else known * size
 
@@ -231,7 +239,9 @@ class Unbatch(Op):
             if isinstance(leaf, RaggedTensorSpec):
                 if leaf.ragged_rank == 1:
                     return TensorSpec(shape, leaf.dtype)
-                return RaggedTensorSpec(shape, leaf.dtype, leaf.ragged_rank - 1, leaf.row_splits_dtype)
+                return RaggedTensorSpec(
+                    shape, leaf.dtype, leaf.ragged_rank - 1, leaf.row_splits_dtype
+                )
             return with_shape(leaf, shape)
 
         return nest.map_structure(less, self.source.spec(), lists=False)
@@ -403,7 +413,9 @@ class Buckets(Op):
         drop_remainder: bool,
     ) -> None:
         if len(sizes) != len(boundaries) + 1:
-            raise ValueError("`bucket_batch_sizes` must have one more entry than `bucket_boundaries`.")
+            raise ValueError(
+                "`bucket_batch_sizes` must have one more entry than `bucket_boundaries`."
+            )
         self.source, self.length_of, self.boundaries = source, length_of, boundaries
         self.sizes = [positive(size, "bucket_batch_sizes") for size in sizes]
         self.batch, self.drops = batch, drop_remainder
@@ -414,7 +426,9 @@ class Buckets(Op):
     def _run(self, values: Iterator[Any]) -> Iterator[Any]:
         buckets: list[list[Any]] = [[] for _ in self.sizes]
         for element in values:
-            length = self.length_of(*element) if isinstance(element, tuple) else self.length_of(element)
+            length = (
+                self.length_of(*element) if isinstance(element, tuple) else self.length_of(element)
+            )
             number = int(np.searchsorted(self.boundaries, whole(length, "length"), "right"))
             bucket = buckets[number]
             bucket.append(element)

@@ -99,7 +99,10 @@ def _joined(columns: Sequence[Column]) -> Column:
         return pa.concat_arrays(columns)
     if isinstance(first, Varying):
         ends = np.cumsum([0, *(c.splits[-1] for c in columns)])
-        splits = [columns[0].splits[:1], *(c.splits[1:] + e for c, e in zip(columns, ends, strict=False))]
+        splits = [
+            columns[0].splits[:1],
+            *(c.splits[1:] + e for c, e in zip(columns, ends, strict=False)),
+        ]
         return Varying(np.concatenate([c.values for c in columns]), np.concatenate(splits))
     return np.concatenate(columns)
 
@@ -212,7 +215,10 @@ class Batches:
         if len(blocks) == 1:
             return blocks[0]
         ends = np.cumsum([0, *(b.offsets[-1] for b in blocks)])
-        offsets = [blocks[0].offsets[:1], *(b.offsets[1:] + e for b, e in zip(blocks, ends, strict=False))]
+        offsets = [
+            blocks[0].offsets[:1],
+            *(b.offsets[1:] + e for b, e in zip(blocks, ends, strict=False)),
+        ]
         return Batches(Block.joined([b.rows for b in blocks]), np.concatenate(offsets))
 
     def leaves(self) -> Iterator[tuple[Any, ...]]:

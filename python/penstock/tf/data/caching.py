@@ -125,7 +125,11 @@ class FileCache(Op):
                         _put(file, leaf)
                     count += 1
                     yield element
-            facts = {"mark": _MARK, "num_elements": count, **(facts or {"dtypes": [], "structure": None})}
+            facts = {
+                "mark": _MARK,
+                "num_elements": count,
+                **(facts or {"dtypes": [], "structure": None}),
+            }
             os.replace(temporary, self._data)
             with open(temporary, "w") as file:
                 json.dump(facts, file)
@@ -147,14 +151,22 @@ class FileCache(Op):
                     leaves = tuple(_get(file, dtype) for dtype in dtypes)
                 except (ValueError, MemoryError) as error:
                     raise DataLossError(
-                        None, None, f"the cache is cut or damaged: {error}", file=self._data, record=number
+                        None,
+                        None,
+                        f"the cache is cut or damaged: {error}",
+                        file=self._data,
+                        record=number,
                     ) from error
                 yield pack(leaves)
 
     def _check(self, found: list[str]) -> None:
         """Refuse elements of other types than those upstream, as far as these are known."""
         try:
-            wanted = [s.dtype.name for s in nest.flatten(self.source.spec(), lists=False) if isinstance(s, TypeSpec)]
+            wanted = [
+                s.dtype.name
+                for s in nest.flatten(self.source.spec(), lists=False)
+                if isinstance(s, TypeSpec)
+            ]
         except Exception:
             return  # what is upstream may be gone: that is what the file is for
         if found and wanted != found:
@@ -207,7 +219,10 @@ def _facts(element: Any, leaves: list[Any]) -> dict[str, Any]:
             )
     numbers = iter(range(len(leaves)))
     shape = nest.map_structure(lambda _: next(numbers), element, lists=False)
-    return {"dtypes": [as_dtype(leaf.dtype).name for leaf in leaves], "structure": _described(shape)}
+    return {
+        "dtypes": [as_dtype(leaf.dtype).name for leaf in leaves],
+        "structure": _described(shape),
+    }
 
 
 def _described(structure: Any) -> Any:
@@ -251,7 +266,9 @@ def _get(file: Any, dtype: np.dtype[Any]) -> Tensor:
         raise ValueError(f"a shape of {shape}")
     if dtype != object:
         data = _exactly(file, count * dtype.itemsize)
-        return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape).view(Tensor)
+        return (
+            np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape).view(Tensor)
+        )
     made = np.empty(count, object)
     lengths = _numbers(file, count)
     made[:] = [_exactly(file, length) for length in lengths]

@@ -115,7 +115,9 @@ class Map(Op):
         known = self.source.spec()
         leaves = nest.flatten(known, lists=False)
         kinds = tuple(
-            s.shape.rank == 1 if type(s) is TensorSpec and s.dtype == object and s.shape.rank in (0, 1) else None
+            s.shape.rank == 1
+            if type(s) is TensorSpec and s.dtype == object and s.shape.rank in (0, 1)
+            else None
             for s in leaves
         )
         recording = self.recording(known, kinds)
@@ -127,15 +129,11 @@ class Parallel:
     """A function of elements on threads, in the order of the elements. An error takes its place, and the
     elements behind it follow."""
 
-    def __init__(
-        self, run: Callable[[Any], Any], source: Iterator[Any], threads: int
-    ) -> None:
+    def __init__(self, run: Callable[[Any], Any], source: Iterator[Any], threads: int) -> None:
         self._run = run
         self._source = source
         self._size = 1
-        self._results = in_order(
-            [self._tasks], self._do, _held_bytes, threads, ahead=True
-        )
+        self._results = in_order([self._tasks], self._do, _held_bytes, threads, ahead=True)
         self._ready: Iterator[Any] = iter(())
 
     def _tasks(self) -> Iterator[list[Any]]:
@@ -303,7 +301,10 @@ class Unique(Op):
         seen: set[Any] = set()
         for element in values:
             key = tuple(
-                (np.shape(leaf), tuple(np.ravel(leaf).tolist()) if isinstance(leaf, Tensor) else leaf)
+                (
+                    np.shape(leaf),
+                    tuple(np.ravel(leaf).tolist()) if isinstance(leaf, Tensor) else leaf,
+                )
                 for leaf in nest.flatten(element, lists=False)
             )
             if key not in seen:

@@ -170,6 +170,7 @@ def _merged(one: Any, other: Any) -> Any:
 
 def batched_spec(spec: Any, size: int | None) -> Any:
     """The specs of a batch of such elements."""
+
     def add(leaf: Any) -> Any:
         if not isinstance(leaf, TypeSpec):
             return leaf
@@ -192,9 +193,7 @@ def mapped(function: Callable[..., Any]) -> Callable[[Any], Any]:
     """A function of an element that gives an element."""
 
     def run(element: Any) -> Any:
-        return as_element(
-            function(*element) if isinstance(element, tuple) else function(element)
-        )
+        return as_element(function(*element) if isinstance(element, tuple) else function(element))
 
     return run
 

@@ -37,7 +37,10 @@ class Shuffle(Op):
             self.size = WHOLE
         if self.size < 1:
             raise InvalidArgumentError(
-                None, None, "buffer_size must be greater than zero or UNKNOWN_CARDINALITY", found=self.size
+                None,
+                None,
+                "buffer_size must be greater than zero or UNKNOWN_CARDINALITY",
+                found=self.size,
             )
         self._pair = op_seeds(seed)
         self._epochs = Philox(*self._pair) if reshuffle_each_iteration in (None, True) else None

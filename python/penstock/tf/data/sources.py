@@ -88,7 +88,9 @@ class TensorSlices(Op):
 
     def spec(self) -> Any:
         return nest.map_structure(
-            lambda leaf: with_shape(spec_of(leaf), spec_of(leaf).shape[1:]), self.tensors, lists=False
+            lambda leaf: with_shape(spec_of(leaf), spec_of(leaf).shape[1:]),
+            self.tensors,
+            lists=False,
         )
 
 
@@ -214,7 +216,9 @@ class _as_argument_error:  # noqa: N801 -- reads as a statement
         return None
 
     def __exit__(self, kind: Any, error: Any, _: Any) -> None:
-        if isinstance(error, (TypeError, ValueError)) and not isinstance(error, InvalidArgumentError):
+        if isinstance(error, (TypeError, ValueError)) and not isinstance(
+            error, InvalidArgumentError
+        ):
             raise InvalidArgumentError(None, None, f"{kind.__name__}: {error}") from error
 
 
@@ -238,13 +242,19 @@ def shapes_like(structure: Any, shapes: Any) -> list[TensorShape]:
         return [s for key in sorted(structure) for s in shapes_like(structure[key], shapes[key])]
     if not isinstance(shapes, (tuple, list)) or len(shapes) != len(structure):
         raise ValueError(f"shapes {shapes!r} do not have the structure of {structure!r}")
-    return [s for each, shape in zip(structure, shapes, strict=True) for s in shapes_like(each, shape)]
+    return [
+        s for each, shape in zip(structure, shapes, strict=True) for s in shapes_like(each, shape)
+    ]
 
 
 def _sizes(shape: Any) -> Any:
     if isinstance(shape, np.ndarray):
         shape = shape.tolist()
-    return shape if isinstance(shape, TensorShape) else [None if s in (None, -1) else int(s) for s in shape]
+    return (
+        shape
+        if isinstance(shape, TensorShape)
+        else [None if s in (None, -1) else int(s) for s in shape]
+    )
 
 
 class Counter(Op):

@@ -62,7 +62,9 @@ def _stack_sparse(values: Sequence[Any]) -> Any:
         )
     counts = [len(np.asarray(value.values)) for value in values]
     rows = np.repeat(np.arange(len(values), dtype=np.int64), counts)
-    inner = np.concatenate([np.asarray(v.indices).reshape(c, -1) for v, c in zip(values, counts, strict=True)])
+    inner = np.concatenate(
+        [np.asarray(v.indices).reshape(c, -1) for v, c in zip(values, counts, strict=True)]
+    )
     indices = np.concatenate([rows[:, None], inner], axis=1)
     sizes = np.max([np.asarray(value.dense_shape) for value in values], axis=0)
     kept = np.concatenate([np.asarray(value.values) for value in values])
@@ -71,7 +73,9 @@ def _stack_sparse(values: Sequence[Any]) -> Any:
 
 def _stack_ragged(values: Sequence[Any]) -> Any:
     lengths = [len(value.row_splits) - 1 for value in values]
-    splits = np.concatenate([[0], np.cumsum(lengths)]).astype(np.asarray(values[0].row_splits).dtype)
+    splits = np.concatenate([[0], np.cumsum(lengths)]).astype(
+        np.asarray(values[0].row_splits).dtype
+    )
     return type(values[0]).from_row_splits(_joined_ragged(values), splits)
 
 
@@ -106,7 +110,9 @@ def stack_padded(
         InvalidArgumentError: a leaf has another number of dimensions.
     """
     if not all(isinstance(value, np.ndarray) for value in values):
-        raise TypeError("padded_batch takes dense tensors only: convert sparse and ragged ones first")
+        raise TypeError(
+            "padded_batch takes dense tensors only: convert sparse and ragged ones first"
+        )
     shapes = [_shape_of(value) for value in values]
     rank = len(shapes[0]) if shape is None else len(shape)
     for place, each in enumerate(shapes):
@@ -119,7 +125,11 @@ def stack_padded(
                 record=place,
             )
     longest = [max(sizes) for sizes in zip(*shapes, strict=True)]
-    wanted = longest if shape is None else [long if size is None else size for size, long in zip(shape, longest, strict=True)]
+    wanted = (
+        longest
+        if shape is None
+        else [long if size is None else size for size, long in zip(shape, longest, strict=True)]
+    )
     for size, long in zip(wanted, longest, strict=True):
         if long > size:
             raise DataLossError(
@@ -148,7 +158,9 @@ def unstack(value: Any) -> Iterator[Any]:
     """
     if isinstance(value, np.ndarray):
         if not value.ndim:
-            raise InvalidArgumentError(None, None, "Input element must have a non-scalar value in each component.")
+            raise InvalidArgumentError(
+                None, None, "Input element must have a non-scalar value in each component."
+            )
         tensor, item = value.view(Tensor), np.ndarray.__getitem__
         return (item(tensor, (row, ...)) for row in range(len(tensor)))
     if hasattr(value, "dense_shape"):
@@ -179,5 +191,7 @@ def num_rows(value: Any) -> int:
     if hasattr(value, "row_splits"):
         return len(value.row_splits) - 1
     if not np.ndim(value):
-        raise InvalidArgumentError(None, None, "Input element must have a non-scalar value in each component.")
+        raise InvalidArgumentError(
+            None, None, "Input element must have a non-scalar value in each component."
+        )
     return len(value)
