@@ -107,7 +107,7 @@ def _refuse_class_weight(frame: Any) -> None:
     ):
         raise ValueError(
             "class_weight does not reach a dataset; let it give weights as a third component: "
-            ".map(lambda x, y: (x, y, tf.gather(weights, y)))"
+            ".map(lambda x, y: (x, y, weights[y]))"
         )
 
 
