@@ -663,20 +663,34 @@ fn fill_list_tensorflow(
     wanted: &Wanted,
     mut bytes: &[u8],
 ) -> Result<(), Fault> {
-    while !bytes.is_empty() {
-        let before = column.values.as_ref().map_or(0, Values::len);
-        match split_field(bytes, 0x0a) {
-            Some((frame, rest)) if append_usual(&mut column.values, frame)? => bytes = rest,
-            _ => {
-                let mut cursor = Cursor::new(bytes);
-                tf_example::frame(&mut cursor, |kind, list| {
-                    append_list_tensorflow(column, wanted, kind, list, Parser::Sequence)
-                })?;
-                bytes = cursor.rest();
-            }
+    for frame in 0.. {
+        if bytes.is_empty() {
+            break;
         }
-        column.close_frame(before)?;
+        bytes = fill_frame_tensorflow(column, wanted, bytes)
+            .map_err(|fault| fault.in_frame(frame))?;
     }
     let before = column.values.as_ref().map_or(0, Values::len);
     column.close_record(before)
+}
+
+/// Append one frame; what follows it is returned.
+fn fill_frame_tensorflow<'a>(
+    column: &mut Column,
+    wanted: &Wanted,
+    bytes: &'a [u8],
+) -> Result<&'a [u8], Fault> {
+    let before = column.values.as_ref().map_or(0, Values::len);
+    let rest = match split_field(bytes, 0x0a) {
+        Some((frame, rest)) if append_usual(&mut column.values, frame)? => rest,
+        _ => {
+            let mut cursor = Cursor::new(bytes);
+            tf_example::frame(&mut cursor, |kind, list| {
+                append_list_tensorflow(column, wanted, kind, list, Parser::Sequence)
+            })?;
+            cursor.rest()
+        }
+    };
+    column.close_frame(before)?;
+    Ok(rest)
 }

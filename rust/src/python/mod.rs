@@ -53,6 +53,7 @@ pub struct PyFault {
     byte: u64,
     record: Option<usize>,
     field: Option<String>,
+    frame: Option<usize>,
     expected: Option<u64>,
     found: Option<u64>,
     message: String,
@@ -70,7 +71,7 @@ impl PyFault {
         expected: Option<u64>,
         found: Option<u64>,
     ) -> Self {
-        Self { kind, byte, record: None, field: None, expected, found, message }
+        Self { kind, byte, record: None, field: None, frame: None, expected, found, message }
     }
 
     fn __repr__(&self) -> String {
@@ -85,6 +86,7 @@ impl From<Fault> for PyFault {
             byte: fault.byte,
             record: fault.record,
             field: fault.field,
+            frame: fault.frame,
             expected: fault.expected,
             found: fault.found,
             message: fault.message,

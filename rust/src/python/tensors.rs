@@ -75,7 +75,7 @@ fn numbers(py: Python<'_>, held: Held) -> PyResult<Bound<'_, PyAny>> {
     Ok(PyByteArray::new(py, &bytes).into_any())
 }
 
-fn parts<'py>(py: Python<'py>, column: Column) -> PyResult<Bound<'py, PyTuple>> {
+fn parts<'py>(py: Python<'py>, column: Column, sparse: bool) -> PyResult<Bound<'py, PyTuple>> {
     let (values, lists, frames) = column.into_parts();
     let values = match values {
         Some(Values::Int64(values)) => numbers(py, Held::Int64(values))?,
@@ -90,6 +90,11 @@ fn parts<'py>(py: Python<'py>, column: Column) -> PyResult<Bound<'py, PyTuple>> 
         }
         None => py.None().into_bound(py),
     };
+    if let (true, Some(lists)) = (sparse, &lists) {
+        let (indices, longest) = run(py, || Ok(indices(lists, frames.as_deref())))?;
+        let longest = PyTuple::new(py, longest)?.into_any();
+        return PyTuple::new(py, [values, numbers(py, Held::Int64(indices))?, longest]);
+    }
     let ends = |ends: Option<Vec<i32>>| match ends {
         Some(ends) => numbers(py, Held::Int32(ends)),
         None => Ok(py.None().into_bound(py)),
@@ -97,14 +102,43 @@ fn parts<'py>(py: Python<'py>, column: Column) -> PyResult<Bound<'py, PyTuple>> 
     PyTuple::new(py, [values, ends(lists)?, ends(frames)?])
 }
 
+/// Where the values of lists stand: record and place, or record, frame and place, of each; and the
+/// longest list, or the most frames and the longest.
+fn indices(lists: &[i32], frames: Option<&[i32]>) -> (Vec<i64>, Vec<i64>) {
+    let spans = |ends: &[i32]| -> Vec<(i32, i32)> {
+        ends.windows(2).filter_map(|pair| Some((*pair.first()?, *pair.last()?))).collect()
+    };
+    let longest = |ends: &[i32]| {
+        spans(ends).iter().map(|(start, end)| i64::from(end - start)).max().unwrap_or_default()
+    };
+    let Some(frames) = frames else {
+        let mut out = Vec::with_capacity(2 * lists.last().map_or(0, |&n| n as usize));
+        for (record, (start, end)) in (0i64..).zip(spans(lists)) {
+            (0..i64::from(end - start)).for_each(|place| out.extend_from_slice(&[record, place]));
+        }
+        return (out, vec![longest(lists)]);
+    };
+    let mut out = Vec::with_capacity(3 * frames.last().map_or(0, |&n| n as usize));
+    for (record, (first, last)) in (0i64..).zip(spans(lists)) {
+        let inside = frames.get(first as usize..=last as usize).unwrap_or_default();
+        for (frame, (start, end)) in (0i64..).zip(spans(inside)) {
+            let place = |place| out.extend_from_slice(&[record, frame, place]);
+            (0..i64::from(end - start)).for_each(place);
+        }
+    }
+    (out, vec![longest(lists), longest(frames)])
+}
+
 /// Examples decoded, as (values, ends of lists or None, ends of lists of frames or None) for each
-/// column of the plan: numbers as `numbers` gives them, strings as a list of bytes. `payloads` is a
-/// list of bytes, a binary array, or Frames.
+/// column of the plan, or (values, indices, longest lists) for those numbered in `sparse`: numbers as
+/// `numbers` gives them, strings as a list of bytes. `payloads` is a list of bytes, a binary array, or
+/// Frames.
 #[pyfunction]
 pub fn decode_tensors<'py>(
     py: Python<'py>,
     plan: &PyPlan,
     payloads: &Bound<'py, PyAny>,
+    sparse: Vec<usize>,
 ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
     let columns = if let Ok(list) = payloads.cast::<PyList>() {
         let not_bytes = |_| PyTypeError::new_err("expected a list of bytes");
@@ -125,5 +159,6 @@ pub fn decode_tensors<'py>(
             decode_columns(&records[..], &plan.plan, |_| Ok(()))
         })?
     };
-    columns.into_iter().map(|column| parts(py, column)).collect()
+    let columns = columns.into_iter().enumerate();
+    columns.map(|(number, column)| parts(py, column, sparse.contains(&number))).collect()
 }
