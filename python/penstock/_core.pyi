@@ -20,6 +20,7 @@ __all__ = [
     "KernelError",
     "MsgpackFacts",
     "MsgpackPlan",
+    "Numbers",
     "Pixels",
     "PooledBuffer",
     "TarPlan",
@@ -27,6 +28,7 @@ __all__ = [
     "buffered",
     "bytes_list",
     "decode_images",
+    "decode_tensors",
     "encode_examples",
     "encode_images",
     "encode_msgpack",
@@ -145,6 +147,8 @@ class Fault:
     def record(self) -> int | None: ...
     @property
     def field(self) -> str | None: ...
+    @property
+    def frame(self) -> int | None: ...
     @property
     def expected(self) -> int | None: ...
     @property
@@ -303,6 +307,21 @@ def index_file(
     """Index a local file by its heads: (starts and the last end, stored checksums, fault).
 
     Begins at the frame at `start`, ends with the one that brings `goal` bytes together."""
+
+@final
+class Numbers:
+    """Numbers that NumPy may read and write by its array interface."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int: ...
+
+def decode_tensors(
+    plan: ExamplePlan, payloads: list[bytes] | Frames | _Arrow, sparse: list[int]
+) -> list[tuple[Any, Any, Any]]:
+    """Examples decoded into the parts of arrays, for each column of the plan: (values, ends of lists
+    or None, ends of lists of frames or None), or (values, indices, longest lists) for columns numbered
+    in `sparse`. Numbers come in a bytearray, or in Numbers where they are many; strings in a list."""
 
 def encode_examples(batch: _Arrow, kind: str) -> Framed:
     """The records of a batch as framed messages of kind "example" or "sequence"."""

@@ -52,27 +52,36 @@ class FieldPlan:
     finish: Callable[[Sequence[pa.Array]], pa.Array] = lambda arrays: arrays[0]
 
 
+def example_plan(
+    wires: Sequence[Wire], dialect: str, keys: Sequence[bytes] | None = None
+) -> _core.ExamplePlan:
+    """The kernel's plan for these columns; `keys` are theirs where they are no text."""
+    if keys is None:
+        keys = [w.key.encode("utf-8", "surrogateescape") for w in wires]
+    columns = [
+        (
+            str(number),
+            key,
+            w.in_lists,
+            w.kind,
+            w.layout,
+            w.size,
+            w.text,
+            w.required,
+            None if w.default is None else list(w.default),
+        )
+        for number, (key, w) in enumerate(zip(keys, wires, strict=True))
+    ]
+    return _core.ExamplePlan(columns, dialect)
+
+
 class DecodePlan:
     """How a batch of a schema is decoded; made once, used for many batches."""
 
     def __init__(self, fields: Sequence[FieldPlan], dialect: str) -> None:
         self.fields = tuple(fields)
         self.schema = pa.schema([f.field for f in fields])
-        columns = [
-            (
-                str(number),
-                w.key.encode("utf-8", "surrogateescape"),
-                w.in_lists,
-                w.kind,
-                w.layout,
-                w.size,
-                w.text,
-                w.required,
-                None if w.default is None else list(w.default),
-            )
-            for number, w in enumerate(w for f in fields for w in f.wires)
-        ]
-        self._plan = _core.ExamplePlan(columns, dialect)
+        self._plan = example_plan([w for f in fields for w in f.wires], dialect)
 
     def decode(
         self, frames: _core.Frames, check: bool = False, indexed: pa.Array | None = None

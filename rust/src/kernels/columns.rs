@@ -289,6 +289,18 @@ impl Column {
         self.close_record(before)
     }
 
+    /// The values, and where lists of them end: the lists of a record, then those of frames within
+    /// it. None where there are no such lists.
+    pub fn into_parts(self) -> (Option<Values>, Option<Vec<i32>>, Option<Vec<i32>>) {
+        let (lists, frames) = match self.layout {
+            Layout::Scalar | Layout::Fixed(_) => (None, None),
+            Layout::List | Layout::Rows(_) => (Some(self.inner), None),
+            Layout::FrameRows(_) => (Some(self.outer), None),
+            Layout::FrameLists => (Some(self.outer), Some(self.inner)),
+        };
+        (self.values, lists, frames)
+    }
+
     /// The finished array.
     pub fn finish(mut self) -> Result<ArrayRef, Fault> {
         let nulls = self.validity.take().map(|mut bits| NullBuffer::new(bits.finish()));

@@ -55,6 +55,9 @@ pub struct Plan {
     lists: HashMap<Vec<u8>, usize>,
     /// Columns whose key an earlier column has too, with that column.
     shared: Vec<(usize, usize)>,
+    /// Whether an entry without a kind never replaces an earlier one, as in `parse_single_example`.
+    /// In TensorFlow's batch form that is so for dense tensors only.
+    pub single: bool,
 }
 
 impl Plan {
@@ -72,7 +75,7 @@ impl Plan {
         if dialect != Dialect::Protobuf && !lists.is_empty() {
             dialect = Dialect::TensorFlow(Parser::Sequence);
         }
-        Self { wanted, dialect, context, lists, shared }
+        Self { wanted, dialect, context, lists, shared, single: false }
     }
 }
 
@@ -109,6 +112,46 @@ const BLOCK_RECORDS: usize = 64;
 const LARGE_BYTES: usize = 256 << 10;
 const LARGE_MEAN: usize = 4 << 10;
 
+/// Serialized records, wherever they lie.
+pub trait Payloads {
+    /// How many records there are.
+    fn count(&self) -> usize;
+
+    /// The bytes of one.
+    fn payload(&self, record: usize) -> &[u8];
+
+    /// Where it lies in its file, for faults.
+    fn place(&self, _record: usize) -> u64 {
+        0
+    }
+}
+
+impl Payloads for Frames {
+    fn count(&self) -> usize {
+        self.spans.len()
+    }
+
+    #[inline(always)]
+    fn payload(&self, record: usize) -> &[u8] {
+        self.payload(record).unwrap_or_default()
+    }
+
+    fn place(&self, record: usize) -> u64 {
+        self.place(record)
+    }
+}
+
+impl Payloads for [&[u8]] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn payload(&self, record: usize) -> &[u8] {
+        self.get(record).copied().unwrap_or_default()
+    }
+}
+
 /// Decode the payloads of all frames. Arrays come in the order of the plan's columns.
 ///
 /// `prove` is called for each block of records before they are read. A block is small enough for the
@@ -118,11 +161,24 @@ pub fn decode(
     plan: &Plan,
     prove: impl Fn(Range<usize>) -> Result<(), Fault>,
 ) -> Result<Vec<ArrayRef>, Fault> {
-    let records = frames.spans.len();
+    let finish = |(column, wanted): (Column, &Wanted)| {
+        let key = String::from_utf8_lossy(&wanted.key);
+        column.finish().map_err(|fault| fault.in_field(&key))
+    };
+    decode_columns(frames, plan, prove)?.into_iter().zip(&plan.wanted).map(finish).collect()
+}
+
+/// The same, as columns that are no arrays yet.
+pub fn decode_columns<P: Payloads + ?Sized>(
+    payloads: &P,
+    plan: &Plan,
+    prove: impl Fn(Range<usize>) -> Result<(), Fault>,
+) -> Result<Vec<Column>, Fault> {
+    let records = payloads.count();
     let new = |w: &Wanted| Column::new(w.kind, w.layout, w.text, records);
     let mut columns: Vec<Column> = plan.wanted.iter().map(new).collect();
     let strings = plan.wanted.iter().filter(|w| w.kind == Some(Kind::Bytes)).count();
-    let num_bytes: usize = frames.spans.iter().map(|span| span.1).sum();
+    let num_bytes: usize = (0..records).map(|record| payloads.payload(record).len()).sum();
     if strings == 1 && num_bytes >= LARGE_BYTES && num_bytes / records.max(1) >= LARGE_MEAN {
         columns.iter_mut().for_each(|column| column.reserve_bytes(num_bytes));
     }
@@ -138,18 +194,14 @@ pub fn decode(
         if record.is_multiple_of(BLOCK_RECORDS) {
             prove(record..record.saturating_add(BLOCK_RECORDS).min(records))?;
         }
-        let payload = frames.payload(record).unwrap_or_default();
-        let start = || frames.place(record);
+        let payload = payloads.payload(record);
+        let start = || payloads.place(record);
         walker
             .find(payload)
             .and_then(|()| walker.fill(&mut columns))
             .map_err(|fault| fault.shifted(start()).in_record(record))?;
     }
-    let finish = |(column, wanted): (Column, &Wanted)| {
-        let key = String::from_utf8_lossy(&wanted.key);
-        column.finish().map_err(|fault| fault.in_field(&key))
-    };
-    columns.into_iter().zip(&plan.wanted).map(finish).collect()
+    Ok(columns)
 }
 
 /// The length of `entry` when `b` starts with a field of tag `tag` and a short length, with the
@@ -355,7 +407,8 @@ impl<'a> Walker<'a, '_> {
                 tf_example::kind(before)?;
                 // In a dense column an entry without a kind does not replace the one before.
                 let wanted = column.and_then(|column| self.plan.wanted.get(column));
-                if matches!(slot, Slot::Span([])) && wanted.is_some_and(|w| w.layout.is_dense()) {
+                let keeps = |w: &Wanted| self.plan.single || w.layout.is_dense();
+                if matches!(slot, Slot::Span([])) && wanted.is_some_and(keeps) {
                     return Ok(());
                 }
             }
@@ -610,20 +663,34 @@ fn fill_list_tensorflow(
     wanted: &Wanted,
     mut bytes: &[u8],
 ) -> Result<(), Fault> {
-    while !bytes.is_empty() {
-        let before = column.values.as_ref().map_or(0, Values::len);
-        match split_field(bytes, 0x0a) {
-            Some((frame, rest)) if append_usual(&mut column.values, frame)? => bytes = rest,
-            _ => {
-                let mut cursor = Cursor::new(bytes);
-                tf_example::frame(&mut cursor, |kind, list| {
-                    append_list_tensorflow(column, wanted, kind, list, Parser::Sequence)
-                })?;
-                bytes = cursor.rest();
-            }
+    for frame in 0.. {
+        if bytes.is_empty() {
+            break;
         }
-        column.close_frame(before)?;
+        bytes = fill_frame_tensorflow(column, wanted, bytes)
+            .map_err(|fault| fault.in_frame(frame))?;
     }
     let before = column.values.as_ref().map_or(0, Values::len);
     column.close_record(before)
+}
+
+/// Append one frame; what follows it is returned.
+fn fill_frame_tensorflow<'a>(
+    column: &mut Column,
+    wanted: &Wanted,
+    bytes: &'a [u8],
+) -> Result<&'a [u8], Fault> {
+    let before = column.values.as_ref().map_or(0, Values::len);
+    let rest = match split_field(bytes, 0x0a) {
+        Some((frame, rest)) if append_usual(&mut column.values, frame)? => rest,
+        _ => {
+            let mut cursor = Cursor::new(bytes);
+            tf_example::frame(&mut cursor, |kind, list| {
+                append_list_tensorflow(column, wanted, kind, list, Parser::Sequence)
+            })?;
+            cursor.rest()
+        }
+    };
+    column.close_frame(before)?;
+    Ok(rest)
 }

@@ -228,7 +228,7 @@ fn batch(names: &[String], arrays: Vec<ArrayRef>, records: usize) -> Result<Reco
 /// What to decode, made once for many batches.
 #[pyclass(name = "ExamplePlan", frozen, module = "penstock._core")]
 pub struct PyPlan {
-    plan: Plan,
+    pub(super) plan: Plan,
     names: Vec<String>,
 }
 
@@ -282,15 +282,18 @@ fn default_values(kind: Kind, list: &Bound<'_, PyList>) -> PyResult<Values> {
 impl PyPlan {
     #[new]
     fn new(columns: Vec<Given<'_>>, dialect: &str) -> PyResult<Self> {
+        let single = dialect == "tensorflow_single";
         let dialect = match dialect {
             "protobuf" => Dialect::Protobuf,
-            "tensorflow" => Dialect::TensorFlow(Parser::Example),
+            "tensorflow" | "tensorflow_single" => Dialect::TensorFlow(Parser::Example),
             "tensorflow_sequence" => Dialect::TensorFlow(Parser::Sequence),
             other => return Err(PyValueError::new_err(format!("unknown dialect {other:?}"))),
         };
         let (names, columns) =
             columns.into_iter().map(wanted).collect::<PyResult<Vec<_>>>()?.into_iter().unzip();
-        Ok(Self { plan: Plan::new(columns, dialect), names })
+        let mut plan = Plan::new(columns, dialect);
+        plan.single = single;
+        Ok(Self { plan, names })
     }
 }
 

@@ -14,6 +14,7 @@ mod recordio;
 mod riegeli;
 mod splice;
 mod tar;
+mod tensors;
 mod train_images;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,6 +53,7 @@ pub struct PyFault {
     byte: u64,
     record: Option<usize>,
     field: Option<String>,
+    frame: Option<usize>,
     expected: Option<u64>,
     found: Option<u64>,
     message: String,
@@ -69,7 +71,7 @@ impl PyFault {
         expected: Option<u64>,
         found: Option<u64>,
     ) -> Self {
-        Self { kind, byte, record: None, field: None, expected, found, message }
+        Self { kind, byte, record: None, field: None, frame: None, expected, found, message }
     }
 
     fn __repr__(&self) -> String {
@@ -84,6 +86,7 @@ impl From<Fault> for PyFault {
             byte: fault.byte,
             record: fault.record,
             field: fault.field,
+            frame: fault.frame,
             expected: fault.expected,
             found: fault.found,
             message: fault.message,
@@ -164,6 +167,7 @@ mod _core {
         riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_end_bytes, tar_fields},
+        tensors::{PyNumbers, decode_tensors},
         train_images::{PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images},
     };
 }

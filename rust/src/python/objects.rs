@@ -18,9 +18,17 @@ struct Room(usize, usize);
 pub fn bytes_list<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     let array = import(array)?;
     let values = run(py, || values(&array))?;
+    PyList::new(py, bytes_objects(py, &values)?)
+}
+
+/// A bytes object for each value, filled all at once.
+pub fn bytes_objects<'py>(
+    py: Python<'py>,
+    values: &[Option<&[u8]>],
+) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
     let mut objects: Vec<Option<Bound<'py, PyBytes>>> = Vec::with_capacity(values.len());
     let mut rooms = Vec::with_capacity(values.len());
-    for value in &values {
+    for value in values {
         let Some(value) = value else {
             objects.push(None);
             continue;
@@ -48,5 +56,5 @@ pub fn bytes_list<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<B
         }
         Ok(())
     })?;
-    PyList::new(py, objects)
+    Ok(objects)
 }

@@ -78,6 +78,8 @@ pub struct Fault {
     pub record: Option<usize>,
     /// Which field of the record.
     pub field: Option<String>,
+    /// Which frame of a feature list.
+    pub frame: Option<usize>,
     /// What was stored or announced.
     pub expected: Option<u64>,
     /// What was there.
@@ -95,6 +97,7 @@ impl Fault {
             byte,
             record: None,
             field: None,
+            frame: None,
             expected: None,
             found: None,
             message: message.into(),
@@ -120,6 +123,13 @@ impl Fault {
     #[cold]
     pub fn in_field(mut self, field: &str) -> Self {
         self.field.get_or_insert_with(|| field.to_owned());
+        self
+    }
+
+    /// The same, in this frame of a feature list.
+    #[cold]
+    pub fn in_frame(mut self, frame: usize) -> Self {
+        self.frame.get_or_insert(frame);
         self
     }
 

@@ -155,7 +155,7 @@ pub fn kind(feature: &[u8]) -> Result<Option<Kind>, Fault> {
         Some(&BYTES) => Ok(Some(Kind::Bytes)),
         Some(&FLOAT) => Ok(Some(Kind::Float)),
         Some(&INT64) => Ok(Some(Kind::Int64)),
-        Some(_) => Err(refused(0)),
+        Some(_) => Err(Fault::new(FaultKind::Message, 0, "no list of a known data type is there")),
     }
 }
 
@@ -164,17 +164,21 @@ pub fn frame<'a>(
     cursor: &mut Cursor<'a>,
     read: impl FnOnce(Kind, &mut Cursor<'a>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    expect(cursor, 0x0a)?;
-    let length = length(cursor)?;
+    let at = cursor.offset();
+    let no_frame = |_| Fault::new(FaultKind::Message, at as u64, "no frame begins here");
+    expect(cursor, 0x0a).map_err(no_frame)?;
+    let length = length(cursor).map_err(no_frame)?;
     if length == 0 {
         return Ok(());
+    }
+    if length == 1 {
+        return Err(no_frame(refused(at)));
     }
     let mut feature = Cursor::new(within(cursor, length));
     let Some(kind) = kind(feature.rest())? else {
         return Err(refused(cursor.offset()));
     };
     match length {
-        1 => Err(refused(cursor.offset())),
         2 => {
             // An empty list of the right kind, its length read without a limit.
             cursor.u8()?;

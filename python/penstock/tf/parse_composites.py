@@ -1,0 +1,177 @@
+"""Features that are spread over several keys, put together from the tensors of these: sparse and ragged.
+
+The steps are TensorFlow's, since what comes of numbers that do not fit depends on them: in a batch, lengths
+that are too short let a row begin among the values of the record before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.features import RaggedFeature, SparseFeature
+from penstock.tf.ragged import RaggedTensor
+from penstock.tf.row_splits import sums
+from penstock.tf.sparse import made, reorder, same_length
+from penstock.tf.tensor import Tensor
+
+Tensors = Mapping[Any, Any]
+
+
+def check_size(feature: SparseFeature) -> None:
+    """Raise where a feature's size is not as TensorFlow wants it: an int, or one for each index key.
+
+    Raises:
+        TypeError: something else than ints. ValueError: another number of them, or a negative one.
+    """
+    kinds = (int, np.integer)
+    if isinstance(feature.index_key, str):
+        if not isinstance(feature.size, kinds):
+            raise TypeError(f"size has to be an int where index_key is one; found {feature.size!r}")
+        sizes = [feature.size]
+    else:
+        if isinstance(feature.size, kinds) or not all(isinstance(n, kinds) for n in feature.size):
+            raise TypeError(f"size has to be a list of ints as index_key is; found {feature.size!r}")
+        sizes = list(feature.size)
+        if len(sizes) != len(feature.index_key):
+            raise ValueError(
+                f"index_key and size have to have equal lengths; found {feature.index_key} and {sizes}"
+            )
+    for size in sizes:
+        if size < 0:
+            raise ValueError(f"Dimension {size} must be >= 0")
+
+
+def sparse(feature: SparseFeature, tensors: Tensors) -> Any:
+    """A sparse feature from its values and indices.
+
+    Counts are compared for the whole batch, as TensorFlow does: one index too few in a record and one too
+    many in the next pass, and belong to the record of the value.
+
+    Raises:
+        ValueError, InvalidArgumentError: another number of indices than of values.
+    """
+    alone = isinstance(feature.index_key, str)
+    keys = [feature.index_key] if alone else list(feature.index_key)
+    values = tensors[feature.value_key]
+    columns = [np.asarray(tensors[key].values) for key in keys]
+    if any(len(column) != len(columns[0]) for column in columns):
+        counts = {key: len(column) for key, column in zip(keys, columns, strict=True)}
+        raise InvalidArgumentError(None, None, f"as many indices of each key are needed; found {counts}")
+    same_length(len(columns[0]), len(values.values))
+    kept = np.asarray(values.indices)[:, :-1]
+    indices = np.concatenate([kept, *(column[:, None] for column in columns)], axis=1).view(Tensor)
+    sizes = [feature.size] if alone else list(feature.size)
+    shape = np.array([*np.asarray(values.dense_shape)[:-1], *sizes], np.int64).view(Tensor)
+    found = made(indices, values.values, shape)
+    return found if feature.already_sorted else reorder(found)
+
+
+def ragged(key: Any, feature: RaggedFeature, tensors: Tensors) -> Any:
+    """A ragged feature from its values and partitions."""
+    found = tensors[key if feature.value_key is None else feature.value_key]
+    if not isinstance(found, RaggedTensor):
+        for partition in reversed(feature.partitions):
+            found = _cut(found, partition, tensors, feature)
+        return found
+    outer = None
+    if found.ragged_rank > 1:
+        outer, found = found.row_splits, found.values
+    for partition in reversed(feature.partitions):
+        found = _cut_batch(found, partition, tensors, key, feature, outer)
+    if outer is not None:
+        found = RaggedTensor.from_row_splits(found, outer, validate=feature.validate)
+    return found
+
+
+def _reshaped(values: Any, length: int) -> Tensor:
+    """Values as rows of one length."""
+    if length < 1 or len(values) % length:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"Input to reshape is a tensor with {len(values)} values, "
+            f"but the requested shape requires a multiple of {length}",
+        )
+    return values.reshape((-1, length, *values.shape[1:]))
+
+
+def _cut(values: Any, partition: Any, tensors: Tensors, feature: RaggedFeature) -> Any:
+    """The values of one record in rows."""
+    validate = feature.validate
+    if isinstance(partition, RaggedFeature.UniformRowLength):
+        if not isinstance(values, RaggedTensor):
+            return _reshaped(values, partition.length)
+        return RaggedTensor.from_uniform_row_length(values, partition.length, validate=validate)
+    numbers = np.asarray(tensors[partition.key]).astype(feature.row_splits_dtype.dtype)
+    return _MAKERS[type(partition)](values, numbers, validate=validate)
+
+
+_MAKERS: dict[type, Any] = {
+    RaggedFeature.RowSplits: RaggedTensor.from_row_splits,
+    RaggedFeature.RowLengths: RaggedTensor.from_row_lengths,
+    RaggedFeature.RowStarts: RaggedTensor.from_row_starts,
+    RaggedFeature.RowLimits: RaggedTensor.from_row_limits,
+    RaggedFeature.ValueRowIds: RaggedTensor.from_value_rowids,
+}
+
+
+def _cut_batch(
+    found: RaggedTensor,
+    partition: Any,
+    tensors: Tensors,
+    key: Any,
+    feature: RaggedFeature,
+    outer: Tensor | None,
+) -> RaggedTensor:
+    """The values of each record, or frame, in rows."""
+    validate = feature.validate
+    splits = np.asarray(found.row_splits)
+    if isinstance(partition, RaggedFeature.UniformRowLength):
+        return _cut_uniform(found, partition.length, validate)
+    given = tensors[partition.key]
+    if outer is not None:
+        if validate and not np.array_equal(outer, given.row_splits):
+            raise InvalidArgumentError(
+                None, None, f"Feature {key}: values and partitions are not aligned"
+            )
+        given = given.values
+    if isinstance(partition, RaggedFeature.RowSplits):
+        given = given[:, 1:]
+    numbers = np.asarray(given.values).astype(splits.dtype)
+    if isinstance(partition, RaggedFeature.RowLengths):
+        return given.with_values(RaggedTensor.from_row_lengths(found.values, numbers, validate=validate))
+    counts = np.diff(np.asarray(given.row_splits))
+    if isinstance(partition, RaggedFeature.ValueRowIds):
+        num_rows = _num_rows(numbers, counts)
+        numbers = numbers + np.repeat(sums(num_rows)[:-1], counts)
+        rows = RaggedTensor.from_value_rowids(found.values, numbers, validate=validate)
+        return RaggedTensor.from_row_lengths(rows, num_rows, validate=validate)
+    starts = splits[:-1]
+    if len(starts) != len(counts):
+        raise InvalidArgumentError(
+            None, None, f"Feature {key}: {len(starts)} rows of values and {len(counts)} of partitions"
+        )
+    numbers = numbers + np.repeat(starts, counts)
+    begins = isinstance(partition, RaggedFeature.RowStarts)
+    make = RaggedTensor.from_row_starts if begins else RaggedTensor.from_row_limits
+    return given.with_values(make(found.values, numbers, validate=validate))
+
+
+def _cut_uniform(found: RaggedTensor, length: int, validate: bool) -> RaggedTensor:
+    if isinstance(found.values, RaggedTensor):
+        inner: Any = RaggedTensor.from_uniform_row_length(found.values, length, validate=validate)
+    else:
+        inner = _reshaped(found.values, length)
+    splits = found.row_splits // np.asarray(length, found.row_splits.dtype)
+    return RaggedTensor.from_row_splits(inner, splits, validate=validate)
+
+
+def _num_rows(ids: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The number of rows that the ids of each record name."""
+    found = np.zeros(len(counts), ids.dtype)
+    np.maximum.at(found, np.repeat(np.arange(len(counts)), counts), ids + np.asarray(1, ids.dtype))
+    return found

@@ -1,0 +1,403 @@
+"""`tf.io.parse_example` and its kin: serialized records to tensors, by TensorFlow's own rules.
+
+One kernel decodes a whole batch (`_core.decode_tensors`); what it gives becomes tensors without a step for
+each record. Where TensorFlow's two forms differ, they differ here: alone, a record is never padded, an entry
+without a kind never replaces one before it, and errors do not say which record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock import _core
+from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.features import PARTITIONS, RaggedFeature
+from penstock.tf.parse_errors import example_error, sequence_error
+from penstock.tf.parse_keys import Dense, Rows
+from penstock.tf.parse_plans import CONTEXT, EXAMPLE, LISTS, Plan
+from penstock.tf.recognised import NotRecorded, Recorded
+from penstock.tf.tensor import convert_to_tensor
+
+Features = Mapping[str, Any]
+
+
+def parse_example(
+    serialized: Any, features: Features, example_names: Any = None, name: str | None = None
+) -> dict[str, Any]:
+    """Parse a batch of serialized Examples.
+
+    Args:
+        serialized: strings [batch], or one string, which is parsed as by `parse_single_example`.
+        features: what to make of which key: `tf.io.FixedLenFeature` and its kin.
+        example_names: strings of the shape of `serialized`, for errors.
+        name: no meaning here.
+
+    Returns:
+        A tensor for each feature: dense [batch] + shape for FixedLenFeature, [batch, longest] + shape for
+        FixedLenSequenceFeature, a SparseTensor for VarLenFeature and SparseFeature, a RaggedTensor for
+        RaggedFeature. A key counts as missing where it has an entry without a list of any kind; a list
+        without values is there. As in TensorFlow, runs of packed values after the first are not read.
+
+    Raises:
+        InvalidArgumentError: a record that is no Example, lacks a feature without a default, or has other
+            values than the feature wants. ValueError, TypeError: features that make no sense.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> from penstock.tf.features import FixedLenFeature
+        >>> from penstock.tf.parsing import parse_example
+        >>> a = b"\\n\\x0c\\n\\n\\n\\x01a\\x12\\x05\\x1a\\x03\\n\\x01\\x07"
+        >>> parse_example([a, b""], {"a": FixedLenFeature([], tf.int64, -1)})["a"].numpy()
+        array([ 7, -1])
+    """
+    if isinstance(serialized, Recorded):
+        return _recorded(serialized, features, example_names)
+    if not features:
+        raise ValueError(f"Argument `features` cannot be None or falsy. Got {features}")
+    payloads, alone = _payloads(serialized)
+    names = None if example_names is None else _names(example_names, payloads, alone)
+    if alone:
+        return _single(payloads, features)
+    return _batch(payloads, features, names)
+
+
+def parse_single_example(
+    serialized: Any, features: Features, example_names: Any = None, name: str | None = None
+) -> dict[str, Any]:
+    """Parse one serialized Example.
+
+    Args:
+        serialized: a string.
+        features, example_names, name: as `parse_example`.
+
+    Returns:
+        A tensor for each feature: dense of its shape for FixedLenFeature, [n] + shape for
+        FixedLenSequenceFeature, a SparseTensor [n] for VarLenFeature and of its size for SparseFeature, a
+        RaggedTensor for RaggedFeature with partitions, a dense tensor [n] without.
+
+    Raises:
+        ValueError: a batch, or features that make no sense. InvalidArgumentError: as `parse_example`.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> from penstock.tf.features import VarLenFeature
+        >>> from penstock.tf.parsing import parse_single_example
+        >>> parse_single_example(b"", {"a": VarLenFeature(tf.int64)})["a"].shape
+        TensorShape([0])
+    """
+    if isinstance(serialized, Recorded):
+        if serialized.is_batch:
+            raise NotRecorded("a batch")
+        return _recorded(serialized, features, example_names)
+    if not features:
+        empty = "None" if features is None else "empty"
+        raise ValueError(f"Invalid argument: features cannot be {empty}.")
+    payloads, alone = _payloads(serialized)
+    if not alone:
+        raise ValueError("Input serialized must be a scalar")
+    if example_names is not None:
+        _names(example_names, payloads, alone)
+    return _single(payloads, features)
+
+
+def parse_batch(
+    serialized: Any, features: Features, names: Sequence[Any] | None = None
+) -> dict[str, Any]:
+    """Parse a batch that may lie in Arrow's memory or in a chunk of a file, without copying it.
+
+    Args:
+        serialized: a list of bytes, a binary array, a record batch with one such column, `_core.Frames`, or
+            what `parse_example` takes.
+        features: as `parse_example`.
+        names: of the records, for errors.
+
+    Returns:
+        As `parse_example`.
+    """
+    if hasattr(serialized, "num_columns"):
+        serialized = serialized.column(0)
+    is_ours = type(serialized) is list or isinstance(serialized, _core.Frames)
+    if not is_ours and not hasattr(serialized, "__arrow_c_array__"):
+        return parse_example(serialized, features, names)
+    return _batch(serialized, features, names)
+
+
+def parse_sequence_example(
+    serialized: Any,
+    context_features: Features | None = None,
+    sequence_features: Features | None = None,
+    example_names: Any = None,
+    name: str | None = None,
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Parse a batch of serialized SequenceExamples, or one.
+
+    Args:
+        serialized: strings [batch], or one string.
+        context_features: FixedLenFeature, VarLenFeature and RaggedFeature by key of the context.
+        sequence_features: FixedLenSequenceFeature, VarLenFeature and RaggedFeature by key of the lists.
+        example_names: strings, as many as records, for errors.
+        name: no meaning here.
+
+    Returns:
+        The context as `parse_example` gives it; the feature lists: dense [batch, most frames] + shape,
+        filled up with zeros, sparse [batch, most frames, most values], ragged [batch, frames, values];
+        and how many frames each record has, int64 [batch], for each dense list. For one string all
+        without the first dimension.
+
+    Raises:
+        InvalidArgumentError: a record that does not fit. ValueError: features that make no sense.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> from penstock.tf.features import FixedLenSequenceFeature
+        >>> from penstock.tf.parsing import parse_sequence_example
+        >>> lists = {"x": FixedLenSequenceFeature([], tf.int64, allow_missing=True)}
+        >>> context, found, lengths = parse_sequence_example([b""], None, lists)
+        >>> context, found["x"].shape, lengths["x"].numpy()
+        ({}, TensorShape([1, 0]), array([0]))
+    """
+    if isinstance(serialized, Recorded):
+        raise NotRecorded("parse_sequence_example")
+    if not (context_features or sequence_features):
+        raise ValueError(
+            "Both `context_features` and `sequence_features` argument are None, but at least one should have values."
+        )
+    payloads, alone = _payloads(serialized)
+    return _sequence(payloads, alone, context_features or {}, sequence_features or {}, example_names)
+
+
+def parse_single_sequence_example(
+    serialized: Any,
+    context_features: Features | None = None,
+    sequence_features: Features | None = None,
+    example_name: Any = None,
+    name: str | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parse one serialized SequenceExample.
+
+    Args:
+        serialized: a string.
+        context_features, sequence_features, name: as `parse_sequence_example`.
+        example_name: a string, for errors.
+
+    Returns:
+        The context as `parse_single_example` gives it, and the feature lists: dense [frames] + shape,
+        sparse [frames, most values], ragged [frames, values].
+
+    Raises:
+        ValueError: a batch, or features that make no sense. InvalidArgumentError: a record that does not
+            fit.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> from penstock.tf.features import VarLenFeature
+        >>> from penstock.tf.parsing import parse_single_sequence_example
+        >>> _, lists = parse_single_sequence_example(b"", None, {"x": VarLenFeature(tf.string)})
+        >>> lists["x"].shape
+        TensorShape([0, 0])
+    """
+    if isinstance(serialized, Recorded):
+        raise NotRecorded("parse_single_sequence_example")
+    if not (context_features or sequence_features):
+        raise ValueError(
+            "Both context_features and sequence_features are None, but at least one should have values."
+        )
+    payloads, alone = _payloads(serialized)
+    if not alone:
+        raise ValueError("Input serialized must be a scalar")
+    found = _sequence(payloads, alone, context_features or {}, sequence_features or {}, example_name)
+    return found[:2]
+
+
+# -- what comes in --------------------------------------------------------------------------------
+
+
+def _payloads(serialized: Any) -> tuple[list[bytes], bool]:
+    """The serialized records as a list of bytes, and whether it was one string alone."""
+    if isinstance(serialized, bytes):
+        return [serialized], True
+    if isinstance(serialized, np.ndarray) and serialized.dtype == object:
+        found: Any = serialized.tolist()
+        rank = serialized.ndim
+    else:
+        strings = convert_to_tensor(serialized, dtype="string") if _is_text(serialized) else None
+        if strings is None:
+            raise ValueError(
+                f"Tensor conversion requested dtype string for serialized records: {serialized!r}"
+            )
+        found, rank = strings.tolist(), strings.ndim
+    if rank > 1:
+        raise InvalidArgumentError(
+            None, None, f"Expected serialized to be a scalar or vector, got shape: {np.shape(serialized)}"
+        )
+    if not all(type(value) is bytes for value in (found if rank else [found])):
+        return _payloads(convert_to_tensor(serialized))
+    return (found, False) if rank else ([found], True)
+
+
+def _is_text(value: Any) -> bool:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype.kind in "SUO"
+    if isinstance(value, (list, tuple)):
+        return bool(value) and _is_text(value[0])
+    return isinstance(value, (str, bytes))
+
+
+def _names(names: Any, payloads: list[bytes], alone: bool) -> list[Any] | None:
+    given = convert_to_tensor(names, dtype="string")
+    shape: tuple[int, ...] = () if alone else (len(payloads),)
+    if tuple(given.shape) != shape and given.size:
+        raise InvalidArgumentError(
+            None,
+            None,
+            "Expected names have the same shape as serialized: "
+            f"name.shape={list(given.shape)}, serialized.shape={list(shape)}",
+        )
+    return given.reshape(-1).tolist() if given.size else None
+
+
+def _recorded(serialized: Recorded, features: Features, names: Any) -> dict[str, Any]:
+    if names is not None:
+        raise NotRecorded("example_names")
+    _plan_of("tensorflow", features)
+    return serialized.parse(features)
+
+
+# -- what goes out --------------------------------------------------------------------------------
+
+
+def _single(payloads: list[bytes], features: Features) -> dict[str, Any]:
+    plan = _plan_of("tensorflow_single", features)
+    try:
+        columns = _core.decode_tensors(plan.core, payloads, plan.sparse)
+    except _core.KernelError as error:
+        raise example_error(error, plan, payloads, None, single=True) from None
+    keys, composites = plan.groups[0]
+    found = {key.name: key.single(parts) for key, parts in zip(keys, columns, strict=True)}
+    return found if composites is None else composites.put(found)
+
+
+def _batch(payloads: Any, features: Features, names: Sequence[Any] | None) -> dict[str, Any]:
+    if not features:
+        raise ValueError(f"Argument `features` cannot be None or falsy. Got {features}")
+    plan = _plan_of("tensorflow", features)
+    try:
+        columns = _core.decode_tensors(plan.core, payloads, plan.sparse)
+    except _core.KernelError as error:
+        raise example_error(error, plan, payloads, names, single=False) from None
+    count = len(payloads)
+    keys, composites = plan.groups[0]
+    found = {key.name: key.batch(parts, count) for key, parts in zip(keys, columns, strict=True)}
+    return found if composites is None else composites.put(found)
+
+
+def _sequence(
+    payloads: list[bytes], alone: bool, context: Features, lists: Features, names: Any
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    plan = _plan_of("tensorflow_sequence", context, lists)
+    if names is not None:
+        given = convert_to_tensor(names, dtype="string").reshape(-1).tolist()
+        if given and len(given) != len(payloads):
+            raise InvalidArgumentError(
+                None,
+                None,
+                "example_names must be empty or have the correct number of elements: "
+                f"{len(given)} for {len(payloads)} records",
+            )
+        names = given or None
+    try:
+        columns = _core.decode_tensors(plan.core, payloads, plan.sparse)
+    except _core.KernelError as error:
+        raise sequence_error(error, plan, payloads, names) from None
+    _check_empty(plan, payloads)
+    parts, count = iter(columns), len(payloads)
+    found: list[dict[str, Any]] = []
+    lengths: dict[str, Any] = {}
+    for keys, composites in plan.groups:
+        tensors: dict[Any, Any] = {}
+        for key in keys:
+            part = next(parts)
+            tensors[key.name] = key.single(part) if alone else key.batch(part, count)
+            if isinstance(key, Rows):
+                counted = key.lengths(part)
+                lengths[key.name] = counted[0] if alone else counted
+        found.append(tensors if composites is None else composites.put(tensors))
+    return found[0], found[1], lengths
+
+
+def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
+    """TensorFlow counts the values of dense context features even where there is no record."""
+    for key in plan.keys if not payloads else ():
+        if isinstance(key, Dense) and not key.default and 0 not in key.shape:
+            wanted = int(np.prod(key.shape))
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"Inconsistent max number of elements for feature {key.name}: expected {wanted}, but found 0",
+            )
+
+
+# -- plans are made once ---------------------------------------------------------------------------
+
+_MOST_PLANS = 256
+_plans: dict[Any, list[tuple[tuple[Features, ...], Any, Plan]]] = {}
+"""By dialect and keys: features as they were, the kinds of their partitions, and the plan."""
+
+
+def _plan_of(dialect: str, *groups: Features) -> Plan:
+    """The plan for these features, which may be made anew for every call, or changed in between."""
+    try:
+        where = (dialect, *map(tuple, groups)) if len(groups) > 1 else (dialect, *groups[0])
+        for known, kinds, plan in _plans.get(where, ()):
+            if known == groups and (kinds is None or kinds == _partition_kinds(groups)):
+                return plan
+    except TypeError:  # keys that have no hash
+        where = None
+    allowed = (EXAMPLE,) if len(groups) == 1 else (CONTEXT, LISTS)
+    plan = Plan(list(zip(groups, allowed, strict=True)), dialect)
+    if where is not None:
+        if len(_plans) >= _MOST_PLANS:
+            _plans.clear()
+        kinds = _partition_kinds(groups)
+        known = tuple({key: _copied(f) for key, f in features.items()} for features in groups)
+        _plans[where] = [(known, kinds, plan), *_plans.get(where, [])[:3]]
+    return plan
+
+
+def _partition_kinds(groups: tuple[Features, ...]) -> Any:
+    """What tuples do not compare: the kinds of partitions. None where there are none."""
+    return [
+        [type(partition) for partition in feature.partitions]
+        for features in groups
+        for feature in features.values()
+        if isinstance(feature, RaggedFeature)
+    ] or None
+
+
+def _copied(feature: Any) -> Any:
+    """A feature whose lists and arrays are its own."""
+    if isinstance(feature, RaggedFeature):
+        return feature
+    return type(feature)(*(_copy(part) for part in feature))
+
+
+def _copy(part: Any) -> Any:
+    if isinstance(part, (list, tuple)) and not isinstance(part, PARTITIONS):
+        return type(part)(_copy(value) for value in part)
+    return _Array(part) if isinstance(part, np.ndarray) else part
+
+
+class _Array:
+    """An array as it was, to be compared with what it is now."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = np.array(array)
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, np.ndarray) and other.dtype == self.array.dtype
+        return same and np.array_equal(np.asarray(other), self.array)
+
+    __hash__ = None  # type: ignore[assignment]
