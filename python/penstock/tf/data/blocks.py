@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.tf import nest
-from penstock.tf.data.stacking import stack
+from penstock.tf.data.stacking import num_rows, stack, unstack
 from penstock.tf.tensor import Tensor
 
 
@@ -275,20 +275,31 @@ class Blocks:
             and _shape(self.structure) == _shape(other.structure)
         )
 
-    def holding(self, elements: Iterator[Any]) -> Iterator[AnyBlock]:
-        """Elements of the same structure as blocks, one each."""
-        for element in elements:
+    def adopted(self, stream: Any) -> Iterator[AnyBlock]:
+        """Another stream of elements of the same structure, as blocks that can be joined with these."""
+        if isinstance(stream, Blocks):
+            if self.is_like(stream):
+                yield from stream.blocks
+                return
+            stream = stream.elements()
+        for element in stream:
             leaves = nest.flatten(element, lists=False)
-            block = Block([Listed([leaf]) for leaf in leaves], 1)
             if self.batched:
-                raise TypeError("batches and other elements cannot follow each other")
-            yield block
+                count = num_rows(leaves[0])
+                rows = Block([_listed(leaf) for leaf in leaves], count)
+                yield Batches(rows, np.array([0, count]))
+            else:
+                yield Block([Listed([leaf]) for leaf in leaves], 1)
 
     def elements(self) -> Iterator[Any]:
         """The elements, one by one."""
         pack = nest.packer(self.structure)
         for block in self.blocks:
             yield from map(pack, block.leaves())
+
+
+def _listed(leaf: Any) -> Column:
+    return np.asarray(leaf) if isinstance(leaf, np.ndarray) else Listed(unstack(leaf))
 
 
 def _shape(structure: Any) -> Any:

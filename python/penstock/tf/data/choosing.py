@@ -11,6 +11,7 @@ import numpy as np
 from penstock.tf import nest
 from penstock.tf.data.blocks import AnyBlock, Blocks
 from penstock.tf.data.op import INFINITE, UNKNOWN, Op, Stream, elements, merged_specs, whole
+from penstock.tf.data.shuffling import Shuffle
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
@@ -146,7 +147,13 @@ class Repeat(Op):
             for each in stream:
                 is_empty = False
                 yield each
-            if epoch == self.number or (is_empty and self.number < 0):
+            if is_empty and self.number < 0:
+                return
+            if epoch == self.number:
+                # TensorFlow begins one epoch more, which draws from a shuffle's seeds; but not right behind
+                # the shuffle, where it makes one step of both.
+                if not isinstance(self.source, Shuffle):
+                    self.source.open()
                 return
             stream = self.source.open()
 
@@ -170,13 +177,15 @@ class Concatenate(Op):
 
     def open(self) -> Stream:
         first = self.sources[0].open()
-        if not isinstance(first, Blocks):
-            return chain(first, _late(self.sources[1]))
-        # Whether both come in blocks of one kind is seen when the second is opened.
-        second = self.sources[1].open()
-        if isinstance(second, Blocks) and first.is_like(second):
-            return first.like(chain(first, second))
-        return chain(elements(first), elements(second))
+        if isinstance(first, Blocks):
+            return first.like(chain(first, self._blocks_like(first)))
+        return chain(first, self._elements())
+
+    def _blocks_like(self, first: Blocks) -> Iterator[AnyBlock]:
+        yield from first.adopted(self.sources[1].open())
+
+    def _elements(self) -> Iterator[Any]:
+        yield from elements(self.sources[1].open())
 
     def cardinality(self) -> int:
         one, other = (source.cardinality() for source in self.sources)
@@ -186,10 +195,6 @@ class Concatenate(Op):
 
     def spec(self) -> Any:
         return merged_specs(self.sources[0].spec(), self.sources[1].spec())
-
-
-def _late(source: Op) -> Iterator[Any]:
-    yield from elements(source.open())
 
 
 class Enumerate(Op):

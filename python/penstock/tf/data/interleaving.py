@@ -170,11 +170,7 @@ class _Columns:
         if stream is None:
             self._is_more = False
             return None
-        if isinstance(stream, Blocks):
-            if self._kind.is_like(stream):
-                return _Slot(stream.blocks)
-            stream = stream.elements()
-        return _Slot(self._kind.holding(stream))
+        return _Slot(self._kind.adopted(stream))
 
     def run(self) -> Iterator[AnyBlock]:
         places, cycle, place = self._places, len(self._places), 0
