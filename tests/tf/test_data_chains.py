@@ -85,8 +85,16 @@ def steps(rng: random.Random, kind: str, depth: int) -> tuple[str, Any, str]:
     ]
     batchable = kind in ("number", "rows", "pair", "dict", "text") and depth < 8
     if batchable:
-        choices += [(f"batch({size}, {flag})", lambda d, tf: d.batch(size, flag), "batch:" + kind)] * 3
-        choices.append((f"padded({size})", lambda d, tf: d.padded_batch(size, drop_remainder=flag), "batch:" + kind))
+        choices += [
+            (f"batch({size}, {flag})", lambda d, tf: d.batch(size, flag), "batch:" + kind)
+        ] * 3
+        choices.append(
+            (
+                f"padded({size})",
+                lambda d, tf: d.padded_batch(size, drop_remainder=flag),
+                "batch:" + kind,
+            )
+        )
     if kind.startswith("batch:"):
         choices += [("unbatch()", lambda d, tf: d.unbatch(), kind.removeprefix("batch:"))] * 2
         choices.append((f"rebatch({size})", lambda d, tf: d.rebatch(size, flag), kind))
@@ -96,10 +104,16 @@ def steps(rng: random.Random, kind: str, depth: int) -> tuple[str, Any, str]:
             ("map(*2, 2)", lambda d, tf: d.map(lambda x: x * 2, num_parallel_calls=2), kind),
             ("map(dict)", lambda d, tf: d.map(lambda x: {"b": x, "a": x * x}), "numbers"),
             ("filter(odd)", lambda d, tf: d.filter(lambda x: x % 2 == 1), kind),
-            (f"window({size})", lambda d, tf: d.window(size, size, 1, flag).flat_map(lambda w: w), kind),
+            (
+                f"window({size})",
+                lambda d, tf: d.window(size, size, 1, flag).flat_map(lambda w: w),
+                kind,
+            ),
             (
                 f"windows({size})",
-                lambda d, tf: d.window(size, 1 + n % 3, 1 + seed % 2, flag).flat_map(lambda w: w.batch(9)),
+                lambda d, tf: d.window(size, 1 + n % 3, 1 + seed % 2, flag).flat_map(
+                    lambda w: w.batch(9)
+                ),
                 "end",
             ),
             ("enumerate", lambda d, tf: d.enumerate(n), "end"),
@@ -183,5 +197,9 @@ def test_chains_have_the_cardinality_and_the_spec_that_tensorflow_says() -> None
             own = ours.nest.flatten(mine.element_spec)
         except ours.errors.InvalidArgumentError:
             continue  # no element, so nobody can look at one
-        assert [s.dtype.name for s in own] == [s.dtype.name for s in specs], f"program {seed}: {text}"
-        assert [len(s.shape) for s in own] == [len(s.shape) for s in specs], f"program {seed}: {text}"
+        assert [s.dtype.name for s in own] == [s.dtype.name for s in specs], (
+            f"program {seed}: {text}"
+        )
+        assert [len(s.shape) for s in own] == [len(s.shape) for s in specs], (
+            f"program {seed}: {text}"
+        )

@@ -52,7 +52,9 @@ def test_shuffle_gives_tensorflows_order(answers: Any, lies: Any) -> None:
     found = answers("shuffle")
     for case in found["fixed"]:
         dataset = lies(tf.data.Dataset.range(case["n"]))
-        shuffled = dataset.shuffle(case["buffer_size"], case["seed"], reshuffle_each_iteration=False)
+        shuffled = dataset.shuffle(
+            case["buffer_size"], case["seed"], reshuffle_each_iteration=False
+        )
         assert numbers(shuffled) == case["order"]
         assert numbers(shuffled) == case["order"]
     for case in found["reshuffled"]:

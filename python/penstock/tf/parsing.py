@@ -166,7 +166,9 @@ def parse_sequence_example(
             "Both `context_features` and `sequence_features` argument are None, but at least one should have values."
         )
     payloads, alone = _payloads(serialized)
-    return _sequence(payloads, alone, context_features or {}, sequence_features or {}, example_names)
+    return _sequence(
+        payloads, alone, context_features or {}, sequence_features or {}, example_names
+    )
 
 
 def parse_single_sequence_example(
@@ -208,7 +210,9 @@ def parse_single_sequence_example(
     payloads, alone = _payloads(serialized)
     if not alone:
         raise ValueError("Input serialized must be a scalar")
-    found = _sequence(payloads, alone, context_features or {}, sequence_features or {}, example_name)
+    found = _sequence(
+        payloads, alone, context_features or {}, sequence_features or {}, example_name
+    )
     return found[:2]
 
 
@@ -231,7 +235,9 @@ def _payloads(serialized: Any) -> tuple[list[bytes], bool]:
         found, rank = strings.tolist(), strings.ndim
     if rank > 1:
         raise InvalidArgumentError(
-            None, None, f"Expected serialized to be a scalar or vector, got shape: {np.shape(serialized)}"
+            None,
+            None,
+            f"Expected serialized to be a scalar or vector, got shape: {np.shape(serialized)}",
         )
     if not all(type(value) is bytes for value in (found if rank else [found])):
         return _payloads(convert_to_tensor(serialized))

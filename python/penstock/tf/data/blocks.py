@@ -245,6 +245,7 @@ class Blocks:
         structure: what the elements look like, with anything at the leaves.
         strings: of each leaf, whether it is a string, or a batch of strings.
         batched: whether the blocks are Batches.
+        is_ahead: whether threads make them ahead of who reads them.
     """
 
     def __init__(
@@ -254,18 +255,20 @@ class Blocks:
         strings: tuple[bool, ...],
         *,
         batched: bool = False,
+        is_ahead: bool = False,
     ) -> None:
         self.blocks = blocks
         self.structure = structure
         self.strings = strings
         self.batched = batched
+        self.is_ahead = is_ahead
 
     def __iter__(self) -> Iterator[AnyBlock]:
         return self.blocks
 
-    def like(self, blocks: Iterator[AnyBlock]) -> Blocks:
+    def like(self, blocks: Iterator[AnyBlock], *, is_ahead: bool = False) -> Blocks:
         """Other blocks of the same kind."""
-        return Blocks(blocks, self.structure, self.strings, batched=self.batched)
+        return Blocks(blocks, self.structure, self.strings, batched=self.batched, is_ahead=is_ahead)
 
     def is_like(self, other: Any) -> bool:
         """Whether blocks of both may be joined."""

@@ -82,7 +82,7 @@ class Map(Op):
             )
         else:
             blocks = (done for block in stream for done in self._parsed(block, stream, plan))
-        return Blocks(blocks, plan.result, strings, batched=stream.batched)
+        return Blocks(blocks, plan.result, strings, batched=stream.batched, is_ahead=plan.parses)
 
     def _parsed(self, block: AnyBlock, stream: Blocks, plan: Plan) -> Iterator[AnyBlock]:
         rows = block.rows if isinstance(block, Batches) else block

@@ -46,22 +46,18 @@ class Shuffle(Op):
         self._epochs = Philox(*self._pair) if reshuffle_each_iteration in (None, True) else None
         self._lock = threading.Lock()
 
-    def _draws(self) -> Iterator[np.ndarray]:
-        pair = self._pair
-        if self._epochs is not None:
-            with self._lock:
-                first, second = self._epochs.take(2).tolist()
-            pair = first, second
-        philox = Philox(*pair)
-        size = 64
-        while True:
-            yield philox.take(size)
-            size = DRAWN
+    def _philox(self) -> Philox:
+        """The numbers of a new epoch."""
+        if self._epochs is None:
+            return Philox(*self._pair)
+        with self._lock:
+            first, second = self._epochs.take(2).tolist()
+        return Philox(first, second)
 
     def open(self) -> Stream:
         if is_looking():
             return self.source.open()
-        ring = Ring(self.size, self._draws())
+        ring = Ring(self.size, self._philox())
         stream = self.source.open()
         if isinstance(stream, Blocks):
             return stream.like(_shuffled_blocks(stream, ring))
@@ -77,9 +73,10 @@ class Shuffle(Op):
 class Ring:
     """The buffer: what is put in comes out in another order."""
 
-    def __init__(self, size: int, draws: Iterator[np.ndarray]) -> None:
+    def __init__(self, size: int, philox: Philox) -> None:
         self.size = size
-        self._draws = draws
+        self._philox = philox
+        self._at_once = 64  # more, once it is known that many are wanted
         self._drawn = np.zeros(0, np.int64)
         self._held: list[Any] = []
         self._start = 0
@@ -95,7 +92,8 @@ class Ring:
     def _numbers(self, most: int) -> np.ndarray:
         """The next numbers of the Philox; one at least, and no more than asked for."""
         if not len(self._drawn):
-            self._drawn = next(self._draws).astype(np.int64)
+            self._drawn = self._philox.take(self._at_once).astype(np.int64)
+            self._at_once = DRAWN
         numbers, self._drawn = self._drawn[:most], self._drawn[most:]
         return numbers
 

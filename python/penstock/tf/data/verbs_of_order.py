@@ -36,12 +36,12 @@ class Prefetch(Op):
 
     def open(self) -> Stream:
         stream = self.source.open()
-        if not self.number or is_looking():
+        if not self.number or is_looking() or getattr(stream, "is_ahead", False):
             return stream
         most = _AUTO_AHEAD if self.number == AUTOTUNE else self.number
         if isinstance(stream, Blocks):
             # A block holds many elements, so few of them are enough.
-            return stream.like(Ahead(stream.blocks, min(most, 2)))
+            return stream.like(Ahead(stream.blocks, min(most, 2)), is_ahead=True)
         return Ahead(stream, most)
 
     def cardinality(self) -> int:
