@@ -46,6 +46,10 @@ class MemoryCache(Op):
         self.source = source
         self._kept: tuple[Blocks | None, list[Any]] | None = None
 
+    def begin(self) -> None:
+        if self._kept is None:
+            self.source.begin()
+
     def open(self) -> Stream:
         if self._kept is not None:
             kind, values = self._kept

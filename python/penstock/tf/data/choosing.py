@@ -153,7 +153,7 @@ class Repeat(Op):
                 # TensorFlow begins one epoch more, which draws from a shuffle's seeds; but not right behind
                 # the shuffle, where it makes one step of both.
                 if not isinstance(self.source, Shuffle):
-                    self.source.open()
+                    self.source.begin()
                 return
             stream = self.source.open()
 
@@ -180,6 +180,9 @@ class Concatenate(Op):
         if isinstance(first, Blocks):
             return first.like(chain(first, self._blocks_like(first)))
         return chain(first, self._elements())
+
+    def begin(self) -> None:
+        self.sources[0].begin()
 
     def _blocks_like(self, first: Blocks) -> Iterator[AnyBlock]:
         yield from first.adopted(self.sources[1].open())
@@ -226,6 +229,10 @@ class Zip(Op):
     def __init__(self, structure: Any) -> None:
         self.structure = structure
         self.sources: list[Op] = nest.flatten(structure, lists=False)
+
+    def begin(self) -> None:
+        for source in self.sources:
+            source.begin()
 
     def open(self) -> Stream:
         streams = [elements(source.open()) for source in self.sources]

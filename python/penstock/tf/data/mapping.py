@@ -125,18 +125,15 @@ class Map(Op):
         return super().spec() if plan is None else plan.specs(leaves)
 
 
-class Parallel:
-    """A function of elements on threads, in the order of the elements. An error takes its place, and the
-    elements behind it follow."""
+class _Tasks:
+    """What the threads of a Parallel share. It knows nothing of the reader, who may be dropped."""
 
-    def __init__(self, run: Callable[[Any], Any], source: Iterator[Any], threads: int) -> None:
+    def __init__(self, run: Callable[[Any], Any], source: Iterator[Any]) -> None:
         self._run = run
         self._source = source
         self._size = 1
-        self._results = in_order([self._tasks], self._do, _held_bytes, threads, ahead=True)
-        self._ready: Iterator[Any] = iter(())
 
-    def _tasks(self) -> Iterator[list[Any]]:
+    def stream(self) -> Iterator[list[Any]]:
         source, self._source = self._source, iter(())
         task: list[Any] = []
         try:
@@ -152,7 +149,7 @@ class Parallel:
         if task:
             yield task
 
-    def _do(self, task: list[Any]) -> Iterator[list[Any]]:
+    def do(self, task: list[Any]) -> Iterator[list[Any]]:
         begun, done = time.perf_counter(), []
         with users_code():
             for element in task:
@@ -163,6 +160,16 @@ class Parallel:
         seconds = max(time.perf_counter() - begun, 1e-7) / len(task)
         self._size = int(min(max(_TASK_SECONDS / seconds, 1), _MOST_TASK, 2 * self._size))
         yield done
+
+
+class Parallel:
+    """A function of elements on threads, in the order of the elements. An error takes its place, and the
+    elements behind it follow."""
+
+    def __init__(self, run: Callable[[Any], Any], source: Iterator[Any], threads: int) -> None:
+        tasks = _Tasks(run, source)
+        self._results = in_order([tasks.stream], tasks.do, _held_bytes, threads, ahead=True)
+        self._ready: Iterator[Any] = iter(())
 
     def __iter__(self) -> Parallel:
         return self

@@ -41,6 +41,12 @@ class Op:
         """Begin an epoch."""
         raise NotImplementedError
 
+    def begin(self) -> None:
+        """What TensorFlow does for an epoch that it begins and never reads: seeds are drawn."""
+        source = getattr(self, "source", None)
+        if isinstance(source, Op):
+            source.begin()
+
     def cardinality(self) -> int:
         """The number of elements, INFINITE or UNKNOWN."""
         return UNKNOWN

@@ -21,7 +21,7 @@ class Options:
     """
 
     _GROUPS = frozenset({"autotune", "distribute", "experimental_optimization", "experimental_distribute",
-                         "experimental_threading", "service", "threading"})  # fmt: skip
+                         "experimental_service", "experimental_threading", "service", "threading"})  # fmt: skip
     _KNOWN = frozenset({"dataset_name", "deterministic", "experimental_deterministic", "experimental_external_state_policy",
                         "experimental_slack", "experimental_symbolic_checkpoint", "experimental_warm_start",
                         "framework_type"})  # fmt: skip

@@ -54,6 +54,10 @@ class Shuffle(Op):
             first, second = self._epochs.take(2).tolist()
         return Philox(first, second)
 
+    def begin(self) -> None:
+        # What it reads is begun with the first element only.
+        self._philox()
+
     def open(self) -> Stream:
         if is_looking():
             return self.source.open()
