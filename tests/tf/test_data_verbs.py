@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 import itertools
 import threading
@@ -44,12 +45,10 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any]]] = [
     ("no files", lambda d, tf: tf.data.Dataset.list_files("/no/such/file-*")),
     ("missing file", lambda d, tf: tf.data.TFRecordDataset("/no/such/file")),
     ("missing text", lambda d, tf: tf.data.TextLineDataset("/no/such/file")),
-    ("compression", lambda d, tf: tf.data.TFRecordDataset("/no/such/file", "BZIP2")),
     ("reads", lambda d, tf: tf.data.TFRecordDataset("/no/such/file", num_parallel_reads=0)),
     ("names", lambda d, tf: tf.data.TFRecordDataset([1, 2])),
     ("rows", lambda d, tf: tf.data.Dataset.from_tensor_slices(([1, 2], [1, 2, 3]))),
     ("scalar rows", lambda d, tf: tf.data.Dataset.from_tensor_slices(3)),
-    ("no dataset", lambda d, tf: d.flat_map(lambda x: x)),
     ("predicate", lambda d, tf: d.filter(lambda x: x)),
     ("scan pair", lambda d, tf: d.scan(0, lambda s, x: x)),
     ("zip of nothing", lambda d, tf: tf.data.Dataset.zip()),
@@ -63,7 +62,7 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any]]] = [
     ("signature", lambda d, tf: tf.data.Dataset.from_generator(lambda: iter([1]))),
     ("generated shape", lambda d, tf: tf.data.Dataset.from_generator(lambda: iter([[1, 2]]), tf.int32, [])),
     ("generated type", lambda d, tf: tf.data.Dataset.from_generator(lambda: iter(["a"]), tf.int32)),
-    ("generated structure", lambda d, tf: tf.data.Dataset.from_generator(lambda: iter([(1, 2)]), tf.int32)),
+    ("generated structure", lambda d, tf: tf.data.Dataset.from_generator(lambda: iter([3]), (tf.int32, tf.int32))),
     ("too few", lambda d, tf: d.apply(tf.data.experimental.assert_cardinality(9))),
     ("too many", lambda d, tf: d.apply(tf.data.experimental.assert_cardinality(2))),
 ]  # fmt: skip
@@ -82,7 +81,8 @@ def test_what_tensorflow_refuses_is_refused_by_an_error_of_that_name(text: str, 
 
     expected, found = refusal(real), refusal(ours)
     assert expected is not None, "TensorFlow takes it"
-    assert type(found).__name__ == type(expected).__name__, (expected, found)
+    name = type(expected).__name__
+    assert isinstance(found, getattr(ours.errors, name, None) or getattr(builtins, name)), found
 
 
 MESSAGES = [
@@ -128,7 +128,7 @@ SAME: list[Callable[[Any], Any]] = [
     lambda tf: tf.data.Dataset.range(6).batch(2).batch(2),
     lambda tf: tf.data.Dataset.range(6).batch(4).unbatch().batch(3),
     lambda tf: tf.data.Dataset.range(7).batch(2).rebatch([3, 1]),
-    lambda tf: tf.data.Dataset.range(9).bucket_by_sequence_length(lambda x: x % 4, [1, 3], [2, 3, 1]),
+    lambda tf: tf.data.Dataset.range(9, output_type=tf.int32).bucket_by_sequence_length(lambda x: x % 4, [1, 3], [2, 3, 1]),
     lambda tf: tf.data.Dataset.range(1, 6).flat_map(lambda n: tf.data.Dataset.range(n).batch(9)).bucket_by_sequence_length(lambda x: tf.shape(x)[0] if tf is real else len(x), [3, 7], [2, 2, 2], pad_to_bucket_boundary=True),
     lambda tf: tf.data.Dataset.choose_from_datasets([tf.data.Dataset.range(2), tf.data.Dataset.range(5, 9)], tf.data.Dataset.from_tensor_slices(tf.constant([0, 1, 1, 0, 0, 1], tf.int64))),
     lambda tf: tf.data.Dataset.choose_from_datasets([tf.data.Dataset.range(2), tf.data.Dataset.range(5, 9)], tf.data.Dataset.from_tensor_slices(tf.constant([0, 1, 1, 0, 0, 1], tf.int64)), stop_on_empty_dataset=False),
@@ -154,7 +154,9 @@ def test_reduce_gives_the_last_state() -> None:
     for tf in (real, ours):
         total = tf.data.Dataset.range(5).reduce(np.int64(0), lambda s, x: s + x)
         assert int(total) == 10
-        pair = tf.data.Dataset.range(3).reduce((np.int64(0), np.int64(1)), lambda s, x: (s[0] + x, s[1] * 2))
+        pair = tf.data.Dataset.range(3).reduce(
+            (np.int64(0), np.int64(1)), lambda s, x: (s[0] + x, s[1] * 2)
+        )
         assert [int(x) for x in pair] == [3, 8]
 
 
@@ -277,7 +279,11 @@ def test_iterators_dropped_in_the_middle_leave_no_thread() -> None:
     datasets = [
         Data.range(10**6).map(lambda x: x + 1).prefetch(5),
         Data.range(10**6).map(lambda x: x + 1, num_parallel_calls=2),
-        Data.range(10**6).map(lambda x: x + 1, num_parallel_calls=2).shuffle(9).batch(2).prefetch(3),
+        Data.range(10**6)
+        .map(lambda x: x + 1, num_parallel_calls=2)
+        .shuffle(9)
+        .batch(2)
+        .prefetch(3),
         Data.range(10**6).map(lambda x: x + 1).prefetch(2).prefetch(2),
     ]
     for dataset in datasets:

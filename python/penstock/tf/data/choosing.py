@@ -24,6 +24,9 @@ class Take(Op):
         self.source = source
         self.number = whole(number, "count")
 
+    def changes_nothing(self) -> bool:
+        return self.number < 0
+
     def open(self) -> Stream:
         if self.number == 0:
             return iter(())
@@ -58,6 +61,9 @@ class Skip(Op):
     def __init__(self, source: Op, number: Any) -> None:
         self.source = source
         self.number = whole(number, "count")
+
+    def changes_nothing(self) -> bool:
+        return self.number == 0
 
     def open(self) -> Stream:
         if self.number < 0:
@@ -104,6 +110,9 @@ class Shard(Op):
                 f"Index must be between 0 and {self.num_shards - 1} (currently index = {self.index}).",
             )
 
+    def changes_nothing(self) -> bool:
+        return self.num_shards == 1
+
     def open(self) -> Stream:
         stream = self.source.open()
         if isinstance(stream, Blocks):
@@ -133,10 +142,15 @@ class Repeat(Op):
         self.source = source
         self.number = -1 if number is None else whole(number, "count")
 
+    def changes_nothing(self) -> bool:
+        return self.number == 1
+
     def open(self) -> Stream:
         if self.number == 0:
             return iter(())
         stream = self.source.open()
+        if self.number == 1:
+            return stream
         if isinstance(stream, Blocks):
             return stream.like(self._repeated(stream))
         return self._repeated(stream)
@@ -152,7 +166,7 @@ class Repeat(Op):
             if epoch == self.number:
                 # TensorFlow begins one epoch more, which draws from a shuffle's seeds; but not right behind
                 # the shuffle, where it makes one step of both.
-                if not isinstance(self.source, Shuffle):
+                if not isinstance(_acting(self.source), Shuffle):
                     self.source.begin()
                 return
             stream = self.source.open()
@@ -167,6 +181,13 @@ class Repeat(Op):
 
     def spec(self) -> Any:
         return self.source.spec()
+
+
+def _acting(op: Any) -> Op:
+    """The nearest step upstream that changes something."""
+    while op.changes_nothing():
+        op = op.source
+    return op
 
 
 class Concatenate(Op):

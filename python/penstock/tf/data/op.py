@@ -47,6 +47,10 @@ class Op:
         if isinstance(source, Op):
             source.begin()
 
+    def changes_nothing(self) -> bool:
+        """Whether it gives what it is given, as `take(-1)`: TensorFlow leaves such steps out."""
+        return False
+
     def cardinality(self) -> int:
         """The number of elements, INFINITE or UNKNOWN."""
         return UNKNOWN

@@ -169,12 +169,9 @@ class Generator(Op):
         return taken()
 
     def _leaves(self, value: Any, specs: list[Any]) -> tuple[Any, ...]:
-        if isinstance(value, list) and isinstance(self.signature, tuple):
-            value = tuple(value)
         try:
-            nest.assert_same_structure(self.signature, value, check_types=False, lists=False)
-            leaves = nest.flatten(value, lists=False)
-        except (TypeError, ValueError):
+            leaves = _leaves_up_to(self.signature, value)
+        except (TypeError, ValueError, KeyError):
             shown = nest.map_structure(lambda s: s.dtype.name, self.signature, lists=False)
             raise TypeError(
                 "`generator` yielded an element that did not match the expected structure. "
@@ -184,6 +181,20 @@ class Generator(Op):
 
     def spec(self) -> Any:
         return self.signature
+
+
+def _leaves_up_to(structure: Any, value: Any) -> list[Any]:
+    """What a value has at the leaves of a structure, be it a structure itself."""
+    if not nest.is_nested(structure, lists=False):
+        return [value]
+    if isinstance(structure, dict):
+        if set(structure) != set(value):
+            raise ValueError(value)
+        return [v for key in sorted(structure) for v in _leaves_up_to(structure[key], value[key])]
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(value)
+    pairs = zip(structure, value, strict=True)
+    return [leaf for part, each in pairs for leaf in _leaves_up_to(part, each)]
 
 
 def _fitting(leaf: Any, spec: Any) -> Any:

@@ -173,7 +173,7 @@ class BatchVerbs(Base):
                     raise ValueError(
                         "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries)."
                     )
-                shapes = _up_to(source.spec(), shapes, boundaries[bucket] - 1)
+                shapes = _up_to(self._op.spec(), shapes, boundaries[bucket] - 1)
             return PaddedBatch(source, size, shapes, padding_values, False)
 
         sizes = list(bucket_batch_sizes)

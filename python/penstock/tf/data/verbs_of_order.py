@@ -34,6 +34,9 @@ class Prefetch(Op):
                 found=self.number,
             )
 
+    def changes_nothing(self) -> bool:
+        return self.number == 0
+
     def open(self) -> Stream:
         stream = self.source.open()
         if not self.number or is_looking() or getattr(stream, "is_ahead", False):
@@ -57,6 +60,9 @@ class Named(Op):
     def __init__(self, source: Op, options: Options) -> None:
         self.source = source
         self.options = options
+
+    def changes_nothing(self) -> bool:
+        return True
 
     def open(self) -> Stream:
         return self.source.open()
