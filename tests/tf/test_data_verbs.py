@@ -7,16 +7,15 @@ import gc
 import itertools
 import threading
 import time
-from collections import namedtuple
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as real
+from test_data_chains import plain
 
 import penstock.tf as ours
-from test_data_chains import plain
 
 Data = ours.data.Dataset
 BOTH = pytest.mark.parametrize("tf", [real, ours], ids=["tensorflow", "penstock"])
@@ -39,8 +38,8 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any]]] = [
     ("window stride", lambda d, tf: d.window(1, stride=0)),
     ("step zero", lambda d, tf: tf.data.Dataset.range(0, 5, 0)),
     ("shapes", lambda d, tf: d.map(lambda x: tf.data.Dataset.range(x).batch(9)).flat_map(lambda w: w).batch(2)),
-    ("calls", lambda d, tf: d.interleave(lambda x: tf.data.Dataset.range(x), 2, num_parallel_calls=3)),
-    ("block", lambda d, tf: d.interleave(lambda x: tf.data.Dataset.range(x), 2, block_length=0)),
+    ("calls", lambda d, tf: d.interleave(tf.data.Dataset.range, 2, num_parallel_calls=3)),
+    ("block", lambda d, tf: d.interleave(tf.data.Dataset.range, 2, block_length=0)),
     ("unbatch scalars", lambda d, tf: d.unbatch()),
     ("no files", lambda d, tf: tf.data.Dataset.list_files("/no/such/file-*")),
     ("missing file", lambda d, tf: tf.data.TFRecordDataset("/no/such/file")),
@@ -89,8 +88,7 @@ MESSAGES = [
     (lambda d: d.shard(3, 3), "Index must be between 0 and 2 (currently index = 3)."),
     (
         lambda d: d.flat_map(lambda n: Data.range(n).batch(9)).batch(2),
-        "Cannot batch tensors with different shapes in component 0. First element had shape [1] and "
-        "element 1 had shape [2].",
+        "First element had shape [1] and element 1 had shape [2].",
     ),
     (
         lambda d: d.batch(4).padded_batch(2, padded_shapes=[2]),
@@ -160,8 +158,12 @@ def test_reduce_gives_the_last_state() -> None:
         assert [int(x) for x in pair] == [3, 8]
 
 
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
 def test_named_tuples_stay_what_they_are() -> None:
-    Point = namedtuple("Point", "x y")
     dataset = Data.from_tensor_slices(Point([1, 2], [3, 4])).batch(2)
     (element,) = dataset
     assert type(element).__name__ == "Point"
@@ -191,7 +193,7 @@ def test_numpy_iterators_give_plain_values() -> None:
 
 
 def test_what_is_missing_names_the_symbol_and_another_way() -> None:
-    with pytest.raises(ours.errors.UnimplementedError, match="tf.data.Dataset.save"):
+    with pytest.raises(ours.errors.UnimplementedError, match=r"tf\.data\.Dataset\.save"):
         Data.range(3).save("x")
     with pytest.raises(NotImplementedError, match="rejection_resample"):
         ours.data.experimental.rejection_resample(lambda x: x, [1])

@@ -13,13 +13,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from penstock.tf.data.failures import Failure, guarded
+
 _PATIENCE = 0.5
 """Seconds that a reader who leaves waits for what the thread is doing."""
-
-
-class _Failure:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
 
 
 class _Shared:
@@ -39,13 +36,13 @@ class _Shared:
         assert self.values is not None
         values, self.values = self.values, None
         try:
-            for value in values:
+            for value in guarded(values):
                 self._put(value)
                 del value
                 if self.is_dropped:
                     break
         except BaseException as error:
-            self._put(_Failure(error))
+            self._put(Failure(error))
         finally:
             # Closed here and not wherever the last reference goes: it may own threads itself.
             close = getattr(values, "close", None)
@@ -119,8 +116,8 @@ class Ahead:
             value = self._shared.get()
         except IndexError:
             raise StopIteration from None
-        if type(value) is _Failure:
-            raise value.error
+        if type(value) is Failure:
+            value.throw()
         return value
 
     def _start(self) -> None:

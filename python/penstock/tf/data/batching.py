@@ -185,10 +185,9 @@ def _filling(value: Any, dtype: Any) -> Any:
     tensor = convert_to_tensor(value)
     if tensor.ndim:
         raise ValueError(f"padding_values must be scalars, not of shape {tensor.shape}")
-    numeric = not isinstance(value, np.ndarray) and tensor.dtype != object and dtype != object
-    if tensor.dtype != dtype and not (
-        numeric and isinstance(value, (int, float)) and np.can_cast(tensor.dtype.kind, dtype.kind)
-    ):
+    # Python's numbers become what the elements are, if they can.
+    is_number = isinstance(value, (int, float)) and dtype.kind in "iufc"
+    if tensor.dtype != dtype and not (is_number and np.can_cast(tensor.dtype.kind, dtype.kind)):
         raise TypeError(
             f"Mismatched type for padding: the padding value is {tensor.dtype}, the elements are {dtype}"
         )

@@ -9,6 +9,7 @@ element takes it out of its block. A column is an array (one row an element), an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Varying:
         places = self.splits.tolist()
         longest = int(np.diff(self.splits).max(initial=0))
         numbers = np.arange(longest, dtype=np.int64)[:, None]
-        for start, end in zip(places[:-1], places[1:], strict=True):
+        for start, end in pairwise(places):
             yield SparseTensor(numbers[: end - start], self.values[start:end], [end - start])
 
     def tensor(self) -> Any:
@@ -223,7 +224,7 @@ class Batches:
 
     def leaves(self) -> Iterator[tuple[Any, ...]]:
         places = self.offsets.tolist()
-        for start, stop in zip(places[:-1], places[1:], strict=True):
+        for start, stop in pairwise(places):
             yield tuple(tensor_of(_sliced(c, start, stop)) for c in self.rows.columns)
 
     @property

@@ -268,7 +268,7 @@ def _get(file: Any, dtype: np.dtype[Any]) -> Tensor:
         count *= size
     if count < 0 or any(size < 0 for size in shape):
         raise ValueError(f"a shape of {shape}")
-    if dtype != object:
+    if dtype.kind != "O":
         data = _exactly(file, count * dtype.itemsize)
         return (
             np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape).view(Tensor)

@@ -109,7 +109,7 @@ class TFRecordDataset(_OfFiles):
 
     Raises:
         TypeError: names that are no strings.
-        InvalidArgumentError: another compression_type, or no possible num_parallel_reads.
+        InvalidArgumentError: no possible num_parallel_reads.
         NotFoundError: when read: no such file.
         DataLossError: when read: a damaged record, with its file and number; or another compression.
 

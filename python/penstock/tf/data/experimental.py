@@ -8,7 +8,9 @@ from typing import Any
 
 from penstock.tf.data.base import Base
 from penstock.tf.data.batched_features import make_batched_features_dataset, parse_example_dataset
+from penstock.tf.data.blocks import Blocks
 from penstock.tf.data.dataset import Dataset
+from penstock.tf.data.failures import is_over
 from penstock.tf.data.op import AUTOTUNE, INFINITE, UNKNOWN, Op, Stream, elements, whole
 from penstock.tf.data.options import (
     AutotuneOptions,
@@ -33,7 +35,10 @@ class IgnoreErrors(Op):
         self.warns = warns
 
     def open(self) -> Stream:
-        return self._run(elements(self.source.open()))
+        stream = self.source.open()
+        if isinstance(stream, Blocks):
+            return stream.like(self._run(stream.blocks))
+        return self._run(stream)
 
     def _run(self, values: Iterator[Any]) -> Iterator[Any]:
         while True:
@@ -42,7 +47,7 @@ class IgnoreErrors(Op):
             except StopIteration:
                 return
             except Exception as error:
-                if hasattr(values, "gi_frame") and values.gi_frame is None:
+                if is_over(values):
                     raise  # it ended with the error, and what follows is not to be had
                 if self.warns:
                     warnings.warn(f"an element is passed over: {error}", stacklevel=2)

@@ -79,12 +79,12 @@ class Adapter:
 
     def get_tf_dataset(self) -> Any:
         """All epochs, as TensorFlow's own dataset."""
-        import tensorflow
+        import tensorflow as tf
 
         def spec(leaf: Any) -> Any:
-            return tensorflow.TensorSpec(leaf.shape.dims, leaf.dtype.name)
+            return tf.TensorSpec(leaf.shape.dims, leaf.dtype.name)
 
-        return tensorflow.data.Dataset.from_generator(
+        return tf.data.Dataset.from_generator(
             self.get_numpy_iterator,
             output_signature=nest.map_structure(spec, self._spec(), lists=False),
         )

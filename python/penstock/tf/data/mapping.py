@@ -15,6 +15,7 @@ import numpy as np
 from penstock.pipeline import default_threads, in_order, users_code
 from penstock.tf import nest
 from penstock.tf.data.blocks import AnyBlock, Batches, Block, Blocks
+from penstock.tf.data.failures import Failure, Raising, guarded
 from penstock.tf.data.op import (
     AUTOTUNE,
     UNKNOWN,
@@ -72,30 +73,42 @@ class Map(Op):
 
     def _planned(self, stream: Blocks, plan: Plan) -> Stream:
         strings = tuple(plan.is_string(leaf, stream.strings) for leaf in range(plan.num_leaves))
-        if plan.parses:
-            blocks = in_order(
-                [lambda: stream.blocks],
-                lambda block: self._parsed(block, stream, plan),
-                lambda block: block.nbytes,
-                None,
-                ahead=True,
+        if not plan.parses:
+            blocks = (
+                done
+                for block in guarded(stream.blocks)
+                for done in self._parsed(block, stream, plan)
             )
-        else:
-            blocks = (done for block in stream for done in self._parsed(block, stream, plan))
-        return Blocks(blocks, plan.result, strings, batched=stream.batched, is_ahead=plan.parses)
+            return Blocks(Raising(blocks), plan.result, strings, batched=stream.batched)
+        parsed = in_order(
+            [lambda: guarded(stream.blocks)],
+            lambda block: self._parsed(block, stream, plan),
+            lambda block: block.nbytes,
+            None,
+            ahead=True,
+        )
+        return Blocks(Raising(parsed), plan.result, strings, batched=stream.batched, is_ahead=True)
 
-    def _parsed(self, block: AnyBlock, stream: Blocks, plan: Plan) -> Iterator[AnyBlock]:
+    def _parsed(self, block: Any, stream: Blocks, plan: Plan) -> Iterator[Any]:
+        """A block with the columns of the result, and failures where elements have none."""
+        if type(block) is Failure:
+            yield block
+            return
         rows = block.rows if isinstance(block, Batches) else block
         try:
             columns = plan.columns(rows.columns)
-        except Exception:
+        except Exception as error:
             # Which record it is, and what is said of it, is told by the function itself.
-            good, error = self._until_error(block, stream)
-            if error is None:
+            good, failure = self._until_error(block, stream)
+            if failure is None:
                 raise
             if good:
                 yield from self._parsed(block.sliced(0, good), stream, plan)
-            raise error from None
+            failure.__context__ = error
+            yield Failure(failure)
+            if good + 1 < len(block):
+                yield from self._parsed(block.sliced(good + 1, len(block)), stream, plan)
+            return
         done = Block(columns, len(rows))
         yield Batches(done, block.offsets) if isinstance(block, Batches) else done
 
@@ -136,16 +149,11 @@ class _Tasks:
     def stream(self) -> Iterator[list[Any]]:
         source, self._source = self._source, iter(())
         task: list[Any] = []
-        try:
-            for element in source:
-                task.append(element)
-                if len(task) >= self._size:
-                    yield task
-                    task = []
-        except Exception:
-            if task:
+        for element in guarded(source):
+            task.append(element)
+            if len(task) >= self._size:
                 yield task
-            raise
+                task = []
         if task:
             yield task
 
@@ -153,10 +161,13 @@ class _Tasks:
         begun, done = time.perf_counter(), []
         with users_code():
             for element in task:
+                if type(element) is Failure:
+                    done.append(element)
+                    continue
                 try:
                     done.append(self._run(element))
                 except Exception as error:
-                    done.append(_Failure(error))
+                    done.append(Failure(error))
         seconds = max(time.perf_counter() - begun, 1e-7) / len(task)
         self._size = int(min(max(_TASK_SECONDS / seconds, 1), _MOST_TASK, 2 * self._size))
         yield done
@@ -179,22 +190,18 @@ class Parallel:
         while value is self:
             self._ready = iter(next(self._results))
             value = next(self._ready, self)
-        if type(value) is _Failure:
-            raise value.error
+        if type(value) is Failure:
+            value.throw()
         return value
 
     def close(self) -> None:
+        """End the threads."""
         self._results.close()
-
-
-class _Failure:
-    def __init__(self, error: Exception) -> None:
-        self.error = error
 
 
 def _held_bytes(done: list[Any]) -> int:
     """About as many bytes as the elements hold: the first tells of the others."""
-    leaves = nest.flatten(done[0], lists=False)
+    leaves = nest.flatten(done[0], lists=False)  # of a failure: itself
     return (64 + sum(getattr(leaf, "nbytes", 64) for leaf in leaves)) * len(done)
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, TruncatedError
 from penstock.format import Chunk, Options, Reader
 from penstock.formats.tfrecord import TFRecordFormat
+from penstock.framing.framings import TFRECORD
 from penstock.storage import LocalSource, LocalStorage
 from penstock.tf.data.blocks import AnyBlock, Block, Blocks
 from penstock.tf.data.op import Op, Stream, elements, whole
@@ -26,6 +27,7 @@ from penstock.tf.errors import (
     NotFoundError,
     OpError,
     PermissionDeniedError,
+    UnimplementedError,
     UnknownError,
 )
 from penstock.tf.shapes import TensorSpec
@@ -38,21 +40,19 @@ _LINES = 4096
 
 
 def container_of(compression_type: Any) -> str:
-    """TensorFlow's word for a compression as penstock's.
+    """TensorFlow's word for a compression as penstock's. Words that it does not know mean none to it.
 
     Raises:
-        InvalidArgumentError: it is none of "", "GZIP", "ZLIB".
+        UnimplementedError: SNAPPY, which it knows besides.
     """
     word = "" if compression_type is None else compression_type
     if isinstance(word, np.ndarray):
         word = word.item()
     if isinstance(word, bytes):
         word = word.decode()
-    if word not in _CONTAINERS:
-        raise InvalidArgumentError(
-            None, None, f"Unsupported compression_type: {word}.", hint="'', 'GZIP' or 'ZLIB'"
-        )
-    return _CONTAINERS[word]
+    if word == "SNAPPY":
+        raise UnimplementedError(None, None, "SNAPPY files are not read", hint="GZIP or ZLIB")
+    return _CONTAINERS.get(word, "")
 
 
 def refusal(error: OSError, path: str) -> OpError:
@@ -76,14 +76,29 @@ class Files(Op):
         self.read = read
 
     def open(self) -> Stream:
-        return Blocks(self._blocks(), None, (True,))
-
-    def _blocks(self) -> Iterator[AnyBlock]:
-        for name in elements(self.names.open()):
-            yield from self.read(os.fsdecode(name.item()))
+        return Blocks(_FileByFile(elements(self.names.open()), self.read), None, (True,))
 
     def spec(self) -> Any:
         return TensorSpec([], "string")
+
+
+class _FileByFile:
+    """The blocks of several files. Behind an error it goes on with the next file."""
+
+    def __init__(self, names: Iterator[Any], read: Callable[[str], Iterator[AnyBlock]]) -> None:
+        self._names = names
+        self._read = read
+        self._blocks: Iterator[AnyBlock] = iter(())
+
+    def __iter__(self) -> _FileByFile:
+        return self
+
+    def __next__(self) -> AnyBlock:
+        while True:
+            block = next(self._blocks, None)
+            if block is not None:
+                return block
+            self._blocks = self._read(os.fsdecode(next(self._names).item()))
 
 
 def read_records(path: str, container: str) -> Iterator[AnyBlock]:
@@ -107,6 +122,8 @@ def read_records(path: str, container: str) -> Iterator[AnyBlock]:
     except OpError:
         raise
     except PenstockError as error:
+        if isinstance(error, TruncatedError) and error.expected == TFRECORD.head_bytes:
+            return  # fewer bytes than a head are no record, and to TensorFlow no damage either
         raise _damage(error) from error
     except OSError as error:
         raise refusal(error, path) from error
@@ -153,7 +170,8 @@ def read_lines(path: str, container: str) -> Iterator[AnyBlock]:
     with _opened(path, container) as file:
         lines: list[bytes] = []
         for line in file:
-            lines.append(line.removesuffix(b"\n").removesuffix(b"\r"))
+            # TensorFlow leaves out every carriage return, wherever it stands.
+            lines.append(line.removesuffix(b"\n").replace(b"\r", b""))
             if len(lines) == _LINES:
                 yield _of_list(lines)
                 lines = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Generator as PythonGenerator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -220,17 +222,15 @@ def _fitting(leaf: Any, spec: Any) -> Any:
     return tensor
 
 
-class _as_argument_error:  # noqa: N801 -- reads as a statement
+@contextmanager
+def _as_argument_error() -> PythonGenerator[None]:
     """A ValueError or TypeError of the user's generator, as TensorFlow tells it."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, _: Any) -> None:
-        if isinstance(error, (TypeError, ValueError)) and not isinstance(
-            error, InvalidArgumentError
-        ):
-            raise InvalidArgumentError(None, None, f"{kind.__name__}: {error}") from error
+    try:
+        yield
+    except InvalidArgumentError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(None, None, f"{type(error).__name__}: {error}") from error
 
 
 def signature_of(output_types: Any, output_shapes: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ def stack_padded(
             )
     dtype = values[0].dtype
     made = np.empty((len(values), *wanted), dtype)
-    made[...] = (b"" if dtype == object else 0) if fill is None else fill
+    made[...] = (b"" if dtype.kind == "O" else 0) if fill is None else fill
     for place, value in enumerate(values):
         made[(place, *(slice(size) for size in _shape_of(value)))] = value
     return made.view(Tensor)
@@ -176,7 +177,7 @@ def _unstack_sparse(value: Any) -> Iterator[Any]:
     order = np.argsort(indices[:, 0], kind="stable")
     indices, values = indices[order], values[order]
     places = np.searchsorted(indices[:, 0], np.arange(count + 1)).tolist()
-    for start, end in zip(places[:-1], places[1:], strict=True):
+    for start, end in pairwise(places):
         yield type(value)(indices[start:end, 1:], values[start:end], inner)
 
 
