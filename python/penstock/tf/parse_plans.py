@@ -26,6 +26,8 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 EXAMPLE = (VarLenFeature, SparseFeature, FixedLenFeature, FixedLenSequenceFeature, RaggedFeature)
 CONTEXT = (VarLenFeature, FixedLenFeature, RaggedFeature)
+_C_NAMES = {"float16": "half", "float64": "double"}
+"""What TensorFlow calls types in messages of its core."""
 LISTS = (VarLenFeature, FixedLenSequenceFeature, RaggedFeature)
 
 
@@ -135,7 +137,7 @@ class _Keys:
         found = as_dtype(dtype)
         if found.name not in KINDS:
             _refuse(
-                f"Value for attr '{attribute}' of {found.name} is not in the list of allowed values: float, int64, "
+                f"Value for attr '{attribute}' of {_C_NAMES.get(found.name, found.name)} is not in the list of allowed values: float, int64, "
                 f"string (feature {key!r})"
             )
         return found
