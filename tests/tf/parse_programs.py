@@ -157,7 +157,8 @@ def components(value: Any) -> Any:
         return ["sparse", *map(components, (value.indices, value.values, value.dense_shape))]
     if hasattr(value, "row_splits"):
         parts = map(components, (value.flat_values, *value.nested_row_splits))
-        return ["ragged", *parts, str(value.shape)]
+        # Without row splits, TensorFlow's shape has -1 rows, and raises.
+        return ["ragged", *parts, str(value.shape) if len(value.row_splits) else None]
     array = value.numpy()
     if isinstance(array, bytes):
         return ["string", [], repr(array)]

@@ -224,7 +224,8 @@ def _values(value: Any, dtype: DType, shape: tuple[int, ...]) -> tuple[Any, ...]
         value = np.asarray(value).astype(dtype.dtype)
     if isinstance(value, int) and dtype is int64 and not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"Can't convert out-of-range integer {value} to a default_value of int64")
-    made = convert_to_tensor(value, dtype)
+    empty = isinstance(value, (list, tuple)) and not np.size(np.asarray(value, object))
+    made = np.zeros(0, dtype.dtype).view(Tensor) if empty else convert_to_tensor(value, dtype)
     if made.size != prod(shape):
         _refuse(
             f"Input to reshape is a tensor with {made.size} values, but the requested shape has {prod(shape)}: "
