@@ -34,9 +34,7 @@ def check_size(feature: SparseFeature) -> None:
         sizes = [feature.size]
     else:
         if isinstance(feature.size, kinds) or not all(isinstance(n, kinds) for n in feature.size):
-            raise TypeError(
-                f"size has to be a list of ints as index_key is; found {feature.size!r}"
-            )
+            raise TypeError(f"size has to be a list of ints as index_key is; found {feature.size!r}")
         sizes = list(feature.size)
         if len(sizes) != len(feature.index_key):
             raise ValueError(
@@ -51,7 +49,7 @@ def sparse(feature: SparseFeature, tensors: Tensors) -> Any:
     """A sparse feature from its values and indices.
 
     Counts are compared for the whole batch, as TensorFlow does: one index too few in a record and one too
-    many in the next pass, and belong to the record of the value.
+    many in the next pass, and the value belongs to the record of its index.
 
     Raises:
         ValueError, InvalidArgumentError: another number of indices than of values.
@@ -62,14 +60,13 @@ def sparse(feature: SparseFeature, tensors: Tensors) -> Any:
     columns = [np.asarray(tensors[key].values) for key in keys]
     if any(len(column) != len(columns[0]) for column in columns):
         counts = {key: len(column) for key, column in zip(keys, columns, strict=True)}
-        raise InvalidArgumentError(
-            None, None, f"as many indices of each key are needed; found {counts}"
-        )
+        raise InvalidArgumentError(None, None, f"as many indices of each key are needed; found {counts}")
     same_length(len(columns[0]), len(values.values))
-    kept = np.asarray(values.indices)[:, :-1]
+    first = tensors[keys[0]]
+    kept = np.asarray(first.indices)[:, :-1]
     indices = np.concatenate([kept, *(column[:, None] for column in columns)], axis=1).view(Tensor)
     sizes = [feature.size] if alone else list(feature.size)
-    shape = np.array([*np.asarray(values.dense_shape)[:-1], *sizes], np.int64).view(Tensor)
+    shape = np.array([*np.asarray(first.dense_shape)[:-1], *sizes], np.int64).view(Tensor)
     found = made(indices, values.values, shape)
     return found if feature.already_sorted else reorder(found)
 
@@ -93,6 +90,8 @@ def ragged(key: Any, feature: RaggedFeature, tensors: Tensors) -> Any:
 
 def _reshaped(values: Any, length: int) -> Tensor:
     """Values as rows of one length."""
+    if not length and not len(values):
+        return values.reshape((1, 0, *values.shape[1:]))  # TensorFlow's answer
     if length < 1 or len(values) % length:
         raise InvalidArgumentError(
             None,
@@ -147,29 +146,41 @@ def _cut_batch(
         given = given[:, 1:]
     numbers = np.asarray(given.values).astype(splits.dtype)
     if isinstance(partition, RaggedFeature.RowLengths):
-        return given.with_values(
-            RaggedTensor.from_row_lengths(found.values, numbers, validate=validate)
-        )
+        return given.with_values(RaggedTensor.from_row_lengths(found.values, numbers, validate=validate))
     counts = np.diff(np.asarray(given.row_splits))
     if isinstance(partition, RaggedFeature.ValueRowIds):
         num_rows = _num_rows(numbers, counts)
         numbers = numbers + np.repeat(sums(num_rows)[:-1], counts)
         rows = RaggedTensor.from_value_rowids(found.values, numbers, validate=validate)
         return RaggedTensor.from_row_lengths(rows, num_rows, validate=validate)
-    starts = splits[:-1]
-    if len(starts) != len(counts):
-        raise InvalidArgumentError(
-            None,
-            None,
-            f"Feature {key}: {len(starts)} rows of values and {len(counts)} of partitions",
-        )
-    numbers = numbers + np.repeat(starts, counts)
+    numbers = _shifted(numbers, splits[:-1], counts)
     begins = isinstance(partition, RaggedFeature.RowStarts)
     make = RaggedTensor.from_row_starts if begins else RaggedTensor.from_row_limits
-    return given.with_values(make(found.values, numbers, validate=validate))
+    made = make(found.values, numbers, validate=validate)
+    same_length(len(given.values), len(made))
+    return given.with_values(made)
+
+
+def _shifted(
+    numbers: np.ndarray[Any, Any], starts: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """Numbers that count within a row of values as numbers that count within all of them.
+
+    Where a record has other frames of partitions than of values, one of them stands for all.
+    """
+    if len(counts) != 1:
+        same_length(len(starts), len(counts))
+    try:
+        return numbers + np.repeat(starts, counts)
+    except ValueError:
+        raise InvalidArgumentError(
+            None, None, f"Incompatible shapes: {len(numbers)} partitions for {len(starts)} rows of values"
+        ) from None
 
 
 def _cut_uniform(found: RaggedTensor, length: int, validate: bool) -> RaggedTensor:
+    if not length:
+        raise InvalidArgumentError(None, None, "Integer division by zero: rows of no values")
     if isinstance(found.values, RaggedTensor):
         inner: Any = RaggedTensor.from_uniform_row_length(found.values, length, validate=validate)
     else:

@@ -124,7 +124,7 @@ def _name(names: Sequence[Any] | None, record: int) -> str:
     return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name)
 
 
-def _payload(payloads: Any, record: int) -> bytes:
+def _payload(payloads: Any, record: int) -> Any:
     if isinstance(payloads, list):
         return payloads[record]
     if isinstance(payloads, _core.Frames):
@@ -132,8 +132,8 @@ def _payload(payloads: Any, record: int) -> bytes:
     return payloads[record].as_py()
 
 
-def _escaped(data: bytes) -> str:
-    return data.decode("utf-8", "backslashreplace")
+def _escaped(data: Any) -> str:
+    return data if isinstance(data, str) else data.decode("utf-8", "backslashreplace")
 
 
 def _other_type(key: Key, found: str) -> str:

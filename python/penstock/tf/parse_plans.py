@@ -26,6 +26,8 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 EXAMPLE = (VarLenFeature, SparseFeature, FixedLenFeature, FixedLenSequenceFeature, RaggedFeature)
 CONTEXT = (VarLenFeature, FixedLenFeature, RaggedFeature)
+_C_NAMES = {"float16": "half", "float64": "double"}
+"""What TensorFlow calls types in messages of its core."""
 LISTS = (VarLenFeature, FixedLenSequenceFeature, RaggedFeature)
 
 
@@ -142,7 +144,7 @@ class _Keys:
         found = as_dtype(dtype)
         if found.name not in KINDS:
             _refuse(
-                f"Value for attr '{attribute}' of {found.name} is not in the list of allowed values: float, int64, "
+                f"Value for attr '{attribute}' of {_C_NAMES.get(found.name, found.name)} is not in the list of allowed values: float, int64, "
                 f"string (feature {key!r})"
             )
         return found
@@ -241,7 +243,8 @@ def _values(value: Any, dtype: DType, shape: tuple[int, ...]) -> tuple[Any, ...]
         value = np.asarray(value).astype(dtype.dtype)
     if isinstance(value, int) and dtype is int64 and not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"Can't convert out-of-range integer {value} to a default_value of int64")
-    made = convert_to_tensor(value, dtype)
+    empty = isinstance(value, (list, tuple)) and not np.size(np.asarray(value, object))
+    made = np.zeros(0, dtype.dtype).view(Tensor) if empty else convert_to_tensor(value, dtype)
     if made.size != prod(shape):
         _refuse(
             f"Input to reshape is a tensor with {made.size} values, but the requested shape has {prod(shape)}: "

@@ -239,8 +239,6 @@ def _payloads(serialized: Any) -> tuple[list[bytes], bool]:
             None,
             f"Expected serialized to be a scalar or vector, got shape: {np.shape(serialized)}",
         )
-    if not all(type(value) is bytes for value in (found if rank else [found])):
-        return _payloads(convert_to_tensor(serialized))
     return (found, False) if rank else ([found], True)
 
 
@@ -275,10 +273,22 @@ def _recorded(serialized: Recorded, features: Features, names: Any) -> dict[str,
 # -- what goes out --------------------------------------------------------------------------------
 
 
+def _decode(plan: Plan, payloads: Any) -> tuple[list[Any], Any]:
+    """What the kernel makes of records, and these as it took them."""
+    try:
+        return _core.decode_tensors(plan.core, payloads, plan.sparse), payloads
+    except TypeError:
+        if not isinstance(payloads, list):
+            raise
+    # An array of objects that are not all bytes, but perhaps text.
+    payloads = convert_to_tensor(payloads, dtype="string").tolist()
+    return _core.decode_tensors(plan.core, payloads, plan.sparse), payloads
+
+
 def _single(payloads: list[bytes], features: Features) -> dict[str, Any]:
     plan = _plan_of("tensorflow_single", features)
     try:
-        columns = _core.decode_tensors(plan.core, payloads, plan.sparse)
+        columns, payloads = _decode(plan, payloads)
     except _core.KernelError as error:
         raise example_error(error, plan, payloads, None, single=True) from None
     keys, composites = plan.groups[0]
@@ -291,7 +301,7 @@ def _batch(payloads: Any, features: Features, names: Sequence[Any] | None) -> di
         raise ValueError(f"Argument `features` cannot be None or falsy. Got {features}")
     plan = _plan_of("tensorflow", features)
     try:
-        columns = _core.decode_tensors(plan.core, payloads, plan.sparse)
+        columns, payloads = _decode(plan, payloads)
     except _core.KernelError as error:
         raise example_error(error, plan, payloads, names, single=False) from None
     count = len(payloads)
@@ -315,7 +325,7 @@ def _sequence(
             )
         names = given or None
     try:
-        columns = _core.decode_tensors(plan.core, payloads, plan.sparse)
+        columns, payloads = _decode(plan, payloads)
     except _core.KernelError as error:
         raise sequence_error(error, plan, payloads, names) from None
     _check_empty(plan, payloads)
@@ -350,13 +360,13 @@ def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
 
 _MOST_PLANS = 256
 _plans: dict[Any, list[tuple[tuple[Features, ...], Any, Plan]]] = {}
-"""By dialect and keys: features as they were, the kinds of their partitions, and the plan."""
+"""By dialect, keys and kinds of features: these as they were, the kinds of their partitions, and the plan."""
 
 
 def _plan_of(dialect: str, *groups: Features) -> Plan:
     """The plan for these features, which may be made anew for every call, or changed in between."""
     try:
-        where = (dialect, *map(tuple, groups)) if len(groups) > 1 else (dialect, *groups[0])
+        where = (dialect, *(part for group in groups for part in (*group, *map(type, group.values()))))
         for known, kinds, plan in _plans.get(where, ()):
             if known == groups and (kinds is None or kinds == _partition_kinds(groups)):
                 return plan

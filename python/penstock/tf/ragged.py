@@ -313,7 +313,15 @@ class RaggedTensor:
             row = self._row(int(first))
             return row[rest] if rest else row
         splits = np.asarray(self.row_splits)
-        chosen = self._rows(splits[:-1][first], splits[1:][first])
+        starts, limits = splits[:-1][first], splits[1:][first]
+        chosen = self
+        if first.step not in (None, 1):
+            chosen = self._rows(starts, limits)
+        elif first != slice(None):
+            # A stretch of rows is one of values, too: nothing is looked at that is not asked for.
+            kept = np.concatenate([starts[:1] if len(starts) else np.zeros(1, starts.dtype), limits])
+            values = self.values[int(kept[0]) : int(kept[-1])]
+            chosen = RaggedTensor(values, (kept - kept[0]).view(Tensor), self.uniform_row_length)
         return chosen._inside(rest) if rest else chosen
 
     def _row(self, number: int) -> Any:

@@ -3,6 +3,7 @@
 
 use std::sync::Mutex;
 
+use arrow_buffer::Buffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
@@ -67,10 +68,10 @@ fn numbers(py: Python<'_>, held: Held) -> PyResult<Bound<'_, PyAny>> {
     if length.saturating_mul(width) > SMALL_BYTES {
         return Ok(Bound::new(py, PyNumbers { values: Mutex::new(held), kind, length })?.into_any());
     }
-    let bytes: Vec<u8> = match &held {
-        Held::Int64(values) => values.iter().flat_map(|value| value.to_ne_bytes()).collect(),
-        Held::Float(values) => values.iter().flat_map(|value| value.to_ne_bytes()).collect(),
-        Held::Int32(values) => values.iter().flat_map(|value| value.to_ne_bytes()).collect(),
+    let bytes = match held {
+        Held::Int64(values) => Buffer::from_vec(values),
+        Held::Float(values) => Buffer::from_vec(values),
+        Held::Int32(values) => Buffer::from_vec(values),
     };
     Ok(PyByteArray::new(py, &bytes).into_any())
 }
@@ -105,28 +106,39 @@ fn parts<'py>(py: Python<'py>, column: Column, sparse: bool) -> PyResult<Bound<'
 /// Where the values of lists stand: record and place, or record, frame and place, of each; and the
 /// longest list, or the most frames and the longest.
 fn indices(lists: &[i32], frames: Option<&[i32]>) -> (Vec<i64>, Vec<i64>) {
-    let spans = |ends: &[i32]| -> Vec<(i32, i32)> {
-        ends.windows(2).filter_map(|pair| Some((*pair.first()?, *pair.last()?))).collect()
-    };
-    let longest = |ends: &[i32]| {
-        spans(ends).iter().map(|(start, end)| i64::from(end - start)).max().unwrap_or_default()
-    };
     let Some(frames) = frames else {
-        let mut out = Vec::with_capacity(2 * lists.last().map_or(0, |&n| n as usize));
-        for (record, (start, end)) in (0i64..).zip(spans(lists)) {
-            (0..i64::from(end - start)).for_each(|place| out.extend_from_slice(&[record, place]));
+        let mut out = vec![0; 2 * lists.last().map_or(0, |&n| n as usize)];
+        let mut slots = out.chunks_exact_mut(2);
+        for (record, count) in (0..).zip(counts(lists)) {
+            for (slot, place) in slots.by_ref().take(count).zip(0..) {
+                slot.copy_from_slice(&[record, place]);
+            }
         }
         return (out, vec![longest(lists)]);
     };
-    let mut out = Vec::with_capacity(3 * frames.last().map_or(0, |&n| n as usize));
-    for (record, (first, last)) in (0i64..).zip(spans(lists)) {
-        let inside = frames.get(first as usize..=last as usize).unwrap_or_default();
-        for (frame, (start, end)) in (0i64..).zip(spans(inside)) {
-            let place = |place| out.extend_from_slice(&[record, frame, place]);
-            (0..i64::from(end - start)).for_each(place);
+    let mut out = vec![0; 3 * frames.last().map_or(0, |&n| n as usize)];
+    let mut slots = out.chunks_exact_mut(3);
+    let mut inside = counts(frames);
+    for (record, count) in (0..).zip(counts(lists)) {
+        for (frame, count) in (0..).zip(inside.by_ref().take(count)) {
+            for (slot, place) in slots.by_ref().take(count).zip(0..) {
+                slot.copy_from_slice(&[record, frame, place]);
+            }
         }
     }
     (out, vec![longest(lists), longest(frames)])
+}
+
+/// How much each list holds.
+fn counts(ends: &[i32]) -> impl Iterator<Item = usize> {
+    ends.windows(2).map(|pair| match *pair {
+        [start, end] => end.saturating_sub(start) as usize,
+        _ => 0,
+    })
+}
+
+fn longest(ends: &[i32]) -> i64 {
+    counts(ends).max().unwrap_or_default() as i64
 }
 
 /// Examples decoded, as (values, ends of lists or None, ends of lists of frames or None) for each
