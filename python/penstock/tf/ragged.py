@@ -32,9 +32,7 @@ class RaggedTensor:
 
     __slots__ = ("row_splits", "uniform_row_length", "values")
 
-    def __init__(
-        self, values: Any, row_splits: Tensor, uniform_row_length: int | None = None
-    ) -> None:
+    def __init__(self, values: Any, row_splits: Tensor, uniform_row_length: int | None = None) -> None:
         self.values = values
         self.row_splits = row_splits
         self.uniform_row_length = uniform_row_length
@@ -224,9 +222,7 @@ class RaggedTensor:
     ) -> Tensor:
         """The sizes of the smallest dense tensor that holds all rows, or the one of a dimension."""
         dtype = self.row_splits.dtype if out_type is None else as_dtype(out_type).dtype
-        longest = [
-            int(lengths.max(initial=0)) for lengths in map(np.asarray, self.nested_row_lengths())
-        ]
+        longest = [int(lengths.max(initial=0)) for lengths in map(np.asarray, self.nested_row_lengths())]
         sizes = [len(self), *longest, *self.flat_values.shape[1:]]
         return np.asarray(sizes if axis is None else sizes[axis], dtype).view(Tensor)
 
@@ -336,9 +332,7 @@ class RaggedTensor:
         lengths = np.maximum(ends - starts, 0)
         splits = rows.sums(lengths)
         places = np.repeat(starts - splits[:-1], lengths) + np.arange(splits[-1])
-        return RaggedTensor(
-            _taken(self.values, places), splits.view(Tensor), self.uniform_row_length
-        )
+        return RaggedTensor(_taken(self.values, places), splits.view(Tensor), self.uniform_row_length)
 
     def _inside(self, keys: tuple[Any, ...]) -> RaggedTensor:
         """Each row cut by the first key, and what is in it by the others."""
@@ -406,9 +400,7 @@ def _taken(values: Any, places: np.ndarray[Any, Any]) -> Any:
     return values._rows(splits[:-1][places], splits[1:][places])  # pyright: ignore[reportPrivateUsage]
 
 
-def _dense(
-    ragged: Any, wanted: list[int | None], fill: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
+def _dense(ragged: Any, wanted: list[int | None], fill: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A ragged tensor in a dense one; `wanted` are the sizes of all its dimensions."""
     starts, limits = np.asarray(ragged.row_splits[:-1]), np.asarray(ragged.row_splits[1:])
     num_rows, width = wanted[0], wanted[1]
@@ -422,9 +414,7 @@ def _dense(
         if isinstance(values, RaggedTensor)
         else np.asarray(values)
     )
-    dense = np.empty(
-        (len(starts) if num_rows is None else num_rows, width, *inner.shape[1:]), inner.dtype
-    )
+    dense = np.empty((len(starts) if num_rows is None else num_rows, width, *inner.shape[1:]), inner.dtype)
     dense[...] = fill
     places = np.arange(width)
     filled = places < lengths[:, None]
