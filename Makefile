@@ -6,6 +6,8 @@ VENV := .venv
 FFCV := .venv-ffcv
 RUNS ?= 1000000
 SEED ?= 1
+# Tests on several cores; each process of them may load TensorFlow and torch.
+PARALLEL ?= -n auto --maxprocesses 4 --dist worksteal
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(VIRTUAL_ENV)/bin:$(PATH):$(HOME)/.cargo/bin
 unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
@@ -36,7 +38,7 @@ rust-tests: $(VENV)/built
 	cargo test --release --lib --locked --quiet
 
 python-tests: $(VENV)/tools $(VENV)/built $(VENV)/browser $(FFCV)/built
-	python -m pytest
+	python -m pytest $(PARALLEL)
 
 fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RUNS=, SEED= choose
 	for target in $$(python -c 'from fuzz.targets import TARGETS; print(*TARGETS)'); do \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from hypothesis import settings
 
 from reading import SHARED, shared_path
 
+# Output is compared as it is piped, whatever the width of the terminal where the tests run.
+os.environ.pop("COLUMNS", None)
 # Deadlines measure the machine's other users; the seed is printed where a test fails.
 settings.register_profile("tests", deadline=None, print_blob=True)
 settings.load_profile("tests")

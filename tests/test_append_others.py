@@ -5,15 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import penstock as ps
 from appending import NAMES, NEW, OLD, ids, in_parallel, names_in
 from frames import frame
-from penstock import journal
+from penstock import _core, journal
 from penstock.storage import Calls, FrontPart, LocalStorage
 
 
@@ -29,6 +31,34 @@ def test_appends_at_once_wait_for_each_other(tmp_path: Path, name: str) -> None:
     assert sorted(appended) == [list(part) for part in parts]
     assert ps.verify(path).ok
     assert len(ps.open(path)) == 810
+
+
+def test_an_append_looked_at_before_its_last_step_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "x.tfrecord"
+    ps.write({"id": range(10)}, path)
+    old = path.read_bytes()
+    ps.append({"id": range(10, 20)}, path)
+    new = path.read_bytes()
+    read = _core.File(str(path)).read
+    note = journal.Journal(
+        len(old),
+        len(new),
+        journal.border_of(read, len(old)),
+        new[len(old) :][: journal.EDGE_BYTES].hex(),
+        journal.checksum(read, len(old), len(new)),
+    )
+    noted = Path(journal.path_for(str(path)))
+    other = path.open("rb")
+    fcntl.flock(other, fcntl.LOCK_EX)
+    noted.write_bytes(note.to_bytes())  # all bytes are there, and the note of them, too
+
+    def data() -> Iterator[pa.RecordBatch]:
+        noted.unlink()
+        other.close()
+        yield pa.record_batch({"id": range(20, 25)})
+
+    ps.append(data(), path, schema=pa.schema({"id": pa.int64()}))
+    assert ids(path) == list(range(25))
 
 
 def test_an_append_that_cannot_wait_says_so(tmp_path: Path) -> None:

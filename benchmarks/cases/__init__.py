@@ -9,6 +9,7 @@ from benchmarks.cases import (
     images,
     loading,
     process,
+    programs,
     reading,
     writing,
 )
@@ -22,6 +23,7 @@ CASES: tuple[Case, ...] = (
     *containers.CASES,
     *loading.CASES,
     *images.CASES,
+    *programs.CASES,
     *process.CASES,
 )
 

@@ -14,6 +14,7 @@ from benchmarks.engines import (
     fields_penstock,
     images_penstock,
     loading_penstock,
+    programs,
 )
 from benchmarks.job import Job, Outcome
 
@@ -260,4 +261,5 @@ JOBS = {
     **containers_penstock.JOBS,
     **loading_penstock.JOBS,
     **images_penstock.JOBS,
+    **programs.jobs("penstock.tf"),
 }

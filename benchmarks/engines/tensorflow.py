@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.data import Data
-from benchmarks.engines import fields_tensorflow, images_tensorflow
+from benchmarks.engines import fields_tensorflow, images_tensorflow, programs
 from benchmarks.job import Job, Outcome
 
 ROLE = "rival"
@@ -240,4 +240,5 @@ JOBS = {
     "memory-large": {"tf.data, record by record": records_one_by_one},
     **fields_tensorflow.JOBS,
     **images_tensorflow.JOBS,
+    **programs.jobs("tensorflow"),
 }

@@ -188,6 +188,21 @@ def test_to_a_gpu_go_pinned_copies_on_a_stream_of_their_own(
 # -- in DataLoader ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_is_a_map_of_its_batches(numbers: Path, workers: int) -> None:
+    ours = loader(numbers)
+    expected = [batch["id"].tolist() for batch in loader(numbers)]
+    for epoch in (0, 0):
+        ours.set_epoch(epoch)
+        given = DataLoader(ours, batch_size=None, num_workers=workers)
+        assert [batch["id"].tolist() for batch in given] == expected
+    picked = DataLoader(ours, batch_size=None, sampler=[2, 0])
+    assert [batch["id"].tolist() for batch in picked] == [expected[2], expected[0]]
+    assert ours[-1]["id"].tolist() == expected[-1]
+    with pytest.raises(IndexError, match=f"an epoch has {len(ours)}"):
+        ours[len(ours)]
+
+
 # A worker that is not forked takes seconds to import torch, so it lives for all epochs here.
 @pytest.mark.parametrize(
     ("context", "persistent"),

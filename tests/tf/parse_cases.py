@@ -60,15 +60,23 @@ def spec_of(spec: dict[str, Any], name: str = "") -> Any:
         case "VarLenFeature":
             return f.VarLenFeature(dtype)
         case "FixedLenSequenceFeature":
-            return f.FixedLenSequenceFeature(shape, dtype, spec.get("allow_missing", False), default)
+            return f.FixedLenSequenceFeature(
+                shape, dtype, spec.get("allow_missing", False), default
+            )
         case "RaggedFeature":
             partitions = [eval(p, dict(vars(f.RaggedFeature))) for p in spec.get("partitions", [])]
             return f.RaggedFeature(
-                dtype, spec.get("value_key"), partitions, spec["row_splits_dtype"], "validate" in name
+                dtype,
+                spec.get("value_key"),
+                partitions,
+                spec["row_splits_dtype"],
+                "validate" in name,
             )
         case "SparseFeature":
             flagged = "flagged" in name
-            return f.SparseFeature(spec["index_key"], spec["value_key"], dtype, spec["size"], flagged)
+            return f.SparseFeature(
+                spec["index_key"], spec["value_key"], dtype, spec["size"], flagged
+            )
     raise AssertionError(spec)
 
 

@@ -67,13 +67,17 @@ class Programs:
                 missing, fill = rng.random() < 0.8, None
                 if kind == "s":
                     missing, fill = missing or rng.random() < 0.8, rng.choice([None, VALUES[dtype]])
-                return lambda tf: tf.io.FixedLenSequenceFeature(rows, getattr(tf, dtype), missing, fill)
+                return lambda tf: tf.io.FixedLenSequenceFeature(
+                    rows, getattr(tf, dtype), missing, fill
+                )
             case "v":
                 if dtype == "string" and not self.strings:
                     dtype = "float32"
                 return lambda tf: tf.io.VarLenFeature(getattr(tf, dtype))
             case "r" | "p":
-                names = [rng.choice(PARTITIONS) for _ in range(rng.randint(0, 2) if kind == "p" else 0)]
+                names = [
+                    rng.choice(PARTITIONS) for _ in range(rng.randint(0, 2) if kind == "p" else 0)
+                ]
                 keys = [rng.choice("aan") for _ in names]
                 uniform = rng.choice([0, 1, 2, 3]) if rng.random() < 0.2 else None
                 validate, splits = rng.random() < 0.3, rng.choice(["int32", "int32", "int64"])
@@ -84,7 +88,9 @@ class Programs:
                     made = [getattr(ragged, name)(k) for name, k in zip(names, keys, strict=True)]
                     if uniform is not None:
                         made.append(ragged.UniformRowLength(uniform))
-                    return ragged(getattr(tf, dtype), value_key, made, getattr(tf, splits), validate)
+                    return ragged(
+                        getattr(tf, dtype), value_key, made, getattr(tf, splits), validate
+                    )
 
                 return ragged
             case _:
@@ -92,7 +98,9 @@ class Programs:
                 size = rng.choice([5, 100]) if isinstance(index, str) else [5] * len(index)
                 value, is_sorted = rng.choice("abc"), rng.random() < 0.3
                 found = KEYS[value]
-                return lambda tf: tf.io.SparseFeature(index, value, getattr(tf, found), size, is_sorted)
+                return lambda tf: tf.io.SparseFeature(
+                    index, value, getattr(tf, found), size, is_sorted
+                )
 
 
 class SaneRecords:

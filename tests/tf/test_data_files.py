@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tensorflow as real
+import tensorflow as real  # noqa: ICN001 -- tf is whichever of the two
 
 import penstock.tf as ours
 from penstock.tf.data.listing import matching

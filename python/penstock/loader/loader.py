@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import operator
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -292,6 +293,21 @@ class Loader:
         part = self.plan.part(position, step, self.rank)
         reading = Reading(self.source)  # also where the order has windows: one batch fills none
         return self._make(part, epoch, reading, Shared(self.memory_bytes), Clock()).batch
+
+    def __getitem__(self, step: int) -> Batch:
+        """One batch, made at once: that of a step of the epoch with which the next `for` begins.
+
+        For samplers and loaders of others, which ask for items by number; they say by `set_epoch`
+        when the next epoch begins. A `for` is faster: it makes batches ahead.
+
+        Raises:
+            IndexError: an epoch has fewer batches.
+        """
+        wanted = operator.index(step)
+        place = wanted + len(self) if wanted < 0 else wanted
+        if not 0 <= place < len(self):
+            raise IndexError(f"no batch {wanted}: an epoch has {len(self)}")
+        return self.batch(self._next[0], 0, place)
 
     def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """The records at positions start to stop of an epoch, over all ranks: int64[stop - start]."""

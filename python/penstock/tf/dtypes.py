@@ -39,7 +39,7 @@ class DType:
     @property
     def as_numpy_dtype(self) -> type[Any]:
         """NumPy's scalar type; `object` for strings."""
-        return np.object_ if self.name == "string" else self.dtype.type
+        return object if self.name == "string" else self.dtype.type
 
     @property
     def as_datatype_enum(self) -> int:
@@ -83,8 +83,8 @@ class DType:
 
     @property
     def size(self) -> int:
-        """Bytes of a value; 1 for strings, as TensorFlow says."""
-        return 1 if self.name == "string" else self.dtype.itemsize
+        """Bytes of a value; 0 for strings, which have no fixed size."""
+        return 0 if self.name == "string" else self.dtype.itemsize
 
     @property
     def min(self) -> Any:

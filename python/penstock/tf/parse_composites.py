@@ -34,7 +34,9 @@ def check_size(feature: SparseFeature) -> None:
         sizes = [feature.size]
     else:
         if isinstance(feature.size, kinds) or not all(isinstance(n, kinds) for n in feature.size):
-            raise TypeError(f"size has to be a list of ints as index_key is; found {feature.size!r}")
+            raise TypeError(
+                f"size has to be a list of ints as index_key is; found {feature.size!r}"
+            )
         sizes = list(feature.size)
         if len(sizes) != len(feature.index_key):
             raise ValueError(
@@ -60,7 +62,9 @@ def sparse(feature: SparseFeature, tensors: Tensors) -> Any:
     columns = [np.asarray(tensors[key].values) for key in keys]
     if any(len(column) != len(columns[0]) for column in columns):
         counts = {key: len(column) for key, column in zip(keys, columns, strict=True)}
-        raise InvalidArgumentError(None, None, f"as many indices of each key are needed; found {counts}")
+        raise InvalidArgumentError(
+            None, None, f"as many indices of each key are needed; found {counts}"
+        )
     same_length(len(columns[0]), len(values.values))
     first = tensors[keys[0]]
     kept = np.asarray(first.indices)[:, :-1]
@@ -146,7 +150,9 @@ def _cut_batch(
         given = given[:, 1:]
     numbers = np.asarray(given.values).astype(splits.dtype)
     if isinstance(partition, RaggedFeature.RowLengths):
-        return given.with_values(RaggedTensor.from_row_lengths(found.values, numbers, validate=validate))
+        return given.with_values(
+            RaggedTensor.from_row_lengths(found.values, numbers, validate=validate)
+        )
     counts = np.diff(np.asarray(given.row_splits))
     if isinstance(partition, RaggedFeature.ValueRowIds):
         num_rows = _num_rows(numbers, counts)
@@ -174,7 +180,9 @@ def _shifted(
         return numbers + np.repeat(starts, counts)
     except ValueError:
         raise InvalidArgumentError(
-            None, None, f"Incompatible shapes: {len(numbers)} partitions for {len(starts)} rows of values"
+            None,
+            None,
+            f"Incompatible shapes: {len(numbers)} partitions for {len(starts)} rows of values",
         ) from None
 
 

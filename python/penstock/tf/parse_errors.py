@@ -25,7 +25,12 @@ _HINT = "parse fewer records at once"
 
 
 def example_error(
-    error: _core.KernelError, plan: Plan, payloads: Any, names: Sequence[Any] | None, *, single: bool
+    error: _core.KernelError,
+    plan: Plan,
+    payloads: Any,
+    names: Sequence[Any] | None,
+    *,
+    single: bool,
 ) -> Exception:
     """The error of `parse_example`, or of one record alone.
 
@@ -38,7 +43,9 @@ def example_error(
     """
     fault: Any = error.args[0]
     if fault.kind == "limit":
-        return kind_of(fault.kind)(fault.message, record=fault.record, field=fault.field, hint=_HINT)
+        return kind_of(fault.kind)(
+            fault.message, record=fault.record, field=fault.field, hint=_HINT
+        )
     key = _key(plan, fault.field, in_lists=False)
     record = fault.record or 0
     name = "" if single else f"Name: {_name(names, record)}, "
@@ -65,7 +72,9 @@ def sequence_error(
     """The error of `parse_sequence_example`; arguments as `example_error`."""
     fault: Any = error.args[0]
     if fault.kind == "limit":
-        return kind_of(fault.kind)(fault.message, record=fault.record, field=fault.field, hint=_HINT)
+        return kind_of(fault.kind)(
+            fault.message, record=fault.record, field=fault.field, hint=_HINT
+        )
     lists = fault.frame is not None
     key = _key(plan, fault.field, in_lists=lists)
     if not lists and (key is None or "required" in fault.message):
@@ -148,9 +157,7 @@ def _wrong_count(key: Key, place: str, fault: Any, *, single: bool) -> str:
     shape = _shown(*key.shape) if isinstance(key, Dense) else "[]"
     if single or (kind == "bytes" and fault.found > fault.expected):
         return f"{place}Can't parse serialized Example. It has {fault.found} values for the shape {shape}."
-    return (
-        f"{place}Number of {kind} values != expected.  Values size: {fault.found} but output shape: {shape}"
-    )
+    return f"{place}Number of {kind} values != expected.  Values size: {fault.found} but output shape: {shape}"
 
 
 def _shown(*sizes: Any) -> str:

@@ -43,9 +43,14 @@ class Plan:
         ValueError, TypeError, InvalidArgumentError: features that TensorFlow refuses.
     """
 
-    def __init__(self, groups: Sequence[tuple[Mapping[Any, Any], tuple[type, ...]]], dialect: str) -> None:
+    def __init__(
+        self, groups: Sequence[tuple[Mapping[Any, Any], tuple[type, ...]]], dialect: str
+    ) -> None:
         in_lists = [allowed is LISTS for _, allowed in groups]
-        keys = [_keys(given, kinds, lists) for (given, kinds), lists in zip(groups, in_lists, strict=True)]
+        keys = [
+            _keys(given, kinds, lists)
+            for (given, kinds), lists in zip(groups, in_lists, strict=True)
+        ]
         self.groups = tuple(
             (found, _composites(given)) for found, (given, _) in zip(keys, groups, strict=True)
         )
@@ -66,7 +71,9 @@ class _Composites:
             feature = features[key]
             if isinstance(feature, SparseFeature):
                 parse_composites.check_size(feature)
-                self.made.append((key, lambda tensors, f=feature: parse_composites.sparse(f, tensors)))
+                self.made.append(
+                    (key, lambda tensors, f=feature: parse_composites.sparse(f, tensors))
+                )
             elif isinstance(feature, RaggedFeature) and (feature.partitions or feature.value_key):
                 made = lambda tensors, k=key, f=feature: parse_composites.ragged(k, f, tensors)  # noqa: E731
                 self.made.append((key, made))
@@ -182,18 +189,24 @@ class _Keys:
             if feature.default_value is not None:
                 raise ValueError(f"Value feature_list.dense_defaults[{key}] must be None")
         elif not feature.allow_missing:
-            raise ValueError("Unsupported: FixedLenSequenceFeature requires allow_missing to be True.")
+            raise ValueError(
+                "Unsupported: FixedLenSequenceFeature requires allow_missing to be True."
+            )
         sizes = TensorShape(feature.shape if self.in_lists else list(feature.shape))
         dtype = self._dtype(key, feature.dtype, _dense_attribute(self.where))
         if not sizes.is_fully_defined():
-            _refuse(f"dense shape of {key!r} has unknown inner dimensions: {sizes} is not fully defined")
+            _refuse(
+                f"dense shape of {key!r} has unknown inner dimensions: {sizes} is not fully defined"
+            )
         shape = tuple(int(size) for size in sizes if size is not None)
         if not prod(shape):
             # TensorFlow divides by the number of values of an element, and dies of it.
             _refuse(f"elements of {key!r} have no values, so they cannot be counted: {sizes}")
         default = _values(feature.default_value, dtype, ())
         fill = default[0] if default else b"" if dtype is string else 0
-        return Rows(key, dtype, self.in_lists, shape, fill, self.in_lists and not feature.allow_missing)
+        return Rows(
+            key, dtype, self.in_lists, shape, fill, self.in_lists and not feature.allow_missing
+        )
 
     def check(self) -> None:
         """Raise ValueError where a key is to be read in two ways."""
@@ -219,8 +232,14 @@ def _values(value: Any, dtype: DType, shape: tuple[int, ...]) -> tuple[Any, ...]
     if value is None:
         return None
     if isinstance(value, Tensor) and value.dtype != dtype:
-        _refuse(f"a default_value of type {as_dtype(value.dtype).name} for a feature of {dtype.name}")
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "iufb" and dtype is not string:
+        _refuse(
+            f"a default_value of type {as_dtype(value.dtype).name} for a feature of {dtype.name}"
+        )
+    if (
+        isinstance(value, (np.ndarray, np.generic))
+        and value.dtype.kind in "iufb"
+        and dtype is not string
+    ):
         value = np.asarray(value).astype(dtype.dtype)
     if isinstance(value, int) and dtype is int64 and not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"Can't convert out-of-range integer {value} to a default_value of int64")

@@ -366,7 +366,10 @@ _plans: dict[Any, list[tuple[tuple[Features, ...], Any, Plan]]] = {}
 def _plan_of(dialect: str, *groups: Features) -> Plan:
     """The plan for these features, which may be made anew for every call, or changed in between."""
     try:
-        where = (dialect, *(part for group in groups for part in (*group, *map(type, group.values()))))
+        where = (
+            dialect,
+            *(part for group in groups for part in (*group, *map(type, group.values()))),
+        )
         for known, kinds, plan in _plans.get(where, ()):
             if known == groups and (kinds is None or kinds == _partition_kinds(groups)):
                 return plan

@@ -32,7 +32,9 @@ class RaggedTensor:
 
     __slots__ = ("row_splits", "uniform_row_length", "values")
 
-    def __init__(self, values: Any, row_splits: Tensor, uniform_row_length: int | None = None) -> None:
+    def __init__(
+        self, values: Any, row_splits: Tensor, uniform_row_length: int | None = None
+    ) -> None:
         self.values = values
         self.row_splits = row_splits
         self.uniform_row_length = uniform_row_length
@@ -222,7 +224,9 @@ class RaggedTensor:
     ) -> Tensor:
         """The sizes of the smallest dense tensor that holds all rows, or the one of a dimension."""
         dtype = self.row_splits.dtype if out_type is None else as_dtype(out_type).dtype
-        longest = [int(lengths.max(initial=0)) for lengths in map(np.asarray, self.nested_row_lengths())]
+        longest = [
+            int(lengths.max(initial=0)) for lengths in map(np.asarray, self.nested_row_lengths())
+        ]
         sizes = [len(self), *longest, *self.flat_values.shape[1:]]
         return np.asarray(sizes if axis is None else sizes[axis], dtype).view(Tensor)
 
@@ -315,7 +319,9 @@ class RaggedTensor:
             chosen = self._rows(starts, limits)
         elif first != slice(None):
             # A stretch of rows is one of values, too: nothing is looked at that is not asked for.
-            kept = np.concatenate([starts[:1] if len(starts) else np.zeros(1, starts.dtype), limits])
+            kept = np.concatenate(
+                [starts[:1] if len(starts) else np.zeros(1, starts.dtype), limits]
+            )
             values = self.values[int(kept[0]) : int(kept[-1])]
             chosen = RaggedTensor(values, (kept - kept[0]).view(Tensor), self.uniform_row_length)
         return chosen._inside(rest) if rest else chosen
@@ -332,7 +338,9 @@ class RaggedTensor:
         lengths = np.maximum(ends - starts, 0)
         splits = rows.sums(lengths)
         places = np.repeat(starts - splits[:-1], lengths) + np.arange(splits[-1])
-        return RaggedTensor(_taken(self.values, places), splits.view(Tensor), self.uniform_row_length)
+        return RaggedTensor(
+            _taken(self.values, places), splits.view(Tensor), self.uniform_row_length
+        )
 
     def _inside(self, keys: tuple[Any, ...]) -> RaggedTensor:
         """Each row cut by the first key, and what is in it by the others."""
@@ -400,7 +408,9 @@ def _taken(values: Any, places: np.ndarray[Any, Any]) -> Any:
     return values._rows(splits[:-1][places], splits[1:][places])  # pyright: ignore[reportPrivateUsage]
 
 
-def _dense(ragged: Any, wanted: list[int | None], fill: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _dense(
+    ragged: Any, wanted: list[int | None], fill: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
     """A ragged tensor in a dense one; `wanted` are the sizes of all its dimensions."""
     starts, limits = np.asarray(ragged.row_splits[:-1]), np.asarray(ragged.row_splits[1:])
     num_rows, width = wanted[0], wanted[1]
@@ -414,7 +424,9 @@ def _dense(ragged: Any, wanted: list[int | None], fill: np.ndarray[Any, Any]) ->
         if isinstance(values, RaggedTensor)
         else np.asarray(values)
     )
-    dense = np.empty((len(starts) if num_rows is None else num_rows, width, *inner.shape[1:]), inner.dtype)
+    dense = np.empty(
+        (len(starts) if num_rows is None else num_rows, width, *inner.shape[1:]), inner.dtype
+    )
     dense[...] = fill
     places = np.arange(width)
     filled = places < lengths[:, None]

@@ -51,7 +51,9 @@ def check_splits(splits: Numbers) -> None:
 def check_end(splits: Numbers, num_values: int) -> None:
     """Raise InvalidArgumentError where the last row does not end with the values."""
     if splits[-1] != num_values:
-        raise _refuse("_from_row_partition", f"rows of {splits[-1]} values, and there are {num_values}")
+        raise _refuse(
+            "_from_row_partition", f"rows of {splits[-1]} values, and there are {num_values}"
+        )
 
 
 def splits_of_lengths(lengths: Numbers, validate: bool) -> Numbers:
@@ -99,7 +101,9 @@ def splits_of_rowids(
             raise _refuse("from_value_rowids", f"row {rowids[0]}")
         _check_rising("from_value_rowids", rowids)
     if (rowids < 0).any():
-        raise InvalidArgumentError(None, None, f"Input arr must be non-negative! There is row {rowids.min()}")
+        raise InvalidArgumentError(
+            None, None, f"Input arr must be non-negative! There is row {rowids.min()}"
+        )
     if nrows > MAX_ROWS + num_values:
         raise LimitError(f"row ids ask for {nrows} rows for {num_values} values")
     if len(rowids) != num_values:

@@ -73,14 +73,27 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
     def __rtruediv__(self, other: Any) -> Any:
         return np.true_divide(_divisible(other), _divisible(self))
 
+    def __eq__(self, other: object) -> Any:
+        return np.equal(self, _comparable(self, other))
+
+    def __ne__(self, other: object) -> Any:
+        return np.not_equal(self, _comparable(self, other))
+
+    __hash__ = None  # type: ignore[assignment] -- as NumPy's arrays
+
     def __bool__(self) -> bool:
         return bool(self.numpy()) if self.ndim == 0 else bool(self.view(np.ndarray))
 
     def __repr__(self) -> str:
-        return f"<tf.Tensor: shape={self.shape}, dtype={_name(self)}, numpy={self.numpy()!r}>"
+        value = self.numpy()
+        shown = str(value) if isinstance(value, np.generic) else repr(value)
+        shown = f"\n{shown}" if "\n" in shown else shown
+        return f"<tf.Tensor: shape={self.shape}, dtype={_name(self)}, numpy={shown}>"
 
     def __str__(self) -> str:
-        return f"tf.Tensor({self.numpy()}, shape={self.shape}, dtype={_name(self)})"
+        values = str(self.numpy())
+        values = f"\n{values}" if "\n" in values else values
+        return f"tf.Tensor({values}, shape={self.shape}, dtype={_name(self)})"
 
     def __format__(self, spec: str) -> str:
         return format(self.numpy(), spec) if self.ndim == 0 and spec else str(self)
@@ -101,6 +114,11 @@ def _divisible(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize <= 2:
         return value.astype(np.float32)
     return value
+
+
+def _comparable(tensor: Tensor, other: Any) -> Any:
+    """What a tensor is compared with: texts as their UTF-8 bytes beside strings."""
+    return _tensor(other, None) if tensor.dtype == object and other is not None else other
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Tensor:

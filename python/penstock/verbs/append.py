@@ -155,7 +155,7 @@ def _new_sink(storage: LocalStorage, next_name: Callable[[], str]) -> LocalSink:
 
 
 _State = tuple[int, int, int, int]
-"""What tells one file from another, and from itself after a change."""
+"""What tells one file from another, and from itself after a change: device, inode, bytes, time."""
 
 
 def _state_of(path: str) -> _State:
@@ -286,7 +286,10 @@ class _Work:
     ) -> Summary:
         """Put the records behind the end of a file, which was in a state `known` with its index."""
         with Tail(path, self.storage.calls, wait_seconds) as tail:
-            old = known[1] if _state_of(path) == known[0] else self.end_of(path)
+            state, old = known
+            # While another append was at it, the end was looked at where it had been before.
+            if _state_of(path) != state or old.data_bytes != state[2]:
+                old = self.end_of(path)
             if old.num_records:
                 tail.grow(sink.temporary, old.data_bytes)
             else:

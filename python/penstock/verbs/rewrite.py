@@ -109,7 +109,11 @@ def _rewrite_alone(job: Job) -> Summary:
 def _old(dataset: Dataset, paths: list[str]) -> Dataset:
     """The records as they are in the files. A schema chooses what is shown of Examples, whose bytes
     are copied whatever it says; other formats are read by it, and are to keep all columns."""
-    old = dataset.reopened(source=paths, columns=None, overlays=False)
+    is_as_it_lies = dataset.columns is None and not dataset.has_overlays
+    if is_as_it_lies and paths == list(dataset.paths):
+        old = dataset  # its index was read already
+    else:
+        old = dataset.reopened(source=paths, columns=None, overlays=False)
     if old.options.schema is None or _is_spliced(old, 0):
         return old
     return dataset.reopened(source=paths, columns=None, overlays=False, schema=None)

@@ -13,6 +13,12 @@ from penstock.tf.data.op import AUTOTUNE
 from penstock.tf.data.op import INFINITE as INFINITE_CARDINALITY
 from penstock.tf.data.op import UNKNOWN as UNKNOWN_CARDINALITY
 from penstock.tf.data.options import Options, ThreadingOptions
+from penstock.tf.missing import missing
+
+
+def __getattr__(name: str) -> object:
+    raise missing(f"tf.data.{name}")
+
 
 __all__ = [
     "AUTOTUNE",

@@ -24,8 +24,18 @@ from penstock.tf.data.sources import TensorSlices
 from penstock.tf.data.verbs_of_batches import BatchVerbs
 from penstock.tf.data.verbs_of_functions import FunctionVerbs
 from penstock.tf.data.verbs_of_order import OrderVerbs
-from penstock.tf.missing import stands_for
+from penstock.tf.missing import missing
 from penstock.tf.tensor import Tensor
+
+
+class _Missing:
+    """A method of TensorFlow's that is not here, for the class and for datasets."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._symbol = f"tf.data.Dataset.{name}"
+
+    def __get__(self, dataset: object, owner: object = None) -> Any:
+        raise missing(self._symbol)
 
 
 class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
@@ -44,18 +54,14 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
     def __init__(self, variant_tensor: Any = None) -> None:
         raise TypeError("a Dataset is made by Dataset.range, from_tensor_slices and their kin")
 
-    save = stands_for("tf.data.Dataset.save", "Dataset.cache(path), or ps.write for a file to keep")
-    load = staticmethod(stands_for("tf.data.Dataset.load", "Dataset.cache(path), or ps.open"))
-    snapshot = stands_for("tf.data.Dataset.snapshot", "Dataset.cache(path)")
-    random = staticmethod(
-        stands_for("tf.data.Dataset.random", "Dataset.counter().map(...) with NumPy")
-    )
-    rejection_resample = stands_for("tf.data.Dataset.rejection_resample", "Dataset.filter")
-    group_by_window = stands_for(
-        "tf.data.Dataset.group_by_window", "Dataset.bucket_by_sequence_length, or Dataset.window"
-    )
-    fingerprint = stands_for("tf.data.Dataset.fingerprint", "ps.open(...).fingerprint")
-    sparse_batch = stands_for("tf.data.Dataset.sparse_batch", "Dataset.ragged_batch")
+    fingerprint = _Missing()
+    group_by_window = _Missing()
+    load = _Missing()
+    random = _Missing()
+    rejection_resample = _Missing()
+    save = _Missing()
+    snapshot = _Missing()
+    sparse_batch = _Missing()
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Any:
         """The elements without those that cannot be made.

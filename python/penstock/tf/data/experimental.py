@@ -19,7 +19,7 @@ from penstock.tf.data.options import (
     ThreadingOptions,
 )
 from penstock.tf.errors import FailedPreconditionError
-from penstock.tf.missing import stands_for
+from penstock.tf.missing import missing
 from penstock.tf.tensor import Tensor
 
 INFINITE_CARDINALITY = INFINITE
@@ -203,17 +203,10 @@ Counter = Dataset.counter
 choose_from_datasets = Dataset.choose_from_datasets
 sample_from_datasets = Dataset.sample_from_datasets
 
-CsvDataset = stands_for("tf.data.experimental.CsvDataset", "pyarrow.csv, then from_tensor_slices")
-SqlDataset = stands_for("tf.data.experimental.SqlDataset", "sqlite3, then from_generator")
-copy_to_device = stands_for("tf.data.experimental.copy_to_device", "torch's or JAX's own")
-group_by_window = stands_for("tf.data.experimental.group_by_window", "bucket_by_sequence_length")
-load = stands_for("tf.data.experimental.load", "Dataset.cache(path), or ps.open")
-make_csv_dataset = stands_for(
-    "tf.data.experimental.make_csv_dataset", "pyarrow.csv, then from_tensor_slices"
-)
-rejection_resample = stands_for("tf.data.experimental.rejection_resample", "Dataset.filter")
-save = stands_for("tf.data.experimental.save", "Dataset.cache(path), or ps.write")
-snapshot = stands_for("tf.data.experimental.snapshot", "Dataset.cache(path)")
+
+def __getattr__(name: str) -> object:
+    raise missing(f"tf.data.experimental.{name}")
+
 
 __all__ = [
     "AUTOTUNE",
@@ -221,34 +214,25 @@ __all__ = [
     "UNKNOWN_CARDINALITY",
     "AutotuneOptions",
     "Counter",
-    "CsvDataset",
     "DistributeOptions",
     "OptimizationOptions",
-    "SqlDataset",
     "ThreadingOptions",
     "assert_cardinality",
     "bucket_by_sequence_length",
     "cardinality",
     "choose_from_datasets",
-    "copy_to_device",
     "dense_to_ragged_batch",
     "enumerate_dataset",
     "get_single_element",
-    "group_by_window",
     "ignore_errors",
-    "load",
     "make_batched_features_dataset",
-    "make_csv_dataset",
     "map_and_batch",
     "parallel_interleave",
     "parse_example_dataset",
     "prefetch_to_device",
-    "rejection_resample",
     "sample_from_datasets",
-    "save",
     "scan",
     "shuffle_and_repeat",
-    "snapshot",
     "take_while",
     "unbatch",
     "unique",

@@ -1,0 +1,137 @@
+"""What TensorFlow puts around functions: here they run as they are, so most of it hands them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from penstock.tf.dtypes import as_dtype
+from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.tensor import Tensor, constant, convert_to_tensor
+
+
+def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """The function itself: nothing is traced, so it runs as Python at every call.
+
+    Usable as `@tf.function` and as `@tf.function(jit_compile=True)`; options have no meaning here.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> @tf.function
+        ... def double(x):
+        ...     return x * 2
+        >>> double(tf.constant(4)).numpy()
+        np.int32(8)
+    """
+    return function_with_options if func is None else func
+
+
+def function_with_options(func: Callable[..., Any]) -> Callable[..., Any]:
+    """What `tf.function(...)` is before it has its function."""
+    return func
+
+
+def py_function(
+    func: Callable[..., Any] | None = None, inp: Any = (), Tout: Any = None, name: str | None = None
+) -> Any:
+    """The function's results for tensors, as tensors of the dtypes `Tout`.
+
+    Args:
+        func: gets the inputs as tensors.
+        inp: what it gets.
+        Tout: the dtype of its result, a list of them for several, None for none.
+        name: no meaning here.
+
+    Raises:
+        InvalidArgumentError: another number of results than dtypes.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.py_function(lambda x: x + 1, [tf.constant(1)], tf.int32).numpy()
+        np.int32(2)
+    """
+    assert func is not None
+    return _results(func(*(convert_to_tensor(x) for x in inp)), Tout)
+
+
+def numpy_function(
+    func: Callable[..., Any] | None = None,
+    inp: Any = (),
+    Tout: Any = None,
+    stateful: bool = True,
+    name: str | None = None,
+) -> Any:
+    """As `py_function`, but the function gets NumPy's plain arrays, and bytes for single strings."""
+    assert func is not None
+    return _results(func(*(convert_to_tensor(x).numpy() for x in inp)), Tout)
+
+
+def _results(found: Any, dtypes: Any) -> Any:
+    if not isinstance(dtypes, (list, tuple)):
+        return None if dtypes is None or found is None else _result(found, dtypes)
+    several = list(found) if isinstance(found, (list, tuple)) else [found]
+    if len(several) != len(dtypes):
+        raise InvalidArgumentError(
+            None, None, f"the function returned {len(several)} values, Tout has {len(dtypes)}"
+        )
+    return [_result(value, dtype) for value, dtype in zip(several, dtypes, strict=True)]
+
+
+def _result(value: Any, dtype: Any) -> Tensor:
+    wanted = as_dtype(dtype)
+    made = (
+        value
+        if isinstance(value, Tensor)
+        else constant(value, None if isinstance(value, np.ndarray) else wanted)
+    )
+    if made.dtype != wanted:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"the function returned {as_dtype(made.dtype).name}, but expects {wanted.name}",
+        )
+    return made
+
+
+def executing_eagerly() -> bool:
+    """Always: values are there when they are asked for."""
+    return True
+
+
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """The result of one of two functions; the other is not called."""
+    assert true_fn is not None
+    assert false_fn is not None
+    return true_fn() if bool(np.asarray(pred)) else false_fn()
+
+
+def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any) -> Tensor:
+    """The function's results for each slice along the first dimension, stacked.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.map_fn(lambda x: x * x, tf.constant([1, 2, 3])).numpy()
+        array([1, 4, 9], dtype=int32)
+    """
+    results = [convert_to_tensor(fn(x)) for x in convert_to_tensor(elems)]
+    return np.stack(results).view(Tensor)
+
+
+@contextmanager
+def name_scope(name: str) -> Generator[str]:
+    """No meaning here: there are no names of operations."""
+    yield name
+
+
+@contextmanager
+def device(device_name: Any) -> Generator[None]:
+    """No meaning here: tensors lie in the memory of the CPU."""
+    yield

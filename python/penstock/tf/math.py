@@ -1,0 +1,266 @@
+"""What programs compute with tensors before training: `tf.cast`, `tf.reduce_mean` and their kin, by NumPy.
+
+Results have TensorFlow's dtypes, which differ from NumPy's here and there: a sum of int32 stays int32,
+a mean of whole numbers is a whole number, a number of Python's takes the dtype of the tensor beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from penstock.tf.dtypes import as_dtype, string
+from penstock.tf.errors import InvalidArgumentError, UnimplementedError
+from penstock.tf.tensor import Tensor, convert_to_tensor
+
+
+def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
+    """The values as another dtype; the tensor itself where it has that dtype.
+
+    Fractions are cut off towards zero; whatever is not zero is true. Sparse and ragged tensors keep
+    their places.
+
+    Raises:
+        UnimplementedError: from or to strings.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.cast([1.8, -1.8], tf.int32).numpy()
+        array([ 1, -1], dtype=int32)
+    """
+    wanted = as_dtype(dtype)
+    if hasattr(x, "with_values"):  # sparse or ragged
+        return x.with_values(cast(x.values, wanted))
+    value = convert_to_tensor(x)
+    if wanted == value.dtype:
+        return value
+    if wanted is string or value.dtype == object:
+        source = as_dtype(value.dtype).name
+        raise UnimplementedError(None, None, f"Cast {source} to {wanted.name} is not supported")
+    return value.astype(wanted.dtype).view(Tensor)
+
+
+def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
+    """The values as another dtype, those beyond its range as its least and greatest."""
+    given, wanted = convert_to_tensor(value), as_dtype(dtype)
+    if wanted.is_integer:
+        given = np.clip(given, wanted.min, wanted.max).view(Tensor)
+    return cast(given, wanted)
+
+
+def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
+    """The same bytes read as another dtype of the same size."""
+    return convert_to_tensor(input).view(as_dtype(type).dtype).view(Tensor)
+
+
+def _two(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Two operands; a number of Python's takes the dtype of the tensor beside it."""
+    if isinstance(y, np.ndarray) and not isinstance(x, (np.ndarray, np.generic)):
+        second = convert_to_tensor(y)
+        return convert_to_tensor(x, second.dtype), second
+    first = convert_to_tensor(x)
+    kind = None if isinstance(y, (np.ndarray, np.generic)) else first.dtype
+    return first, convert_to_tensor(y, kind)
+
+
+def _of_two(numpys: Callable[..., Any], words: str) -> Callable[..., Tensor]:
+    def operation(x: Any, y: Any, name: str | None = None) -> Tensor:
+        first, second = _two(x, y)
+        if first.dtype != second.dtype:
+            raise InvalidArgumentError(
+                None, None, f"cannot compute {operation.__name__} of {as_dtype(first.dtype).name} and "
+                f"{as_dtype(second.dtype).name}: tf.cast one of them",
+            )  # fmt: skip
+        return np.asarray(numpys(first, second)).view(Tensor)
+
+    operation.__doc__ = words
+    operation.__name__ = operation.__qualname__ = numpys.__name__
+    return operation
+
+
+def _of_one(numpys: Callable[..., Any], words: str) -> Callable[..., Tensor]:
+    def operation(x: Any, name: str | None = None) -> Tensor:
+        return np.asarray(numpys(convert_to_tensor(x))).view(Tensor)
+
+    operation.__doc__ = words
+    operation.__name__ = operation.__qualname__ = numpys.__name__
+    return operation
+
+
+def _quotient(x: Tensor, y: Tensor) -> Any:
+    return x / y
+
+
+add = _of_two(np.add, "The sum, value by value.")
+subtract = _of_two(np.subtract, "The difference, value by value.")
+multiply = _of_two(np.multiply, "The product, value by value.")
+divide = truediv = _of_two(
+    _quotient, "The quotient, value by value; a float also of whole numbers."
+)
+floordiv = _of_two(np.floor_divide, "The quotient rounded down, value by value.")
+floormod = mod = _of_two(np.mod, "What floordiv leaves over, value by value.")
+pow = _of_two(np.power, "The power, value by value.")
+maximum = _of_two(np.maximum, "The greater value of the two.")
+minimum = _of_two(np.minimum, "The lesser value of the two.")
+equal = _of_two(np.equal, "Where the two are equal.")
+not_equal = _of_two(np.not_equal, "Where the two differ.")
+less = _of_two(np.less, "Where the first is less.")
+less_equal = _of_two(np.less_equal, "Where the first is not greater.")
+greater = _of_two(np.greater, "Where the first is greater.")
+greater_equal = _of_two(np.greater_equal, "Where the first is not less.")
+logical_and = _of_two(np.logical_and, "Where both are true.")
+logical_or = _of_two(np.logical_or, "Where one of the two is true.")
+matmul = _of_two(np.matmul, "The product of matrices.")
+logical_not = _of_one(np.logical_not, "Where it is false.")
+abs = _of_one(np.abs, "The values without their sign.")
+negative = _of_one(np.negative, "The values with the other sign.")
+sign = _of_one(np.sign, "-1, 0 or 1 for each value.")
+square = _of_one(np.square, "The squares.")
+sqrt = _of_one(np.sqrt, "The square roots.")
+exp = _of_one(np.exp, "The powers of e.")
+log = _of_one(np.log, "The natural logarithms.")
+sin = _of_one(np.sin, "The sines.")
+cos = _of_one(np.cos, "The cosines.")
+tanh = _of_one(np.tanh, "The hyperbolic tangents.")
+floor = _of_one(np.floor, "The values rounded down.")
+ceil = _of_one(np.ceil, "The values rounded up.")
+round = _of_one(np.round, "The values rounded, halves to the even neighbour.")
+is_nan = _of_one(np.isnan, "Where the value is not a number.")
+is_inf = _of_one(np.isinf, "Where the value is infinite.")
+is_finite = _of_one(np.isfinite, "Where the value is finite.")
+
+
+def clip_by_value(
+    t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
+) -> Tensor:
+    """The values, those outside the limits moved to them.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.clip_by_value([-1.0, 0.5, 3.0], 0, 1).numpy()
+        array([0. , 0.5, 1. ], dtype=float32)
+    """
+    return minimum(maximum(convert_to_tensor(t), clip_value_min), clip_value_max)
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    """Values of `x` where the condition is true, of `y` where not; without these, where it is true.
+
+    Returns:
+        The values; or int64 [number of true values, rank], their places.
+
+    Raises:
+        ValueError: only one of x and y is given.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> (
+        ...     tf.where([True, False, True]).numpy().tolist(),
+        ...     tf.where([True, False], 1, 2).numpy().tolist(),
+        ... )
+        ([[0], [2]], [1, 2])
+    """
+    chosen = np.asarray(condition, bool)
+    if x is None and y is None:
+        return np.argwhere(chosen).view(Tensor)
+    if x is None or y is None:
+        raise ValueError("x and y must both be non-None or both be None.")
+    first, second = _two(x, y)
+    return np.asarray(np.where(chosen, first, second)).view(Tensor)
+
+
+def _reduced(numpys: Callable[..., Any], words: str, *, keeps_dtype: bool) -> Callable[..., Tensor]:
+    def reduction(
+        input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+    ) -> Tensor:
+        value = convert_to_tensor(input_tensor).view(np.ndarray)
+        over = None if axis is None else tuple(int(a) for a in np.atleast_1d(np.asarray(axis)))
+        found = np.asarray(numpys(value, axis=over, keepdims=keepdims))
+        return (found.astype(value.dtype) if keeps_dtype else found).view(Tensor)
+
+    reduction.__doc__ = (
+        words + "\n\nOver all dimensions, or those of `axis`; `keepdims` leaves them with size 1."
+    )
+    return reduction
+
+
+def _mean(value: Any, axis: Any, keepdims: Any) -> Any:
+    if value.dtype.kind in "iu":
+        count = value.size if axis is None else np.prod([value.shape[a] for a in axis])
+        total = np.sum(value, axis=axis, keepdims=keepdims)
+        return np.trunc(total / np.maximum(count, 1))
+    return np.mean(value, axis=axis, keepdims=keepdims)
+
+
+reduce_sum = _reduced(np.sum, "The sum.", keeps_dtype=True)
+reduce_mean = _reduced(_mean, "The mean; of whole numbers a whole number.", keeps_dtype=True)
+reduce_prod = _reduced(np.prod, "The product.", keeps_dtype=True)
+reduce_max = _reduced(np.max, "The greatest value.", keeps_dtype=True)
+reduce_min = _reduced(np.min, "The least value.", keeps_dtype=True)
+reduce_all = _reduced(np.all, "Whether all are true.", keeps_dtype=False)
+reduce_any = _reduced(np.any, "Whether any is true.", keeps_dtype=False)
+reduce_std = _reduced(np.std, "The standard deviation.", keeps_dtype=True)
+reduce_variance = _reduced(np.var, "The variance.", keeps_dtype=True)
+
+
+def argmax(
+    input: Any, axis: int = 0, output_type: Any = "int64", name: str | None = None
+) -> Tensor:
+    """Where the greatest value stands along a dimension; the first such place."""
+    found = np.argmax(convert_to_tensor(input), int(axis or 0))
+    return np.asarray(found, as_dtype(output_type).dtype).view(Tensor)
+
+
+def argmin(
+    input: Any, axis: int = 0, output_type: Any = "int64", name: str | None = None
+) -> Tensor:
+    """Where the least value stands along a dimension; the first such place."""
+    found = np.argmin(convert_to_tensor(input), int(axis or 0))
+    return np.asarray(found, as_dtype(output_type).dtype).view(Tensor)
+
+
+def cumsum(
+    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """Sums of the values so far along a dimension.
+
+    Args:
+        x: the values.
+        axis: along which dimension.
+        exclusive: leave each value out of its own sum.
+        reverse: from the end.
+        name: no meaning here.
+    """
+    value = convert_to_tensor(x).view(np.ndarray)
+    turned = np.flip(value, axis) if reverse else value
+    sums = np.cumsum(turned, axis, dtype=value.dtype)
+    sums = sums - turned if exclusive else sums
+    return np.asarray(np.flip(sums, axis) if reverse else sums).view(Tensor)
+
+
+def sort(
+    values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None
+) -> Tensor:
+    """The values in order along a dimension; `direction` is ASCENDING or DESCENDING."""
+    found = np.sort(convert_to_tensor(values).view(np.ndarray), axis)
+    return (np.flip(found, axis) if direction == "DESCENDING" else found).view(Tensor)
+
+
+def argsort(
+    values: Any,
+    axis: int = -1,
+    direction: str = "ASCENDING",
+    stable: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """The places of the values in order along a dimension, as int32; equal values keep their order."""
+    value = convert_to_tensor(values).view(np.ndarray)
+    if direction == "DESCENDING":
+        found = np.flip(
+            value.shape[axis] - 1 - np.argsort(np.flip(value, axis), axis, kind="stable"), axis
+        )
+    else:
+        found = np.argsort(value, axis, kind="stable")
+    return found.astype(np.int32).view(Tensor)
