@@ -6,6 +6,7 @@ generator TensorFlow uses with ten rounds; counters are laid out as TensorFlow d
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import threading
@@ -15,7 +16,6 @@ import numpy as np
 
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor
 
 _LOW = np.uint64(0xFFFFFFFF)
@@ -165,8 +165,8 @@ def stateless_uniform(
         [0.8439999818801880, 0.19200000166893005]
     """
     kind = as_dtype(dtype)
-    sizes = tuple(TensorShape(shape).as_list())
-    count = int(np.prod(sizes, dtype=np.int64))
+    sizes = [int(size) for size in shape]
+    count = math.prod(sizes)
     if kind.name in ("int32", "uint32"):
         if maxval is None:
             raise ValueError(f"Must specify maxval for integer dtype {kind.name!r}")

@@ -70,24 +70,25 @@ class Recorded:
         """Note that this serialized record, or batch of them, is parsed by these features, and give
         stand-ins for the results."""
         if self.is_batch is None:
-            self._give_up()
+            self.give_up()
         parsing = Parsing(self, dict(features))
         self._log.parsings.append(parsing)
         return {key: Recorded(self._log, parsing=parsing, key=key) for key in features}
 
-    def _give_up(self, *_: Any, **__: Any) -> Any:
+    def give_up(self, *_: Any, **__: Any) -> Any:
+        """Note that a value was needed."""
         self._log.is_used = True
         raise NotRecorded
 
     def __getattr__(self, name: str) -> Any:
-        return self._give_up()
+        return self.give_up()
 
     def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
-        return self._give_up()
+        return self.give_up()
 
 
 def _refuse(self: Recorded, *args: Any, **kwargs: Any) -> Any:
-    return self._give_up()
+    return self.give_up()
 
 
 for _name in [

@@ -11,6 +11,7 @@ import numpy as np
 from penstock.tf import nest
 from penstock.tf.data.op import INFINITE, Op, elements
 from penstock.tf.errors import OutOfRangeError
+from penstock.tf.missing import missing
 from penstock.tf.tensor import Tensor
 
 
@@ -25,7 +26,7 @@ class Iterator:
     """
 
     def __init__(self, op: Op) -> None:
-        self._op = op
+        self.op = op
         self._stream = elements(op.open())
 
     def __iter__(self) -> Iterator:
@@ -48,19 +49,19 @@ class Iterator:
     @property
     def element_spec(self) -> Any:
         """What the elements look like."""
-        return self._op.spec()
+        return self.op.spec()
 
 
 class Base:
     """What all datasets share. Attributes: element_spec."""
 
-    _op: Op
+    op: Op
 
     @classmethod
-    def _of(cls, op: Op) -> Any:
+    def of(cls, op: Op) -> Any:
         """A dataset of an op: a plain one, whatever class the method was found in."""
-        made = object.__new__(_PLAIN[0])
-        made._op = op
+        made = object.__new__(PLAIN[0])
+        made.op = op
         return made
 
     @property
@@ -78,16 +79,18 @@ class Base:
 
             if name in ADAPTER:
                 return getattr(Adapter(self), name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise missing(f"tf.data.Dataset.{name}")
 
     def __iter__(self) -> Iterator:
-        return Iterator(self._op)
+        return Iterator(self.op)
 
     def __bool__(self) -> bool:
         return True
 
     def __len__(self) -> int:
-        known = self._op.cardinality()
+        known = self.op.cardinality()
         if known == INFINITE:
             raise TypeError("The dataset is infinite.")
         if known < 0:
@@ -95,7 +98,7 @@ class Base:
         return known
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {type(self._op).__name__}>"
+        return f"<{type(self).__name__} of {type(self.op).__name__}>"
 
     @property
     def element_spec(self) -> Any:
@@ -104,13 +107,13 @@ class Base:
         Behind a function of the user's nobody knows before it has been called: then the first two
         elements are made, and what differs between them is left open.
         """
-        return self._op.spec()
+        return self.op.spec()
 
     @property
     def _element_spec(self) -> Any:
         from penstock.tf.data.batching import DatasetSpec
 
-        return DatasetSpec(self._op.spec())
+        return DatasetSpec(self.op.spec())
 
     def cardinality(self, name: str | None = None) -> Tensor:
         """The number of elements, int64; `tf.data.INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`.
@@ -120,7 +123,7 @@ class Base:
             >>> int(tf.data.Dataset.range(7).batch(3).cardinality())
             3
         """
-        return np.array(self._op.cardinality(), np.int64).view(Tensor)
+        return np.array(self.op.cardinality(), np.int64).view(Tensor)
 
     def as_numpy_iterator(self) -> PythonIterator[Any]:
         """The elements with NumPy's arrays and scalars, and `bytes`.
@@ -148,7 +151,7 @@ class Base:
         raise InvalidArgumentError(None, None, "Dataset was empty.")
 
 
-_PLAIN: list[Any] = []
+PLAIN: list[Any] = []
 """The class of datasets that verbs make, which is put here where it is made."""
 
 

@@ -100,7 +100,7 @@ def parse_example_dataset(
     Raises:
         ValueError: no features.
     """
-    if features is None:
+    if not isinstance(features, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError("Argument `features` should not be None.")
     if num_parallel_calls is not None and num_parallel_calls < 1 and num_parallel_calls != AUTOTUNE:
         raise InvalidArgumentError(None, None, "num_parallel_calls must be greater than zero.")

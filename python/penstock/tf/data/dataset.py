@@ -75,14 +75,14 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
         """
         from penstock.tf.data.experimental import IgnoreErrors
 
-        return self._of(IgnoreErrors(self._op, log_warning))
+        return self.of(IgnoreErrors(self.op, log_warning))
 
 
-base._PLAIN[:] = [Dataset]
+base.PLAIN[:] = [Dataset]
 
 
 def _named(filenames: Any) -> Op:
-    return filenames._op if isinstance(filenames, base.Base) else TensorSlices(names_of(filenames))
+    return filenames.op if isinstance(filenames, base.Base) else TensorSlices(names_of(filenames))
 
 
 def _one(name: Any, read: Any) -> Files:
@@ -96,11 +96,11 @@ class _OfFiles(Dataset):
         names = _named(filenames)
         reads = parallel_calls(num_parallel_reads)
         if reads is None:
-            self._op = Files(names, read)
+            self.op = Files(names, read)
         else:
             cycle = AUTOTUNE if reads == AUTOTUNE else reads
             made = partial(_one, read=read)
-            self._op = Interleave(names, made, cycle, 1, reads)
+            self.op = Interleave(names, made, cycle, 1, reads)
 
 
 class TFRecordDataset(_OfFiles):

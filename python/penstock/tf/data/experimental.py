@@ -104,7 +104,7 @@ def assert_cardinality(expected_cardinality: Any) -> Transformation:
         >>> len(dataset.apply(tf.data.experimental.assert_cardinality(4)))
         4
     """
-    return lambda dataset: Dataset._of(Asserted(dataset._op, expected_cardinality))
+    return lambda dataset: Dataset.of(Asserted(dataset.op, expected_cardinality))
 
 
 def cardinality(dataset: Base) -> Tensor:

@@ -7,9 +7,11 @@ Each epoch that ends is a new iteration; with `steps_per_epoch` one iteration go
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from functools import cache
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,21 +47,21 @@ class Adapter:
     """What Keras asks a dataset for."""
 
     def __init__(self, dataset: Base) -> None:
-        self._op = dataset._op
+        self.op = dataset.op
         self._spec = lambda: dataset.element_spec
 
     @property
     def num_batches(self) -> int | None:
         """Steps of an epoch, None where they are not known or have no end."""
-        _refuse_class_weight(sys._getframe(1))
-        known = self._op.cardinality()
+        _refuse_class_weight(inspect.currentframe())
+        known = self.op.cardinality()
         return None if known < 0 else known
 
     batch_size = has_partial_batch = partial_batch_size = None
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         """A new epoch, as arrays."""
-        return map(_batch, elements(self._op.open()))
+        return map(_batch, elements(self.op.open()))
 
     get_jax_iterator = get_numpy_iterator
 
@@ -69,13 +71,13 @@ class Adapter:
 
         class Batches(torch.utils.data.IterableDataset[Any]):
             def __init__(self, op: Any) -> None:
-                self._op = op
+                self.op = op
 
             def __iter__(self) -> Iterator[Any]:
-                for element in elements(self._op.open()):
+                for element in elements(self.op.open()):
                     yield nest.map_structure(_torch, _batch(element), lists=False)
 
-        return torch.utils.data.DataLoader(Batches(self._op), batch_size=None)
+        return torch.utils.data.DataLoader(Batches(self.op), batch_size=None)
 
     def get_tf_dataset(self) -> Any:
         """All epochs, as TensorFlow's own dataset."""
@@ -96,14 +98,15 @@ class Adapter:
         """Nothing."""
 
 
-def _refuse_class_weight(frame: Any) -> None:
+def _refuse_class_weight(frame: FrameType | None) -> None:
     """Keras gives class weights to its own adapters only, and would pass over them here."""
-    # Two frames up is who asked the dataset for the attribute.
-    asker = frame.f_back
+    # Behind this property and the dataset's __getattr__ is who asked.
+    for _ in range(2):
+        frame = None if frame is None else frame.f_back
     if (
-        asker is not None
-        and asker.f_code.co_name == "__init__"
-        and asker.f_locals.get("class_weight")
+        frame is not None
+        and frame.f_code.co_name == "__init__"
+        and frame.f_locals.get("class_weight")
     ):
         raise ValueError(
             "class_weight does not reach a dataset; let it give weights as a third component: "

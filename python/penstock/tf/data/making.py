@@ -31,7 +31,7 @@ class Making(Base):
             >>> next(iter(tf.data.Dataset.from_tensors([1, 2]))).numpy().tolist()
             [1, 2]
         """
-        return cls._of(Tensors(tensors))
+        return cls.of(Tensors(tensors))
 
     @classmethod
     def from_tensor_slices(cls, tensors: Any, name: str | None = None) -> Any:
@@ -51,7 +51,7 @@ class Making(Base):
             >>> [(int(n), text.numpy()) for n, text in pairs]
             [(1, b'a'), (2, b'b')]
         """
-        return cls._of(TensorSlices(tensors))
+        return cls.of(TensorSlices(tensors))
 
     @classmethod
     def from_generator(
@@ -95,7 +95,7 @@ class Making(Base):
         signature = output_signature
         if signature is None:
             signature = signature_of(output_types, output_shapes)
-        return cls._of(Generator(generator, signature, args))
+        return cls.of(Generator(generator, signature, args))
 
     @classmethod
     def range(cls, *args: Any, output_type: Any = None, name: str | None = None) -> Any:
@@ -106,7 +106,7 @@ class Making(Base):
             >>> [int(x) for x in tf.data.Dataset.range(5, 0, -2)]
             [5, 3, 1]
         """
-        return cls._of(Range(args, output_type))
+        return cls.of(Range(args, output_type))
 
     @classmethod
     def list_files(
@@ -137,7 +137,7 @@ class Making(Base):
         column = np.empty(len(found), object)
         column[:] = found
         op = TensorSlices(column.view(Tensor))
-        return cls._of(op if shuffle is False else Shuffle(op, len(found), seed, True))
+        return cls.of(op if shuffle is False else Shuffle(op, len(found), seed, True))
 
     @classmethod
     def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Any:
@@ -162,7 +162,7 @@ class Making(Base):
         if args and datasets is not None:
             raise TypeError("Both `*args` and `datasets` cannot be set.")
         structure = datasets if datasets is not None else args[0] if len(args) == 1 else args
-        return cls._of(Zip(nest.map_structure(_op_of, structure, lists=False)))
+        return cls.of(Zip(nest.map_structure(_op_of, structure, lists=False)))
 
     @staticmethod
     def choose_from_datasets(
@@ -180,7 +180,7 @@ class Making(Base):
         ops = [_op_of(dataset) for dataset in datasets]
         if not ops:
             raise ValueError("Invalid `datasets`. `datasets` should not be empty.")
-        return Base._of(Choose(ops, _op_of(choice_dataset), stop_on_empty_dataset))
+        return Base.of(Choose(ops, _op_of(choice_dataset), stop_on_empty_dataset))
 
     @staticmethod
     def sample_from_datasets(
@@ -206,8 +206,8 @@ class Making(Base):
                 "Invalid `weights`. `weights` should have the same length as `datasets`."
             )
         if len(ops) == 1:
-            return Base._of(ops[0])
-        return Base._of(Choose(ops, Draws(shares, op_seeds(seed)), stop_on_empty_dataset))
+            return Base.of(ops[0])
+        return Base.of(Choose(ops, Draws(shares, op_seeds(seed)), stop_on_empty_dataset))
 
     @staticmethod
     def counter(
@@ -216,7 +216,7 @@ class Making(Base):
         """Numbers without an end."""
         from penstock.tf.data.sources import Counter
 
-        return Base._of(Counter(start, step, dtype))
+        return Base.of(Counter(start, step, dtype))
 
 
 def _op_of(dataset: Any) -> Any:
@@ -224,4 +224,4 @@ def _op_of(dataset: Any) -> Any:
         raise TypeError(
             f"Invalid `datasets`. `datasets` must be datasets, and {type(dataset)} is none."
         )
-    return dataset._op
+    return dataset.op

@@ -109,7 +109,12 @@ def is_composite(value: Any) -> bool:
 
 def as_leaf(value: Any) -> Any:
     """A value as an element's leaf: a tensor, unless it is one of another kind."""
-    if isinstance(value, Tensor) or value is None or is_composite(value) or hasattr(value, "_op"):
+    if (
+        isinstance(value, Tensor)
+        or value is None
+        or is_composite(value)
+        or hasattr(value, "as_numpy_iterator")
+    ):
         return value
     if type(value).__module__.startswith("tensorflow") and hasattr(value, "numpy"):
         value = value.numpy()

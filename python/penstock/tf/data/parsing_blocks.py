@@ -41,7 +41,7 @@ class Plan:
         """The columns of the result."""
         parsed = [_parsed(given[p.source.leaf], p) for p in self._parsings]
         return [
-            given[leaf.leaf] if place is None else parsed[place][leaf.key]
+            given[leaf.leaf] if place is None else parsed[place][leaf.key or ""]
             for leaf, place in zip(self._leaves, self._places, strict=True)
         ]
 

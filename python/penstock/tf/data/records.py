@@ -249,7 +249,7 @@ def names_of(filenames: Any) -> Tensor:
             "The `filenames` argument must contain `tf.string` elements. Got elements of type "
             f"`{names.dtype}`."
         )
-    return names.reshape(-1)
+    return names.reshape(-1).view(Tensor)
 
 
 def size_argument(value: Any, name: str) -> int:

@@ -63,9 +63,8 @@ def _stack_sparse(values: Sequence[Any]) -> Any:
         )
     counts = [len(np.asarray(value.values)) for value in values]
     rows = np.repeat(np.arange(len(values), dtype=np.int64), counts)
-    inner = np.concatenate(
-        [np.asarray(v.indices).reshape(c, -1) for v, c in zip(values, counts, strict=True)]
-    )
+    (rank,) = ranks
+    inner = np.concatenate([np.asarray(value.indices).reshape(-1, rank) for value in values])
     indices = np.concatenate([rows[:, None], inner], axis=1)
     sizes = np.max([np.asarray(value.dense_shape) for value in values], axis=0)
     kept = np.concatenate([np.asarray(value.values) for value in values])

@@ -46,7 +46,7 @@ class BatchVerbs(Base):
             >>> [x.numpy().tolist() for x in tf.data.Dataset.range(5).batch(2)]
             [[0, 1], [2, 3], [4]]
         """
-        return self._of(Batch(self._op, batch_size, drop_remainder))
+        return self.of(Batch(self.op, batch_size, drop_remainder))
 
     def padded_batch(
         self,
@@ -75,8 +75,8 @@ class BatchVerbs(Base):
             >>> next(iter(rows.padded_batch(2))).numpy().tolist()
             [[7, 0], [7, 7]]
         """
-        made = PaddedBatch(self._op, batch_size, padded_shapes, padding_values, drop_remainder)
-        return self._of(made)
+        made = PaddedBatch(self.op, batch_size, padded_shapes, padding_values, drop_remainder)
+        return self.of(made)
 
     def ragged_batch(
         self,
@@ -86,7 +86,7 @@ class BatchVerbs(Base):
         name: str | None = None,
     ) -> Any:
         """The same as ragged tensors, without padding."""
-        return self._of(RaggedBatch(self._op, batch_size, drop_remainder, row_splits_dtype))
+        return self.of(RaggedBatch(self.op, batch_size, drop_remainder, row_splits_dtype))
 
     def unbatch(self, name: str | None = None) -> Any:
         """The rows of the elements, one by one.
@@ -99,13 +99,13 @@ class BatchVerbs(Base):
             >>> [int(x) for x in tf.data.Dataset.from_tensors([1, 2]).unbatch()]
             [1, 2]
         """
-        return self._of(Unbatch(self._op))
+        return self.of(Unbatch(self.op))
 
     def rebatch(
         self, batch_size: Any, drop_remainder: bool = False, name: str | None = None
     ) -> Any:
         """Batches cut to another size, or to several sizes in turn."""
-        return self._of(Rebatch(self._op, batch_size, drop_remainder))
+        return self.of(Rebatch(self.op, batch_size, drop_remainder))
 
     def window(
         self,
@@ -133,7 +133,7 @@ class BatchVerbs(Base):
             >>> [[int(x) for x in window] for window in windows]
             [[0, 1, 2], [1, 2, 3]]
         """
-        return self._of(Window(self._op, size, shift, stride, drop_remainder, self._of))
+        return self.of(Window(self.op, size, shift, stride, drop_remainder, self.of))
 
     def bucket_by_sequence_length(
         self,
@@ -173,12 +173,12 @@ class BatchVerbs(Base):
                     raise ValueError(
                         "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries)."
                     )
-                shapes = _up_to(self._op.spec(), shapes, boundaries[bucket] - 1)
+                shapes = _up_to(self.op.spec(), shapes, boundaries[bucket] - 1)
             return PaddedBatch(source, size, shapes, padding_values, False)
 
         sizes = list(bucket_batch_sizes)
-        return self._of(
-            Buckets(self._op, element_length_func, boundaries, sizes, made, drop_remainder)
+        return self.of(
+            Buckets(self.op, element_length_func, boundaries, sizes, made, drop_remainder)
         )
 
 

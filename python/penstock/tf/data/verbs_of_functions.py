@@ -18,7 +18,7 @@ def op_of(function: Callable[..., Any]) -> Callable[[Any], Op]:
         dataset = call(function, element)
         if not isinstance(dataset, Base):
             raise TypeError(f"`map_func` must return a `Dataset` object. Got {type(dataset)}.")
-        return dataset._op
+        return dataset.op
 
     return made
 
@@ -53,7 +53,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in tf.data.Dataset.range(3).map(lambda x: x * 2)]
             [0, 2, 4]
         """
-        return self._of(Map(self._op, map_func, num_parallel_calls))
+        return self.of(Map(self.op, map_func, num_parallel_calls))
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """The elements of which a function says True.
@@ -66,11 +66,11 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in tf.data.Dataset.range(5).filter(lambda x: x % 2 == 0)]
             [0, 2, 4]
         """
-        return self._of(Filter(self._op, predicate))
+        return self.of(Filter(self.op, predicate))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """The elements before the first of which a function says False."""
-        return self._of(TakeWhile(self._op, predicate))
+        return self.of(TakeWhile(self.op, predicate))
 
     def scan(
         self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
@@ -83,7 +83,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in sums]
             [0, 1, 3, 6]
         """
-        return self._of(Scan(self._op, initial_state, scan_func))
+        return self.of(Scan(self.op, initial_state, scan_func))
 
     def reduce(
         self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None
@@ -109,7 +109,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in counts.flat_map(lambda n: tf.data.Dataset.range(n))]
             [0, 0, 1]
         """
-        return self._of(Interleave(self._op, op_of(map_func), 1, 1))
+        return self.of(Interleave(self.op, op_of(map_func), 1, 1))
 
     def interleave(
         self,
@@ -140,7 +140,7 @@ class FunctionVerbs(Base):
             [10, 20, 11, 21]
         """
         made = op_of(map_func)
-        return self._of(Interleave(self._op, made, cycle_length, block_length, num_parallel_calls))
+        return self.of(Interleave(self.op, made, cycle_length, block_length, num_parallel_calls))
 
     def apply(self, transformation_func: Callable[..., Any]) -> Any:
         """What a function makes of this dataset.

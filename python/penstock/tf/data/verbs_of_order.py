@@ -85,7 +85,7 @@ class OrderVerbs(Base):
             >>> [int(x) for x in tf.data.Dataset.range(9).take(2)]
             [0, 1]
         """
-        return self._of(Take(self._op, count))
+        return self.of(Take(self.op, count))
 
     def skip(self, count: Any, name: str | None = None) -> Any:
         """All but the first elements; none for a negative count.
@@ -95,7 +95,7 @@ class OrderVerbs(Base):
             >>> [int(x) for x in tf.data.Dataset.range(4).skip(2)]
             [2, 3]
         """
-        return self._of(Skip(self._op, count))
+        return self.of(Skip(self.op, count))
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Any:
         """Every num_shards-th element, beginning with the one of that index.
@@ -108,7 +108,7 @@ class OrderVerbs(Base):
             >>> [int(x) for x in tf.data.Dataset.range(5).shard(2, 1)]
             [1, 3]
         """
-        return self._of(Shard(self._op, num_shards, index))
+        return self.of(Shard(self.op, num_shards, index))
 
     def shuffle(
         self,
@@ -138,7 +138,7 @@ class OrderVerbs(Base):
             ... ]
             [2, 0, 3, 4, 6, 7, 1, 9, 5, 8]
         """
-        return self._of(Shuffle(self._op, buffer_size, seed, reshuffle_each_iteration))
+        return self.of(Shuffle(self.op, buffer_size, seed, reshuffle_each_iteration))
 
     def repeat(self, count: Any = None, name: str | None = None) -> Any:
         """The elements so many times; for ever, for None or a negative count.
@@ -148,7 +148,7 @@ class OrderVerbs(Base):
             >>> [int(x) for x in tf.data.Dataset.range(2).repeat(2)]
             [0, 1, 0, 1]
         """
-        return self._of(Repeat(self._op, count))
+        return self.of(Repeat(self.op, count))
 
     def concatenate(self, dataset: Any, name: str | None = None) -> Any:
         """The elements of this dataset, then those of another.
@@ -163,7 +163,7 @@ class OrderVerbs(Base):
         """
         if not isinstance(dataset, Base):
             raise TypeError(f"concatenate takes a dataset, not {type(dataset)}")
-        return self._of(Concatenate(self._op, dataset._op))
+        return self.of(Concatenate(self.op, dataset.op))
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Any:
         """Pairs of a number (int64) and an element.
@@ -173,7 +173,7 @@ class OrderVerbs(Base):
             >>> [(int(n), int(x)) for n, x in tf.data.Dataset.range(5, 7).enumerate()]
             [(0, 5), (1, 6)]
         """
-        return self._of(Enumerate(self._op, start))
+        return self.of(Enumerate(self.op, start))
 
     def prefetch(self, buffer_size: Any, name: str | None = None) -> Any:
         """The same elements, made by a thread ahead of who reads them.
@@ -185,7 +185,7 @@ class OrderVerbs(Base):
         Raises:
             InvalidArgumentError: buffer_size is below -1.
         """
-        return self._of(Prefetch(self._op, buffer_size))
+        return self.of(Prefetch(self.op, buffer_size))
 
     def cache(self, filename: Any = "", name: str | None = None) -> Any:
         """The elements of the first whole pass, again in all later ones.
@@ -200,21 +200,21 @@ class OrderVerbs(Base):
         """
         path = filename.item() if hasattr(filename, "item") else filename
         path = os.fsdecode(path)
-        return self._of(FileCache(self._op, path) if path else MemoryCache(self._op))
+        return self.of(FileCache(self.op, path) if path else MemoryCache(self.op))
 
     def unique(self, name: str | None = None) -> Any:
         """Each element the first time that it comes."""
-        return self._of(Unique(self._op))
+        return self.of(Unique(self.op))
 
     def with_options(self, options: Options, name: str | None = None) -> Any:
         """The same dataset; the options are kept, and change nothing."""
         if not isinstance(options, Options):
             raise TypeError(f"with_options takes tf.data.Options, not {type(options)}")
-        return self._of(Named(self._op, self.options().merge(options)))
+        return self.of(Named(self.op, self.options().merge(options)))
 
     def options(self) -> Options:
         """The options that were given here or upstream."""
-        op: Any = self._op
+        op: Any = self.op
         while op is not None:
             if isinstance(op, Named):
                 return op.options
