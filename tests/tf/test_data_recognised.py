@@ -129,7 +129,8 @@ def test_columns_give_what_records_give(records: list[str], name: str) -> None:
     dataset = tf.data.TFRecordDataset(records)
     fast = CHAINS[name](dataset, lambda f: f)
     by_record = CHAINS[name](dataset, slow)
-    assert is_columnar(fast) or name == "unbatched"  # rows as long as their batch are no columns
+    # Rows that are as long as the batch they were in are no columns.
+    assert is_columnar(fast) or name == "unbatched"
     for _ in range(2):
         assert elements(fast) == elements(by_record)
 

@@ -68,7 +68,13 @@ class Batch(Op):
     def open(self) -> Stream:
         stream = self.source.open()
         if isinstance(stream, Blocks) and not stream.batched:
-            return Blocks(self._blocks(stream), stream.structure, stream.strings, batched=True)
+            return Blocks(
+                self._blocks(stream),
+                stream.structure,
+                stream.strings,
+                batched=True,
+                is_varying=stream.is_varying,
+            )
         return Groups(elements(stream), self.size, self.drops, stack)
 
     def _blocks(self, blocks: Blocks) -> Iterator[AnyBlock]:
@@ -202,7 +208,7 @@ class Unbatch(Op):
 
     def open(self) -> Stream:
         stream = self.source.open()
-        if isinstance(stream, Blocks) and stream.batched:
+        if isinstance(stream, Blocks) and stream.batched and not stream.is_varying:
             rows = (block.rows for block in stream if isinstance(block, Batches))
             return Blocks(rows, stream.structure, stream.strings)
         return self._run(elements(stream))

@@ -73,21 +73,25 @@ class Map(Op):
 
     def _planned(self, stream: Blocks, plan: Plan) -> Stream:
         strings = tuple(plan.is_string(leaf, stream.strings) for leaf in range(plan.num_leaves))
-        if not plan.parses:
-            blocks = (
-                done
-                for block in guarded(stream.blocks)
-                for done in self._parsed(block, stream, plan)
+        is_varying = stream.is_varying or plan.is_varying
+        if plan.parses:
+            done: Iterator[Any] = in_order(
+                [lambda: guarded(stream.blocks)],
+                lambda block: self._parsed(block, stream, plan),
+                lambda block: block.nbytes,
+                None,
+                ahead=True,
             )
-            return Blocks(Raising(blocks), plan.result, strings, batched=stream.batched)
-        parsed = in_order(
-            [lambda: guarded(stream.blocks)],
-            lambda block: self._parsed(block, stream, plan),
-            lambda block: block.nbytes,
-            None,
-            ahead=True,
+        else:
+            done = (d for b in guarded(stream.blocks) for d in self._parsed(b, stream, plan))
+        return Blocks(
+            Raising(done),
+            plan.result,
+            strings,
+            batched=stream.batched,
+            is_ahead=plan.parses,
+            is_varying=is_varying,
         )
-        return Blocks(Raising(parsed), plan.result, strings, batched=stream.batched, is_ahead=True)
 
     def _parsed(self, block: Any, stream: Blocks, plan: Plan) -> Iterator[Any]:
         """A block with the columns of the result, and failures where elements have none."""

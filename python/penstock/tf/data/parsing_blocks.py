@@ -37,6 +37,15 @@ class Plan:
         """Whether there is work for threads."""
         return bool(self._parsings)
 
+    @property
+    def is_varying(self) -> bool:
+        """Whether sparse columns come out of it."""
+        return any(
+            type(feature).__name__ == "VarLenFeature"
+            for parsing in self._parsings
+            for feature in parsing.features.values()
+        )
+
     def columns(self, given: Sequence[Column]) -> list[Column]:
         """The columns of the result."""
         parsed = [_parsed(given[p.source.leaf], p) for p in self._parsings]
