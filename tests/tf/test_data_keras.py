@@ -70,12 +70,7 @@ print("well")
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_keras_fits_evaluates_and_predicts(backend: str) -> None:
     environment = {**os.environ, "KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    call = [sys.executable, "-c", PROGRAM]
+    ran = subprocess.run(call, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert ran.stdout.strip().endswith("well")

@@ -247,6 +247,7 @@ class Blocks:
         strings: of each leaf, whether it is a string, or a batch of strings.
         batched: whether the blocks are Batches.
         is_ahead: whether threads make them ahead of who reads them.
+        is_varying: whether a column is sparse: a row of a batch is as long as the batch's longest then.
     """
 
     def __init__(
@@ -257,19 +258,28 @@ class Blocks:
         *,
         batched: bool = False,
         is_ahead: bool = False,
+        is_varying: bool = False,
     ) -> None:
         self.blocks = blocks
         self.structure = structure
         self.strings = strings
         self.batched = batched
         self.is_ahead = is_ahead
+        self.is_varying = is_varying
 
     def __iter__(self) -> Iterator[AnyBlock]:
         return self.blocks
 
     def like(self, blocks: Iterator[AnyBlock], *, is_ahead: bool = False) -> Blocks:
         """Other blocks of the same kind."""
-        return Blocks(blocks, self.structure, self.strings, batched=self.batched, is_ahead=is_ahead)
+        return Blocks(
+            blocks,
+            self.structure,
+            self.strings,
+            batched=self.batched,
+            is_ahead=is_ahead,
+            is_varying=self.is_varying,
+        )
 
     def is_like(self, other: Any) -> bool:
         """Whether blocks of both may be joined."""
