@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 import gc
 import itertools
+import os
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -344,3 +346,36 @@ def test_elements_are_no_views_into_the_users_arrays() -> None:
     list(cached)
     next(iter(cached.batch(4))).numpy()[:] = 7
     assert numbers(cached) == [0, 1, 2, 3]
+
+
+def test_a_forked_child_iterates_anew_and_refuses_to_go_on() -> None:
+    dataset = Data.range(100).map(lambda x: x + 1, num_parallel_calls=2).prefetch(2)
+    iterator = iter(dataset)
+    next(iterator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some Pythons warn of a fork beside threads
+        child = os.fork()
+    if not child:
+        status = 1
+        try:
+            fine = numbers(dataset) == list(range(1, 101))
+            try:
+                next(iterator)
+            except RuntimeError:
+                status = 0 if fine else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(list(iterator)) == 99
+
+
+def test_operators_in_place_make_other_tensors() -> None:
+    def scaled(x: Any) -> Any:
+        x /= 2
+        x += 1
+        return x
+
+    dataset = Data.from_tensor_slices(np.array([[2, 4], [6, 8]], np.float32))
+    for _ in range(2):
+        found = [x.numpy().tolist() for x in dataset.map(scaled)]
+        assert found == [[2.0, 3.0], [4.0, 5.0]]
