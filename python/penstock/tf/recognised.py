@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.tf import nest
+from penstock.tf.nest import flatten, pack_sequence_as
 
 
 class NotRecorded(BaseException):
@@ -186,7 +186,7 @@ def record(
     log = _Log()
     leaves = [Recorded(log, leaf, is_batch=each) for leaf, each in enumerate(batched)]
     try:
-        result = call(function, nest.pack_sequence_as(structure, leaves, lists=False))
+        result = call(function, pack_sequence_as(structure, leaves, lists=False))
     except NotRecorded:
         return None
     except Exception:
@@ -194,7 +194,7 @@ def record(
         return None
     if isinstance(result, list):
         result = tuple(result)
-    flat = nest.flatten(result, lists=False)
+    flat = flatten(result, lists=False)
     if log.is_used or not flat or not all(type(leaf) is Recorded for leaf in flat):
         return None
     return Recording(result, flat, log.parsings)

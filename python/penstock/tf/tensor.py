@@ -100,7 +100,21 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
 
 
 # In TensorFlow `x += 1` makes another tensor, and x may lie in an array that is used again.
-for _operation in "add and floordiv lshift matmul mod mul or pow rshift sub truediv xor".split():
+for _operation in [
+    "add",
+    "and",
+    "floordiv",
+    "lshift",
+    "matmul",
+    "mod",
+    "mul",
+    "or",
+    "pow",
+    "rshift",
+    "sub",
+    "truediv",
+    "xor",
+]:
     setattr(Tensor, f"__i{_operation}__", getattr(Tensor, f"__{_operation}__"))
 
 

@@ -2,7 +2,6 @@
 
 from penstock.tf.data import experimental
 from penstock.tf.data.base import Iterator
-from penstock.tf.data.batching import DatasetSpec
 from penstock.tf.data.dataset import (
     Dataset,
     FixedLengthRecordDataset,
@@ -13,6 +12,7 @@ from penstock.tf.data.op import AUTOTUNE
 from penstock.tf.data.op import INFINITE as INFINITE_CARDINALITY
 from penstock.tf.data.op import UNKNOWN as UNKNOWN_CARDINALITY
 from penstock.tf.data.options import Options, ThreadingOptions
+from penstock.tf.data.windows import DatasetSpec
 from penstock.tf.missing import missing
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf import nest
 from penstock.tf.data.op import INFINITE, Op, elements
 from penstock.tf.errors import OutOfRangeError
 from penstock.tf.missing import missing
+from penstock.tf.nest import map_structure
 from penstock.tf.tensor import Tensor
 
 
@@ -111,7 +111,7 @@ class Base:
 
     @property
     def _element_spec(self) -> Any:
-        from penstock.tf.data.batching import DatasetSpec
+        from penstock.tf.data.windows import DatasetSpec
 
         return DatasetSpec(self.op.spec())
 
@@ -133,7 +133,7 @@ class Base:
             >>> list(tf.data.Dataset.from_tensor_slices({"a": [1, 2]}).as_numpy_iterator())
             [{'a': np.int32(1)}, {'a': np.int32(2)}]
         """
-        return (nest.map_structure(_plain, element, lists=False) for element in self)
+        return (map_structure(_plain, element, lists=False) for element in self)
 
     def get_single_element(self, name: str | None = None) -> Any:
         """The only element.

@@ -1,4 +1,4 @@
-"""Elements put together and taken apart again: batch, padded_batch, unbatch, window, buckets."""
+"""Elements put together and taken apart again: batch, padded_batch, ragged_batch, unbatch, rebatch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf import nest
 from penstock.tf.data.blocks import AnyBlock, Batches, Block, Blocks
 from penstock.tf.data.op import (
     INFINITE,
@@ -17,15 +16,13 @@ from penstock.tf.data.op import (
     Stream,
     batched_spec,
     elements,
-    merged_specs,
     positive,
-    spec_of,
-    whole,
     with_shape,
 )
 from penstock.tf.data.sources import shapes_like
 from penstock.tf.data.stacking import num_rows, stack, stack_padded, unstack
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.nest import flatten, is_nested, map_structure, pack_sequence_as, packer
 from penstock.tf.shapes import RaggedTensorSpec, TensorShape, TensorSpec, TypeSpec
 from penstock.tf.tensor import convert_to_tensor
 
@@ -52,9 +49,9 @@ class Groups:
         group = list(islice(self._values, self._size))
         if not group or (self._drops and len(group) < self._size):
             raise StopIteration
-        columns = zip(*(nest.flatten(each, lists=False) for each in group), strict=True)
+        columns = zip(*(flatten(each, lists=False) for each in group), strict=True)
         joined = [self._join(list(column), place) for place, column in enumerate(columns)]
-        return nest.pack_sequence_as(group[0], joined, lists=False)
+        return pack_sequence_as(group[0], joined, lists=False)
 
 
 class Batch(Op):
@@ -132,7 +129,7 @@ class PaddedBatch(Batch):
             )
         fills: list[Any] = [None] * count
         if self._values is not None:
-            if nest.is_nested(self._values, lists=False):
+            if is_nested(self._values, lists=False):
                 fills = _aligned(structure, self._values)
             else:
                 fills = [self._values] * count
@@ -149,7 +146,7 @@ class PaddedBatch(Batch):
             nonlocal wanted
             for element in stream:
                 if wanted is None:
-                    wanted = self._wanted(nest.flatten(element, lists=False), element)
+                    wanted = self._wanted(flatten(element, lists=False), element)
                 yield element
 
         def join(values: list[Any], place: int) -> Any:
@@ -160,7 +157,7 @@ class PaddedBatch(Batch):
 
     def spec(self) -> Any:
         inner = self.source.spec()
-        leaves = nest.flatten(inner, lists=False)
+        leaves = flatten(inner, lists=False)
         shapes = [None if leaf.shape.rank is None else [None] * leaf.shape.rank for leaf in leaves]
         if self._shapes is None:
             shapes = [
@@ -170,15 +167,15 @@ class PaddedBatch(Batch):
         else:
             shapes = list(self._wanted(leaves, inner)[0])
         padded = [with_shape(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]
-        packed = nest.pack_sequence_as(inner, padded, lists=False)
+        packed = pack_sequence_as(inner, padded, lists=False)
         return batched_spec(packed, self.size if self.drops else None)
 
 
 def _aligned(structure: Any, values: Any) -> list[Any]:
     """Fillings for the leaves of a structure; None stands for the default of all below it."""
     if values is None:
-        return [None] * len(nest.flatten(structure, lists=False))
-    if not nest.is_nested(structure, lists=False):
+        return [None] * len(flatten(structure, lists=False))
+    if not is_nested(structure, lists=False):
         return [values]
     if isinstance(structure, dict):
         return [v for key in sorted(structure) for v in _aligned(structure[key], values[key])]
@@ -215,21 +212,19 @@ class Unbatch(Op):
 
     def _run(self, values: Iterator[Any]) -> Iterator[Any]:
         for element in values:
-            leaves = nest.flatten(element, lists=False)
+            leaves = flatten(element, lists=False)
             if len({num_rows(leaf) for leaf in leaves}) > 1:
                 raise InvalidArgumentError(
                     None, None, "Input element must have the same batch size in each component."
                 )
-            pack = nest.packer(element)
+            pack = packer(element)
             yield from map(pack, zip(*map(unstack, leaves), strict=True))
 
     def cardinality(self) -> int:
         known = self.source.cardinality()
         if known == INFINITE:
             return INFINITE
-        sizes = {
-            leaf.shape[0] for leaf in nest.flatten(self._known(), lists=False) if leaf.shape.rank
-        }
+        sizes = {leaf.shape[0] for leaf in flatten(self._known(), lists=False) if leaf.shape.rank}
         size = sizes.pop() if len(sizes) == 1 else None
         return UNKNOWN if size is None or known < 0 else known * size
 
@@ -249,7 +244,7 @@ class Unbatch(Op):
                 )
             return with_shape(leaf, shape)
 
-        return nest.map_structure(less, self.source.spec(), lists=False)
+        return map_structure(less, self.source.spec(), lists=False)
 
 
 class RaggedBatch(Batch):
@@ -273,7 +268,7 @@ class RaggedBatch(Batch):
         return RaggedTensor.from_row_splits(np.concatenate(values), splits)
 
     def _is_fixed(self, place: int) -> bool:
-        shape = nest.flatten(self.source.spec(), lists=False)[place].shape
+        shape = flatten(self.source.spec(), lists=False)[place].shape
         return shape.is_fully_defined()
 
     def spec(self) -> Any:
@@ -284,7 +279,7 @@ class RaggedBatch(Batch):
                 return batched_spec(leaf, size)
             return RaggedTensorSpec([size, *leaf.shape], leaf.dtype, 1, self._dtype)
 
-        return nest.map_structure(ragged, self.source.spec(), lists=False)
+        return map_structure(ragged, self.source.spec(), lists=False)
 
 
 class Rebatch(Op):
@@ -312,141 +307,3 @@ class Rebatch(Op):
     def spec(self) -> Any:
         size = self.sizes[0] if len(self.sizes) == 1 and self.drops else None
         return batched_spec(Unbatch(self.source).spec(), size)
-
-
-class Window(Op):
-    """Datasets of so many elements each, as a function makes them of lists."""
-
-    def __init__(
-        self,
-        source: Op,
-        size: Any,
-        shift: Any,
-        stride: Any,
-        drop_remainder: Any,
-        made: Callable[[Op], Any],
-    ) -> None:
-        self.source = source
-        self.size = positive(size, "Window size")
-        self.shift = self.size if shift is None else positive(shift, "Window shift")
-        self.stride = positive(stride, "Window stride")
-        self.drops = bool(drop_remainder)
-        self.made = made
-
-    def open(self) -> Stream:
-        return self._run(elements(self.source.open()))
-
-    def _run(self, values: Iterator[Any]) -> Iterator[Any]:
-        held: list[Any] = []
-        span = (self.size - 1) * self.stride + 1
-        while True:
-            held.extend(islice(values, span - len(held)))
-            chosen = held[:: self.stride]
-            if not held or (self.drops and len(chosen) < self.size):
-                return
-            leaves = [nest.flatten(element, lists=False) for element in chosen]
-            columns = list(zip(*leaves, strict=True))
-            datasets = [self.made(Held(list(column))) for column in columns]
-            yield nest.pack_sequence_as(chosen[0], datasets, lists=False)
-            if self.shift >= len(held):
-                missing = self.shift - len(held)
-                held = []
-                if len(list(islice(values, missing))) < missing:
-                    return
-            else:
-                held = held[self.shift :]
-
-    def cardinality(self) -> int:
-        known = self.source.cardinality()
-        if known < 0:
-            return known
-        if not self.drops:
-            return -(-known // self.shift)
-        span = (self.size - 1) * self.stride + 1
-        return 0 if known < span else (known - span) // self.shift + 1
-
-    def spec(self) -> Any:
-        def dataset(leaf: Any) -> Any:
-            return DatasetSpec(leaf)
-
-        return nest.map_structure(dataset, self.source.spec(), lists=False)
-
-
-class DatasetSpec(TypeSpec):
-    """What is known of a dataset that is an element."""
-
-    def __init__(self, element_spec: Any) -> None:
-        super().__init__([], "string")
-        self.element_spec = element_spec
-
-    def _facts(self) -> tuple[Any, ...]:
-        return (self.element_spec,)
-
-    def __repr__(self) -> str:
-        return f"DatasetSpec({self.element_spec!r})"
-
-
-class Held(Op):
-    """Elements in a list."""
-
-    def __init__(self, values: list[Any]) -> None:
-        self.values = values
-
-    def open(self) -> Stream:
-        return iter(self.values)
-
-    def cardinality(self) -> int:
-        return len(self.values)
-
-    def spec(self) -> Any:
-        found = nest.map_structure(spec_of, self.values[0], lists=False)
-        for other in self.values[1:]:
-            found = merged_specs(found, nest.map_structure(spec_of, other, lists=False))
-        return found
-
-
-class Buckets(Op):
-    """Batches of elements of about one length; see `Dataset.bucket_by_sequence_length`."""
-
-    def __init__(
-        self,
-        source: Op,
-        length_of: Callable[..., Any],
-        boundaries: list[int],
-        sizes: list[int],
-        batch: Callable[[Op, int, int], Op],
-        drop_remainder: bool,
-    ) -> None:
-        if len(sizes) != len(boundaries) + 1:
-            raise ValueError(
-                "`bucket_batch_sizes` must have one more entry than `bucket_boundaries`."
-            )
-        self.source, self.length_of, self.boundaries = source, length_of, boundaries
-        self.sizes = [positive(size, "bucket_batch_sizes") for size in sizes]
-        self.batch, self.drops = batch, drop_remainder
-
-    def open(self) -> Stream:
-        return self._run(elements(self.source.open()))
-
-    def _run(self, values: Iterator[Any]) -> Iterator[Any]:
-        buckets: list[list[Any]] = [[] for _ in self.sizes]
-        for element in values:
-            length = (
-                self.length_of(*element) if isinstance(element, tuple) else self.length_of(element)
-            )
-            number = int(np.searchsorted(self.boundaries, whole(length, "length"), "right"))
-            bucket = buckets[number]
-            bucket.append(element)
-            if len(bucket) == self.sizes[number]:
-                yield from self._joined(bucket, number)
-                buckets[number] = []
-        if not self.drops:
-            for number, bucket in enumerate(buckets):
-                if bucket:
-                    yield from self._joined(bucket, number)
-
-    def _joined(self, bucket: list[Any], number: int) -> Iterator[Any]:
-        return elements(self.batch(Held(bucket), len(bucket), number).open())
-
-    def spec(self) -> Any:
-        return self.batch(self.source, 1, len(self.boundaries)).spec()

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.tf import nest
 from penstock.tf.data.stacking import num_rows, stack, unstack
+from penstock.tf.nest import flatten, map_structure, packer
 from penstock.tf.tensor import Tensor
 
 
@@ -297,7 +297,7 @@ class Blocks:
                 return
             stream = stream.elements()
         for element in stream:
-            leaves = nest.flatten(element, lists=False)
+            leaves = flatten(element, lists=False)
             if self.batched:
                 count = num_rows(leaves[0])
                 rows = Block([_listed(leaf) for leaf in leaves], count)
@@ -307,7 +307,7 @@ class Blocks:
 
     def elements(self) -> Iterator[Any]:
         """The elements, one by one."""
-        pack = nest.packer(self.structure)
+        pack = packer(self.structure)
         for block in self.blocks:
             yield from map(pack, block.leaves())
 
@@ -317,4 +317,4 @@ def _listed(leaf: Any) -> Column:
 
 
 def _shape(structure: Any) -> Any:
-    return nest.map_structure(lambda _: None, structure, lists=False)
+    return map_structure(lambda _: None, structure, lists=False)

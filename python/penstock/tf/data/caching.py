@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf import nest
 from penstock.tf.data.blocks import AnyBlock, Blocks
 from penstock.tf.data.op import Op, Stream, elements, is_looking
 from penstock.tf.dtypes import as_dtype
@@ -33,6 +32,7 @@ from penstock.tf.errors import (
     InvalidArgumentError,
     UnimplementedError,
 )
+from penstock.tf.nest import flatten, map_structure, packer
 from penstock.tf.shapes import TypeSpec
 from penstock.tf.tensor import Tensor
 
@@ -122,7 +122,7 @@ class FileCache(Op):
                 facts: dict[str, Any] | None = None
                 count = 0
                 for element in elements(self.source.open()):
-                    leaves = nest.flatten(element, lists=False)
+                    leaves = flatten(element, lists=False)
                     if facts is None:
                         facts = _facts(element, leaves)
                     for leaf in leaves:
@@ -147,7 +147,7 @@ class FileCache(Op):
         facts = _index_facts(self._index)
         self._check(facts["dtypes"])
         structure = _structure(facts["structure"])
-        pack = nest.packer(structure)
+        pack = packer(structure)
         dtypes = [as_dtype(name).dtype for name in facts["dtypes"]]
         with open(self._data, "rb") as file:
             for number in range(facts["num_elements"]):
@@ -168,7 +168,7 @@ class FileCache(Op):
         try:
             wanted = [
                 s.dtype.name
-                for s in nest.flatten(self.source.spec(), lists=False)
+                for s in flatten(self.source.spec(), lists=False)
                 if isinstance(s, TypeSpec)
             ]
         except Exception:
@@ -222,7 +222,7 @@ def _facts(element: Any, leaves: list[Any]) -> dict[str, Any]:
                 hint="cache() in memory, or cache the records and parse them after it",
             )
     numbers = iter(range(len(leaves)))
-    shape = nest.map_structure(lambda _: next(numbers), element, lists=False)
+    shape = map_structure(lambda _: next(numbers), element, lists=False)
     return {
         "dtypes": [as_dtype(leaf.dtype).name for leaf in leaves],
         "structure": _described(shape),

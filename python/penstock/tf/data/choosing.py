@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf import nest
 from penstock.tf.data.blocks import AnyBlock, Blocks
 from penstock.tf.data.op import INFINITE, UNKNOWN, Op, Stream, elements, merged_specs, whole
 from penstock.tf.data.shuffling import Shuffle
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.nest import flatten, pack_sequence_as, packer
 from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
 
@@ -249,7 +249,7 @@ class Zip(Op):
 
     def __init__(self, structure: Any) -> None:
         self.structure = structure
-        self.sources: list[Op] = nest.flatten(structure, lists=False)
+        self.sources: list[Op] = flatten(structure, lists=False)
 
     def begin(self) -> None:
         for source in self.sources:
@@ -257,7 +257,7 @@ class Zip(Op):
 
     def open(self) -> Stream:
         streams = [elements(source.open()) for source in self.sources]
-        return map(nest.packer(self.structure), zip(*streams, strict=False))
+        return map(packer(self.structure), zip(*streams, strict=False))
 
     def cardinality(self) -> int:
         known = [source.cardinality() for source in self.sources]
@@ -268,4 +268,4 @@ class Zip(Op):
 
     def spec(self) -> Any:
         specs = [source.spec() for source in self.sources]
-        return nest.pack_sequence_as(self.structure, specs, lists=False)
+        return pack_sequence_as(self.structure, specs, lists=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf.data import base
+from penstock.tf.data.base import PLAIN, Base
 from penstock.tf.data.interleaving import Interleave
 from penstock.tf.data.making import Making
 from penstock.tf.data.op import AUTOTUNE, Op, parallel_calls, positive
@@ -78,11 +78,11 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
         return self.of(IgnoreErrors(self.op, log_warning))
 
 
-base.PLAIN[:] = [Dataset]
+PLAIN[:] = [Dataset]
 
 
 def _named(filenames: Any) -> Op:
-    return filenames.op if isinstance(filenames, base.Base) else TensorSlices(names_of(filenames))
+    return filenames.op if isinstance(filenames, Base) else TensorSlices(names_of(filenames))
 
 
 def _one(name: Any, read: Any) -> Files:

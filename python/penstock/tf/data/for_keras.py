@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.tf import nest
 from penstock.tf.data.op import elements
+from penstock.tf.nest import map_structure
 from penstock.tf.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Adapter:
 
             def __iter__(self) -> Iterator[Any]:
                 for element in elements(self.op.open()):
-                    yield nest.map_structure(_torch, _batch(element), lists=False)
+                    yield map_structure(_torch, _batch(element), lists=False)
 
         return torch.utils.data.DataLoader(Batches(self.op), batch_size=None)
 
@@ -88,7 +88,7 @@ class Adapter:
 
         return tf.data.Dataset.from_generator(
             self.get_numpy_iterator,
-            output_signature=nest.map_structure(spec, self._spec(), lists=False),
+            output_signature=map_structure(spec, self._spec(), lists=False),
         )
 
     def on_epoch_begin(self) -> None:
@@ -116,7 +116,7 @@ def _refuse_class_weight(frame: FrameType | None) -> None:
 
 def _batch(element: Any) -> Any:
     """An element as Keras takes it: plain arrays in a tuple or dict."""
-    return nest.map_structure(_array, element, lists=False)
+    return map_structure(_array, element, lists=False)
 
 
 def _array(leaf: Any) -> Any:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from penstock.pipeline import default_threads
-from penstock.tf import nest
 from penstock.tf.data.blocks import AnyBlock, Blocks
 from penstock.tf.data.op import AUTOTUNE, INFINITE, Op, Stream, elements, parallel_calls, whole
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.nest import map_structure
 from penstock.tf.random import Philox
 from penstock.tf.shapes import TypeSpec
 from penstock.tf.tensor import Tensor
@@ -83,7 +83,7 @@ class Interleave(Op):
     def spec(self) -> Any:
         # As TensorFlow traces the function: with a value that means nothing.
         try:
-            blank = nest.map_structure(_blank, self.source.spec(), lists=False)
+            blank = map_structure(_blank, self.source.spec(), lists=False)
             return self.function(blank).spec()
         except Exception:
             return super().spec()

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf import nest
 from penstock.tf.data.base import Base
 from penstock.tf.data.choosing import Zip
 from penstock.tf.data.interleaving import Choose, Draws
@@ -15,6 +14,7 @@ from penstock.tf.data.listing import matching
 from penstock.tf.data.shuffling import Shuffle
 from penstock.tf.data.sources import Generator, Range, Tensors, TensorSlices, signature_of
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.nest import map_structure
 from penstock.tf.random import op_seeds
 from penstock.tf.tensor import Tensor
 
@@ -162,7 +162,7 @@ class Making(Base):
         if args and datasets is not None:
             raise TypeError("Both `*args` and `datasets` cannot be set.")
         structure = datasets if datasets is not None else args[0] if len(args) == 1 else args
-        return cls.of(Zip(nest.map_structure(_op_of, structure, lists=False)))
+        return cls.of(Zip(map_structure(_op_of, structure, lists=False)))
 
     @staticmethod
     def choose_from_datasets(

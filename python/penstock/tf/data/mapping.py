@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from penstock.pipeline import default_threads, in_order, users_code
-from penstock.tf import nest
 from penstock.tf.data.blocks import AnyBlock, Batches, Block, Blocks
 from penstock.tf.data.failures import Failure, Raising, guarded
 from penstock.tf.data.op import (
@@ -28,6 +27,7 @@ from penstock.tf.data.op import (
     parallel_calls,
 )
 from penstock.tf.data.parsing_blocks import Plan, plan_of
+from penstock.tf.nest import flatten
 from penstock.tf.recognised import Recording, record
 from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
@@ -130,7 +130,7 @@ class Map(Op):
 
     def spec(self) -> Any:
         known = self.source.spec()
-        leaves = nest.flatten(known, lists=False)
+        leaves = flatten(known, lists=False)
         kinds = tuple(
             s.shape.rank == 1
             if type(s) is TensorSpec and s.dtype == object and s.shape.rank in (0, 1)
@@ -205,7 +205,7 @@ class Parallel:
 
 def _held_bytes(done: list[Any]) -> int:
     """About as many bytes as the elements hold: the first tells of the others."""
-    leaves = nest.flatten(done[0], lists=False)  # of a failure: itself
+    leaves = flatten(done[0], lists=False)  # of a failure: itself
     return (64 + sum(getattr(leaf, "nbytes", 64) for leaf in leaves)) * len(done)
 
 
@@ -323,7 +323,7 @@ class Unique(Op):
                     np.shape(leaf),
                     tuple(np.ravel(leaf).tolist()) if isinstance(leaf, Tensor) else leaf,
                 )
-                for leaf in nest.flatten(element, lists=False)
+                for leaf in flatten(element, lists=False)
             )
             if key not in seen:
                 seen.add(key)

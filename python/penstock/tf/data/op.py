@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf import nest
 from penstock.tf.data.blocks import Blocks
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.nest import map_structure
 from penstock.tf.shapes import (
     RaggedTensorSpec,
     SparseTensorSpec,
@@ -129,12 +129,10 @@ def as_element(value: Any) -> Any:
         value = tuple(value)
     if type(value) is dict:
         return {
-            key: leaf
-            if isinstance(leaf, Tensor)
-            else nest.map_structure(as_leaf, leaf, lists=False)
+            key: leaf if isinstance(leaf, Tensor) else map_structure(as_leaf, leaf, lists=False)
             for key, leaf in value.items()
         }
-    return nest.map_structure(as_leaf, value, lists=False)
+    return map_structure(as_leaf, value, lists=False)
 
 
 def spec_of(value: Any) -> Any:
@@ -155,12 +153,12 @@ def spec_of(value: Any) -> Any:
 
 def specs_of(element: Any) -> Any:
     """The structure of specs of an element."""
-    return nest.map_structure(spec_of, element, lists=False)
+    return map_structure(spec_of, element, lists=False)
 
 
 def merged_specs(one: Any, other: Any) -> Any:
     """What holds for both: sizes that differ are not known."""
-    return nest.map_structure(_merged, one, other, lists=False)
+    return map_structure(_merged, one, other, lists=False)
 
 
 def with_shape(spec: Any, shape: Any) -> Any:
@@ -194,7 +192,7 @@ def batched_spec(spec: Any, size: int | None) -> Any:
             return RaggedTensorSpec(shape, leaf.dtype, leaf.ragged_rank + 1, leaf.row_splits_dtype)
         return with_shape(leaf, shape)
 
-    return nest.map_structure(add, spec, lists=False)
+    return map_structure(add, spec, lists=False)
 
 
 def call(function: Callable[..., Any], element: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.tf import nest
 from penstock.tf.data.blocks import Column, Varying
+from penstock.tf.nest import pack_sequence_as
 from penstock.tf.recognised import Parsing, Recorded, Recording
 from penstock.tf.shapes import SparseTensorSpec, TensorShape, TensorSpec
 
@@ -61,7 +61,7 @@ class Plan:
     def specs(self, given: Sequence[Any]) -> Any:
         """What an element of the result looks like, by what one of the source does."""
         flat = [_spec(leaf, given) for leaf in self._leaves]
-        return nest.pack_sequence_as(self.result, flat, lists=False)
+        return pack_sequence_as(self.result, flat, lists=False)
 
 
 def plan_of(recording: Recording) -> Plan | None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf import nest
 from penstock.tf.data.blocks import AnyBlock, Block, Blocks
 from penstock.tf.data.op import (
     INFINITE,
@@ -25,6 +24,7 @@ from penstock.tf.data.op import (
 )
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.nest import flatten, is_nested, map_structure, pack_sequence_as, packer
 from penstock.tf.shapes import TensorShape, TensorSpec, TypeSpec
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
@@ -36,7 +36,7 @@ class Tensors(Op):
     """One element."""
 
     def __init__(self, element: Any) -> None:
-        self.element = nest.map_structure(as_leaf, element, lists=False)
+        self.element = map_structure(as_leaf, element, lists=False)
 
     def open(self) -> Stream:
         return iter((self.element,))
@@ -52,8 +52,8 @@ class TensorSlices(Op):
     """The rows of tensors that all have as many."""
 
     def __init__(self, tensors: Any) -> None:
-        self.tensors = nest.map_structure(as_leaf, tensors, lists=False)
-        leaves = nest.flatten(self.tensors, lists=False)
+        self.tensors = map_structure(as_leaf, tensors, lists=False)
+        leaves = flatten(self.tensors, lists=False)
         if not leaves:
             raise ValueError("Invalid `tensors`. `tensors` should not be empty.")
         sizes = [_num_rows(leaf) for leaf in leaves]
@@ -77,7 +77,7 @@ class TensorSlices(Op):
         if all(column is not None for column in self._columns):
             strings = tuple(c.dtype == object and c.ndim == 1 for c in self._columns)  # type: ignore[union-attr]
             return Blocks(self._blocks(), self.tensors, strings)
-        pack = nest.packer(self.tensors)
+        pack = packer(self.tensors)
         return (pack(tuple(leaf[n] for leaf in self._leaves)) for n in range(self._num_rows))
 
     def _blocks(self) -> Iterator[AnyBlock]:
@@ -89,7 +89,7 @@ class TensorSlices(Op):
         return self._num_rows
 
     def spec(self) -> Any:
-        return nest.map_structure(
+        return map_structure(
             lambda leaf: with_shape(spec_of(leaf), spec_of(leaf).shape[1:]),
             self.tensors,
             lists=False,
@@ -143,7 +143,7 @@ class Generator(Op):
     def __init__(self, generator: Callable[..., Any], signature: Any, args: Any = None) -> None:
         if not callable(generator):
             raise TypeError(f"`generator` must be a Python callable: {generator!r}")
-        for leaf in nest.flatten(signature, lists=False):
+        for leaf in flatten(signature, lists=False):
             if not isinstance(leaf, TypeSpec):
                 raise TypeError(
                     "`output_signature` must contain objects that are subclass of `tf.TypeSpec` but "
@@ -154,8 +154,8 @@ class Generator(Op):
         self.args = () if args is None else tuple(convert_to_tensor(a).numpy() for a in args)
 
     def open(self) -> Stream:
-        specs = nest.flatten(self.signature, lists=False)
-        pack = nest.packer(self.signature)
+        specs = flatten(self.signature, lists=False)
+        pack = packer(self.signature)
 
         def taken() -> Iterator[Any]:
             with _as_argument_error():
@@ -174,7 +174,7 @@ class Generator(Op):
         try:
             leaves = _leaves_up_to(self.signature, value)
         except (TypeError, ValueError, KeyError):
-            shown = nest.map_structure(lambda s: s.dtype.name, self.signature, lists=False)
+            shown = map_structure(lambda s: s.dtype.name, self.signature, lists=False)
             raise TypeError(
                 "`generator` yielded an element that did not match the expected structure. "
                 f"The expected structure was {shown}, but the yielded element was {value}."
@@ -187,7 +187,7 @@ class Generator(Op):
 
 def _leaves_up_to(structure: Any, value: Any) -> list[Any]:
     """What a value has at the leaves of a structure, be it a structure itself."""
-    if not nest.is_nested(structure, lists=False):
+    if not is_nested(structure, lists=False):
         return [value]
     if isinstance(structure, dict):
         if set(structure) != set(value):
@@ -238,16 +238,16 @@ def signature_of(output_types: Any, output_shapes: Any) -> Any:
     if output_types is None:
         raise TypeError("Either `output_signature` or `output_types` must be specified.")
     if output_shapes is None:
-        return nest.map_structure(lambda t: TensorSpec(None, t), output_types, lists=False)
+        return map_structure(lambda t: TensorSpec(None, t), output_types, lists=False)
     shapes = shapes_like(output_types, output_shapes)
-    types = nest.flatten(output_types, lists=False)
+    types = flatten(output_types, lists=False)
     specs = [TensorSpec(shape, dtype) for shape, dtype in zip(shapes, types, strict=True)]
-    return nest.pack_sequence_as(output_types, specs, lists=False)
+    return pack_sequence_as(output_types, specs, lists=False)
 
 
 def shapes_like(structure: Any, shapes: Any) -> list[TensorShape]:
     """A shape for each leaf of a structure; a shape may itself be a tuple or list of sizes."""
-    if not nest.is_nested(structure, lists=False):
+    if not is_nested(structure, lists=False):
         return [TensorShape(None if shapes is None else _sizes(shapes))]
     if isinstance(structure, dict):
         return [s for key in sorted(structure) for s in shapes_like(structure[key], shapes[key])]

@@ -8,15 +8,15 @@ from typing import Any
 from penstock.tf.data.base import Base
 from penstock.tf.data.batching import (
     Batch,
-    Buckets,
     PaddedBatch,
     RaggedBatch,
     Rebatch,
     Unbatch,
-    Window,
 )
 from penstock.tf.data.op import Op
 from penstock.tf.data.sources import shapes_like
+from penstock.tf.data.windows import Buckets, Window
+from penstock.tf.nest import flatten, pack_sequence_as
 from penstock.tf.shapes import TensorShape
 
 
@@ -184,9 +184,7 @@ class BatchVerbs(Base):
 
 def _up_to(spec: Any, shapes: Any, size: int) -> Any:
     """The padded shapes with a size for each that is not known."""
-    from penstock.tf import nest
-
-    leaves = nest.flatten(spec, lists=False)
+    leaves = flatten(spec, lists=False)
     given = [leaf.shape for leaf in leaves] if shapes is None else shapes_like(spec, shapes)
     made = [TensorShape([size if s is None else s for s in shape]) for shape in given]
-    return nest.pack_sequence_as(spec, made, lists=False)
+    return pack_sequence_as(spec, made, lists=False)
