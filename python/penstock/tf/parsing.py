@@ -93,6 +93,8 @@ def parse_single_example(
         empty = "None" if features is None else "empty"  # pyright: ignore[reportUnnecessaryComparison]
         raise ValueError(f"Invalid argument: features cannot be {empty}.")
     if isinstance(serialized, Recorded):
+        if serialized.is_batch:
+            raise NotRecorded("a batch")
         return _recorded(serialized, features, example_names)
     payloads, alone = _payloads(serialized)
     if not alone:

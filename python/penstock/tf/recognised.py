@@ -1,84 +1,94 @@
-"""`Recorded`: what stands for a record while it is found out what a mapped function does with it.
+"""How a function that only parses is told from others: it is called once, with stand-ins.
 
-The function is called once with a `Recorded` scalar. Parsing functions give it back as a dict of
-`Recorded` columns; whatever else is done with one raises `NotRecorded`, and the function then runs as it
-is, record by record.
+A function given to `Dataset.map` is called with a `Recorded` in the place of each value.
+`parse_single_example` and `parse_example` know how to parse one, which is noted; whatever else a
+function does with one shows that it needs the values, and it is then called record by record. A
+function that comes back with nothing but stand-ins chooses and parses only, so whole chunks of
+records can be parsed by one call of a kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from penstock.tf.dtypes import DType, as_dtype, string
-from penstock.tf.features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature
-from penstock.tf.features import SparseFeature as Sparse
-from penstock.tf.shapes import TensorShape
+from penstock.tf.nest import flatten, pack_sequence_as
 
 
-class NotRecorded(Exception):
-    """Something was done with a stand-in that only a value can answer."""
+class NotRecorded(BaseException):
+    """A stand-in was asked for what only a value has. No program means to catch it."""
+
+
+@dataclass
+class Parsing:
+    """One call of a parser: what it parses, how, and by which names its results go."""
+
+    source: Recorded
+    features: dict[str, Any]
+
+    @property
+    def single(self) -> bool:
+        """Whether records are parsed one by one."""
+        return not self.source.is_batch
+
+
+@dataclass
+class _Log:
+    """What became of the stand-ins of one call."""
+
+    is_used: bool = False
+    parsings: list[Parsing] = field(default_factory=list)
 
 
 class Recorded:
-    """A value that is not there yet: of a known dtype and shape, to be parsed or handed on.
+    """Stands for one value that nobody has looked at: a leaf of the input, or of what was parsed.
 
-    Args:
-        dtype, shape: of the value.
-        source: the stand-in that this one was parsed from; None for the serialized record.
-        features: those it was parsed by.
-        key: which of them it is.
+    Attributes: leaf (int, its number in the input) or parsing and key (where it was parsed), and
+    is_batch: whether it stands for a batch of strings, or for one; None where it is no string that
+    could be parsed.
     """
 
-    __slots__ = ("dtype", "features", "key", "shape", "source")
+    __slots__ = ("_log", "is_batch", "key", "leaf", "parsing")
 
     def __init__(
         self,
-        dtype: Any = string,
-        shape: Any = (),
-        source: Recorded | None = None,
-        features: Mapping[str, Any] | None = None,
+        log: _Log,
+        leaf: int = 0,
+        *,
+        is_batch: bool | None = None,
+        parsing: Parsing | None = None,
         key: str | None = None,
     ) -> None:
-        self.dtype: DType = as_dtype(dtype)
-        self.shape = TensorShape(shape)
-        self.source = source
-        self.features = features
+        self._log = log
+        self.leaf = leaf
+        self.is_batch = is_batch
+        self.parsing = parsing
         self.key = key
 
     def parse(self, features: Mapping[str, Any]) -> dict[str, Recorded]:
-        """What parsing this serialized record, or batch of them, by these features gives."""
-        if self.source is not None or self.dtype is not string or len(self.shape) > 1:
-            raise NotRecorded("parsed twice")
-        batch = list(self.shape)
-        return {
-            key: Recorded(feature.dtype, [*batch, *_shape(feature)], self, features, key)
-            for key, feature in features.items()
-        }
+        """Note that this serialized record, or batch of them, is parsed by these features, and give
+        stand-ins for the results."""
+        if self.is_batch is None:
+            self.give_up()
+        parsing = Parsing(self, dict(features))
+        self._log.parsings.append(parsing)
+        return {key: Recorded(self._log, parsing=parsing, key=key) for key in features}
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise NotRecorded(name)
+    def give_up(self, *_: Any, **__: Any) -> Any:
+        """Note that a value was needed."""
+        self._log.is_used = True
+        raise NotRecorded
 
+    def __getattr__(self, name: str) -> Any:
+        return self.give_up()
 
-def _shape(feature: Any) -> list[int | None]:
-    """The shape of a feature of one record."""
-    if isinstance(feature, FixedLenFeature):
-        return TensorShape(feature.shape).as_list()
-    if isinstance(feature, FixedLenSequenceFeature):
-        return [None, *TensorShape(feature.shape)]
-    if isinstance(feature, Sparse):
-        return TensorShape(feature.size).as_list()
-    if isinstance(feature, RaggedFeature):
-        lengths = [getattr(partition, "length", None) for partition in feature.partitions]
-        return [None, *lengths]
-    return [None]
+    def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
+        return self.give_up()
 
 
-def _refuse(name: str) -> Any:
-    def refuse(self: Recorded, *_: Any, **__: Any) -> NoReturn:
-        raise NotRecorded(name)
-
-    return refuse
+def _refuse(self: Recorded, *args: Any, **kwargs: Any) -> Any:
+    return self.give_up()
 
 
 for _name in [
@@ -86,30 +96,26 @@ for _name in [
     "add",
     "and",
     "array",
-    "array_ufunc",
     "array_function",
     "bool",
     "bytes",
     "call",
-    "contains",
     "complex",
+    "contains",
     "delitem",
     "divmod",
     "enter",
     "eq",
+    "exit",
     "float",
     "floordiv",
     "format",
     "ge",
     "getitem",
     "gt",
-    "hash",
-    "iadd",
-    "imul",
     "index",
     "int",
     "invert",
-    "isub",
     "iter",
     "le",
     "len",
@@ -126,6 +132,7 @@ for _name in [
     "pow",
     "radd",
     "rand",
+    "rdivmod",
     "repr",
     "reversed",
     "rfloordiv",
@@ -147,4 +154,47 @@ for _name in [
     "truediv",
     "xor",
 ]:
-    setattr(Recorded, f"__{_name}__", _refuse(f"__{_name}__"))
+    setattr(Recorded, f"__{_name}__", _refuse)
+
+
+@dataclass
+class Recording:
+    """A function that chooses and parses: its result with stand-ins at all leaves."""
+
+    result: Any
+    leaves: list[Recorded]
+    parsings: list[Parsing]
+
+
+def record(
+    function: Callable[..., Any],
+    structure: Any,
+    call: Callable[[Callable[..., Any], Any], Any],
+    batched: list[bool | None],
+) -> Recording | None:
+    """Call a function with stand-ins.
+
+    Args:
+        function: the user's.
+        structure: what an element looks like.
+        call: how the function is called with an element.
+        batched: of each leaf, whether it is a batch of strings; None where it is no string.
+
+    Returns:
+        What it does, or None where it needs values.
+    """
+    log = _Log()
+    leaves = [Recorded(log, leaf, is_batch=each) for leaf, each in enumerate(batched)]
+    try:
+        result = call(function, pack_sequence_as(structure, leaves, lists=False))
+    except NotRecorded:
+        return None
+    except Exception:
+        # Whatever it could not do with a stand-in, it says again of a value if it is meant.
+        return None
+    if isinstance(result, list):
+        result = tuple(result)
+    flat = flatten(result, lists=False)
+    if log.is_used or not flat or not all(type(leaf) is Recorded for leaf in flat):
+        return None
+    return Recording(result, flat, log.parsings)

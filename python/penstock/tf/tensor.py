@@ -99,6 +99,25 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         return format(self.numpy(), spec) if self.ndim == 0 and spec else str(self)
 
 
+# In TensorFlow `x += 1` makes another tensor, and x may lie in an array that is used again.
+for _operation in [
+    "add",
+    "and",
+    "floordiv",
+    "lshift",
+    "matmul",
+    "mod",
+    "mul",
+    "or",
+    "pow",
+    "rshift",
+    "sub",
+    "truediv",
+    "xor",
+]:
+    setattr(Tensor, f"__i{_operation}__", getattr(Tensor, f"__{_operation}__"))
+
+
 def _name(tensor: Tensor) -> str:
     return as_dtype(tensor.dtype).name
 

@@ -1,0 +1,36 @@
+"""`tf.data`: datasets, TensorFlow's way."""
+
+from penstock.tf.data import experimental
+from penstock.tf.data.base import Iterator
+from penstock.tf.data.dataset import (
+    Dataset,
+    FixedLengthRecordDataset,
+    TextLineDataset,
+    TFRecordDataset,
+)
+from penstock.tf.data.op import AUTOTUNE
+from penstock.tf.data.op import INFINITE as INFINITE_CARDINALITY
+from penstock.tf.data.op import UNKNOWN as UNKNOWN_CARDINALITY
+from penstock.tf.data.options import Options, ThreadingOptions
+from penstock.tf.data.windows import DatasetSpec
+from penstock.tf.missing import missing
+
+
+def __getattr__(name: str) -> object:
+    raise missing(f"tf.data.{name}")
+
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "Dataset",
+    "DatasetSpec",
+    "FixedLengthRecordDataset",
+    "Iterator",
+    "Options",
+    "TFRecordDataset",
+    "TextLineDataset",
+    "ThreadingOptions",
+    "experimental",
+]

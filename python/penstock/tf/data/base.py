@@ -1,0 +1,165 @@
+"""A dataset: what it is made of, and how one goes through it. The verbs are in files of their own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator as PythonIterator
+from typing import Any
+
+import numpy as np
+
+from penstock.tf.data.op import INFINITE, Op, elements
+from penstock.tf.errors import OutOfRangeError
+from penstock.tf.missing import missing
+from penstock.tf.nest import map_structure
+from penstock.tf.tensor import Tensor
+
+
+class Iterator:
+    """The elements of a dataset, one by one. Made by `iter(dataset)`.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> iterator = iter(tf.data.Dataset.range(2))
+        >>> int(next(iterator)), int(iterator.get_next())
+        (0, 1)
+    """
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self._stream = elements(op.open())
+
+    def __iter__(self) -> Iterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._stream)
+
+    def get_next(self) -> Any:
+        """The next element.
+
+        Raises:
+            OutOfRangeError: there is none.
+        """
+        try:
+            return next(self._stream)
+        except StopIteration:
+            raise OutOfRangeError(None, None, "End of sequence") from None
+
+    @property
+    def element_spec(self) -> Any:
+        """What the elements look like."""
+        return self.op.spec()
+
+
+class Base:
+    """What all datasets share. Attributes: element_spec."""
+
+    op: Op
+
+    @classmethod
+    def of(cls, op: Op) -> Any:
+        """A dataset of an op: a plain one, whatever class the method was found in."""
+        made = object.__new__(PLAIN[0])
+        made.op = op
+        return made
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        """What it is to `isinstance`: also what Keras takes, once Keras is there."""
+        if "keras" in sys.modules:
+            from penstock.tf.data.for_keras import with_adapter
+
+            return with_adapter(type(self))
+        return type(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and "keras" in sys.modules:
+            from penstock.tf.data.for_keras import ADAPTER, Adapter
+
+            if name in ADAPTER:
+                return getattr(Adapter(self), name)
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise missing(f"tf.data.Dataset.{name}")
+
+    def __iter__(self) -> Iterator:
+        return Iterator(self.op)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        known = self.op.cardinality()
+        if known == INFINITE:
+            raise TypeError("The dataset is infinite.")
+        if known < 0:
+            raise TypeError("The dataset length is unknown.")
+        return known
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {type(self.op).__name__}>"
+
+    @property
+    def element_spec(self) -> Any:
+        """What the elements look like: a structure of specs.
+
+        Behind a function of the user's nobody knows before it has been called: then the first two
+        elements are made, and what differs between them is left open.
+        """
+        return self.op.spec()
+
+    @property
+    def _element_spec(self) -> Any:
+        from penstock.tf.data.windows import DatasetSpec
+
+        return DatasetSpec(self.op.spec())
+
+    def cardinality(self, name: str | None = None) -> Tensor:
+        """The number of elements, int64; `tf.data.INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`.
+
+        Example:
+            >>> import penstock.tf as tf
+            >>> int(tf.data.Dataset.range(7).batch(3).cardinality())
+            3
+        """
+        return np.array(self.op.cardinality(), np.int64).view(Tensor)
+
+    def as_numpy_iterator(self) -> PythonIterator[Any]:
+        """The elements with NumPy's arrays and scalars, and `bytes`.
+
+        Example:
+            >>> import penstock.tf as tf
+            >>> list(tf.data.Dataset.from_tensor_slices({"a": [1, 2]}).as_numpy_iterator())
+            [{'a': np.int32(1)}, {'a': np.int32(2)}]
+        """
+        return (map_structure(_plain, element, lists=False) for element in self)
+
+    def get_single_element(self, name: str | None = None) -> Any:
+        """The only element.
+
+        Raises:
+            InvalidArgumentError: there is none, or more than one.
+        """
+        from penstock.tf.errors import InvalidArgumentError
+
+        iterator = iter(self)
+        for element in iterator:
+            for _ in iterator:
+                raise InvalidArgumentError(None, None, "Dataset had more than one element.")
+            return element
+        raise InvalidArgumentError(None, None, "Dataset was empty.")
+
+
+PLAIN: list[Any] = []
+"""The class of datasets that verbs make, which is put here where it is made."""
+
+
+def _plain(leaf: Any) -> Any:
+    if isinstance(leaf, Base):
+        raise TypeError(
+            "as_numpy_iterator() is not supported for datasets whose elements are datasets"
+        )
+    if isinstance(leaf, Tensor):
+        return leaf.numpy()
+    return leaf.numpy() if hasattr(leaf, "row_splits") else leaf

@@ -1,0 +1,239 @@
+"""`tf.data.experimental`: older and rarer words."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.tf.data.base import Base
+from penstock.tf.data.batched_features import make_batched_features_dataset, parse_example_dataset
+from penstock.tf.data.blocks import Blocks
+from penstock.tf.data.dataset import Dataset
+from penstock.tf.data.failures import is_over
+from penstock.tf.data.op import AUTOTUNE, INFINITE, UNKNOWN, Op, Stream, elements, whole
+from penstock.tf.data.options import (
+    AutotuneOptions,
+    DistributeOptions,
+    OptimizationOptions,
+    ThreadingOptions,
+)
+from penstock.tf.errors import FailedPreconditionError
+from penstock.tf.missing import missing
+from penstock.tf.tensor import Tensor
+
+INFINITE_CARDINALITY = INFINITE
+UNKNOWN_CARDINALITY = UNKNOWN
+Transformation = Callable[[Any], Any]
+
+
+class IgnoreErrors(Op):
+    """The elements without those that cannot be made."""
+
+    def __init__(self, source: Op, warns: bool) -> None:
+        self.source = source
+        self.warns = warns
+
+    def open(self) -> Stream:
+        stream = self.source.open()
+        if isinstance(stream, Blocks):
+            return stream.like(self._run(stream.blocks))
+        return self._run(stream)
+
+    def _run(self, values: Iterator[Any]) -> Iterator[Any]:
+        while True:
+            try:
+                element = next(values)
+            except StopIteration:
+                return
+            except Exception as error:
+                if is_over(values):
+                    raise  # it ended with the error, and what follows is not to be had
+                if self.warns:
+                    warnings.warn(f"an element is passed over: {error}", stacklevel=2)
+                continue
+            yield element
+
+    def spec(self) -> Any:
+        return self.source.spec()
+
+
+class Asserted(Op):
+    """The same elements, which must be so many."""
+
+    def __init__(self, source: Op, number: Any) -> None:
+        self.source = source
+        self.number = whole(number, "expected_cardinality")
+
+    def open(self) -> Stream:
+        return self._run(elements(self.source.open()))
+
+    def _run(self, values: Iterator[Any]) -> Iterator[Any]:
+        count = 0
+        for element in values:
+            count += 1
+            if 0 <= self.number < count:
+                raise FailedPreconditionError(
+                    None,
+                    None,
+                    f"Input dataset was expected to contain {self.number} elements but contained at "
+                    f"least {count} elements.",
+                )
+            yield element
+        if count < self.number or self.number == INFINITE:
+            wanted = "an infinite number of" if self.number == INFINITE else self.number
+            raise FailedPreconditionError(
+                None,
+                None,
+                f"Input dataset was expected to contain {wanted} elements but contained only {count} elements.",
+            )
+
+    def cardinality(self) -> int:
+        return self.number
+
+    def spec(self) -> Any:
+        return self.source.spec()
+
+
+def assert_cardinality(expected_cardinality: Any) -> Transformation:
+    """For `Dataset.apply`: say how many elements there are, which is checked when they are read.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> dataset = tf.data.Dataset.range(9).filter(lambda x: x < 4)
+        >>> len(dataset.apply(tf.data.experimental.assert_cardinality(4)))
+        4
+    """
+    return lambda dataset: Dataset.of(Asserted(dataset.op, expected_cardinality))
+
+
+def cardinality(dataset: Base) -> Tensor:
+    """`dataset.cardinality()`."""
+    return dataset.cardinality()
+
+
+def ignore_errors(log_warning: bool = False) -> Transformation:
+    """For `Dataset.apply`: `Dataset.ignore_errors`."""
+    return lambda dataset: dataset.ignore_errors(log_warning)
+
+
+def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) -> Transformation:
+    """For `Dataset.apply`: shuffle, then repeat."""
+    return lambda dataset: dataset.shuffle(buffer_size, seed).repeat(count)
+
+
+def map_and_batch(
+    map_func: Callable[..., Any],
+    batch_size: Any,
+    num_parallel_batches: Any = None,
+    drop_remainder: bool = False,
+    num_parallel_calls: Any = None,
+) -> Transformation:
+    """For `Dataset.apply`: map, then batch."""
+    if num_parallel_batches is not None and num_parallel_calls is not None:
+        raise ValueError(
+            "`map_and_batch` allows only one of `num_parallel_batches` and `num_parallel_calls` to be set, but "
+            "both were set."
+        )
+    return lambda dataset: dataset.map(map_func, num_parallel_calls).batch(
+        batch_size, drop_remainder
+    )
+
+
+def unbatch() -> Transformation:
+    """For `Dataset.apply`: `Dataset.unbatch`."""
+    return lambda dataset: dataset.unbatch()
+
+
+def unique() -> Transformation:
+    """For `Dataset.apply`: `Dataset.unique`."""
+    return lambda dataset: dataset.unique()
+
+
+def take_while(predicate: Callable[..., Any]) -> Transformation:
+    """For `Dataset.apply`: `Dataset.take_while`."""
+    return lambda dataset: dataset.take_while(predicate)
+
+
+def scan(initial_state: Any, scan_func: Callable[..., Any]) -> Transformation:
+    """For `Dataset.apply`: `Dataset.scan`."""
+    return lambda dataset: dataset.scan(initial_state, scan_func)
+
+
+def enumerate_dataset(start: Any = 0) -> Transformation:
+    """For `Dataset.apply`: `Dataset.enumerate`."""
+    return lambda dataset: dataset.enumerate(start)
+
+
+def parallel_interleave(
+    map_func: Callable[..., Any],
+    cycle_length: Any,
+    block_length: Any = 1,
+    sloppy: bool = False,
+    buffer_output_elements: Any = None,
+    prefetch_input_elements: Any = None,
+) -> Transformation:
+    """For `Dataset.apply`: `Dataset.interleave`."""
+    return lambda dataset: dataset.interleave(map_func, cycle_length, block_length)
+
+
+def dense_to_ragged_batch(
+    batch_size: Any, drop_remainder: bool = False, row_splits_dtype: Any = "int64"
+) -> Transformation:
+    """For `Dataset.apply`: `Dataset.ragged_batch`."""
+    return lambda dataset: dataset.ragged_batch(batch_size, drop_remainder, row_splits_dtype)
+
+
+def bucket_by_sequence_length(*args: Any, **kwargs: Any) -> Transformation:
+    """For `Dataset.apply`: `Dataset.bucket_by_sequence_length`."""
+    return lambda dataset: dataset.bucket_by_sequence_length(*args, **kwargs)
+
+
+def prefetch_to_device(device: Any, buffer_size: Any = None) -> Transformation:
+    """For `Dataset.apply`: `Dataset.prefetch`; what goes to which device is the framework's to say."""
+    return lambda dataset: dataset.prefetch(AUTOTUNE if buffer_size is None else buffer_size)
+
+
+def get_single_element(dataset: Base) -> Any:
+    """`dataset.get_single_element()`."""
+    return dataset.get_single_element()
+
+
+Counter = Dataset.counter
+choose_from_datasets = Dataset.choose_from_datasets
+sample_from_datasets = Dataset.sample_from_datasets
+
+
+def __getattr__(name: str) -> object:
+    raise missing(f"tf.data.experimental.{name}")
+
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "AutotuneOptions",
+    "Counter",
+    "DistributeOptions",
+    "OptimizationOptions",
+    "ThreadingOptions",
+    "assert_cardinality",
+    "bucket_by_sequence_length",
+    "cardinality",
+    "choose_from_datasets",
+    "dense_to_ragged_batch",
+    "enumerate_dataset",
+    "get_single_element",
+    "ignore_errors",
+    "make_batched_features_dataset",
+    "map_and_batch",
+    "parallel_interleave",
+    "parse_example_dataset",
+    "prefetch_to_device",
+    "sample_from_datasets",
+    "scan",
+    "shuffle_and_repeat",
+    "take_while",
+    "unbatch",
+    "unique",
+]

@@ -1,0 +1,75 @@
+"""Errors on their way: one takes its place among the values, and what can go on behind it does.
+
+An iterator that is a Python generator is over when it has raised; others go on with the next value, and
+`ignore_errors` passes over what they raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+class Failure:
+    """An error where a value would have been."""
+
+    nbytes = 0
+
+    def __init__(self, error: BaseException) -> None:
+        self.error: BaseException | None = error
+
+    def throw(self) -> None:
+        """Raise the error, and hold it no longer: its traceback would hold this one in turn."""
+        error, self.error = self.error, None
+        assert error is not None
+        try:
+            raise error
+        finally:
+            del error
+
+
+def is_over(values: Any) -> bool:
+    """Whether an iterator that has raised has ended with that."""
+    if isinstance(values, Raising):
+        return values.is_over()
+    return getattr(values, "gi_frame", values) is None
+
+
+def guarded(values: Iterator[Any]) -> Iterator[Any]:
+    """The values, and the errors in their places."""
+    while True:
+        try:
+            value = next(values)
+        except StopIteration:
+            return
+        except Exception as error:
+            yield Failure(error)
+            if is_over(values):
+                return
+        else:
+            yield value
+            del value
+
+
+class Raising:
+    """Values of which some are failures, which are raised."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def __iter__(self) -> Raising:
+        return self
+
+    def __next__(self) -> Any:
+        value = next(self._values)
+        if type(value) is Failure:
+            value.throw()
+        return value
+
+    def is_over(self) -> bool:
+        """Whether nothing comes behind the last error."""
+        return is_over(self._values)
+
+    def close(self) -> None:
+        """End what makes the values."""
+        self._values.close()

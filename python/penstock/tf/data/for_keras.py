@@ -1,0 +1,139 @@
+"""Datasets for Keras's `fit`, `evaluate` and `predict`, on any of its backends.
+
+Keras asks of what it is given whether it is one of its own `DataAdapter`s, and then uses it as it is. Once
+Keras has been imported, a dataset is one to `isinstance`. Nothing of Keras is imported or changed for that.
+Each epoch that ends is a new iteration; with `steps_per_epoch` one iteration goes on over the epochs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from functools import cache
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.tf.data.op import elements
+from penstock.tf.nest import map_structure
+from penstock.tf.tensor import Tensor
+
+if TYPE_CHECKING:
+    from penstock.tf.data.base import Base
+
+_ADAPTERS = "keras.src.trainers.data_adapters.data_adapter"
+ADAPTER = frozenset({
+    "batch_size", "get_jax_iterator", "get_numpy_iterator", "get_tf_dataset", "get_torch_dataloader",
+    "has_partial_batch", "num_batches", "on_epoch_begin", "on_epoch_end", "partial_batch_size",
+})  # fmt: skip
+"""What Keras asks an adapter for."""
+
+
+def with_adapter(kind: type) -> type:
+    """A class that is both, for `isinstance` to look at; the class itself while Keras is not there."""
+    module = sys.modules.get(_ADAPTERS)
+    adapter = getattr(module, "DataAdapter", None)
+    return kind if adapter is None else _both(kind, adapter)
+
+
+@cache
+def _both(kind: type, adapter: type) -> type:
+    return type(kind.__name__, (kind, adapter), {"__module__": kind.__module__})
+
+
+class Adapter:
+    """What Keras asks a dataset for."""
+
+    def __init__(self, dataset: Base) -> None:
+        self.op = dataset.op
+        self._spec = lambda: dataset.element_spec
+
+    @property
+    def num_batches(self) -> int | None:
+        """Steps of an epoch, None where they are not known or have no end."""
+        _refuse_class_weight(inspect.currentframe())
+        known = self.op.cardinality()
+        return None if known < 0 else known
+
+    batch_size = has_partial_batch = partial_batch_size = None
+
+    def get_numpy_iterator(self) -> Iterator[Any]:
+        """A new epoch, as arrays."""
+        return map(_batch, elements(self.op.open()))
+
+    get_jax_iterator = get_numpy_iterator
+
+    def get_torch_dataloader(self) -> Any:
+        """A new epoch, as what gives torch's tensors."""
+        import torch
+
+        class Batches(torch.utils.data.IterableDataset[Any]):
+            def __init__(self, op: Any) -> None:
+                self.op = op
+
+            def __iter__(self) -> Iterator[Any]:
+                for element in elements(self.op.open()):
+                    yield map_structure(_torch, _batch(element), lists=False)
+
+        return torch.utils.data.DataLoader(Batches(self.op), batch_size=None)
+
+    def get_tf_dataset(self) -> Any:
+        """All epochs, as TensorFlow's own dataset."""
+        import tensorflow as tf
+
+        def spec(leaf: Any) -> Any:
+            return tf.TensorSpec(leaf.shape.dims, leaf.dtype.name)
+
+        return tf.data.Dataset.from_generator(
+            self.get_numpy_iterator,
+            output_signature=map_structure(spec, self._spec(), lists=False),
+        )
+
+    def on_epoch_begin(self) -> None:
+        """Nothing: an epoch begins with its iterator."""
+
+    def on_epoch_end(self) -> None:
+        """Nothing."""
+
+
+def _refuse_class_weight(frame: FrameType | None) -> None:
+    """Keras gives class weights to its own adapters only, and would pass over them here."""
+    # Behind this property and the dataset's __getattr__ is who asked.
+    for _ in range(2):
+        frame = None if frame is None else frame.f_back
+    if (
+        frame is not None
+        and frame.f_code.co_name == "__init__"
+        and frame.f_locals.get("class_weight")
+    ):
+        raise ValueError(
+            "class_weight does not reach a dataset; let it give weights as a third component: "
+            ".map(lambda x, y: (x, y, weights[y]))"
+        )
+
+
+def _batch(element: Any) -> Any:
+    """An element as Keras takes it: plain arrays in a tuple or dict."""
+    return map_structure(_array, element, lists=False)
+
+
+def _array(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor):
+        return leaf.view(np.ndarray)
+    if hasattr(leaf, "dense_shape"):
+        from penstock.tf.sparse import to_dense
+
+        return to_dense(leaf).view(np.ndarray)
+    return leaf.to_tensor().view(np.ndarray) if hasattr(leaf, "row_splits") else leaf
+
+
+def _torch(leaf: Any) -> Any:
+    import torch
+
+    if not isinstance(leaf, np.ndarray) or leaf.dtype == object:
+        return leaf
+    if leaf.dtype in (np.uint16, np.uint32, np.uint64):
+        leaf = leaf.astype(np.int64 if leaf.dtype != np.uint16 else np.int32)
+    return torch.from_numpy(leaf if leaf.flags.writeable else leaf.copy())

@@ -1,0 +1,264 @@
+"""Several datasets at once: interleave, flat_map, and choices between datasets.
+
+Interleaving has `cycle_length` slots, which take turns. An empty slot opens the next dataset at its turn.
+A slot gives up to `block_length` elements; one that is found at its end becomes empty, and its turn is
+over. So an empty dataset costs a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from penstock.pipeline import default_threads
+from penstock.tf.data.blocks import AnyBlock, Blocks
+from penstock.tf.data.op import AUTOTUNE, INFINITE, Op, Stream, elements, parallel_calls, whole
+from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.nest import map_structure
+from penstock.tf.random import Philox
+from penstock.tf.shapes import TypeSpec
+from penstock.tf.tensor import Tensor
+
+
+def slots(cycle_length: Any, calls: int | None) -> int:
+    """How many datasets are open at once.
+
+    Raises:
+        InvalidArgumentError: a number that is not possible.
+    """
+    cycle = AUTOTUNE if cycle_length is None else whole(cycle_length, "cycle_length")
+    cores = default_threads()
+    if cycle == AUTOTUNE:
+        if calls is None:
+            return cores
+        return max(1, -(-cores // 3)) if calls == AUTOTUNE else min(calls, cores)
+    if cycle < 1:
+        raise InvalidArgumentError(None, None, "`cycle_length` must be > 0", found=cycle)
+    if calls is not None and calls > cycle:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"`num_parallel_calls` must be at most `cycle_length`: {calls} is more than {cycle}",
+        )
+    return cycle
+
+
+class Interleave(Op):
+    """Elements of the datasets that a function makes of each element, in turns."""
+
+    def __init__(
+        self,
+        source: Op,
+        function: Callable[..., Op],
+        cycle_length: Any,
+        block_length: Any,
+        num_parallel_calls: Any = None,
+    ) -> None:
+        self.source = source
+        self.function = function
+        calls = parallel_calls(num_parallel_calls)
+        self.cycle = slots(cycle_length, calls)
+        self.block = 1 if block_length is None else whole(block_length, "block_length")
+        if self.block < 1:
+            raise InvalidArgumentError(None, None, "`block_length` must be > 0", found=self.block)
+
+    def open(self) -> Stream:
+        inputs = elements(self.source.open())
+        try:
+            first = next(inputs, None)
+            stream = None if first is None else self.function(first).open()
+        except Exception as error:
+            # Told when an element is asked for, like every other error.
+            return _raised(error)
+        if stream is None:
+            return iter(())
+        opened = chain([stream], (self.function(element).open() for element in inputs))
+        if isinstance(stream, Blocks) and not stream.batched:
+            return stream.like(_Columns(stream, opened, self.cycle, self.block).run())
+        return _in_turns(map(elements, opened), self.cycle, self.block)
+
+    def spec(self) -> Any:
+        # As TensorFlow traces the function: with a value that means nothing.
+        try:
+            blank = map_structure(_blank, self.source.spec(), lists=False)
+            return self.function(blank).spec()
+        except Exception:
+            return super().spec()
+
+
+def _raised(error: Exception) -> Iterator[Any]:
+    raise error
+    yield
+
+
+def _blank(spec: Any) -> Any:
+    if not isinstance(spec, TypeSpec):
+        raise TypeError(spec)
+    made = np.zeros([size or 1 for size in spec.shape], spec.dtype.dtype)
+    if spec.dtype == object:
+        made[...] = b""
+    return made.view(Tensor)
+
+
+def _in_turns(opened: Iterator[Iterator[Any]], cycle: int, block: int) -> Iterator[Any]:
+    places: list[Iterator[Any] | None] = [None] * cycle
+    num_open, is_more, place = 0, True, 0
+    while is_more or num_open:
+        current = places[place]
+        if current is None and is_more:
+            current = places[place] = next(opened, None)
+            is_more = current is not None
+            num_open += is_more
+        if current is not None:
+            for _ in range(block):
+                try:
+                    element = next(current)
+                except StopIteration:
+                    places[place] = None
+                    num_open -= 1
+                    break
+                yield element
+        place = (place + 1) % cycle
+
+
+class _Slot:
+    """One open dataset of blocks, and what is left of the block in hand."""
+
+    def __init__(self, blocks: Iterator[AnyBlock]) -> None:
+        self._blocks = blocks
+        self.rest: AnyBlock | None = None
+        self._error: Exception | None = None
+
+    def look(self) -> int:
+        """Elements in hand; 0 at the end, or before an error."""
+        while not self.rest and self._error is None:
+            try:
+                self.rest = next(self._blocks)
+            except StopIteration:
+                return 0
+            except Exception as error:
+                self._error = error
+        return len(self.rest) if self.rest else 0
+
+    def take(self, most: int) -> AnyBlock | None:
+        """Some elements, or None at the end."""
+        if not self.look():
+            if self._error is not None:
+                raise self._error
+            return None
+        assert self.rest is not None
+        taken = self.rest.sliced(0, most)
+        self.rest = self.rest.sliced(most, len(self.rest)) if most < len(self.rest) else None
+        return taken
+
+
+class _Columns:
+    """The same turns over blocks: while no slot ends, whole rounds are made at once."""
+
+    def __init__(self, kind: Blocks, opened: Iterator[Stream], cycle: int, block: int) -> None:
+        self._kind = kind
+        self._opened = opened
+        self._block = block
+        self._places: list[_Slot | None] = [None] * cycle
+        self._is_more = True
+
+    def _next_opened(self) -> _Slot | None:
+        stream = next(self._opened, None)
+        if stream is None:
+            self._is_more = False
+            return None
+        return _Slot(self._kind.adopted(stream))
+
+    def run(self) -> Iterator[AnyBlock]:
+        places, cycle, place = self._places, len(self._places), 0
+        while True:
+            active = [slot for slot in places if slot is not None]
+            if not active and not self._is_more:
+                return
+            if place == 0 and (len(active) == cycle or not self._is_more):
+                yield from self._rounds(active)
+            current = places[place]
+            if current is None and self._is_more:
+                current = places[place] = self._next_opened()
+            if current is not None:
+                left = self._block
+                while left and places[place] is not None:
+                    taken = current.take(left)
+                    if taken is None:
+                        places[place] = None
+                    else:
+                        left -= len(taken)
+                        yield taken
+            place = (place + 1) % cycle
+
+    def _rounds(self, active: list[_Slot]) -> Iterator[AnyBlock]:
+        while True:
+            count = min(slot.look() for slot in active) // self._block
+            if not count:
+                return
+            rows = count * self._block
+            parts = [slot.take(rows) for slot in active]
+            whole_parts = [part for part in parts if part is not None]
+            if len(whole_parts) == 1:
+                yield whole_parts[0]
+                continue
+            order = np.arange(len(active) * rows).reshape(len(active), count, self._block)
+            joined = type(whole_parts[0]).joined(whole_parts)  # type: ignore[arg-type]
+            yield joined.taken(order.transpose(1, 0, 2).ravel())
+
+
+class Choose(Op):
+    """The next element of the dataset that another dataset's next number says."""
+
+    def __init__(self, sources: list[Op], choice: Op, stop_on_empty: bool) -> None:
+        self.sources = sources
+        self.choice = choice
+        self.stops = stop_on_empty
+
+    def open(self) -> Stream:
+        return self._run([elements(source.open()) for source in self.sources])
+
+    def _run(self, streams: list[Iterator[Any]]) -> Iterator[Any]:
+        open_ones = set(range(len(streams)))
+        for chosen in elements(self.choice.open()):
+            number = int(chosen)
+            if not 0 <= number < len(streams):
+                raise InvalidArgumentError(
+                    None, None, f"Selector index out of range: {number} >= {len(streams)}"
+                )
+            element = next(streams[number], self)
+            if element is self:
+                open_ones.discard(number)
+                if self.stops or not open_ones:
+                    return
+                continue
+            yield element
+
+    def cardinality(self) -> int:
+        return INFINITE if all(s.cardinality() == INFINITE for s in self.sources) else -2
+
+    def spec(self) -> Any:
+        return self.sources[0].spec()
+
+
+class Draws(Op):
+    """Numbers of datasets, drawn by weights."""
+
+    def __init__(self, weights: np.ndarray, pair: tuple[int, int]) -> None:
+        self._ends = np.cumsum(weights / weights.sum())
+        self._pair = pair
+
+    def open(self) -> Stream:
+        return self._run(Philox(*self._pair))
+
+    def _run(self, philox: Philox) -> Iterator[Any]:
+        while True:
+            drawn = philox.take(1024) / 2.0**32
+            numbers = np.searchsorted(self._ends, drawn, "right")
+            yield from np.minimum(numbers, len(self._ends) - 1).astype(np.int64).view(Tensor)
+
+    def cardinality(self) -> int:
+        return INFINITE

@@ -1,0 +1,333 @@
+"""The user's functions on elements: map, filter, take_while, scan.
+
+A function that only parses and chooses (see `penstock.tf.recognised`) is done by kernels, block by block
+and on threads. Any other is called with each element, on threads where that was asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from penstock.pipeline import default_threads, in_order, users_code
+from penstock.tf.data.blocks import AnyBlock, Batches, Block, Blocks
+from penstock.tf.data.failures import Failure, Raising, guarded
+from penstock.tf.data.op import (
+    AUTOTUNE,
+    UNKNOWN,
+    Op,
+    Stream,
+    as_element,
+    call,
+    elements,
+    mapped,
+    parallel_calls,
+)
+from penstock.tf.data.parsing_blocks import Plan, plan_of
+from penstock.tf.nest import flatten
+from penstock.tf.recognised import Recording, record
+from penstock.tf.shapes import TensorSpec
+from penstock.tf.tensor import Tensor
+
+_MOST_THREADS = 32
+_TASK_SECONDS = 0.001
+"""What a task of a thread should last: less, and handing it over costs more than it."""
+_MOST_TASK = 256
+
+
+class Map(Op):
+    """A function of each element."""
+
+    def __init__(
+        self, source: Op, function: Callable[..., Any], num_parallel_calls: Any = None
+    ) -> None:
+        if not callable(function):
+            raise TypeError(f"map_func must be callable, not {function!r}")
+        self.source = source
+        self.function = function
+        self.calls = parallel_calls(num_parallel_calls)
+        self._recordings: dict[tuple[bool | None, ...], Recording | None] = {}
+
+    def recording(self, structure: Any, kinds: tuple[bool | None, ...]) -> Recording | None:
+        """What the function does, if it only parses and chooses. It is asked once."""
+        if kinds not in self._recordings:
+            self._recordings[kinds] = record(self.function, structure, call, list(kinds))
+        return self._recordings[kinds]
+
+    def open(self) -> Stream:
+        stream = self.source.open()
+        if isinstance(stream, Blocks):
+            kinds = tuple(stream.batched if string else None for string in stream.strings)
+            recording = self.recording(stream.structure, kinds)
+            plan = None if recording is None else plan_of(recording)
+            if plan is not None:
+                return self._planned(stream, plan)
+        run = mapped(self.function)
+        if self.calls is None:
+            return map(run, elements(stream))
+        threads = default_threads() if self.calls == AUTOTUNE else min(self.calls, _MOST_THREADS)
+        return Parallel(run, elements(stream), threads)
+
+    def _planned(self, stream: Blocks, plan: Plan) -> Stream:
+        strings = tuple(plan.is_string(leaf, stream.strings) for leaf in range(plan.num_leaves))
+        is_varying = stream.is_varying or plan.is_varying
+        if plan.parses:
+            done: Iterator[Any] = in_order(
+                [lambda: guarded(stream.blocks)],
+                lambda block: self._parsed(block, stream, plan),
+                lambda block: block.nbytes,
+                None,
+                ahead=True,
+            )
+        else:
+            done = (d for b in guarded(stream.blocks) for d in self._parsed(b, stream, plan))
+        return Blocks(
+            Raising(done),
+            plan.result,
+            strings,
+            batched=stream.batched,
+            is_ahead=plan.parses,
+            is_varying=is_varying,
+        )
+
+    def _parsed(self, block: Any, stream: Blocks, plan: Plan) -> Iterator[Any]:
+        """A block with the columns of the result, and failures where elements have none."""
+        if type(block) is Failure:
+            yield block
+            return
+        rows = block.rows if isinstance(block, Batches) else block
+        try:
+            columns = plan.columns(rows.columns)
+        except Exception as error:
+            # Which record it is, and what is said of it, is told by the function itself.
+            good, failure = self._until_error(block, stream)
+            if failure is None:
+                raise
+            if good:
+                yield from self._parsed(block.sliced(0, good), stream, plan)
+            failure.__context__ = error
+            yield Failure(failure)
+            if good + 1 < len(block):
+                yield from self._parsed(block.sliced(good + 1, len(block)), stream, plan)
+            return
+        done = Block(columns, len(rows))
+        yield Batches(done, block.offsets) if isinstance(block, Batches) else done
+
+    def _until_error(self, block: AnyBlock, stream: Blocks) -> tuple[int, Exception | None]:
+        """How many elements of a block go well, and the error of the next."""
+        for number, element in enumerate(stream.like(iter((block,))).elements()):
+            try:
+                call(self.function, element)
+            except Exception as error:
+                return number, error
+        return len(block), None
+
+    def cardinality(self) -> int:
+        return self.source.cardinality()
+
+    def spec(self) -> Any:
+        known = self.source.spec()
+        leaves = flatten(known, lists=False)
+        kinds = tuple(
+            s.shape.rank == 1
+            if type(s) is TensorSpec and s.dtype == object and s.shape.rank in (0, 1)
+            else None
+            for s in leaves
+        )
+        recording = self.recording(known, kinds)
+        plan = None if recording is None else plan_of(recording)
+        return super().spec() if plan is None else plan.specs(leaves)
+
+
+class _Tasks:
+    """What the threads of a Parallel share. It knows nothing of the reader, who may be dropped."""
+
+    def __init__(self, run: Callable[[Any], Any], source: Iterator[Any]) -> None:
+        self._run = run
+        self._source = source
+        self._size = 1
+
+    def stream(self) -> Iterator[list[Any]]:
+        source, self._source = self._source, iter(())
+        task: list[Any] = []
+        for element in guarded(source):
+            task.append(element)
+            if len(task) >= self._size:
+                yield task
+                task = []
+        if task:
+            yield task
+
+    def do(self, task: list[Any]) -> Iterator[list[Any]]:
+        begun, done = time.perf_counter(), []
+        with users_code():
+            for element in task:
+                if type(element) is Failure:
+                    done.append(element)
+                    continue
+                try:
+                    done.append(self._run(element))
+                except Exception as error:
+                    done.append(Failure(error))
+        seconds = max(time.perf_counter() - begun, 1e-7) / len(task)
+        self._size = int(min(max(_TASK_SECONDS / seconds, 1), _MOST_TASK, 2 * self._size))
+        yield done
+
+
+class Parallel:
+    """A function of elements on threads, in the order of the elements. An error takes its place, and the
+    elements behind it follow."""
+
+    def __init__(self, run: Callable[[Any], Any], source: Iterator[Any], threads: int) -> None:
+        tasks = _Tasks(run, source)
+        self._results = in_order([tasks.stream], tasks.do, _held_bytes, threads, ahead=True)
+        self._ready: Iterator[Any] = iter(())
+
+    def __iter__(self) -> Parallel:
+        return self
+
+    def __next__(self) -> Any:
+        value = next(self._ready, self)
+        while value is self:
+            self._ready = iter(next(self._results))
+            value = next(self._ready, self)
+        if type(value) is Failure:
+            value.throw()
+        return value
+
+    def close(self) -> None:
+        """End the threads."""
+        self._results.close()
+
+
+def _held_bytes(done: list[Any]) -> int:
+    """About as many bytes as the elements hold: the first tells of the others."""
+    leaves = flatten(done[0], lists=False)  # of a failure: itself
+    return (64 + sum(getattr(leaf, "nbytes", 64) for leaf in leaves)) * len(done)
+
+
+# -- predicates -----------------------------------------------------------------------------------
+
+
+def _decider(predicate: Callable[..., Any]) -> Callable[[Any], bool]:
+    def decide(element: Any) -> bool:
+        answer = predicate(*element) if isinstance(element, tuple) else predicate(element)
+        if answer is True or answer is False:
+            return answer
+        if np.ndim(answer) or getattr(answer, "dtype", None) != np.bool_:
+            raise ValueError(
+                "Invalid `predicate`. `predicate` must return a `tf.bool` scalar tensor, but its "
+                f"return value was {answer!r}."
+            )
+        return bool(answer)
+
+    return decide
+
+
+class Filter(Op):
+    """The elements of which a function says yes."""
+
+    def __init__(self, source: Op, predicate: Callable[..., Any]) -> None:
+        self.source = source
+        self.decide = _decider(predicate)
+
+    def open(self) -> Stream:
+        stream = self.source.open()
+        if isinstance(stream, Blocks):
+            return stream.like(self._blocks(stream))
+        return filter(self.decide, stream)
+
+    def _blocks(self, blocks: Blocks) -> Iterator[AnyBlock]:
+        for block in blocks:
+            kept: list[int] = []
+            failure = None
+            for number, element in enumerate(blocks.like(iter((block,))).elements()):
+                try:
+                    if self.decide(element):
+                        kept.append(number)
+                except Exception as error:
+                    failure = error
+                    break
+            if len(kept) == len(block):
+                yield block
+            elif kept:
+                yield block.taken(np.array(kept))
+            if failure is not None:
+                raise failure
+
+    def cardinality(self) -> int:
+        return UNKNOWN
+
+    def spec(self) -> Any:
+        return self.source.spec()
+
+
+class TakeWhile(Filter):
+    """The elements before the first of which a function says no."""
+
+    def open(self) -> Stream:
+        for_all = self.decide
+
+        def taken(values: Iterator[Any]) -> Iterator[Any]:
+            for element in values:
+                if not for_all(element):
+                    return
+                yield element
+
+        return taken(elements(self.source.open()))
+
+
+class Scan(Op):
+    """A function of a state and an element, which gives the next state and what comes out."""
+
+    def __init__(self, source: Op, state: Any, function: Callable[..., Any]) -> None:
+        self.source = source
+        self.state = as_element(state)
+        self.function = function
+
+    def open(self) -> Stream:
+        return self._run(elements(self.source.open()))
+
+    def _run(self, values: Iterator[Any]) -> Iterator[Any]:
+        state = self.state
+        for element in values:
+            made = self.function(state, element)
+            if not isinstance(made, (tuple, list)) or len(made) != 2:
+                raise TypeError(
+                    "The `scan_func` must return a pair comprising the new state and the output value."
+                )
+            state = as_element(made[0])
+            yield as_element(made[1])
+
+    def cardinality(self) -> int:
+        return self.source.cardinality()
+
+
+class Unique(Op):
+    """Each element the first time that it comes."""
+
+    def __init__(self, source: Op) -> None:
+        self.source = source
+
+    def open(self) -> Stream:
+        return self._run(elements(self.source.open()))
+
+    def _run(self, values: Iterator[Any]) -> Iterator[Any]:
+        seen: set[Any] = set()
+        for element in values:
+            key = tuple(
+                (
+                    np.shape(leaf),
+                    tuple(np.ravel(leaf).tolist()) if isinstance(leaf, Tensor) else leaf,
+                )
+                for leaf in flatten(element, lists=False)
+            )
+            if key not in seen:
+                seen.add(key)
+                yield element
+
+    def spec(self) -> Any:
+        return self.source.spec()

@@ -1,0 +1,260 @@
+"""Datasets of what files hold: the records of TFRecord, lines of text, records of one size."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import PenstockError, TruncatedError
+from penstock.format import Chunk, Options, Reader
+from penstock.formats.tfrecord import TFRecordFormat
+from penstock.framing.framings import TFRECORD
+from penstock.storage import LocalSource, LocalStorage
+from penstock.tf.data.blocks import AnyBlock, Block, Blocks
+from penstock.tf.data.op import Op, Stream, elements, whole
+from penstock.tf.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    OpError,
+    PermissionDeniedError,
+    UnimplementedError,
+    UnknownError,
+)
+from penstock.tf.shapes import TensorSpec
+from penstock.tf.tensor import Tensor
+
+_CONTAINERS = {"": "", "GZIP": "gzip", "ZLIB": "zlib"}
+LARGE_BYTES = 1024
+"""Records of this mean size become Python's objects at once: to move those costs nothing."""
+_LINES = 4096
+
+
+def container_of(compression_type: Any) -> str:
+    """TensorFlow's word for a compression as penstock's. Words that it does not know mean none to it.
+
+    Raises:
+        UnimplementedError: SNAPPY, which it knows besides.
+    """
+    word = "" if compression_type is None else compression_type
+    if isinstance(word, np.ndarray):
+        word = word.item()
+    if isinstance(word, bytes):
+        word = word.decode()
+    if word == "SNAPPY":
+        raise UnimplementedError(None, None, "SNAPPY files are not read", hint="GZIP or ZLIB")
+    return _CONTAINERS.get(word, "")
+
+
+def refusal(error: OSError, path: str) -> OpError:
+    """What the operating system said of a file, as an error of TensorFlow's."""
+    kinds: dict[int | None, type[OpError]] = {
+        errno.ENOENT: NotFoundError,
+        errno.EACCES: PermissionDeniedError,
+        errno.EPERM: PermissionDeniedError,
+        errno.EISDIR: FailedPreconditionError,
+        errno.ENOTDIR: FailedPreconditionError,
+    }
+    kind = kinds.get(error.errno, UnknownError)
+    return kind(None, None, f"{path}; {error.strerror or error}", file=path)
+
+
+class Files(Op):
+    """What several files hold, one after another, all strings."""
+
+    def __init__(self, names: Op, read: Callable[[str], Iterator[AnyBlock]]) -> None:
+        self.names = names
+        self.read = read
+
+    def open(self) -> Stream:
+        return Blocks(_FileByFile(elements(self.names.open()), self.read), None, (True,))
+
+    def spec(self) -> Any:
+        return TensorSpec([], "string")
+
+
+class _FileByFile:
+    """The blocks of several files. Behind an error it goes on with the next file."""
+
+    def __init__(self, names: Iterator[Any], read: Callable[[str], Iterator[AnyBlock]]) -> None:
+        self._names = names
+        self._read = read
+        self._blocks: Iterator[AnyBlock] = iter(())
+
+    def __iter__(self) -> _FileByFile:
+        return self
+
+    def __next__(self) -> AnyBlock:
+        while True:
+            block = next(self._blocks, None)
+            if block is not None:
+                return block
+            self._blocks = self._read(os.fsdecode(next(self._names).item()))
+
+
+def read_records(path: str, container: str) -> Iterator[AnyBlock]:
+    """The records of a TFRecord file, proved.
+
+    Raises:
+        DataLossError: the file is damaged, or compressed in another way; behind the records before it.
+        NotFoundError and its kin: the file cannot be read.
+    """
+    try:
+        source = LocalStorage().source(path)
+    except OSError as error:
+        raise refusal(error, path) from error
+    if not isinstance(source, LocalSource) and os.path.isdir(path):
+        raise FailedPreconditionError(None, None, f"{path}; Is a directory", file=path)
+    options = Options(raw=True, index="never", format_options={"compression": container})
+    try:
+        reader = TFRecordFormat().open(source, options)  # type: ignore[arg-type]
+        for chunk in reader.chunks():
+            yield from _records(reader, chunk)
+    except OpError:
+        raise
+    except PenstockError as error:
+        if isinstance(error, TruncatedError) and error.expected == TFRECORD.head_bytes:
+            return  # fewer bytes than a head are no record, and to TensorFlow no damage either
+        raise _damage(error) from error
+    except OSError as error:
+        raise refusal(error, path) from error
+    finally:
+        source.close()
+
+
+def _records(reader: Reader, chunk: Chunk) -> Iterator[AnyBlock]:
+    try:
+        batch = reader.decode(chunk, None, None)
+    except PenstockError as error:
+        before = 0 if error.record is None else error.record - chunk.first_record
+        if 0 < before <= chunk.num_records:
+            yield _block(reader.decode(chunk, np.arange(before), None))
+        raise
+    yield _block(batch)
+
+
+def _block(batch: pa.RecordBatch) -> Block:
+    views = batch.column(0)
+    strings = views.cast(pa.large_binary()) if _is_small(views) else None
+    if strings is None:
+        return Block([views.to_numpy(zero_copy_only=False)], len(views))
+    return Block([strings], len(views))
+
+
+def _is_small(views: pa.Array) -> bool:
+    """Whether a few of the records are."""
+    few = views.slice(0, 16).cast(pa.large_binary())
+    return few.nbytes < LARGE_BYTES * max(1, len(few))
+
+
+def _damage(error: PenstockError) -> DataLossError:
+    facts = error.facts()
+    place = "" if error.byte is None else f" at {error.byte}"
+    return DataLossError(None, None, f"corrupted record{place}: {error.message}", **facts)
+
+
+# -- text and records of one size -----------------------------------------------------------------
+
+
+def read_lines(path: str, container: str) -> Iterator[AnyBlock]:
+    """The lines of a text file without their ends."""
+    with _opened(path, container) as file:
+        lines: list[bytes] = []
+        for line in file:
+            # TensorFlow leaves out every carriage return, wherever it stands.
+            lines.append(line.removesuffix(b"\n").replace(b"\r", b""))
+            if len(lines) == _LINES:
+                yield _of_list(lines)
+                lines = []
+        if lines:
+            yield _of_list(lines)
+
+
+def read_fixed(
+    path: str, container: str, record_bytes: int, header_bytes: int, footer_bytes: int
+) -> Iterator[AnyBlock]:
+    """Records of one size between a header and a footer."""
+    with _opened(path, container) as file:
+        data = file.read() if container else b""
+        size = len(data) if container else os.path.getsize(path)
+        body = size - header_bytes - footer_bytes
+        if body < 0 or body % record_bytes:
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"Excluding the header ({header_bytes} bytes) and footer ({footer_bytes} bytes), input "
+                f"file has body length {body} bytes, which is not an exact multiple of the record "
+                f"length ({record_bytes} bytes).",
+                file=path,
+            )
+        stream = io.BytesIO(data) if container else file
+        stream.seek(header_bytes)
+        left = body // record_bytes
+        while left:
+            count = min(left, max(1, (1 << 20) // record_bytes))
+            part = stream.read(count * record_bytes)
+            yield _of_list([part[n : n + record_bytes] for n in range(0, len(part), record_bytes)])
+            left -= count
+
+
+def _opened(path: str, container: str) -> Any:
+    try:
+        if container == "gzip":
+            return gzip.open(path)
+        if container == "zlib":
+            with open(path, "rb") as file:
+                return io.BytesIO(zlib.decompress(file.read()))
+        return open(path, "rb")
+    except OSError as error:
+        raise refusal(error, path) from error
+    except zlib.error as error:
+        raise DataLossError(None, None, f"inflate() failed: {error}", file=path) from error
+
+
+def _of_list(values: list[bytes]) -> Block:
+    column = np.empty(len(values), object)
+    column[:] = values
+    return Block([column], len(values))
+
+
+# -- names of files -------------------------------------------------------------------------------
+
+
+def names_of(filenames: Any) -> Tensor:
+    """Names of files as a tensor of one dimension.
+
+    Raises:
+        TypeError: they are no strings.
+    """
+    from penstock.tf.tensor import convert_to_tensor
+
+    if isinstance(filenames, os.PathLike):
+        filenames = os.fspath(filenames)
+    elif isinstance(filenames, (list, tuple)):
+        filenames = [os.fspath(n) if isinstance(n, os.PathLike) else n for n in filenames]
+        if not filenames:
+            return np.empty(0, object).view(Tensor)
+    names = convert_to_tensor(filenames)
+    if names.dtype != object:
+        raise TypeError(
+            "The `filenames` argument must contain `tf.string` elements. Got elements of type "
+            f"`{names.dtype}`."
+        )
+    return names.reshape(-1).view(Tensor)
+
+
+def size_argument(value: Any, name: str) -> int:
+    """A number of bytes that is not negative."""
+    number = 0 if value is None else whole(value, name)
+    if number < 0:
+        raise InvalidArgumentError(None, None, f"{name} must be >= 0.", found=number)
+    return number

@@ -1,0 +1,197 @@
+"""Elements put together to batches, and taken apart: dense, padded, sparse and ragged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from penstock.tf.errors import DataLossError, InvalidArgumentError
+from penstock.tf.tensor import Tensor
+
+_shape_of = np.ndarray.shape.__get__  # type: ignore[attr-defined]
+
+
+def stack(values: Sequence[Any], component: int = 0) -> Any:
+    """Leaves of several elements as one tensor with one dimension more.
+
+    Raises:
+        InvalidArgumentError: dense tensors of different shapes or dtypes.
+    """
+    first = values[0]
+    if isinstance(first, np.ndarray):
+        return _stack_dense(values, component)
+    if hasattr(first, "dense_shape"):
+        return _stack_sparse(values)
+    if hasattr(first, "row_splits"):
+        return _stack_ragged(values)
+    if first is None:
+        return None
+    raise TypeError(f"Cannot batch elements of type {type(first).__name__}")
+
+
+def _stack_dense(values: Sequence[Any], component: int) -> Tensor:
+    first = values[0]
+    shape, dtype = _shape_of(first), first.dtype
+    made = np.empty((len(values), *shape), dtype)
+    for place, value in enumerate(values):
+        if not isinstance(value, np.ndarray) or _shape_of(value) != shape:
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"Cannot batch tensors with different shapes in component {component}. First element "
+                f"had shape {list(shape)} and element {place} had shape {list(np.shape(value))}.",
+            )
+        if value.dtype != dtype:
+            raise InvalidArgumentError(
+                None,
+                None,
+                f"Cannot batch tensors of different types in component {component}: {dtype} and {value.dtype}.",
+            )
+        # The dots keep bytes in an array of objects from being taken apart.
+        made[place, ...] = value
+    return made.view(Tensor)
+
+
+def _stack_sparse(values: Sequence[Any]) -> Any:
+    ranks = {len(np.asarray(value.dense_shape)) for value in values}
+    if len(ranks) > 1:
+        raise InvalidArgumentError(
+            None, None, f"Cannot batch sparse tensors of different ranks: {sorted(ranks)}"
+        )
+    counts = [len(np.asarray(value.values)) for value in values]
+    rows = np.repeat(np.arange(len(values), dtype=np.int64), counts)
+    (rank,) = ranks
+    inner = np.concatenate([np.asarray(value.indices).reshape(-1, rank) for value in values])
+    indices = np.concatenate([rows[:, None], inner], axis=1)
+    sizes = np.max([np.asarray(value.dense_shape) for value in values], axis=0)
+    kept = np.concatenate([np.asarray(value.values) for value in values])
+    return type(values[0])(indices, kept, [len(values), *sizes.tolist()])
+
+
+def _stack_ragged(values: Sequence[Any]) -> Any:
+    lengths = [len(value.row_splits) - 1 for value in values]
+    splits = np.concatenate([[0], np.cumsum(lengths)]).astype(
+        np.asarray(values[0].row_splits).dtype
+    )
+    return type(values[0]).from_row_splits(_joined_ragged(values), splits)
+
+
+def _joined_ragged(values: Sequence[Any]) -> Any:
+    """Ragged tensors one after another."""
+    if not hasattr(values[0], "row_splits"):
+        return np.concatenate([np.asarray(value) for value in values])
+    parts, end = [np.asarray(values[0].row_splits)[:1]], 0
+    for value in values:
+        splits = np.asarray(value.row_splits)
+        parts.append(splits[1:] + end)
+        end += int(splits[-1])
+    inner = _joined_ragged([value.values for value in values])
+    return type(values[0]).from_row_splits(inner, np.concatenate(parts))
+
+
+# -- padding --------------------------------------------------------------------------------------
+
+
+def stack_padded(
+    values: Sequence[Any], shape: Sequence[int | None] | None, fill: Any, component: int = 0
+) -> Any:
+    """Dense leaves as one tensor, each padded at its ends.
+
+    Args:
+        values: of the leaves.
+        shape: the size of each dimension, None for the longest of the batch.
+        fill: what stands behind the ends; None: 0, False or "".
+
+    Raises:
+        DataLossError: a leaf is larger than the shape.
+        InvalidArgumentError: a leaf has another number of dimensions.
+    """
+    if not all(isinstance(value, np.ndarray) for value in values):
+        raise TypeError(
+            "padded_batch takes dense tensors only: convert sparse and ragged ones first"
+        )
+    shapes = [_shape_of(value) for value in values]
+    rank = len(shapes[0]) if shape is None else len(shape)
+    for place, each in enumerate(shapes):
+        if len(each) != rank:
+            raise InvalidArgumentError(
+                None,
+                None,
+                "All elements in a batch must have the same rank as the padded shape for component"
+                f"{component}: expected rank {rank} got element with rank {len(each)}",
+                record=place,
+            )
+    longest = [max(sizes) for sizes in zip(*shapes, strict=True)]
+    wanted = (
+        longest
+        if shape is None
+        else [long if size is None else size for size, long in zip(shape, longest, strict=True)]
+    )
+    for size, long in zip(wanted, longest, strict=True):
+        if long > size:
+            raise DataLossError(
+                None,
+                None,
+                "Attempted to pad to a smaller size than the input element.",
+                expected=wanted,
+                found=longest,
+            )
+    dtype = values[0].dtype
+    made = np.empty((len(values), *wanted), dtype)
+    made[...] = (b"" if dtype.kind == "O" else 0) if fill is None else fill
+    for place, value in enumerate(values):
+        made[(place, *(slice(size) for size in _shape_of(value)))] = value
+    return made.view(Tensor)
+
+
+# -- taking apart ---------------------------------------------------------------------------------
+
+
+def unstack(value: Any) -> Iterator[Any]:
+    """The rows of a leaf.
+
+    Raises:
+        InvalidArgumentError: it has no dimension.
+    """
+    if isinstance(value, np.ndarray):
+        if not value.ndim:
+            raise InvalidArgumentError(
+                None, None, "Input element must have a non-scalar value in each component."
+            )
+        tensor, item = value.view(Tensor), np.ndarray.__getitem__
+        return (item(tensor, (row, ...)) for row in range(len(tensor)))
+    if hasattr(value, "dense_shape"):
+        return _unstack_sparse(value)
+    if hasattr(value, "row_splits"):
+        return (value[row] for row in range(len(value.row_splits) - 1))
+    raise TypeError(f"Cannot unbatch elements of type {type(value).__name__}")
+
+
+def _unstack_sparse(value: Any) -> Iterator[Any]:
+    indices, values = np.asarray(value.indices), np.asarray(value.values)
+    count, *inner = np.asarray(value.dense_shape).tolist()
+    order = np.argsort(indices[:, 0], kind="stable")
+    indices, values = indices[order], values[order]
+    places = np.searchsorted(indices[:, 0], np.arange(count + 1)).tolist()
+    for start, end in pairwise(places):
+        yield type(value)(indices[start:end, 1:], values[start:end], inner)
+
+
+def num_rows(value: Any) -> int:
+    """How many rows a leaf has.
+
+    Raises:
+        InvalidArgumentError: it has no dimension.
+    """
+    if hasattr(value, "dense_shape"):
+        return int(value.dense_shape[0])
+    if hasattr(value, "row_splits"):
+        return len(value.row_splits) - 1
+    if not np.ndim(value):
+        raise InvalidArgumentError(
+            None, None, "Input element must have a non-scalar value in each component."
+        )
+    return len(value)

@@ -1,0 +1,190 @@
+"""Verbs of datasets that put elements together and take them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.tf.data.base import Base
+from penstock.tf.data.batching import (
+    Batch,
+    PaddedBatch,
+    RaggedBatch,
+    Rebatch,
+    Unbatch,
+)
+from penstock.tf.data.op import Op
+from penstock.tf.data.sources import shapes_like
+from penstock.tf.data.windows import Buckets, Window
+from penstock.tf.nest import flatten, pack_sequence_as
+from penstock.tf.shapes import TensorShape
+
+
+class BatchVerbs(Base):
+    """batch, padded_batch, unbatch, window and their kin."""
+
+    def batch(
+        self,
+        batch_size: Any,
+        drop_remainder: bool = False,
+        num_parallel_calls: Any = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """So many elements as one, whose tensors have one dimension more.
+
+        Args:
+            batch_size: elements of a batch.
+            drop_remainder: leave out the last ones where they are fewer.
+            num_parallel_calls, deterministic, name: no meaning here.
+
+        Raises:
+            InvalidArgumentError: batch_size is below 1; when read: shapes that differ.
+
+        Example:
+            >>> import penstock.tf as tf
+            >>> [x.numpy().tolist() for x in tf.data.Dataset.range(5).batch(2)]
+            [[0, 1], [2, 3], [4]]
+        """
+        return self.of(Batch(self.op, batch_size, drop_remainder))
+
+    def padded_batch(
+        self,
+        batch_size: Any,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Any:
+        """The same for tensors of different sizes, which are padded at their ends.
+
+        Args:
+            batch_size, drop_remainder: as `batch`.
+            padded_shapes: a shape for each component; None and -1: the longest of the batch.
+            padding_values: what is put behind the ends; 0, False or "" unless given.
+            name: no meaning here.
+
+        Raises:
+            InvalidArgumentError: batch_size is below 1; when read: another number of dimensions.
+            DataLossError: when read: an element larger than its padded shape.
+            TypeError: a padding value of another type.
+
+        Example:
+            >>> import penstock.tf as tf
+            >>> rows = tf.data.Dataset.range(1, 3).map(lambda n: tf.constant([7] * int(n)))
+            >>> next(iter(rows.padded_batch(2))).numpy().tolist()
+            [[7, 0], [7, 7]]
+        """
+        made = PaddedBatch(self.op, batch_size, padded_shapes, padding_values, drop_remainder)
+        return self.of(made)
+
+    def ragged_batch(
+        self,
+        batch_size: Any,
+        drop_remainder: bool = False,
+        row_splits_dtype: Any = "int64",
+        name: str | None = None,
+    ) -> Any:
+        """The same as ragged tensors, without padding."""
+        return self.of(RaggedBatch(self.op, batch_size, drop_remainder, row_splits_dtype))
+
+    def unbatch(self, name: str | None = None) -> Any:
+        """The rows of the elements, one by one.
+
+        Raises:
+            InvalidArgumentError: when read: an element without dimensions, or components of different sizes.
+
+        Example:
+            >>> import penstock.tf as tf
+            >>> [int(x) for x in tf.data.Dataset.from_tensors([1, 2]).unbatch()]
+            [1, 2]
+        """
+        return self.of(Unbatch(self.op))
+
+    def rebatch(
+        self, batch_size: Any, drop_remainder: bool = False, name: str | None = None
+    ) -> Any:
+        """Batches cut to another size, or to several sizes in turn."""
+        return self.of(Rebatch(self.op, batch_size, drop_remainder))
+
+    def window(
+        self,
+        size: Any,
+        shift: Any = None,
+        stride: Any = 1,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Any:
+        """Datasets of so many elements each.
+
+        Args:
+            size: elements of a window.
+            shift: how far the next one begins; None: behind the end of this one.
+            stride: how far the elements of a window lie apart.
+            drop_remainder: leave out windows that are not full.
+            name: no meaning here.
+
+        Raises:
+            InvalidArgumentError: a number below 1.
+
+        Example:
+            >>> import penstock.tf as tf
+            >>> windows = tf.data.Dataset.range(4).window(3, shift=1, drop_remainder=True)
+            >>> [[int(x) for x in window] for window in windows]
+            [[0, 1, 2], [1, 2, 3]]
+        """
+        return self.of(Window(self.op, size, shift, stride, drop_remainder, self.of))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Any,
+        bucket_batch_sizes: Any,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Any:
+        """Padded batches of elements of about one length.
+
+        Args:
+            element_length_func: the length of an element.
+            bucket_boundaries: where the next bucket begins.
+            bucket_batch_sizes: elements of a batch, one more than there are boundaries.
+            padded_shapes, padding_values: as `padded_batch`.
+            pad_to_bucket_boundary: make unknown sizes as long as the bucket allows.
+            no_padding: batches as `batch` makes them.
+            drop_remainder: leave out what does not fill a batch.
+            name: no meaning here.
+
+        Raises:
+            ValueError: not one batch size more than boundaries.
+        """
+        boundaries = list(bucket_boundaries)
+
+        def made(source: Op, size: int, bucket: int) -> Op:
+            if no_padding:
+                return Batch(source, size)
+            shapes = padded_shapes
+            if pad_to_bucket_boundary:
+                if bucket == len(boundaries):
+                    raise ValueError(
+                        "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries)."
+                    )
+                shapes = _up_to(self.op.spec(), shapes, boundaries[bucket] - 1)
+            return PaddedBatch(source, size, shapes, padding_values, False)
+
+        sizes = list(bucket_batch_sizes)
+        return self.of(
+            Buckets(self.op, element_length_func, boundaries, sizes, made, drop_remainder)
+        )
+
+
+def _up_to(spec: Any, shapes: Any, size: int) -> Any:
+    """The padded shapes with a size for each that is not known."""
+    leaves = flatten(spec, lists=False)
+    given = [leaf.shape for leaf in leaves] if shapes is None else shapes_like(spec, shapes)
+    made = [TensorShape([size if s is None else s for s in shape]) for shape in given]
+    return pack_sequence_as(spec, made, lists=False)
