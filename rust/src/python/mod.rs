@@ -14,6 +14,7 @@ mod recordio;
 mod riegeli;
 mod splice;
 mod tar;
+mod tensors;
 mod train_images;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -164,6 +165,10 @@ mod _core {
         riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_end_bytes, tar_fields},
+        tensors::{
+            PyValues, bmp_pixels, change_colours, gif_pixels, jpeg_bytes, jpeg_pixels, jpeg_shape,
+            png_bytes, png_pixels, resize_images,
+        },
         train_images::{PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images},
     };
 }

@@ -43,9 +43,8 @@ pub fn decode(bytes: &[u8], channels: usize, most_pixels: u64) -> Result<Picture
         return Err(damaged(message));
     }
     if channels != 0 && channels != found {
-        let message = format!(
-            "channels attribute {channels} does not match bits per pixel from file {bits}"
-        );
+        let message =
+            format!("channels attribute {channels} does not match bits per pixel from file {bits}");
         return Err(damaged(message));
     }
     let rows = height.unsigned_abs() as usize;

@@ -34,7 +34,8 @@ struct Frame {
 /// Decode it; of `first_only`, no more than one frame.
 pub fn decode(bytes: &[u8], first_only: bool, most_pixels: u64) -> Result<Frames, Fault> {
     let limit = |pixels: u64| {
-        let message = format!("frames of {pixels} pixels in all, beyond image_pixels={most_pixels}");
+        let message =
+            format!("frames of {pixels} pixels in all, beyond image_pixels={most_pixels}");
         Fault::new(FaultKind::Limit, 0, message).values(most_pixels, pixels)
     };
     let (frames, end) = read(bytes, most_pixels, &limit)?;

@@ -160,7 +160,7 @@ static int begin(struct decoder *decoder, struct found *found) {
 /* Reads the header; the size of what will be decoded is then in `found`. NULL: it says why. */
 struct decoder *penstock_jpeg_open(const unsigned char *bytes, size_t length,
                                    const struct wanted *wanted, struct found *found) {
-    struct decoder *decoder = calloc(1, sizeof *decoder);
+    struct decoder *const decoder = calloc(1, sizeof *decoder);
     if (decoder == NULL) {
         refuse(found, "no memory for a JPEG decoder");
         return NULL;

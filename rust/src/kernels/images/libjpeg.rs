@@ -153,8 +153,7 @@ pub fn decode(bytes: &[u8], choices: &Choices) -> Result<Picture, Fault> {
     let pixels = u64::from(height) * u64::from(width);
     if pixels > choices.most_pixels {
         let most = choices.most_pixels;
-        let message =
-            format!("an image of {width} x {height} pixels, beyond image_pixels={most}");
+        let message = format!("an image of {width} x {height} pixels, beyond image_pixels={most}");
         return Err(Fault::new(FaultKind::Limit, 0, message).values(most, pixels));
     }
     let scans = (SCANNED_PIXELS / pixels.max(1)).clamp(FEWEST_SCANS, MOST_SCANS);
@@ -187,12 +186,9 @@ pub fn decode(bytes: &[u8], choices: &Choices) -> Result<Picture, Fault> {
         |_| Fault::new(FaultKind::Limit, 0, format!("no memory for {length} bytes of pixels"));
     pixels.try_reserve_exact(length).map_err(no_memory)?;
     // SAFETY: a live decoder, and room for as many bytes as it said that it will write.
-    let rows = unsafe {
-        penstock_jpeg_read(decoder.0.as_ptr(), pixels.as_mut_ptr(), &raw mut found)
-    };
-    let enough = |rows: usize| {
-        rows > 0 && rows as f32 / height as f32 >= choices.fraction.min(1.0)
-    };
+    let rows =
+        unsafe { penstock_jpeg_read(decoder.0.as_ptr(), pixels.as_mut_ptr(), &raw mut found) };
+    let enough = |rows: usize| rows > 0 && rows as f32 / height as f32 >= choices.fraction.min(1.0);
     if !usize::try_from(rows).is_ok_and(enough) {
         return Err(fault(&found.message));
     }
@@ -213,7 +209,8 @@ pub fn size(bytes: &[u8]) -> Result<(u16, u16, u8), Fault> {
         let skipped = rest.iter().position(|&byte| byte == 0xff).ok_or_else(ends)?;
         let filled = rest.iter().skip(skipped).position(|&byte| byte != 0xff).ok_or_else(ends)?;
         let marker_at = skipped + filled;
-        let (marker, segment) = rest.get(marker_at..).and_then(<[u8]>::split_first).ok_or_else(ends)?;
+        let (marker, segment) =
+            rest.get(marker_at..).and_then(<[u8]>::split_first).ok_or_else(ends)?;
         at += marker_at + 1;
         match *marker {
             0x00 | 0x01 | 0xd0..=0xd7 => {}
