@@ -8,6 +8,14 @@ use crate::wire::{Fault, FaultKind};
 pub trait Value: Copy {
     /// As float32.
     fn float(self) -> f32;
+
+    /// Four values between four and four others.
+    #[inline(always)]
+    fn four_between(low: &[Self; 4], high: &[Self; 4], part: f32, out: &mut [f32; 4]) {
+        for ((out, low), high) in out.iter_mut().zip(low).zip(high) {
+            *out = between(low.float(), high.float(), part);
+        }
+    }
 }
 
 macro_rules! values {
@@ -20,7 +28,33 @@ macro_rules! values {
         })*
     };
 }
-values!(u8 i8 u16 i16 u32 i32 u64 i64 f32 f64);
+values!(i8 u16 i16 u32 i32 u64 i64 f32 f64);
+
+impl Value for u8 {
+    #[inline(always)]
+    fn float(self) -> f32 {
+        f32::from(self)
+    }
+
+    /// The compiler makes four times one of this, the most frequent case.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn four_between(low: &[u8; 4], high: &[u8; 4], part: f32, out: &mut [f32; 4]) {
+        use std::arch::x86_64::*;
+        // SAFETY: every x86-64 has SSE2, and `out` is as long as what is stored.
+        unsafe {
+            let floats = |bytes: &[u8; 4]| {
+                let zero = _mm_setzero_si128();
+                let bytes = _mm_cvtsi32_si128(i32::from_le_bytes(*bytes));
+                let words = _mm_unpacklo_epi8(bytes, zero);
+                _mm_cvtepi32_ps(_mm_unpacklo_epi16(words, zero))
+            };
+            let (low, high) = (floats(low), floats(high));
+            let step = _mm_mul_ps(_mm_sub_ps(high, low), _mm_set1_ps(part));
+            _mm_storeu_ps(out.as_mut_ptr(), _mm_add_ps(low, step));
+        }
+    }
+}
 
 /// How values between pixels are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +100,7 @@ impl Filter {
     fn at(self, x: f32) -> f32 {
         let cubic = |[a, b, c, d]: [f32; 4]| ((a * x + b) * x + c) * x + d;
         match self {
-            _ if x > self.radius() => 0.0,
+            _ if x >= self.radius() => 0.0,
             Self::Triangle => 1.0 - x,
             Self::Gaussian => (-x * x / 0.5).exp(),
             Self::Keys if x < 1.0 => cubic([1.5, -2.5, 0.0, 1.0]),
@@ -103,29 +137,96 @@ pub fn resize<T: Value>(
     let mut made = Vec::new();
     let no_memory = |_| Fault::new(FaultKind::Limit, 0, format!("no memory for {length} values"));
     made.try_reserve_exact(length).map_err(no_memory)?;
+    let plan = Plan::of(size, new, method, antialias);
     for image in images.chunks_exact(image_length.max(1)) {
-        match method {
-            Method::Bilinear => {
-                let (down, across) = (taps(height, new.0), taps(width, new.1));
-                bilinear(image, (width, channels), &down, &across, &mut made);
-            }
-            Method::Bicubic => {
-                let (down, across) = (bicubic(height, new.0), bicubic(width, new.1));
-                convolve(image, (width, channels), &down, &across, 1.0, &mut made);
-            }
-            Method::Area => {
-                let (down, across) = (boxes(height, new.0), boxes(width, new.1));
-                let part = 1.0 / (step(height, new.0) * step(width, new.1));
-                convolve(image, (width, channels), &down, &across, part, &mut made);
-            }
-            Method::Filter(filter) => {
-                let down = filtered(filter, height, new.0, antialias);
-                let across = filtered(filter, width, new.1, antialias);
-                convolve(image, (width, channels), &down, &across, 1.0, &mut made);
-            }
+        match channels {
+            1 => wide(image, Few::<1>, &plan, &mut made),
+            3 => wide(image, Few::<3>, &plan, &mut made),
+            4 => wide(image, Few::<4>, &plan, &mut made),
+            _ => wide(image, Many(channels), &plan, &mut made),
         }
     }
     Ok(made)
+}
+
+/// What is the same for all images of a batch.
+enum Plan {
+    Bilinear { width: usize, down: Vec<Tap>, across: Vec<Tap> },
+    Sums { width: usize, down: Spans, across: Spans, part: f32 },
+}
+
+impl Plan {
+    fn of((rows, width, _): Size, new: (usize, usize), method: Method, antialias: bool) -> Self {
+        let sums = |down, across, part| Self::Sums { width, down, across, part };
+        match method {
+            Method::Bilinear => {
+                Self::Bilinear { width, down: taps(rows, new.0), across: taps(width, new.1) }
+            }
+            Method::Bicubic => sums(bicubic(rows, new.0), bicubic(width, new.1), 1.0),
+            Method::Area => {
+                let part = 1.0 / (step(rows, new.0) * step(width, new.1));
+                sums(boxes(rows, new.0), boxes(width, new.1), part)
+            }
+            Method::Filter(filter) => sums(
+                filtered(filter, rows, new.0, antialias),
+                filtered(filter, width, new.1, antialias),
+                1.0,
+            ),
+        }
+    }
+}
+
+/// How many channels a pixel has: a number that the compiler knows, or any.
+trait Channels: Copy {
+    fn count(self) -> usize;
+}
+
+#[derive(Clone, Copy)]
+struct Few<const N: usize>;
+
+impl<const N: usize> Channels for Few<N> {
+    #[inline(always)]
+    fn count(self) -> usize {
+        N
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Many(usize);
+
+impl Channels for Many {
+    #[inline(always)]
+    fn count(self) -> usize {
+        self.0
+    }
+}
+
+/// One image, with the widest vectors of this machine; the same arithmetic with any.
+fn wide<T: Value>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Vec<f32>) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2")]
+        fn avx2<T: Value>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Vec<f32>) {
+            one(image, channels, plan, made);
+        }
+        if std::is_x86_feature_detected!("avx2") {
+            // SAFETY: the machine has what the function was compiled for.
+            return unsafe { avx2(image, channels, plan, made) };
+        }
+    }
+    one(image, channels, plan, made);
+}
+
+#[inline(always)]
+fn one<T: Value>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Vec<f32>) {
+    match plan {
+        Plan::Bilinear { width, down, across } => {
+            bilinear(image, *width, channels, down, across, made);
+        }
+        Plan::Sums { width, down, across, part } => {
+            convolve(image, *width, channels, (down, across), *part, made);
+        }
+    }
 }
 
 /// Pixels of an old image for one of the new.
@@ -184,55 +285,56 @@ fn between(low: f32, high: f32, part: f32) -> f32 {
 /// A row of the old image at the columns of the new one. The room behind the last value is for a
 /// fourth channel that is not there.
 #[inline(always)]
-fn row_across<T: Value>(row: &[T], channels: usize, across: &[Tap], out: &mut [f32]) {
+fn row_across<T: Value>(row: &[T], channels: impl Channels, across: &[Tap], out: &mut [f32]) {
+    let count = channels.count();
     // Three channels go as four, of which the last is overwritten by the next pixel's first: that is
     // one vector. It reads a value beyond its pixel, which the last pixel of a row does not have.
-    let whole = across.partition_point(|tap| (tap.high + 1) * channels < row.len());
-    let (inner, rest) = across.split_at(if channels == 3 { whole } else { 0 });
-    let start = |column: usize| column * channels;
+    let whole = across.partition_point(|tap| (tap.high + 1) * count < row.len());
+    let (inner, rest) = across.split_at(if count == 3 { whole } else { 0 });
     for (x, tap) in inner.iter().enumerate() {
-        let low = row.get(start(tap.low)..).and_then(<[T]>::first_chunk::<4>);
-        let high = row.get(start(tap.high)..).and_then(<[T]>::first_chunk::<4>);
+        let low = row.get(tap.low * 3..).and_then(<[T]>::first_chunk::<4>);
+        let high = row.get(tap.high * 3..).and_then(<[T]>::first_chunk::<4>);
         let target = out.get_mut(x * 3..).and_then(<[f32]>::first_chunk_mut::<4>);
         if let (Some(low), Some(high), Some(target)) = (low, high, target) {
-            let (low, high) = (low.map(T::float), high.map(T::float));
-            *target = std::array::from_fn(|i| between(low[i], high[i], tap.part));
+            T::four_between(low, high, tap.part, target);
         }
     }
-    let out = out.get_mut(inner.len() * channels..).unwrap_or_default();
-    for (target, tap) in out.chunks_exact_mut(channels.max(1)).zip(rest) {
-        let low = row.get(start(tap.low)..start(tap.low + 1)).unwrap_or_default();
-        let high = row.get(start(tap.high)..start(tap.high + 1)).unwrap_or_default();
+    let out = out.get_mut(inner.len() * count..).unwrap_or_default();
+    for (target, tap) in out.chunks_exact_mut(count.max(1)).zip(rest) {
+        let low = row.get(tap.low * count..(tap.low + 1) * count).unwrap_or_default();
+        let high = row.get(tap.high * count..(tap.high + 1) * count).unwrap_or_default();
         for ((target, low), high) in target.iter_mut().zip(low).zip(high) {
             *target = between(low.float(), high.float(), tap.part);
         }
     }
 }
 
+#[inline(always)]
 fn bilinear<T: Value>(
     image: &[T],
-    (width, channels): (usize, usize),
+    width: usize,
+    channels: impl Channels,
     down: &[Tap],
     across: &[Tap],
     made: &mut Vec<f32>,
 ) {
-    let length = across.len() * channels;
+    let (length, row_length) = (across.len() * channels.count(), width * channels.count());
     let (mut low, mut high) = (vec![0f32; length + 1], vec![0f32; length + 1]);
     let (mut low_is, mut high_is) = (usize::MAX, usize::MAX);
-    let row = |y: usize| image.get(y * width * channels..(y + 1) * width * channels);
+    let row = |y: usize| image.get(y * row_length..(y + 1) * row_length).unwrap_or_default();
     for tap in down {
         // Often the lower of the two rows was the upper one before.
         if low_is != tap.low && high_is == tap.low {
             std::mem::swap(&mut low, &mut high);
             std::mem::swap(&mut low_is, &mut high_is);
         }
-        for (kept, is, wanted) in
-            [(&mut low, &mut low_is, tap.low), (&mut high, &mut high_is, tap.high)]
-        {
-            if *is != wanted {
-                row_across(row(wanted).unwrap_or_default(), channels, across, kept);
-                *is = wanted;
-            }
+        if low_is != tap.low {
+            row_across(row(tap.low), channels, across, &mut low);
+            low_is = tap.low;
+        }
+        if high_is != tap.high {
+            row_across(row(tap.high), channels, across, &mut high);
+            high_is = tap.high;
         }
         let pairs = low.iter().zip(&high).take(length);
         made.extend(pairs.map(|(&low, &high)| between(low, high, tap.part)));
@@ -332,34 +434,42 @@ fn boxes(old: usize, new: usize) -> Spans {
 }
 
 /// Sums of pixels by weights: first down, into one row of the old width, then across.
+#[inline(always)]
 fn convolve<T: Value>(
     image: &[T],
-    (width, channels): (usize, usize),
-    down: &Spans,
-    across: &Spans,
+    width: usize,
+    channels: impl Channels,
+    (down, across): (&Spans, &Spans),
     part: f32,
     made: &mut Vec<f32>,
 ) {
-    let row_length = width * channels;
+    let count = channels.count();
+    let row_length = width * count;
     let mut sums = vec![0f32; row_length];
-    let mut pixel = vec![0f32; channels];
+    let mut row_made = vec![0f32; across.starts.len() * count];
     for (first, weights) in down.iter() {
-        sums.fill(0.0);
-        let rows = image.chunks_exact(row_length.max(1)).skip(first);
-        for (row, &weight) in rows.zip(weights) {
+        let mut rows = image.chunks_exact(row_length.max(1)).skip(first).zip(weights);
+        // A sum begins with 0, as a product of it is not: -0 becomes 0.
+        if let Some((row, &weight)) = rows.next() {
+            for (sum, value) in sums.iter_mut().zip(row) {
+                *sum = 0.0 + value.float() * weight;
+            }
+        }
+        for (row, &weight) in rows {
             for (sum, value) in sums.iter_mut().zip(row) {
                 *sum += value.float() * weight;
             }
         }
-        for (first, weights) in across.iter() {
-            pixel.fill(0.0);
-            let pixels = sums.get(first * channels..).unwrap_or_default();
-            for (values, &weight) in pixels.chunks_exact(channels.max(1)).zip(weights) {
-                for (sum, &value) in pixel.iter_mut().zip(values) {
+        for ((first, weights), target) in across.iter().zip(row_made.chunks_exact_mut(count.max(1)))
+        {
+            let pixels = sums.get(first * count..).unwrap_or_default();
+            target.fill(0.0);
+            for (values, &weight) in pixels.chunks_exact(count.max(1)).zip(weights) {
+                for (sum, &value) in target.iter_mut().zip(values) {
                     *sum += value * weight;
                 }
             }
-            made.extend(pixel.iter().map(|sum| sum * part));
         }
+        made.extend(row_made.iter().map(|sum| sum * part));
     }
 }

@@ -10,14 +10,14 @@
 //! Rows are padded to 4 bytes; colour is blue, green, red, alpha.
 
 use super::libjpeg::Picture;
-use super::{damaged, zeroed};
+use super::{change_channels, damaged, zeroed};
 use crate::wire::cursor::Cursor;
 use crate::wire::{Fault, FaultKind};
 
 /// Bytes in which every number of the header lies.
 const HEAD: usize = 32;
 
-/// Decode it; `channels` has to be what it has, or 0.
+/// Decode it to so many channels, of 0 to those that it has.
 pub fn decode(bytes: &[u8], channels: usize, most_pixels: u64) -> Result<Picture, Fault> {
     let cut = |needed: usize| {
         let message = format!(
@@ -62,16 +62,18 @@ pub fn decode(bytes: &[u8], channels: usize, most_pixels: u64) -> Result<Picture
     let stride = row_bytes.div_ceil(4) * 4;
     let needed = start + stride * (rows - 1) + row_bytes;
     let data = bytes.get(start..needed).ok_or_else(|| cut(needed))?;
-    let mut pixels = zeroed(row_bytes * rows)?;
-    for (y, out) in pixels.chunks_exact_mut(row_bytes).enumerate() {
+    let made_bytes = width * channels;
+    let mut pixels = zeroed(made_bytes * rows)?;
+    let mut turned = Vec::new();
+    for (y, out) in pixels.chunks_exact_mut(made_bytes).enumerate() {
         let from = if height < 0 { y } else { rows - 1 - y };
         let row = data.get(from * stride..from * stride + row_bytes).ok_or_else(|| cut(needed))?;
-        out.copy_from_slice(row);
+        turned.clear();
+        turned.extend_from_slice(row);
         if found >= 3 {
-            for pixel in out.chunks_exact_mut(found) {
-                pixel.swap(0, 2);
-            }
+            turned.chunks_exact_mut(found).for_each(|pixel| pixel.swap(0, 2));
         }
+        change_channels(&turned, found as u8, channels as u8, out)?;
     }
-    Ok(Picture { pixels, height: rows, width, channels: found })
+    Ok(Picture { pixels, height: rows, width, channels })
 }

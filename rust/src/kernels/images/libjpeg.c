@@ -12,7 +12,7 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
-enum { MESSAGE = JMSG_LENGTH_MAX, ROWS = 16 };
+enum { MESSAGE = JMSG_LENGTH_MAX, ROWS = 16, MOST_REPEATS = 1 << 16 };
 
 struct errors {
     struct jpeg_error_mgr base;
@@ -51,7 +51,7 @@ struct source {
     struct jpeg_source_mgr base;
     const JOCTET *data;
     size_t length;
-    int recover;
+    int recover, repeats;
 };
 
 struct decoder {
@@ -73,13 +73,18 @@ static void source_begins(j_decompress_ptr info) {
 
 /* The data ended. Whoever asks in the middle of a block still counts the bytes of it as unread; these
  * are given once more where a cut file is to be made the best of, and are else the end of reading.
- * One end of the image is made up, then there is no more. */
+ * One end of the image is made up, then there is no more. Some readers of libjpeg's would look through
+ * the same bytes for ever, so it is counted how often they are given. */
 static boolean source_is_empty(j_decompress_ptr info) {
     struct source *source = (struct source *)info->src;
     if (source->base.bytes_in_buffer == 0 && source->base.next_input_byte == source->data) {
         ERREXIT(info, JERR_INPUT_EMPTY);
     }
-    if (source->base.bytes_in_buffer > 0) return source->recover ? TRUE : FALSE;
+    if (source->base.bytes_in_buffer > 0 && !source->recover) return FALSE;
+    if (source->base.bytes_in_buffer > 0) {
+        if (++source->repeats > MOST_REPEATS) ERREXIT(info, JERR_FILE_READ);
+        return TRUE;
+    }
     if (!source->recover || source->base.next_input_byte == END) ERREXIT(info, JERR_FILE_READ);
     WARNMS(info, JWRN_JPEG_EOF);
     source->base.next_input_byte = END;
@@ -121,10 +126,29 @@ void penstock_jpeg_close(struct decoder *decoder) {
     free(decoder);
 }
 
-static int begin(struct decoder *decoder, struct found *found) {
+static void set_source(struct decoder *decoder, const unsigned char *bytes, size_t length) {
+    struct source *source = &decoder->source;
+    source->data = bytes;
+    source->length = length;
+    source->recover = decoder->wanted.recover;
+    source->base.init_source = source_begins;
+    source->base.fill_input_buffer = source_is_empty;
+    source->base.skip_input_data = source_skips;
+    source->base.resync_to_restart = jpeg_resync_to_restart;
+    source->base.term_source = source_ends;
+    decoder->info.src = &source->base;
+}
+
+static int begin(struct decoder *decoder, const unsigned char *bytes, size_t length,
+                 struct found *found) {
     j_decompress_ptr info = &decoder->info;
     const struct wanted *wanted = &decoder->wanted;
     if (setjmp(decoder->errors.out)) return 0;
+    jpeg_create_decompress(info);
+    info->client_data = decoder;
+    decoder->progress.progress_monitor = count_scans;
+    info->progress = &decoder->progress;
+    set_source(decoder, bytes, length);
     jpeg_read_header(info, TRUE);
     int channels = wanted->channels;
     if (channels == 0) channels = info->num_components < 3 ? info->num_components : 3;
@@ -160,31 +184,14 @@ static int begin(struct decoder *decoder, struct found *found) {
 /* Reads the header; the size of what will be decoded is then in `found`. NULL: it says why. */
 struct decoder *penstock_jpeg_open(const unsigned char *bytes, size_t length,
                                    const struct wanted *wanted, struct found *found) {
-    struct decoder *const decoder = calloc(1, sizeof *decoder);
+    struct decoder *decoder = calloc(1, sizeof *decoder);
     if (decoder == NULL) {
         refuse(found, "no memory for a JPEG decoder");
         return NULL;
     }
     decoder->wanted = *wanted;
     decoder->info.err = catch_errors(&decoder->errors, found->message);
-    if (setjmp(decoder->errors.out)) {
-        penstock_jpeg_close(decoder);
-        return NULL;
-    }
-    jpeg_create_decompress(&decoder->info);
-    decoder->info.client_data = decoder;
-    decoder->progress.progress_monitor = count_scans;
-    decoder->info.progress = &decoder->progress;
-    decoder->source.data = bytes;
-    decoder->source.length = length;
-    decoder->source.recover = wanted->recover;
-    decoder->source.base.init_source = source_begins;
-    decoder->source.base.fill_input_buffer = source_is_empty;
-    decoder->source.base.skip_input_data = source_skips;
-    decoder->source.base.resync_to_restart = jpeg_resync_to_restart;
-    decoder->source.base.term_source = source_ends;
-    decoder->info.src = &decoder->source.base;
-    if (begin(decoder, found)) return decoder;
+    if (begin(decoder, bytes, length, found)) return decoder;
     penstock_jpeg_close(decoder);
     return NULL;
 }

@@ -188,7 +188,7 @@ pub fn decode(bytes: &[u8], choices: &Choices) -> Result<Picture, Fault> {
     // SAFETY: a live decoder, and room for as many bytes as it said that it will write.
     let rows =
         unsafe { penstock_jpeg_read(decoder.0.as_ptr(), pixels.as_mut_ptr(), &raw mut found) };
-    let enough = |rows: usize| rows > 0 && rows as f32 / height as f32 >= choices.fraction.min(1.0);
+    let enough = |rows: usize| rows as f32 / height as f32 >= choices.fraction.min(1.0);
     if !usize::try_from(rows).is_ok_and(enough) {
         return Err(fault(&found.message));
     }

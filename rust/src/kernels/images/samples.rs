@@ -2,6 +2,7 @@
 //! the samples as they are stored, because the rules are libpng's as TensorFlow sets it up: alpha
 //! that is added to grey of fewer than 8 bits is not full, and grey is weighed in 15 bits, cut off.
 
+use std::borrow::Cow;
 use std::io::Cursor;
 
 use png::{BitDepth, ColorType, DecodeOptions, Decoder, Limits, Transformations};
@@ -15,10 +16,10 @@ use crate::wire::{Fault, FaultKind};
 /// What the decoder may take besides the pixels: rows, chunks.
 const BESIDE_BYTES: usize = 64 << 20;
 
-/// Weights of red, green and blue in 1/32768, as libpng rounds .299 and .587, and the rest.
-const RED: u32 = 9798;
-const GREEN: u32 = 19235;
-const BLUE: u32 = 3735;
+/// Weights of red, green and blue in 1/32768: .299 and .587 cut off, as libpng does it, and the rest.
+const RED: u32 = 9797;
+const GREEN: u32 = 19234;
+const BLUE: u32 = 3737;
 
 /// An image as it is stored.
 struct Stored {
@@ -32,6 +33,29 @@ struct Stored {
     data: Vec<u8>,
 }
 
+/// The file without the chunks of an animation, which libpng does not know and so does not judge.
+fn still(bytes: &[u8]) -> Cow<'_, [u8]> {
+    const SIGNATURE: usize = 8;
+    const FRAME: usize = 12; // length, name and checksum of a chunk
+    let mut kept = bytes.get(..SIGNATURE).unwrap_or_default().to_vec();
+    let (mut rest, mut moving) = (bytes.get(SIGNATURE..).unwrap_or_default(), false);
+    while let Some((&[a, b, c, d, name @ ..], _)) = rest.split_first_chunk::<8>() {
+        let length = (u32::from_be_bytes([a, b, c, d]) as usize).saturating_add(FRAME);
+        let Some((chunk, others)) = rest.split_at_checked(length) else { break };
+        if matches!(&name, b"acTL" | b"fcTL" | b"fdAT") {
+            moving = true;
+        } else {
+            kept.extend_from_slice(chunk);
+        }
+        rest = others;
+    }
+    if !moving {
+        return Cow::Borrowed(bytes);
+    }
+    kept.extend_from_slice(rest);
+    Cow::Owned(kept)
+}
+
 fn stored(bytes: &[u8], most_pixels: u64) -> Result<Stored, Fault> {
     let head = probe(bytes)?;
     if head.codec != Codec::Png {
@@ -43,12 +67,13 @@ fn stored(bytes: &[u8], most_pixels: u64) -> Result<Stored, Fault> {
             format!("an image of {width} x {height} pixels, beyond image_pixels={most_pixels}");
         return Err(Fault::new(FaultKind::Limit, 0, message).values(most_pixels, head.pixels()));
     }
+    let bytes = still(bytes);
     let mut options = DecodeOptions::default();
     options.set_ignore_adler32(false);
     options.set_skip_ancillary_crc_failures(true);
     options.set_ignore_text_chunk(true);
     options.set_ignore_iccp_chunk(true);
-    let mut decoder = Decoder::new_with_options(Cursor::new(bytes), options);
+    let mut decoder = Decoder::new_with_options(Cursor::new(bytes.as_ref()), options);
     let row = (head.width as usize).saturating_mul(8);
     decoder.set_limits(Limits { bytes: BESIDE_BYTES.saturating_add(row.saturating_mul(4)) });
     decoder.set_transformations(Transformations::IDENTITY);
@@ -110,13 +135,20 @@ impl Stored {
         }
     }
 
-    /// The one colour that is transparent, of grey or RGB images.
+    /// The one colour that is transparent, of grey or RGB images. The crate gives each of its values
+    /// as one byte where the samples are no wider.
     fn key(&self) -> Option<[u16; 3]> {
-        let stored = self.transparent.as_deref()?.as_chunks::<2>().0;
-        let values: Vec<u16> = stored.iter().map(|pair| u16::from_be_bytes(*pair)).collect();
-        match (self.colour, values.as_slice()) {
-            (ColorType::Grayscale, &[grey, ..]) => Some([grey; 3]),
-            (ColorType::Rgb, &[red, green, blue, ..]) => Some([red, green, blue]),
+        let stored = self.transparent.as_deref()?;
+        let value = |at: usize| {
+            if self.depth == 16 {
+                stored.as_chunks::<2>().0.get(at).map(|pair| u16::from_be_bytes(*pair))
+            } else {
+                stored.get(at).map(|byte| u16::from(*byte))
+            }
+        };
+        match self.colour {
+            ColorType::Grayscale => Some([value(0)?; 3]),
+            ColorType::Rgb => Some([value(0)?, value(1)?, value(2)?]),
             _ => None,
         }
     }
@@ -128,7 +160,9 @@ impl Stored {
         Some(match (self.colour, samples) {
             (ColorType::Indexed, &[index]) => {
                 let index = usize::from(index);
-                let &[red, green, blue] = self.palette.as_chunks::<3>().0.get(index)?;
+                // What the palette does not have is black to libpng.
+                let [red, green, blue] =
+                    self.palette.as_chunks::<3>().0.get(index).copied().unwrap_or_default();
                 let known = self.transparent.as_deref();
                 let alpha = known.map(|known| known.get(index).copied().unwrap_or(255).into());
                 Pixel { rgb: [red.into(), green.into(), blue.into()], alpha }
@@ -186,7 +220,7 @@ fn decode(
         for pixel in row_samples.chunks_exact(per_pixel) {
             let pixel = stored.pixel(pixel, key);
             let Some(Pixel { rgb, alpha }) = pixel else {
-                return Err(damaged("a damaged PNG: a colour beyond its palette"));
+                return Err(damaged("a PNG of other samples than its header says"));
             };
             let [red, green, blue] = rgb;
             if channels >= 3 {
