@@ -1,0 +1,523 @@
+"""`tf.io.decode_jpeg` and its kin: one encoded image at a time, to the pixels that TensorFlow gives.
+
+JPEG is decoded by libjpeg-turbo 3.1, where TensorFlow 2.21 has 2.1.4: all options give the same bytes on
+every readable file of the test corpora, and cut files the same rows. WebP and PNG: see `docs/guide/tf.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from penstock import _core
+from penstock.errors import PenstockError
+from penstock.images import decode_images
+from penstock.limits import Limits
+from penstock.tf.dtypes import as_dtype, float32, int32, int64, uint8, uint16
+from penstock.tf.errors import InternalError, InvalidArgumentError, UnimplementedError
+from penstock.tf.tensor import Tensor, convert_to_tensor
+
+_PIXELS = Limits().image_pixels
+_DCT = {"": True, "INTEGER_FAST": True, "INTEGER_ACCURATE": False}
+_JXL = (b"\xff\x0a", b"\0\0\0\x0cJXL ")
+
+
+def refuse(message: str) -> InvalidArgumentError:
+    """The error of an argument that an operation cannot take."""
+    return InvalidArgumentError(None, None, message)
+
+
+def _bytes(contents: Any) -> bytes:
+    if isinstance(contents, bytes):
+        return contents
+    tensor = convert_to_tensor(contents)
+    if tensor.ndim:
+        shape = ",".join(map(str, tensor.shape))
+        raise refuse(f"`contents` must be scalar but got shape[{shape}]")
+    value = tensor.numpy()
+    if not isinstance(value, bytes):
+        raise refuse(f"`contents` must be a string of bytes, not {value!r}")
+    return value
+
+
+def _told(call: Callable[[], Any], what: str) -> Any:
+    """What a kernel makes; its faults as TensorFlow's error."""
+    try:
+        return np.asarray(call()).view(Tensor)
+    except _core.KernelError as error:
+        raise refuse(f"{what}: {error.args[0].message}") from None
+
+
+def _codec_of(contents: bytes) -> str:
+    if not contents:
+        raise refuse("Input is empty.")
+    if contents.startswith(b"\xff\xd8\xff"):
+        return "JPEG"
+    if contents.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "PNG"
+    if contents.startswith(b"GIF8"):
+        return "GIF"
+    if contents.startswith(b"BM"):
+        return "BMP"
+    if contents.startswith(b"RIFF") and contents[8:12] == b"WEBP":
+        return "WebP"
+    if contents.startswith(_JXL):
+        raise UnimplementedError(None, None, "penstock does not decode JPEG XL")
+    message = "Unknown image file format. One of JPEG, JPEG XL, PNG, GIF, BMP, WebP required."
+    raise refuse(f"{message} These bytes begin with {contents[:8]!r}")
+
+
+def _jpeg(
+    contents: bytes,
+    channels: int,
+    ratio: int = 1,
+    fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False,
+    acceptable_fraction: float = 1,
+    dct_method: str = "",
+    window: tuple[int, ...] | None = None,
+) -> Tensor:
+    if channels == 4:
+        raise refuse("JPEG does not support 4 channels")
+    return _told(
+        lambda: _core.jpeg_pixels(
+            contents,
+            channels=channels,
+            ratio=ratio,
+            fancy=fancy_upscaling,
+            fast=_DCT[dct_method],
+            recover=try_recover_truncated,
+            fraction=acceptable_fraction,
+            image_pixels=_PIXELS,
+            window=window,
+        ),
+        "jpeg::Uncompress failed. Invalid JPEG data or crop window",
+    )
+
+
+def _gif(contents: bytes, channels: int, first_only: bool) -> Tensor:
+    if channels not in {0, 3}:
+        raise refuse(f"channels must be 0 or 3 for GIF, got {channels}")
+    kernel = _core.gif_pixels
+    return _told(
+        lambda: kernel(contents, first_only=first_only, image_pixels=_PIXELS), "Invalid GIF data"
+    )
+
+
+def _webp(contents: bytes, channels: int) -> Tensor:
+    if channels == 1:
+        raise refuse("WebP has 3 or 4 channels, not 1")
+    try:
+        made = decode_images([contents], mode="rgb" if channels == 3 else "stored", threads=1)[0]
+    except PenstockError as error:
+        raise refuse(f"Invalid WebP data: {error.message}") from None
+    if channels == 4 and made.shape[2] == 3:
+        made = np.dstack([made, np.full(made.shape[:2], 255, np.uint8)])
+    return made.view(Tensor)
+
+
+def _check(channels: int, ratio: int = 1, dct_method: str = "") -> None:
+    if channels not in {0, 1, 3, 4}:
+        raise refuse(f"`channels` must be 0, 1, 3 or 4 but got {channels}")
+    if ratio not in {1, 2, 4, 8}:
+        raise refuse(f"ratio must be 1, 2, 4, or 8, got {ratio}")
+    if dct_method not in _DCT:
+        known = "{'', 'INTEGER_FAST', 'INTEGER_ACCURATE'}"
+        raise refuse(f"dct_method must be one of {known}, not {dct_method!r}")
+
+
+def _decode(contents: Any, channels: int, op: str, dtype: Any = uint8, **how: Any) -> Tensor:
+    """An image of any format for the operation `op`, as TensorFlow's operations take each other's."""
+    data = _bytes(contents)
+    codec = _codec_of(data)
+    if codec == "PNG":
+        wide = dtype != uint8
+        found = _told(
+            lambda: _core.png_pixels(data, channels=channels, wide=wide, image_pixels=_PIXELS),
+            f"Invalid PNG data, size {len(data)}",
+        )
+        # 16 bits were read for float32 as well.
+        return found if dtype != float32 else found * np.float32(1 / 65535)
+    if codec == "JPEG":
+        found = _jpeg(data, channels, **how)
+    elif codec == "GIF":
+        found = _gif(data, channels, first_only=op == "first frame")
+        if op == "first frame":
+            found = found[0]
+        elif op in {"DecodeJpeg", "DecodePng"}:
+            if len(found) != 1:
+                told = "but animated gifs can only be decoded by tf.io.decode_gif or tf.io.decode_image"
+                raise refuse(f"Got {len(found)} frames, {told}")
+            found = found[0]
+    elif codec == "BMP":
+        if channels == 1:
+            raise refuse("`channels` must be 0, 3 or 4 for BMP, but got 1")
+        if op in {"DecodeJpeg", "DecodePng", "DecodeGif"}:
+            use = "Use `decode_bmp` or `decode_image` instead."
+            raise refuse(f"Trying to decode BMP format using a wrong op. {use} Op used: {op}")
+        found = _bmp(data, channels)
+    else:
+        found = _webp(data, channels)
+    if dtype == uint16:
+        return (found.astype(np.uint16) * np.uint16(256)).view(Tensor)
+    return found if dtype == uint8 else found.astype(np.float32) * np.float32(1 / 255)
+
+
+def _bmp(data: bytes, channels: int) -> Tensor:
+    kernel = _core.bmp_pixels
+    return _told(lambda: kernel(data, channels=channels, image_pixels=_PIXELS), "Invalid BMP data")
+
+
+def decode_jpeg(
+    contents: Any,
+    channels: int = 0,
+    ratio: int = 1,
+    fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False,
+    acceptable_fraction: float = 1,
+    dct_method: str = "",
+    name: str | None = None,
+) -> Tensor:
+    """The pixels of a JPEG; also of a PNG, a WebP or a GIF of one frame, as TensorFlow takes them.
+
+    Args:
+        contents: the encoded bytes.
+        channels (int): 0 as stored (3 of CMYK), 1 grey, 3 RGB.
+        ratio (int): 1, 2, 4 or 8: one such part of each side.
+        fancy_upscaling (bool): spread halved colour smoothly.
+        try_recover_truncated (bool): make the best of data that ends too early.
+        acceptable_fraction (float): the part of the rows that has to be readable; the rest is black.
+        dct_method (str): "INTEGER_FAST", which "" is too, or "INTEGER_ACCURATE".
+        name: no meaning here.
+
+    Returns:
+        Tensor uint8[height, width, channels].
+
+    Raises:
+        InvalidArgumentError: bytes that are no whole image, or an option that is not there.
+
+    Example:
+        >>> import numpy as np
+        >>> import penstock.tf as tf
+        >>> from penstock.tf import codecs
+        >>> image = np.full([4, 6, 3], 200, np.uint8)
+        >>> codecs.decode_jpeg(codecs.encode_jpeg(image), channels=1).shape.as_list()
+        [4, 6, 1]
+    """
+    _check(channels, ratio, dct_method)
+    return _decode(
+        contents,
+        channels,
+        "DecodeJpeg",
+        ratio=ratio,
+        fancy_upscaling=fancy_upscaling,
+        try_recover_truncated=try_recover_truncated,
+        acceptable_fraction=acceptable_fraction,
+        dct_method=dct_method,
+    )
+
+
+def decode_and_crop_jpeg(
+    contents: Any,
+    crop_window: Any,
+    channels: int = 0,
+    ratio: int = 1,
+    fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False,
+    acceptable_fraction: float = 1,
+    dct_method: str = "",
+    name: str | None = None,
+) -> Tensor:
+    """A part of a JPEG, of which little more than that is decoded.
+
+    Args:
+        crop_window: top, left, height and width in pixels of what `ratio` leaves.
+        contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction,
+            dct_method, name: as `decode_jpeg`.
+
+    Returns:
+        Tensor uint8[height, width, channels].
+
+    Raises:
+        InvalidArgumentError: as `decode_jpeg`; a window beyond the image; bytes of another format.
+    """
+    _check(channels, ratio, dct_method)
+    data = _bytes(contents)
+    codec = _codec_of(data)
+    if codec != "JPEG":
+        raise refuse(f"DecodeAndCropJpeg operation can run on JPEG only, but detected {codec}.")
+    window = tuple(int(side) for side in np.asarray(crop_window).reshape(-1))
+    if len(window) != 4:
+        raise refuse(f"crop_size must have four elements, not {len(window)}")
+    if any(abs(side) > 1 << 30 for side in window):
+        raise refuse(f"jpeg::Uncompress failed. Invalid JPEG data or crop window {window}")
+    return _jpeg(
+        data,
+        channels,
+        ratio,
+        fancy_upscaling,
+        try_recover_truncated,
+        acceptable_fraction,
+        dct_method,
+        window,
+    )
+
+
+def decode_png(
+    contents: Any, channels: int = 0, dtype: Any = uint8, name: str | None = None
+) -> Tensor:
+    """The pixels of a PNG; also of a JPEG, a WebP or a GIF of one frame.
+
+    Args:
+        contents: the encoded bytes.
+        channels (int): 0 as stored, 1 grey, 3 RGB, 4 RGBA.
+        dtype: uint8 or uint16.
+        name: no meaning here.
+
+    Returns:
+        Tensor[height, width, channels] of the dtype.
+
+    Raises:
+        InvalidArgumentError: bytes that are no whole image, or an option that is not there.
+
+    Example:
+        >>> import numpy as np
+        >>> from penstock.tf import codecs
+        >>> codecs.decode_png(codecs.encode_png(np.array([[[7]]], np.uint8)), channels=3).tolist()
+        [[[7, 7, 7]]]
+    """
+    kind = as_dtype(dtype)
+    if kind not in {uint8, uint16}:
+        raise refuse(f"Value for attr 'dtype' of {kind.name} is not in uint8, uint16")
+    _check(channels)
+    return _decode(contents, channels, "DecodePng", kind)
+
+
+def decode_gif(contents: Any, name: str | None = None) -> Tensor:
+    """All frames of a GIF, each as it is seen; also other images, as one frame.
+
+    Returns:
+        Tensor uint8[frames, height, width, 3].
+
+    Raises:
+        InvalidArgumentError: bytes that are no image.
+    """
+    found = _decode(contents, 0, "DecodeGif")
+    return found if found.ndim == 4 else found[np.newaxis]
+
+
+def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
+    """The pixels of a BMP of 8, 24 or 32 bits.
+
+    Args:
+        contents: the encoded bytes.
+        channels (int): 0 as stored, 3 RGB, 4 RGBA.
+        name: no meaning here.
+
+    Returns:
+        Tensor uint8[height, width, channels].
+
+    Raises:
+        InvalidArgumentError: bytes that are no whole BMP.
+    """
+    _check(channels)
+    data = _bytes(contents)
+    codec = _codec_of(data)
+    if codec != "BMP":
+        use = f"Use `decode_{codec.lower()}` or `decode_image` instead."
+        raise refuse(f"Trying to decode {codec} format using DecodeBmp op. {use}")
+    if channels == 1:
+        raise refuse("`channels` must be 0, 3 or 4 for BMP, but got 1")
+    return _bmp(data, channels)
+
+
+def decode_image(
+    contents: Any,
+    channels: int | None = None,
+    dtype: Any = uint8,
+    name: str | None = None,
+    expand_animations: bool = True,
+) -> Tensor:
+    """The pixels of a JPEG, PNG, GIF, BMP or WebP, whichever it is.
+
+    Args:
+        contents: the encoded bytes.
+        channels (int): None or 0 as stored, 1, 3 or 4.
+        dtype: uint8, uint16, or float32, which is of 0 to 1; others as `tf.image.convert_image_dtype`
+            makes them of uint8.
+        name: no meaning here.
+        expand_animations (bool): a GIF gives all its frames, else the first.
+
+    Returns:
+        Tensor[height, width, channels], or [frames, height, width, 3] of a GIF.
+
+    Raises:
+        InvalidArgumentError: bytes that are no whole image.
+    """
+    from penstock.tf.image.colours import convert_image_dtype
+
+    kind = as_dtype(dtype)
+    channels = channels or 0
+    _check(channels)
+    op = "DecodeImage" if expand_animations else "first frame"
+    if kind in {uint8, uint16, float32}:
+        return _decode(contents, channels, op, kind)
+    # TensorFlow reads float32 for other floats, and 16 bits for other whole numbers.
+    through = float32 if kind.is_floating else uint16
+    return convert_image_dtype(_decode(contents, channels, op, through), kind)
+
+
+def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
+    """Whether bytes begin as a JPEG does; an array of them gives an array.
+
+    Returns:
+        Tensor bool of the shape of `contents`.
+    """
+    tensor = convert_to_tensor(contents)
+    made = np.empty(tuple(tensor.shape), bool)
+    for place, value in zip(np.ndindex(made.shape), tensor.flat, strict=True):
+        made[place] = bytes(value).startswith(b"\xff\xd8\xff")
+    return made.view(Tensor)
+
+
+def extract_jpeg_shape(contents: Any, output_type: Any = int32, name: str | None = None) -> Tensor:
+    """Height, width and channels of a JPEG, read from its header.
+
+    Args:
+        contents: the encoded bytes.
+        output_type: int32 or int64.
+        name: no meaning here.
+
+    Returns:
+        Tensor[3].
+
+    Raises:
+        InvalidArgumentError: bytes that are no JPEG.
+    """
+    kind = as_dtype(output_type)
+    if kind not in {int32, int64}:
+        raise refuse(f"Value for attr 'output_type' of {kind.name} is not in int32, int64")
+    data = _bytes(contents)
+    what = f"Invalid JPEG data, size {len(data)}"
+    return _told(lambda: np.array(_core.jpeg_shape(data), kind.dtype), what)
+
+
+def _pixels(image: Any, dtypes: tuple[Any, ...]) -> np.ndarray:
+    array = np.ascontiguousarray(convert_to_tensor(image))
+    if array.dtype not in dtypes:
+        if isinstance(image, np.ndarray) and dtypes != (uint8,):
+            known = ", ".join(one.name for one in dtypes)
+            raise refuse(f"Value for attr 'T' of {array.dtype} is not in the list: {known}")
+        array = np.ascontiguousarray(np.asarray(image).astype(dtypes[0].dtype))
+    return array
+
+
+def _shown(array: np.ndarray) -> str:
+    return "[" + ",".join(map(str, np.shape(array))) + "]"
+
+
+def encode_jpeg(
+    image: Any,
+    format: str = "",
+    quality: int = 95,
+    progressive: bool = False,
+    optimize_size: bool = False,
+    chroma_downsampling: bool = True,
+    density_unit: str = "in",
+    x_density: int = 300,
+    y_density: int = 300,
+    xmp_metadata: str = "",
+    name: str | None = None,
+) -> Tensor:
+    """An image as a JPEG.
+
+    Args:
+        image: uint8[height, width, 1 or 3].
+        format (str): "grayscale", "rgb", or "" for what the channels say.
+        quality (int): 0 to 100.
+        progressive (bool): in several scans.
+        optimize_size (bool): smaller, for more work.
+        chroma_downsampling (bool): colour at half size.
+        density_unit (str), x_density, y_density (int): pixels an inch "in" or a centimetre "cm".
+        xmp_metadata (str): kept in the file.
+        name: no meaning here.
+
+    Returns:
+        A scalar string Tensor.
+
+    Raises:
+        InvalidArgumentError: an image or an option that is not possible.
+
+    Example:
+        >>> import numpy as np
+        >>> from penstock.tf import codecs
+        >>> codecs.encode_jpeg(np.zeros([2, 2, 3], np.uint8)).numpy()[:3]
+        b'\\xff\\xd8\\xff'
+    """
+    array = _pixels(image, (uint8,))
+    if array.ndim != 3:
+        raise refuse(f"image must be 3-dimensional{_shown(array)}")
+    wanted = {"": (1, 3), "grayscale": (1,), "rgb": (3,)}.get(format)
+    if wanted is None:
+        raise refuse(f"Value for attr 'format' of {format!r} is not '', 'grayscale' or 'rgb'")
+    if array.shape[2] not in wanted:
+        told = f"format {format} expects {wanted[0]}" if format else "image must have 1 or 3"
+        raise refuse(f"{told} channels, got {_shown(array)}")
+    if not 0 <= quality <= 100:
+        raise refuse(f"quality must be in [0,100], got {quality}")
+    if density_unit not in {"in", "cm"}:
+        raise refuse(f"Value for attr 'density_unit' of {density_unit!r} is not 'in' or 'cm'")
+    return _made(
+        lambda: _core.jpeg_bytes(
+            array,
+            quality=quality,
+            progressive=progressive,
+            optimize=optimize_size,
+            chroma_downsampling=chroma_downsampling,
+            density_unit=1 if density_unit == "in" else 2,
+            x_density=x_density & 0xFFFF,
+            y_density=y_density & 0xFFFF,
+            xmp=_bytes(xmp_metadata),
+        ),
+        "JPEG encoding failed",
+    )
+
+
+def _made(call: Callable[[], bytes], what: str) -> Tensor:
+    made = np.empty((), object)
+    try:
+        made[()] = call()
+    except _core.KernelError as error:
+        raise InternalError(None, None, f"{what}: {error.args[0].message}") from None
+    return made.view(Tensor)
+
+
+def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Tensor:
+    """An image as a PNG; a batch of them as as many.
+
+    Args:
+        image: uint8 or uint16 [..., height, width, 1 to 4].
+        compression (int): 0 to 9, of which 9 is the smallest; -1 is a usual one.
+        name: no meaning here.
+
+    Returns:
+        A string Tensor of the shape of the batch, without dimensions for one image.
+
+    Raises:
+        InvalidArgumentError: an image or an option that is not possible.
+    """
+    array = _pixels(image, (uint8, uint16))
+    if array.ndim < 3:
+        raise refuse(f"images must be at least rank 3{_shown(array)}")
+    if not 1 <= array.shape[-1] <= 4:
+        raise refuse(f"image must have 1, 2, 3, or 4 channels, got {array.shape[-1]}")
+    if not -1 <= compression <= 9:
+        raise refuse(f"compression should be in [-1,9], got {compression}")
+    level = None if compression < 0 else compression
+    made = np.empty(array.shape[:-3], object)
+    for place in np.ndindex(made.shape):
+        one = np.ascontiguousarray(array[place])
+        made[place] = _made(lambda one=one: _core.png_bytes(one, level=level), "PNG encoding failed").item()
+    return made.view(Tensor)
