@@ -1,6 +1,6 @@
 """TensorFlow's own spelling of what penstock does, for code that exists: `import penstock.tf as tf`."""
 
-from penstock.tf import errors
+from penstock.tf import errors, image
 from penstock.tf.dtypes import (
     DType,
     as_dtype,
@@ -51,6 +51,7 @@ __all__ = [
     "float32",
     "float64",
     "half",
+    "image",
     "int8",
     "int16",
     "int32",

@@ -37,7 +37,6 @@ from penstock.tf.image.colours import (
     adjust_hue,
     adjust_jpeg_quality,
     adjust_saturation,
-    convert_image_dtype,
     grayscale_to_rgb,
     hsv_to_rgb,
     per_image_standardization,
@@ -61,6 +60,7 @@ from penstock.tf.image.distorted_box import (
     stateless_sample_distorted_bounding_box,
 )
 from penstock.tf.image.resizing import ResizeMethod, crop_and_resize, resize, resize_with_pad
+from penstock.tf.pixel_types import convert_image_dtype
 
 __all__ = [
     "ResizeMethod",

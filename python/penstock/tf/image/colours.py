@@ -7,71 +7,14 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
+from penstock.tf.codecs import decode_jpeg, encode_jpeg
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.image.cropping import sides
+from penstock.tf.pixel_types import convert_image_dtype
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 _GREY = np.array([0.2989, 0.5870, 0.1140], np.float32)
-
-
-def convert_image_dtype(
-    image: Any, dtype: Any, saturate: bool = False, name: str | None = None
-) -> Tensor:
-    """Images of another type of numbers, scaled: floats are of 0 to 1, whole numbers use their range.
-
-    Args:
-        image: of whole numbers or floats.
-        dtype: of whole numbers or floats.
-        saturate (bool): cut off what does not fit; else it wraps.
-        name: no meaning here.
-
-    Returns:
-        Tensor of the dtype.
-
-    Raises:
-        AttributeError: a type of neither.
-
-    Example:
-        >>> import numpy as np
-        >>> import penstock.tf as tf
-        >>> from penstock.tf.image import convert_image_dtype
-        >>> convert_image_dtype(np.array([0, 51, 255], np.uint8), tf.float32).numpy().tolist()
-        [0.0, 0.20000000298023224, 1.0]
-    """
-    array, kind = convert_to_tensor(image), as_dtype(dtype)
-    old = as_dtype(array.dtype)
-    if not (kind.is_floating or kind.is_integer):
-        raise AttributeError("dtype must be either floating point or integer")
-    if not (old.is_floating or old.is_integer):
-        raise AttributeError("image dtype must be either floating point or integer")
-    if kind == old:
-        return array
-    if kind.is_floating:
-        floats = array.astype(kind.dtype)
-        return floats if old.is_floating else floats * kind.dtype.type(1.0 / old.max)
-    if old.is_floating:
-        return _whole(array * array.dtype.type(kind.max + 0.5), kind, saturate)
-    if old.max > kind.max:
-        return _whole(array // array.dtype.type((old.max + 1) // (kind.max + 1)), kind, saturate)
-    return _whole(array, kind, saturate) * kind.dtype.type((kind.max + 1) // (old.max + 1))
-
-
-def _whole(array: Any, kind: Any, saturate: bool) -> Tensor:
-    """Numbers as whole ones of a type, cut off below the point."""
-    if saturate:
-        most, least = kind.max, kind.min
-        if array.dtype.kind == "f":
-            # The largest float that is still in the range.
-            while int(array.dtype.type(most)) > kind.max:
-                most = float(np.nextafter(array.dtype.type(most), array.dtype.type(0)))
-            array = np.nan_to_num(np.clip(array, array.dtype.type(least), array.dtype.type(most)))
-        else:
-            array = np.clip(array, max(least, np.iinfo(array.dtype).min), min(most, np.iinfo(array.dtype).max))
-    if array.dtype.kind == "f":
-        with np.errstate(invalid="ignore"):
-            array = array.astype(np.int64)
-    return array.astype(kind.dtype).view(Tensor)
 
 
 def _floats(image: Any) -> tuple[Tensor, Any]:
@@ -170,8 +113,6 @@ def adjust_jpeg_quality(
         dct_method: as `tf.io.decode_jpeg`.
         name: no meaning here.
     """
-    from penstock.tf.codecs import decode_jpeg, encode_jpeg
-
     array = convert_to_tensor(image)
     bytes_ = convert_image_dtype(array, "uint8", saturate=True)
     coded = encode_jpeg(bytes_, quality=int(jpeg_quality))
@@ -276,5 +217,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     most = np.float32(max_val) * np.float32(1.0 / kind.max if kind.is_integer else 1.0)
     error = np.square(first - second).mean(axis=(-3, -2, -1))
     with np.errstate(divide="ignore"):
-        made = 20 * np.log(most) / np.log(np.float32(10)) - np.float32(10 / np.log(10)) * np.log(error)
+        made = 20 * np.log(most) / np.log(np.float32(10)) - np.float32(10 / np.log(10)) * np.log(
+            error
+        )
     return np.asarray(made, np.float32).view(Tensor)

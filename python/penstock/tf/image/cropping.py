@@ -53,7 +53,10 @@ def crop_to_bounding_box(
     height, width = sides(array)
     top, left = int(offset_height), int(offset_width)
     rows, columns = int(target_height), int(target_width)
-    for side, first, length, whole in (("width", left, columns, width), ("height", top, rows, height)):
+    for side, first, length, whole in (
+        ("width", left, columns, width),
+        ("height", top, rows, height),
+    ):
         if first < 0:
             raise ValueError(f"offset_{side} must be >= 0.")
         if length <= 0:

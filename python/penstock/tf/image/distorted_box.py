@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.random import Philox, op_seeds, stateless_philox
+from penstock.tf.image import draws
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 _F = np.float32
@@ -52,16 +52,15 @@ def sample_distorted_bounding_box(
     Raises:
         InvalidArgumentError: sizes, boxes or ranges that are none.
     """
-    # With neither seed set, TensorFlow's operation is not repeatable either.
-    stream = Philox(*op_seeds(seed or None))
+    attempts = 100 if max_attempts is None else max_attempts
     return _sampled(
-        lambda: int(stream.take(1)[0]),
+        iter(draws.words(4 * max(attempts, 1), seed or None, attempts).tolist()),
         image_size,
         bounding_boxes,
         min_object_covered,
         aspect_ratio_range or (0.75, 1.33),
         area_range or (0.05, 1),
-        100 if max_attempts is None else max_attempts,
+        attempts,
         bool(use_image_if_no_bounding_boxes),
     )
 
@@ -78,21 +77,21 @@ def stateless_sample_distorted_bounding_box(
     name: str | None = None,
 ) -> DistortedBox:
     """As `sample_distorted_bounding_box`, by a seed of two numbers."""
-    numbers = stateless_philox(seed)
+    attempts = 100 if max_attempts is None else max_attempts
     return _sampled(
-        lambda: next(numbers),
+        iter(draws.stateless_words(4 * max(attempts, 1), seed).tolist()),
         image_size,
         bounding_boxes,
         min_object_covered,
         aspect_ratio_range or (0.75, 1.33),
         area_range or (0.05, 1),
-        100 if max_attempts is None else max_attempts,
+        attempts,
         bool(use_image_if_no_bounding_boxes),
     )
 
 
 def _sampled(
-    draw: Callable[[], int],
+    numbers: Iterator[int],
     image_size: Any,
     bounding_boxes: Any,
     covered: Any,
@@ -114,14 +113,19 @@ def _sampled(
     low, high = _F(ratios[0]), _F(ratios[1])
     found = (0, 0, width, height)
     for _ in range(attempts):
-        ratio = _unit(draw()) * (high - low) + low
-        crop = _crop(draw, width, height, areas, ratio)
+        ratio = _unit(next(numbers)) * (high - low) + low
+        crop = _crop(numbers, width, height, areas, ratio)
         if crop is not None and _covers(crop, rects, _F(covered)):
             found = crop
             break
     left, top, right, bottom = found
     kind = size.dtype
-    edges = [_F(top) / _F(height), _F(left) / _F(width), _F(bottom) / _F(height), _F(right) / _F(width)]
+    edges = [
+        _F(top) / _F(height),
+        _F(left) / _F(width),
+        _F(bottom) / _F(height),
+        _F(right) / _F(width),
+    ]
     return DistortedBox(
         np.array([top, left, 0], kind).view(Tensor),
         np.array([bottom - top, right - left, -1], kind).view(Tensor),
@@ -138,7 +142,9 @@ def _check(
     if size.size != 3:
         raise refuse(f"image_size must contain 3 elements, not {size.size}")
     if boxes.ndim != 3 or boxes.shape[-1] != 4:
-        raise refuse(f"bounding_boxes must have shape [4] at its end and 3 dimensions, not {boxes.shape}")
+        raise refuse(
+            f"bounding_boxes must have shape [4] at its end and 3 dimensions, not {boxes.shape}"
+        )
     if not 0 <= covered <= 1:
         raise refuse(f"min_object_covered must be in [0, 1], not {covered}")
     if len(ratios) != 2 or ratios[0] <= 0 or ratios[1] <= 0:
@@ -153,7 +159,7 @@ def _check(
 
 def _rectangles(boxes: np.ndarray, height: int, width: int) -> list[tuple[int, int, int, int]]:
     whole = boxes * np.array([height, width, height, width], np.float32)
-    return [(int(l), int(t), int(r), int(b)) for t, l, b, r in whole]
+    return [(int(left), int(top), int(right), int(low)) for top, left, low, right in whole]
 
 
 def _unit(number: int) -> np.float32:
@@ -165,7 +171,7 @@ def _rounded(value: Any) -> int:
 
 
 def _crop(
-    draw: Callable[[], int], width: int, height: int, areas: tuple[float, float], ratio: Any
+    numbers: Iterator[int], width: int, height: int, areas: tuple[float, float], ratio: Any
 ) -> tuple[int, int, int, int] | None:
     """Left, top, right and bottom of a part of that proportion, or None where rounding forbids it."""
     least, most = (_F(area) * _F(width) * _F(height) for area in areas)
@@ -177,7 +183,7 @@ def _crop(
     most_rows = min(most_rows, height)
     rows = min(rows, most_rows)
     if rows < most_rows:
-        rows += draw() % (most_rows - rows + 1)
+        rows += next(numbers) % (most_rows - rows + 1)
     columns = _rounded(_F(rows) * ratio)
     # A row more or less makes good what rounding has done to the area.
     for misses, change in ((lambda a: a < least, 1), (lambda a: a > most, -1)):
@@ -186,8 +192,8 @@ def _crop(
             columns = _rounded(_F(rows) * ratio)
     if not least <= _F(columns * rows) <= most or not (0 < columns <= width) or not rows <= height:
         return None
-    top = draw() % (height - rows) if rows < height else 0
-    left = draw() % (width - columns) if columns < width else 0
+    top = next(numbers) % (height - rows) if rows < height else 0
+    left = next(numbers) % (width - columns) if columns < width else 0
     return left, top, left + columns, top + rows
 
 

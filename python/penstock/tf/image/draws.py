@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,32 +22,43 @@ class _Streams:
 
     lock = threading.Lock()
     program: Any = None
-    at: dict[tuple[int, int], int] = {}
+    at: ClassVar[dict[tuple[int, int], int]] = {}
 
 
-def _bits(count: int, pair: tuple[int, int]) -> np.ndarray:
+def words(count: int, seed: int | None, blocks: int) -> np.ndarray:
+    """The next 32-bit numbers of an operation's seed, and how many blocks of four they use up."""
+    pair = op_seeds(seed)
     with _Streams.lock:
-        if _Streams.program is not random._Global.draws:  # noqa: SLF001 -- set_seed makes it anew
-            _Streams.program, _Streams.at = random._Global.draws, {}  # noqa: SLF001
+        if _Streams.program is not random._Global.draws:
+            _Streams.program, _Streams.at = random._Global.draws, {}
         block = _Streams.at.get(pair, 0)
-        _Streams.at[pair] = block + count * _RESERVED
+        if seed is not None:
+            _Streams.at[pair] = block + blocks
     stream = Philox(*pair)
-    stream._next = block * _BLOCK  # noqa: SLF001
+    stream._next = block * _BLOCK
     return stream.take(count)
+
+
+def _next(shape: tuple[int, ...], seed: int | None) -> np.ndarray:
+    count = int(np.prod(shape))
+    return words(count, seed, count * _RESERVED).reshape(shape)
 
 
 def uniform(low: float, high: float, seed: int | None, shape: tuple[int, ...] = ()) -> Any:
     """float32 numbers from `low` to below `high`, the next ones of the operation's seed."""
-    bits = _bits(int(np.prod(shape)), op_seeds(seed))
+    bits = _next(shape, seed)
     made = ((bits & np.uint32(0x7FFFFF)) | np.uint32(0x3F800000)).view(np.float32) - np.float32(1)
-    low_, high_ = np.float32(low), np.float32(high)
-    return (made * (high_ - low_) + low_).reshape(shape)
+    return made * (np.float32(high) - np.float32(low)) + np.float32(low)
 
 
 def integers(low: int, high: int, seed: int | None, shape: tuple[int, ...] = ()) -> Any:
     """Whole numbers from `low` to below `high`, the next ones of the operation's seed."""
-    bits = _bits(int(np.prod(shape)), op_seeds(seed)).astype(np.int64)
-    return (low + bits % (high - low)).reshape(shape)
+    return low + _next(shape, seed).astype(np.int64) % (high - low)
+
+
+def stateless_words(count: int, seed: Any) -> np.ndarray:
+    """The first 32-bit numbers of two seeds."""
+    return random._stateless_bits(count, seed)
 
 
 def stateless(low: float, high: float, seed: Any, shape: tuple[int, ...] = ()) -> Any:

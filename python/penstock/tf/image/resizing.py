@@ -181,7 +181,10 @@ def crop_and_resize(
         ValueError: an unknown method, arguments of other shapes, an image that is not there.
     """
     images, edges = np.asarray(image), np.asarray(boxes, np.float32)
-    numbers, (height, width) = np.asarray(box_indices), (int(side) for side in np.asarray(crop_size))
+    numbers, (height, width) = (
+        np.asarray(box_indices),
+        (int(side) for side in np.asarray(crop_size)),
+    )
     if method not in {"bilinear", "nearest"}:
         raise ValueError(f"method must be 'bilinear' or 'nearest', not {method!r}")
     if images.ndim != 4 or edges.shape != (len(numbers), 4):
@@ -191,7 +194,10 @@ def crop_and_resize(
     made = np.full((len(numbers), height, width, images.shape[3]), extrapolation_value, np.float32)
     for crop, (top, left, bottom, right), number in zip(made, edges, numbers, strict=True):
         one = images[number]
-        down, across = _places(top, bottom, height, one.shape[0]), _places(left, right, width, one.shape[1])
+        down, across = (
+            _places(top, bottom, height, one.shape[0]),
+            _places(left, right, width, one.shape[1]),
+        )
         rows = (down >= 0) & (down <= one.shape[0] - 1)
         columns = (across >= 0) & (across <= one.shape[1] - 1)
         crop[np.ix_(rows, columns)] = _sampled(one, down[rows], across[columns], method)
