@@ -44,7 +44,8 @@ def convert_image_dtype(
         return array
     if kind.is_floating:
         floats = array.astype(kind.dtype)
-        return floats if old.is_floating else floats * kind.dtype.type(1.0 / old.max)
+        scaled = floats if old.is_floating else floats * kind.dtype.type(1.0 / old.max)
+        return scaled.view(Tensor)
     if old.is_floating:
         return _whole(array * array.dtype.type(kind.max + 0.5), kind, saturate)
     if old.max > kind.max:

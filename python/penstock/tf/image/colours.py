@@ -186,7 +186,8 @@ def per_image_standardization(image: Any) -> Tensor:
     """
     array = convert_to_tensor(image)
     sides(array)
-    floats = array if array.dtype in (np.float16, np.float32) else array.astype(np.float32)
+    small = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    floats = array if small else array.astype(np.float32)
     plain = floats.view(np.ndarray)
     axes = (-3, -2, -1)
     mean = plain.mean(axis=axes, keepdims=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.tf import random
-from penstock.tf.random import Philox, op_seeds
+from penstock.tf.random import op_seeds
 from penstock.tf.tensor import Tensor
 
 _BLOCK = 4
@@ -28,15 +28,18 @@ class _Streams:
 def words(count: int, seed: int | None, blocks: int) -> np.ndarray:
     """The next 32-bit numbers of an operation's seed, and how many blocks of four they use up."""
     pair = op_seeds(seed)
+    # It is made anew when the program's seed is set.
+    program = random._Global.draws  # pyright: ignore[reportPrivateUsage]
     with _Streams.lock:
-        if _Streams.program is not random._Global.draws:
-            _Streams.program, _Streams.at = random._Global.draws, {}
+        if _Streams.program is not program:
+            _Streams.program, _Streams.at = program, {}
         block = _Streams.at.get(pair, 0)
         if seed is not None:
             _Streams.at[pair] = block + blocks
-    stream = Philox(*pair)
-    stream._next = block * _BLOCK
-    return stream.take(count)
+    key, high = random.words(pair[0]), random.words(pair[1])
+    numbers = np.arange(block, block - (-count // _BLOCK), dtype=np.uint64)
+    counters = [numbers & np.uint64(0xFFFFFFFF), numbers >> np.uint64(32), *high]
+    return random.philox_blocks(counters, key).reshape(-1)[:count]
 
 
 def _next(shape: tuple[int, ...], seed: int | None) -> np.ndarray:
@@ -58,7 +61,7 @@ def integers(low: int, high: int, seed: int | None, shape: tuple[int, ...] = ())
 
 def stateless_words(count: int, seed: Any) -> np.ndarray:
     """The first 32-bit numbers of two seeds."""
-    return random._stateless_bits(count, seed)
+    return random.stateless_uniform([count], seed, 0, 1 << 32, "uint32").view(np.ndarray)
 
 
 def stateless(low: float, high: float, seed: Any, shape: tuple[int, ...] = ()) -> Any:

@@ -42,11 +42,7 @@ pub fn decode(bytes: &[u8], channels: usize, most_pixels: u64) -> Result<Picture
             format!("Number of channels inherent in the image must be 1, 3 or 4, was {}", bits / 8);
         return Err(damaged(message));
     }
-    if channels != 0 && channels != found {
-        let message =
-            format!("channels attribute {channels} does not match bits per pixel from file {bits}");
-        return Err(damaged(message));
-    }
+    let channels = if channels == 0 { found } else { channels };
     let rows = height.unsigned_abs() as usize;
     let (Ok(width @ 1..), 1.., Ok(start)) = (usize::try_from(width), rows, usize::try_from(start))
     else {

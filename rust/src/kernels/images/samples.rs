@@ -27,6 +27,7 @@ struct Stored {
     depth: u8,
     palette: Vec<u8>,
     transparent: Option<Vec<u8>>,
+    gamma: Option<f64>,
     height: usize,
     width: usize,
     row_bytes: usize,
@@ -84,6 +85,9 @@ fn stored(bytes: &[u8], most_pixels: u64) -> Result<Stored, Fault> {
     let depth = info.bit_depth as u8;
     let palette = info.palette.as_deref().unwrap_or_default().to_vec();
     let transparent = info.trns.as_deref().map(<[u8]>::to_vec);
+    // libpng does not bother with what is nearly linear.
+    let gamma = info.source_gamma.map(|gamma| f64::from(gamma.into_scaled()) / 100_000.0);
+    let gamma = gamma.filter(|gamma| *gamma > 0.0 && (gamma - 1.0).abs() > 0.05);
     let length = reader.output_buffer_size();
     let length = length.ok_or_else(|| damaged("a PNG too large for this machine"))?;
     let row_bytes = length / height.max(1);
@@ -93,7 +97,7 @@ fn stored(bytes: &[u8], most_pixels: u64) -> Result<Stored, Fault> {
     if colour == ColorType::Indexed && palette.is_empty() {
         return Err(damaged("a damaged PNG: its palette is missing"));
     }
-    Ok(Stored { colour, depth, palette, transparent, height, width, row_bytes, data })
+    Ok(Stored { colour, depth, palette, transparent, gamma, height, width, row_bytes, data })
 }
 
 /// Read the samples of a row, of 1 to 16 bits.
@@ -147,7 +151,8 @@ impl Stored {
             }
         };
         match self.colour {
-            ColorType::Grayscale => Some([value(0)?; 3]),
+            // Of fewer bits than a byte, those beyond them do not count.
+            ColorType::Grayscale => Some([value(0)? & (u16::MAX >> (16 - self.depth)); 3]),
             ColorType::Rgb => Some([value(0)?, value(1)?, value(2)?]),
             _ => None,
         }
@@ -186,13 +191,53 @@ impl Stored {
     }
 }
 
-fn grey([red, green, blue]: [u16; 3], wide: bool) -> u16 {
-    if red == green && green == blue {
-        return red;
+/// How colours become grey: by their weights, of light where the file says how values become light.
+enum Grey {
+    AsStored { half: u32 },
+    OfBytes { to_light: Vec<u8>, from_light: Vec<u8> },
+    OfWords { gamma: f64 },
+}
+
+impl Grey {
+    fn of(stored: &Stored) -> Self {
+        let Some(gamma) = stored.gamma else {
+            return Self::AsStored { half: if stored.depth == 16 { 16384 } else { 0 } };
+        };
+        if stored.depth == 16 {
+            return Self::OfWords { gamma };
+        }
+        let table = |power: f64| {
+            let value = |i: u8| (255.0 * (f64::from(i) / 255.0).powf(power) + 0.5).floor() as u8;
+            (0..=255).map(value).collect()
+        };
+        Self::OfBytes { to_light: table(1.0 / gamma), from_light: table(gamma) }
     }
-    let [red, green, blue] = [red, green, blue].map(u32::from);
-    let half = if wide { 16384 } else { 0 };
-    ((RED * red + GREEN * green + BLUE * blue + half) >> 15) as u16
+
+    fn at(&self, rgb: [u16; 3]) -> u16 {
+        let [red, green, blue] = rgb;
+        if red == green && green == blue {
+            return red;
+        }
+        let weighed = |[red, green, blue]: [u16; 3]| {
+            RED * u32::from(red) + GREEN * u32::from(green) + BLUE * u32::from(blue)
+        };
+        match self {
+            // Bytes are cut off, words are rounded, and so is light.
+            Self::AsStored { half } => ((weighed(rgb) + half) >> 15) as u16,
+            Self::OfBytes { to_light, from_light } => {
+                let entry = |table: &[u8], at: usize| table.get(at).copied().unwrap_or_default();
+                let light = rgb.map(|value| u16::from(entry(to_light, value.into())));
+                entry(from_light, ((weighed(light) + 16384) >> 15) as usize).into()
+            }
+            Self::OfWords { gamma } => {
+                let power = |value: u16, power: f64| {
+                    (65535.0 * (f64::from(value) / 65535.0).powf(power) + 0.5).floor() as u16
+                };
+                let light = rgb.map(|value| power(value, 1.0 / gamma));
+                power(((weighed(light) + 16384) >> 15) as u16, *gamma)
+            }
+        }
+    }
 }
 
 /// Decode a PNG to so many channels (0: its own) of 16 bits, or of 8, which are then `u16` as well.
@@ -213,7 +258,7 @@ fn decode(
     };
     // libpng's filler is the largest value of the depth that is stored, also where it grows later.
     let filler = ((1u32 << stored.depth) - 1) as u16;
-    let (key, mut row_samples) = (stored.key(), Vec::new());
+    let (key, weigh, mut row_samples) = (stored.key(), Grey::of(&stored), Vec::new());
     let per_pixel = stored.colour.samples();
     for row in stored.data.chunks_exact(stored.row_bytes.max(1)).take(stored.height) {
         samples(row, stored.depth, &mut row_samples, stored.width * per_pixel);
@@ -226,7 +271,7 @@ fn decode(
             if channels >= 3 {
                 [red, green, blue].into_iter().for_each(|value| put(finish(value)));
             } else {
-                put(finish(if stored.is_grey() { red } else { grey(rgb, deep) }));
+                put(finish(if stored.is_grey() { red } else { weigh.at(rgb) }));
             }
             if channels % 2 == 0 {
                 put(finish(alpha.unwrap_or(filler)));
