@@ -47,7 +47,9 @@ def convert_image_dtype(
         scaled = floats if old.is_floating else floats * kind.dtype.type(1.0 / old.max)
         return scaled.view(Tensor)
     if old.is_floating:
-        return _whole(array * array.dtype.type(kind.max + 0.5), kind, saturate)
+        with np.errstate(over="ignore", invalid="ignore"):  # the range may be beyond float16
+            scaled = array * array.dtype.type(kind.max + 0.5)
+        return _whole(scaled, kind, saturate)
     if old.max > kind.max:
         return _whole(array // array.dtype.type((old.max + 1) // (kind.max + 1)), kind, saturate)
     return _whole(array, kind, saturate) * kind.dtype.type((kind.max + 1) // (old.max + 1))
@@ -55,17 +57,15 @@ def convert_image_dtype(
 
 def _whole(array: Any, kind: Any, saturate: bool) -> Tensor:
     """Numbers as whole ones of a type, cut off below the point."""
-    if saturate:
-        most, least = kind.max, kind.min
-        if array.dtype.kind == "f":
-            # The largest float that is still in the range.
-            while int(array.dtype.type(most)) > kind.max:
-                most = float(np.nextafter(array.dtype.type(most), array.dtype.type(0)))
-            array = np.nan_to_num(np.clip(array, array.dtype.type(least), array.dtype.type(most)))
-        else:
-            array = np.clip(
-                array, max(least, np.iinfo(array.dtype).min), min(most, np.iinfo(array.dtype).max)
-            )
+    if saturate and array.dtype.kind == "f":
+        float_ = array.dtype.type
+        most = float_(min(kind.max, float(np.finfo(float_).max)))
+        if float(most) > kind.max:  # the float next to the range is beyond it
+            most = np.nextafter(most, float_(0))
+        array = np.nan_to_num(np.clip(array, float_(kind.min), most))
+    elif saturate:
+        known = np.iinfo(array.dtype)
+        array = np.clip(array, max(kind.min, known.min), min(kind.max, known.max))
     if array.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
             array = array.astype(np.int64)

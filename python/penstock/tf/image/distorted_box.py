@@ -54,7 +54,7 @@ def sample_distorted_bounding_box(
     """
     attempts = 100 if max_attempts is None else max_attempts
     return _sampled(
-        iter(draws.words(4 * max(attempts, 1), seed or None, attempts).tolist()),
+        iter(draws.words("boxes", 4 * max(attempts, 1), seed or None, attempts).tolist()),
         image_size,
         bounding_boxes,
         min_object_covered,

@@ -12,7 +12,7 @@ from penstock.tf.random import op_seeds
 from penstock.tf.tensor import Tensor
 
 _BLOCK = 4
-_RESERVED = 64
+_RESERVED = 256
 """Blocks that TensorFlow sets aside for each number, lest two operations ever share one."""
 
 
@@ -22,41 +22,41 @@ class _Streams:
 
     lock = threading.Lock()
     program: Any = None
-    at: ClassVar[dict[tuple[int, int], int]] = {}
+    at: ClassVar[dict[tuple[str, int, int], int]] = {}
 
 
-def words(count: int, seed: int | None, blocks: int) -> np.ndarray:
-    """The next 32-bit numbers of an operation's seed, and how many blocks of four they use up."""
+def words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarray:
+    """The next 32-bit numbers of a kind of operation and its seed, which use up so many blocks of four."""
     pair = op_seeds(seed)
     # It is made anew when the program's seed is set.
     program = random._Global.draws  # pyright: ignore[reportPrivateUsage]
     with _Streams.lock:
         if _Streams.program is not program:
             _Streams.program, _Streams.at = program, {}
-        block = _Streams.at.get(pair, 0)
+        block = _Streams.at.get((kind, *pair), 0)
         if seed is not None:
-            _Streams.at[pair] = block + blocks
+            _Streams.at[(kind, *pair)] = block + blocks
     key, high = random.words(pair[0]), random.words(pair[1])
     numbers = np.arange(block, block - (-count // _BLOCK), dtype=np.uint64)
     counters = [numbers & np.uint64(0xFFFFFFFF), numbers >> np.uint64(32), *high]
     return random.philox_blocks(counters, key).reshape(-1)[:count]
 
 
-def _next(shape: tuple[int, ...], seed: int | None) -> np.ndarray:
+def _next(kind: str, shape: tuple[int, ...], seed: int | None) -> np.ndarray:
     count = int(np.prod(shape))
-    return words(count, seed, count * _RESERVED).reshape(shape)
+    return words(kind, count, seed, count * _RESERVED).reshape(shape)
 
 
 def uniform(low: float, high: float, seed: int | None, shape: tuple[int, ...] = ()) -> Any:
     """float32 numbers from `low` to below `high`, the next ones of the operation's seed."""
-    bits = _next(shape, seed)
+    bits = _next("floats", shape, seed)
     made = ((bits & np.uint32(0x7FFFFF)) | np.uint32(0x3F800000)).view(np.float32) - np.float32(1)
     return made * (np.float32(high) - np.float32(low)) + np.float32(low)
 
 
 def integers(low: int, high: int, seed: int | None, shape: tuple[int, ...] = ()) -> Any:
     """Whole numbers from `low` to below `high`, the next ones of the operation's seed."""
-    return low + _next(shape, seed).astype(np.int64) % (high - low)
+    return low + _next("integers", shape, seed).astype(np.int64) % (high - low)
 
 
 def stateless_words(count: int, seed: Any) -> np.ndarray:

@@ -145,9 +145,11 @@ def resize_with_pad(
     if target_height <= 0 or target_width <= 0:
         side = "target_width" if target_width <= 0 else "target_height"
         raise ValueError(f"{side} must be > 0.")
-    ratio = max(width / target_width, height / target_height)
-    new_height, new_width = height / ratio, width / ratio
-    top, left = ((target_height - new_height) / 2), ((target_width - new_width) / 2)
+    # In float32, whose rounding decides of a row or a column.
+    old = np.array([height, width], np.float32)
+    new = np.array([target_height, target_width], np.float32)
+    new_height, new_width = old / (old / new).max()
+    top, left = (new - [new_height, new_width]) / 2
     resized = resize(array, [int(new_height), int(new_width)], method, antialias=antialias)
     return pad_to_bounding_box(
         resized, max(0, int(top)), max(0, int(left)), target_height, target_width

@@ -86,7 +86,7 @@ fn stored(bytes: &[u8], most_pixels: u64) -> Result<Stored, Fault> {
     let palette = info.palette.as_deref().unwrap_or_default().to_vec();
     let transparent = info.trns.as_deref().map(<[u8]>::to_vec);
     // libpng does not bother with what is nearly linear.
-    let gamma = info.source_gamma.map(|gamma| f64::from(gamma.into_scaled()) / 100_000.0);
+    let gamma = info.gamma().map(|gamma| f64::from(gamma.into_scaled()) / 100_000.0);
     let gamma = gamma.filter(|gamma| *gamma > 0.0 && (gamma - 1.0).abs() > 0.05);
     let length = reader.output_buffer_size();
     let length = length.ok_or_else(|| damaged("a PNG too large for this machine"))?;
