@@ -1,7 +1,6 @@
 """`tf.io.decode_jpeg` and its kin: one encoded image at a time, to the pixels that TensorFlow gives.
 
-JPEG is decoded by libjpeg-turbo 3.1, where TensorFlow 2.21 has 2.1.4: all options give the same bytes on
-every readable file of the test corpora, and cut files the same rows. WebP and PNG: see `docs/guide/tf.md`.
+`docs/guide/tf-images.md` says how equal they are, format by format.
 """
 
 from __future__ import annotations
@@ -241,7 +240,7 @@ def decode_and_crop_jpeg(
     dct_method: str = "",
     name: str | None = None,
 ) -> Tensor:
-    """A part of a JPEG, of which little more than that is decoded.
+    """A part of a JPEG, without the rest in memory.
 
     Args:
         crop_window: top, left, height and width in pixels of what `ratio` leaves.
