@@ -362,7 +362,7 @@ def test_the_golden_files_decode_as_expected(golden: Path) -> None:
             np.testing.assert_array_equal(codecs.decode_png(data, int(channels)), values)
     data, expected = case("gray16.png")
     for dtype, values in expected.items():
-        np.testing.assert_array_equal(codecs.decode_png(data, dtype=dtype), values)
+        np.testing.assert_array_equal(codecs.decode_png(data, dtype=dtype)[..., 0], values)
     data, expected = case("photo420.jpg")
     slow: dict[str, Any] = {"dct_method": "INTEGER_ACCURATE"}
     for name, how in {

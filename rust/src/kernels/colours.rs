@@ -68,7 +68,7 @@ fn to_hsv<T: Real>([r, g, b]: [T; 3]) -> [T; 3] {
     let value = most(r, most(g, b));
     let range = value - least(r, least(g, b));
     let saturation = if value > zero { range / value } else { zero };
-    if !(range > zero) {
+    if range <= zero {
         return [zero, saturation, value];
     }
     let norm = one / (six * range);
@@ -107,7 +107,7 @@ fn turned<T: Real>([r, g, b]: [T; 3], turns: T) -> [T; 3] {
     let (zero, one, six) = (T::from(0.0), T::from(1.0), T::from(6.0));
     let (high, low) = (most(r, most(g, b)), least(r, least(g, b)));
     let range = high - low;
-    let mut at = if !(range > zero) {
+    let mut at = if range <= zero {
         zero
     } else if r == high {
         let at = (g - b) / range;
