@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.image import draws
 from penstock.tf.image.colours import (
     adjust_brightness,
     adjust_contrast,
@@ -18,6 +17,7 @@ from penstock.tf.image.colours import (
     adjust_saturation,
 )
 from penstock.tf.image.cropping import sides
+from penstock.tf.image.draws import integers, stateless, stateless_integers, uniform
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 _MOST = 2**31 - 1
@@ -47,12 +47,12 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
     Raises:
         ValueError: images of another rank.
     """
-    return _flipped(image, -2, lambda shape: draws.uniform(0, 1, seed, shape))
+    return _flipped(image, -2, lambda shape: uniform(0, 1, seed, shape))
 
 
 def random_flip_up_down(image: Any, seed: int | None = None) -> Tensor:
     """As `random_flip_left_right`, upside down."""
-    return _flipped(image, -3, lambda shape: draws.uniform(0, 1, seed, shape))
+    return _flipped(image, -3, lambda shape: uniform(0, 1, seed, shape))
 
 
 def stateless_random_flip_left_right(image: Any, seed: Any) -> Tensor:
@@ -65,12 +65,12 @@ def stateless_random_flip_left_right(image: Any, seed: Any) -> Tensor:
         >>> [stateless_random_flip_left_right(image, (n, 0)).ravel().tolist() for n in (0, 1)]
         [[2, 1], [1, 2]]
     """
-    return _flipped(image, -2, lambda shape: draws.stateless(0, 1, seed, shape))
+    return _flipped(image, -2, lambda shape: stateless(0, 1, seed, shape))
 
 
 def stateless_random_flip_up_down(image: Any, seed: Any) -> Tensor:
     """As `stateless_random_flip_left_right`, upside down."""
-    return _flipped(image, -3, lambda shape: draws.stateless(0, 1, seed, shape))
+    return _flipped(image, -3, lambda shape: stateless(0, 1, seed, shape))
 
 
 def _cropped(value: Any, size: Any, numbers: Callable[[tuple[int, ...]], Any]) -> Tensor:
@@ -105,12 +105,12 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
         >>> random_crop(np.zeros([8, 8, 3]), [3, 5, 3]).shape.as_list()
         [3, 5, 3]
     """
-    return _cropped(value, size, lambda shape: draws.integers(0, _MOST, seed, shape))
+    return _cropped(value, size, lambda shape: integers(0, _MOST, seed, shape))
 
 
 def stateless_random_crop(value: Any, size: Any, seed: Any, name: str | None = None) -> Tensor:
     """As `random_crop`, from where a seed of two numbers says."""
-    return _cropped(value, size, lambda shape: draws.stateless_integers(0, _MOST, seed, shape))
+    return _cropped(value, size, lambda shape: stateless_integers(0, _MOST, seed, shape))
 
 
 def _at_most(max_delta: float) -> float:
@@ -134,13 +134,13 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
         ValueError: max_delta is negative.
     """
     most = _at_most(max_delta)
-    return adjust_brightness(image, draws.uniform(-most, most, seed))
+    return adjust_brightness(image, uniform(-most, most, seed))
 
 
 def stateless_random_brightness(image: Any, max_delta: float, seed: Any) -> Tensor:
     """`random_brightness` by a seed of two numbers."""
     most = _at_most(max_delta)
-    return adjust_brightness(image, draws.stateless(-most, most, seed))
+    return adjust_brightness(image, stateless(-most, most, seed))
 
 
 def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
@@ -149,12 +149,12 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
     Raises:
         ValueError: upper is not above lower, or lower is negative.
     """
-    return adjust_contrast(image, draws.uniform(*_range(lower, upper), seed))
+    return adjust_contrast(image, uniform(*_range(lower, upper), seed))
 
 
 def stateless_random_contrast(image: Any, lower: float, upper: float, seed: Any) -> Tensor:
     """`random_contrast` by a seed of two numbers."""
-    return adjust_contrast(image, draws.stateless(*_range(lower, upper), seed))
+    return adjust_contrast(image, stateless(*_range(lower, upper), seed))
 
 
 def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
@@ -163,12 +163,12 @@ def random_saturation(image: Any, lower: float, upper: float, seed: int | None =
     Raises:
         ValueError: upper is not above lower, or lower is negative.
     """
-    return adjust_saturation(image, draws.uniform(*_range(lower, upper), seed))
+    return adjust_saturation(image, uniform(*_range(lower, upper), seed))
 
 
 def stateless_random_saturation(image: Any, lower: float, upper: float, seed: Any = None) -> Tensor:
     """`random_saturation` by a seed of two numbers."""
-    return adjust_saturation(image, draws.stateless(*_range(lower, upper), seed))
+    return adjust_saturation(image, stateless(*_range(lower, upper), seed))
 
 
 def _turn(max_delta: float) -> float:
@@ -184,13 +184,13 @@ def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
         ValueError: max_delta is negative, or more than half a turn.
     """
     most = _turn(max_delta)
-    return adjust_hue(image, draws.uniform(-most, most, seed))
+    return adjust_hue(image, uniform(-most, most, seed))
 
 
 def stateless_random_hue(image: Any, max_delta: float, seed: Any) -> Tensor:
     """`random_hue` by a seed of two numbers."""
     most = _turn(max_delta)
-    return adjust_hue(image, draws.stateless(-most, most, seed))
+    return adjust_hue(image, stateless(-most, most, seed))
 
 
 def _qualities(least: int, most: int) -> tuple[int, int]:
@@ -210,7 +210,7 @@ def random_jpeg_quality(
         ValueError: a range that is none.
     """
     qualities = _qualities(min_jpeg_quality, max_jpeg_quality)
-    return adjust_jpeg_quality(image, draws.integers(*qualities, seed))
+    return adjust_jpeg_quality(image, integers(*qualities, seed))
 
 
 def stateless_random_jpeg_quality(
@@ -218,4 +218,4 @@ def stateless_random_jpeg_quality(
 ) -> Tensor:
     """`random_jpeg_quality` by a seed of two numbers."""
     qualities = _qualities(min_jpeg_quality, max_jpeg_quality)
-    return adjust_jpeg_quality(image, draws.stateless_integers(*qualities, seed))
+    return adjust_jpeg_quality(image, stateless_integers(*qualities, seed))

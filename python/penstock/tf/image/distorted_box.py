@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.image import draws
+from penstock.tf.image.draws import stateless_words, words
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 _F = np.float32
@@ -54,7 +54,7 @@ def sample_distorted_bounding_box(
     """
     attempts = 100 if max_attempts is None else max_attempts
     return _sampled(
-        iter(draws.words("boxes", 4 * max(attempts, 1), seed or None, attempts).tolist()),
+        iter(words("boxes", 4 * max(attempts, 1), seed or None, attempts).tolist()),
         image_size,
         bounding_boxes,
         min_object_covered,
@@ -79,7 +79,7 @@ def stateless_sample_distorted_bounding_box(
     """As `sample_distorted_bounding_box`, by a seed of two numbers."""
     attempts = 100 if max_attempts is None else max_attempts
     return _sampled(
-        iter(draws.stateless_words(4 * max(attempts, 1), seed).tolist()),
+        iter(stateless_words(4 * max(attempts, 1), seed).tolist()),
         image_size,
         bounding_boxes,
         min_object_covered,

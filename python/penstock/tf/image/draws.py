@@ -7,8 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from penstock.tf import random
-from penstock.tf.random import op_seeds
+from penstock.tf.random import (
+    _Global,  # pyright: ignore[reportPrivateUsage]
+    op_seeds,
+    philox_blocks,
+    stateless_uniform,
+)
+from penstock.tf.random import words as halves
 from penstock.tf.tensor import Tensor
 
 _BLOCK = 4
@@ -29,17 +34,17 @@ def words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarray:
     """The next 32-bit numbers of a kind of operation and its seed, which use up so many blocks of four."""
     pair = op_seeds(seed)
     # It is made anew when the program's seed is set.
-    program = random._Global.draws  # pyright: ignore[reportPrivateUsage]
+    program = _Global.draws
     with _Streams.lock:
         if _Streams.program is not program:
             _Streams.program, _Streams.at = program, {}
         block = _Streams.at.get((kind, *pair), 0)
         if seed is not None:
             _Streams.at[(kind, *pair)] = block + blocks
-    key, high = random.words(pair[0]), random.words(pair[1])
+    key, high = halves(pair[0]), halves(pair[1])
     numbers = np.arange(block, block - (-count // _BLOCK), dtype=np.uint64)
     counters = [numbers & np.uint64(0xFFFFFFFF), numbers >> np.uint64(32), *high]
-    return random.philox_blocks(counters, key).reshape(-1)[:count]
+    return philox_blocks(counters, key).reshape(-1)[:count]
 
 
 def _next(kind: str, shape: tuple[int, ...], seed: int | None) -> np.ndarray:
@@ -61,15 +66,15 @@ def integers(low: int, high: int, seed: int | None, shape: tuple[int, ...] = ())
 
 def stateless_words(count: int, seed: Any) -> np.ndarray:
     """The first 32-bit numbers of two seeds."""
-    return random.stateless_uniform([count], seed, 0, 1 << 32, "uint32").view(np.ndarray)
+    return stateless_uniform([count], seed, 0, 1 << 32, "uint32").view(np.ndarray)
 
 
 def stateless(low: float, high: float, seed: Any, shape: tuple[int, ...] = ()) -> Any:
     """float32 numbers from `low` to below `high`, those of two seeds."""
-    return random.stateless_uniform(shape, seed, low, high).view(np.ndarray)
+    return stateless_uniform(shape, seed, low, high).view(np.ndarray)
 
 
 def stateless_integers(low: int, high: int, seed: Any, shape: tuple[int, ...] = ()) -> Any:
     """Whole numbers from `low` to below `high`, those of two seeds."""
-    found: Tensor = random.stateless_uniform(shape, seed, low, high, "int32")
+    found: Tensor = stateless_uniform(shape, seed, low, high, "int32")
     return found.view(np.ndarray).astype(np.int64)
