@@ -27,6 +27,7 @@ from fuzz import (
     neighbours,
     recordio,
     seeds,
+    tensor_images,
     webdataset,
 )
 from penstock import _core
@@ -289,6 +290,7 @@ TARGETS = {
     "webp": Target(images.decoded, images.webps),
     "ppm": Target(images.decoded, images.ppms),
     "train_images": Target(images.looked_at, images.seen),
+    "tensor_images": Target(tensor_images.decoded, tensor_images.seeds),
     "mds": Target(neighbours.mds, neighbours.shards),
     "listing": Target(neighbours.listing, neighbours.listings),
     "arrayrecord": Target(neighbours.arrayrecord, neighbours.array_records),

@@ -859,3 +859,60 @@ class Int64List(Message):
     def FromString(data: object) -> Int64List: ...
     @property
     def value(self) -> RepeatedScalar: ...
+@final
+class Values:
+    """An array that Rust made: `numpy.asarray(x)` is it, without a copy."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+def jpeg_pixels(
+    contents: bytes,
+    *,
+    channels: int,
+    ratio: int,
+    fancy: bool,
+    fast: bool,
+    recover: bool,
+    fraction: float,
+    image_pixels: int,
+    window: tuple[int, ...] | None = None,
+) -> Values:
+    """The pixels of a JPEG; `window` is top, left, height and width."""
+
+def jpeg_shape(contents: bytes) -> tuple[int, int, int]:
+    """Height, width and channels of a JPEG."""
+
+def png_pixels(contents: bytes, *, channels: int, wide: bool, image_pixels: int) -> Values:
+    """The pixels of a PNG, of 8 bits or `wide`."""
+
+def bmp_pixels(contents: bytes, *, channels: int, image_pixels: int) -> Values:
+    """The pixels of a BMP."""
+
+def gif_pixels(contents: bytes, *, first_only: bool, image_pixels: int) -> Values:
+    """The frames of a GIF."""
+
+def jpeg_bytes(
+    image: object,
+    *,
+    quality: int,
+    progressive: bool,
+    optimize: bool,
+    chroma_downsampling: bool,
+    density_unit: int,
+    x_density: int,
+    y_density: int,
+    xmp: bytes,
+) -> bytes:
+    """An image of uint8 as a JPEG."""
+
+def png_bytes(image: object, *, level: int | None = None) -> bytes:
+    """An image of uint8 or uint16 as a PNG."""
+
+def resize_images(
+    images: object, height: int, width: int, method: str, antialias: bool = False
+) -> Values:
+    """An image, or a batch, at another size: float32, or as they are by "nearest"."""
+
+def change_colours(images: object, change: str, amount: float = 0.0) -> Values:
+    """Pixels of three floats changed: "to_hsv", "from_hsv", "hue" or "saturation"."""

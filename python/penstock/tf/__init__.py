@@ -1,10 +1,24 @@
 """TensorFlow's own spelling of what penstock does, for code that exists: `import penstock.tf as tf`.
 
 Code that reads, writes and prepares data with TensorFlow runs with only the import changed. What is
-not here raises an error that names the symbol and the nearest way; docs/tensorflow.md lists what is.
+not here raises an error that names the symbol and the nearest way; docs/guide/tensorflow.md lists what is.
 """
 
-from penstock.tf import dtypes, errors, math, ragged, sparse
+from penstock.tf import (
+    compat,
+    data,
+    dtypes,
+    errors,
+    image,
+    io,
+    math,
+    nest,
+    python_io,
+    ragged,
+    random,
+    sparse,
+    train,
+)
 from penstock.tf.arrays import (
     boolean_mask,
     broadcast_to,
@@ -116,7 +130,7 @@ from penstock.tf.math import (
     truediv,
     where,
 )
-from penstock.tf.missing import missing as _missing
+from penstock.tf.missing import absent_from
 from penstock.tf.ragged import RaggedTensor
 from penstock.tf.shapes import (
     RaggedTensorSpec,
@@ -154,14 +168,16 @@ __all__ = [
     "broadcast_to",
     "cast",
     "clip_by_value",
-    "complex64",
+    "compat",
     "complex128",
+    "complex64",
     "concat",
     "cond",
     "constant",
     "convert_to_tensor",
     "cos",
     "cumsum",
+    "data",
     "device",
     "divide",
     "double",
@@ -184,10 +200,12 @@ __all__ = [
     "greater_equal",
     "half",
     "identity",
-    "int8",
+    "image",
     "int16",
     "int32",
     "int64",
+    "int8",
+    "io",
     "is_tensor",
     "less",
     "less_equal",
@@ -202,6 +220,7 @@ __all__ = [
     "multiply",
     "name_scope",
     "negative",
+    "nest",
     "not_equal",
     "numpy_function",
     "one_hot",
@@ -210,7 +229,9 @@ __all__ = [
     "pad",
     "pow",
     "py_function",
+    "python_io",
     "ragged",
+    "random",
     "range",
     "rank",
     "reduce_all",
@@ -241,18 +262,17 @@ __all__ = [
     "subtract",
     "tanh",
     "tile",
+    "train",
     "transpose",
     "truediv",
-    "uint8",
     "uint16",
     "uint32",
     "uint64",
+    "uint8",
     "unstack",
     "where",
     "zeros",
     "zeros_like",
 ]
 
-
-def __getattr__(name: str) -> object:
-    raise _missing(f"tf.{name}")
+__getattr__ = absent_from("tf")

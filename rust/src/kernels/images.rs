@@ -5,12 +5,16 @@
 //! it is not wanted, never blended; 16 bits are cut to their upper 8; CMYK becomes RGB as
 //! `C * K / 255` of the inverted inks that Adobe's files store; an EXIF orientation changes nothing.
 
+pub mod bmp;
 pub mod crop;
+pub mod gif;
 pub mod jpeg;
+pub mod libjpeg;
 pub mod look;
 pub mod png;
 pub mod ppm;
 pub mod resize;
+pub mod samples;
 pub mod shrink;
 pub mod webp;
 

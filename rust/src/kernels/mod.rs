@@ -2,6 +2,7 @@
 
 pub mod buffer;
 pub mod codec;
+pub mod colours;
 pub mod columns;
 pub mod decode_examples;
 pub mod decode_images;
@@ -19,6 +20,7 @@ pub mod images;
 pub mod infer_examples;
 pub mod infer_msgpack;
 pub mod inflate;
+pub mod interpolate;
 pub mod members;
 pub mod messages;
 pub mod mixture;

@@ -5,6 +5,7 @@ mod bytes;
 mod compression;
 mod encode;
 mod frames;
+mod image_arrays;
 mod images;
 mod index_file;
 mod messages;
@@ -173,6 +174,10 @@ mod _core {
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_end_bytes, tar_fields},
         tensors::{PyNumbers, decode_tensors},
+        image_arrays::{
+            PyValues, bmp_pixels, change_colours, gif_pixels, jpeg_bytes, jpeg_pixels, jpeg_shape,
+            png_bytes, png_pixels, resize_images,
+        },
         train_images::{PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images},
     };
 }

@@ -13,7 +13,8 @@ use crate::wire::{Fault, FaultKind};
 /// What the decoder may take besides the pixels: rows, chunks.
 const BESIDE_BYTES: usize = 64 << 20;
 
-fn fault(error: &DecodingError) -> Fault {
+/// What is wrong with a PNG.
+pub fn fault(error: &DecodingError) -> Fault {
     let kind = match error {
         DecodingError::IoError(inner) if inner.kind() == ErrorKind::UnexpectedEof => {
             FaultKind::Truncated

@@ -1,0 +1,72 @@
+"""Images as other types of numbers: what an image's values mean in each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.tf.dtypes import as_dtype
+from penstock.tf.tensor import Tensor, convert_to_tensor
+
+
+def convert_image_dtype(
+    image: Any, dtype: Any, saturate: bool = False, name: str | None = None
+) -> Tensor:
+    """Images of another type of numbers, scaled: floats are of 0 to 1, whole numbers use their range.
+
+    Args:
+        image: of whole numbers or floats.
+        dtype: of whole numbers or floats.
+        saturate (bool): cut off what does not fit; else it wraps.
+        name: no meaning here.
+
+    Returns:
+        Tensor of the dtype.
+
+    Raises:
+        AttributeError: a type of neither.
+
+    Example:
+        >>> import numpy as np
+        >>> import penstock.tf as tf
+        >>> from penstock.tf.image import convert_image_dtype
+        >>> convert_image_dtype(np.array([0, 51, 255], np.uint8), tf.float32).numpy().tolist()
+        [0.0, 0.20000000298023224, 1.0]
+    """
+    array, kind = convert_to_tensor(image), as_dtype(dtype)
+    old = as_dtype(array.dtype)
+    if not (kind.is_floating or kind.is_integer):
+        raise AttributeError("dtype must be either floating point or integer")
+    if not (old.is_floating or old.is_integer):
+        raise AttributeError("image dtype must be either floating point or integer")
+    if kind == old:
+        return array
+    if kind.is_floating:
+        floats = array.astype(kind.dtype)
+        scaled = floats if old.is_floating else floats * kind.dtype.type(1.0 / old.max)
+        return scaled.view(Tensor)
+    if old.is_floating:
+        with np.errstate(over="ignore", invalid="ignore"):  # the range may be beyond float16
+            scaled = array * array.dtype.type(kind.max + 0.5)
+        return _whole(scaled, kind, saturate)
+    if old.max > kind.max:
+        return _whole(array // array.dtype.type((old.max + 1) // (kind.max + 1)), kind, saturate)
+    return _whole(array, kind, saturate) * kind.dtype.type((kind.max + 1) // (old.max + 1))
+
+
+def _whole(array: Any, kind: Any, saturate: bool) -> Tensor:
+    """Numbers as whole ones of a type, cut off below the point."""
+    if saturate and array.dtype.kind == "f":
+        float_ = array.dtype.type
+        most = float_(min(kind.max, float(np.finfo(float_).max)))
+        if float(most) > kind.max:  # the float next to the range is beyond it
+            most = np.nextafter(most, float_(0))
+        array = np.nan_to_num(np.clip(array, float_(kind.min), most))
+    elif saturate:
+        known = np.iinfo(array.dtype)
+        array = np.clip(array, max(kind.min, known.min), min(kind.max, known.max))
+    if array.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            array = array.astype(np.int64)
+    return array.astype(kind.dtype).view(Tensor)

@@ -1,0 +1,308 @@
+//! JPEG with every choice that TensorFlow's operations leave: which inverse transform, how halved
+//! colour is spread, how much of a cut file will do; and files written byte for byte as it writes
+//! them. `unsafe` because it calls the C file beside it, which never lets a long jump out.
+
+use std::ffi::{CStr, c_char, c_int, c_uchar};
+use std::ptr::NonNull;
+
+use super::damaged;
+use crate::wire::{Fault, FaultKind};
+
+/// A progressive file may ask for its picture to be gone through so often, at least and at most, and
+/// for so many pixels in all.
+const FEWEST_SCANS: u64 = 32;
+const MOST_SCANS: u64 = 500;
+const SCANNED_PIXELS: u64 = 1 << 33;
+const MESSAGE: usize = 200;
+
+/// What is asked of a JPEG; the C file knows the same numbers.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Wanted {
+    channels: c_int,
+    ratio: c_int,
+    fancy: c_int,
+    fast: c_int,
+    recover: c_int,
+    crop: c_int,
+    left: c_int,
+    top: c_int,
+    width: c_int,
+    height: c_int,
+    most_scans: c_int,
+}
+
+#[repr(C)]
+struct Found {
+    width: c_int,
+    height: c_int,
+    channels: c_int,
+    message: [c_char; MESSAGE],
+}
+
+#[repr(C)]
+struct RawManner {
+    width: c_int,
+    height: c_int,
+    channels: c_int,
+    quality: c_int,
+    progressive: c_int,
+    optimize: c_int,
+    chroma_downsampling: c_int,
+    density_unit: c_int,
+    x_density: c_int,
+    y_density: c_int,
+}
+
+#[repr(C)]
+struct RawDecoder {
+    _private: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn penstock_jpeg_open(
+        bytes: *const c_uchar,
+        length: usize,
+        wanted: *const Wanted,
+        found: *mut Found,
+    ) -> *mut RawDecoder;
+    fn penstock_jpeg_read(
+        decoder: *mut RawDecoder,
+        pixels: *mut c_uchar,
+        found: *mut Found,
+    ) -> c_int;
+    fn penstock_jpeg_close(decoder: *mut RawDecoder);
+    fn penstock_jpeg_encode(
+        pixels: *const c_uchar,
+        manner: *const RawManner,
+        xmp: *const c_uchar,
+        xmp_length: usize,
+        made: *mut *mut c_uchar,
+        made_length: *mut usize,
+        message: *mut c_char,
+    ) -> c_int;
+    fn penstock_jpeg_free(made: *mut c_uchar);
+}
+
+fn fault(message: &[c_char; MESSAGE]) -> Fault {
+    let text: Vec<u8> = message.iter().map(|&c| c as u8).take_while(|&c| c != 0).collect();
+    let text = String::from_utf8_lossy(&text);
+    let kind = if text.contains("scans") { FaultKind::Limit } else { FaultKind::Image };
+    Fault::new(kind, 0, format!("a damaged JPEG: {text}"))
+}
+
+/// A part of an image as it is decoded, in pixels.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Rows above it.
+    pub top: i32,
+    /// Columns to the left of it.
+    pub left: i32,
+    /// Its rows.
+    pub height: i32,
+    /// Its columns.
+    pub width: i32,
+}
+
+/// How a JPEG is to be decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Choices {
+    /// 1 or 3; 0 for those that are stored, which are 3 of inks.
+    pub channels: u8,
+    /// One `ratio`-th of each side: 1, 2, 4 or 8.
+    pub ratio: u8,
+    /// Spread halved colour smoothly.
+    pub fancy: bool,
+    /// The quick inverse transform, not the accurate one.
+    pub fast: bool,
+    /// Make the best of data that ends too early.
+    pub recover: bool,
+    /// Rows that have to be readable, of 1.0.
+    pub fraction: f32,
+    /// Decode no more than this of it.
+    pub window: Option<Window>,
+    /// Pixels that an image may have.
+    pub most_pixels: u64,
+}
+
+/// Pixels, rows from top to bottom, channels next to each other.
+#[derive(Debug)]
+pub struct Picture {
+    /// One value each.
+    pub pixels: Vec<u8>,
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+    /// Values a pixel.
+    pub channels: usize,
+}
+
+struct Decoder(NonNull<RawDecoder>);
+
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        // SAFETY: made by `penstock_jpeg_open`, and closed only here.
+        unsafe { penstock_jpeg_close(self.0.as_ptr()) }
+    }
+}
+
+/// Decode a JPEG.
+pub fn decode(bytes: &[u8], choices: &Choices) -> Result<Picture, Fault> {
+    let (height, width, _) = size(bytes)?;
+    let pixels = u64::from(height) * u64::from(width);
+    if pixels > choices.most_pixels {
+        let most = choices.most_pixels;
+        let message = format!("an image of {width} x {height} pixels, beyond image_pixels={most}");
+        return Err(Fault::new(FaultKind::Limit, 0, message).values(most, pixels));
+    }
+    let scans = (SCANNED_PIXELS / pixels.max(1)).clamp(FEWEST_SCANS, MOST_SCANS);
+    let window = choices.window.unwrap_or(Window { top: 0, left: 0, height: 0, width: 0 });
+    let wanted = Wanted {
+        channels: choices.channels.into(),
+        ratio: choices.ratio.into(),
+        fancy: choices.fancy.into(),
+        fast: choices.fast.into(),
+        recover: choices.recover.into(),
+        crop: choices.window.is_some().into(),
+        left: window.left,
+        top: window.top,
+        width: window.width,
+        height: window.height,
+        most_scans: scans as c_int,
+    };
+    let mut found = Found { width: 0, height: 0, channels: 0, message: [0; MESSAGE] };
+    // SAFETY: pointer and length of a slice, which outlives the decoder, and structures of ours.
+    let raw = unsafe {
+        penstock_jpeg_open(bytes.as_ptr(), bytes.len(), &raw const wanted, &raw mut found)
+    };
+    let decoder = Decoder(NonNull::new(raw).ok_or_else(|| fault(&found.message))?);
+    let side = |side: c_int| usize::try_from(side).map_err(|_| damaged("a JPEG of no size"));
+    let (height, width) = (side(found.height)?, side(found.width)?);
+    let channels = side(found.channels)?;
+    let length = height * width * channels;
+    let mut pixels = Vec::<u8>::new();
+    let no_memory =
+        |_| Fault::new(FaultKind::Limit, 0, format!("no memory for {length} bytes of pixels"));
+    pixels.try_reserve_exact(length).map_err(no_memory)?;
+    // SAFETY: a live decoder, and room for as many bytes as it said that it will write.
+    let rows =
+        unsafe { penstock_jpeg_read(decoder.0.as_ptr(), pixels.as_mut_ptr(), &raw mut found) };
+    let enough = |rows: usize| rows as f32 / height as f32 >= choices.fraction.min(1.0);
+    if !usize::try_from(rows).is_ok_and(enough) {
+        return Err(fault(&found.message));
+    }
+    // SAFETY: every row was written: decoded, or filled where it could not be read.
+    unsafe { pixels.set_len(length) };
+    Ok(Picture { pixels, height, width, channels })
+}
+
+/// The size that the frame header of a JPEG says, and its components.
+pub fn size(bytes: &[u8]) -> Result<(u16, u16, u8), Fault> {
+    let mut at = 2usize;
+    let ends = || Fault::new(FaultKind::Truncated, bytes.len() as u64, "a JPEG cut in its header");
+    if !bytes.starts_with(&[0xff, 0xd8]) {
+        return Err(damaged("no JPEG: it does not begin with FF D8"));
+    }
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let skipped = rest.iter().position(|&byte| byte == 0xff).ok_or_else(ends)?;
+        let filled = rest.iter().skip(skipped).position(|&byte| byte != 0xff).ok_or_else(ends)?;
+        let marker_at = skipped + filled;
+        let (marker, segment) =
+            rest.get(marker_at..).and_then(<[u8]>::split_first).ok_or_else(ends)?;
+        at += marker_at + 1;
+        match *marker {
+            0x00 | 0x01 | 0xd0..=0xd7 => {}
+            0xd8..=0xda => return Err(damaged("a damaged JPEG: no frame header")),
+            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
+                let &[_, _, _, h1, h0, w1, w0, components] =
+                    segment.first_chunk::<8>().ok_or_else(ends)?;
+                let (height, width) = (u16::from_be_bytes([h1, h0]), u16::from_be_bytes([w1, w0]));
+                return Ok((height, width, components));
+            }
+            _ => {
+                let length = segment.first_chunk::<2>().ok_or_else(ends)?;
+                at += usize::from(u16::from_be_bytes(*length)).max(2);
+            }
+        }
+    }
+}
+
+/// How a JPEG is to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner<'a> {
+    /// 0 to 100.
+    pub quality: u8,
+    /// In several scans.
+    pub progressive: bool,
+    /// Smaller, for more work.
+    pub optimize: bool,
+    /// Colour at half size.
+    pub chroma_downsampling: bool,
+    /// 0 none, 1 inches, 2 centimetres.
+    pub density_unit: u8,
+    /// Pixels a unit, across.
+    pub x_density: u16,
+    /// Pixels a unit, down.
+    pub y_density: u16,
+    /// Metadata, or nothing.
+    pub xmp: &'a [u8],
+}
+
+/// Encode an image of one or three channels.
+pub fn encode(
+    pixels: &[u8],
+    (height, width, channels): (usize, usize, usize),
+    manner: &Manner<'_>,
+) -> Result<Vec<u8>, Fault> {
+    const MOST: usize = 65_500;
+    let refuse = |message: String| Fault::new(FaultKind::Schema, 0, message);
+    if height > MOST || width > MOST || height == 0 || width == 0 {
+        let message = format!("{width} x {height} pixels: JPEG holds 1 to {MOST} a side");
+        return Err(refuse(message));
+    }
+    if pixels.len() != height * width * channels || !matches!(channels, 1 | 3) {
+        return Err(refuse("pixels of another shape than was said".to_owned()));
+    }
+    if manner.xmp.len() > 65_500 {
+        return Err(refuse("metadata of more than 65500 bytes".to_owned()));
+    }
+    let raw = RawManner {
+        width: width as c_int,
+        height: height as c_int,
+        channels: channels as c_int,
+        quality: manner.quality.into(),
+        progressive: manner.progressive.into(),
+        optimize: manner.optimize.into(),
+        chroma_downsampling: manner.chroma_downsampling.into(),
+        density_unit: manner.density_unit.into(),
+        x_density: manner.x_density.into(),
+        y_density: manner.y_density.into(),
+    };
+    let (mut made, mut length) = (std::ptr::null_mut(), 0);
+    let mut message = [0; MESSAGE];
+    // SAFETY: `pixels` are as many as the shape says; all else are structures and slices of ours.
+    let done = unsafe {
+        penstock_jpeg_encode(
+            pixels.as_ptr(),
+            &raw const raw,
+            manner.xmp.as_ptr(),
+            manner.xmp.len(),
+            &raw mut made,
+            &raw mut length,
+            message.as_mut_ptr(),
+        )
+    };
+    if done == 0 {
+        // SAFETY: a text that ends with a zero, which format_message writes.
+        let text = unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy().into_owned();
+        return Err(refuse(format!("no JPEG of these pixels: {text}")));
+    }
+    // SAFETY: after success so many bytes lie there, and are given back once.
+    unsafe {
+        let bytes = std::slice::from_raw_parts(made, length).to_vec();
+        penstock_jpeg_free(made);
+        Ok(bytes)
+    }
+}
