@@ -1,4 +1,4 @@
-//! JPEG by libjpeg-turbo. `unsafe` because it is a C library: a handle that is made and destroyed
+//! JPEG by libjpeg-turbo: by its parts where that can be, by TurboJPEG else. `unsafe` because it is a C library: a handle that is made and destroyed
 //! here, and pointers to slices whose lengths it is told. A fault inside it comes back as a code:
 //! its long jumps end within the call.
 
@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use turbojpeg_sys as tj;
 
 use super::crop::Region;
+use super::jpeg_parts::{self, Parts};
 use super::{Shape, damaged};
 use crate::wire::image_head::Head;
 use crate::wire::{Fault, FaultKind};
@@ -94,13 +95,15 @@ pub struct Wanted {
     pub allow_damaged: bool,
 }
 
-/// Decodes JPEGs.
-pub struct Decompressor(Handle);
+/// Decodes JPEGs: those in which nothing is odd by [`Parts`], the others by TurboJPEG.
+pub struct Decompressor {
+    parts: Option<Parts>,
+}
 
 impl Decompressor {
     /// One that can be used again and again.
-    pub fn new() -> Result<Self, Fault> {
-        Handle::new(tj::TJINIT_TJINIT_DECOMPRESS).map(Self)
+    pub fn new() -> Self {
+        Self { parts: Parts::new() }
     }
 
     /// Decode into `pixels`.
@@ -126,30 +129,20 @@ impl Decompressor {
         head: &Head,
         allow_damaged: bool,
     ) -> Result<Begun<'a>, Fault> {
-        let handle = &mut self.0;
-        let scans = (SCANNED_PIXELS / head.pixels().max(1)).clamp(FEWEST_SCANS, MOST_SCANS);
-        handle.set(tj::TJPARAM_TJPARAM_STOPONWARNING, c_int::from(!allow_damaged))?;
-        handle.set(tj::TJPARAM_TJPARAM_SCANLIMIT, scans as c_int)?;
-        // SAFETY: pointer and length of a slice.
-        let code =
-            unsafe { tj::tj3DecompressHeader(handle.raw(), bytes.as_ptr(), bytes.len() as _) };
-        handle.done_or_warned(code, allow_damaged)?;
-        let size =
-            (handle.get(tj::TJPARAM_TJPARAM_JPEGWIDTH), handle.get(tj::TJPARAM_TJPARAM_JPEGHEIGHT));
-        if size != (head.width as c_int, head.height as c_int) {
-            let message =
-                format!("a JPEG of {} x {} pixels and of others", head.width, head.height);
-            return Err(damaged(message));
-        }
-        Ok(Begun { handle, bytes, size: (head.width, head.height), allow_damaged })
+        let (head, size) = (*head, (head.width, head.height));
+        let parts = self.parts.as_mut().and_then(|parts| parts.begin(bytes, size));
+        let whole = if parts.is_some() { None } else { Some(Whole::begin(bytes, &head, allow_damaged)?) };
+        Ok(Begun { parts, whole, bytes, head, allow_damaged })
     }
 }
 
 /// A JPEG whose header was read.
 pub struct Begun<'a> {
-    handle: &'a mut Handle,
+    parts: Option<jpeg_parts::Begun<'a>>,
+    /// Where there are no parts.
+    whole: Option<Whole<'a>>,
     bytes: &'a [u8],
-    size: (u32, u32),
+    head: Head,
     allow_damaged: bool,
 }
 
@@ -157,17 +150,9 @@ impl Begun<'_> {
     /// The columns of pixels that are coded together, at which alone a part of it can begin. None
     /// where nothing but the whole can be decoded.
     pub fn block_columns(&self) -> Option<u32> {
-        if self.handle.get(tj::TJPARAM_TJPARAM_LOSSLESS) != 0 {
-            return None;
-        }
-        match self.handle.get(tj::TJPARAM_TJPARAM_SUBSAMP) {
-            tj::TJSAMP_TJSAMP_444
-            | tj::TJSAMP_TJSAMP_GRAY
-            | tj::TJSAMP_TJSAMP_440
-            | tj::TJSAMP_TJSAMP_441 => Some(8),
-            tj::TJSAMP_TJSAMP_422 | tj::TJSAMP_TJSAMP_420 => Some(16),
-            tj::TJSAMP_TJSAMP_411 => Some(32),
-            _ => None,
+        match (&self.parts, &self.whole) {
+            (Some(parts), _) => parts.block_columns(),
+            (None, whole) => whole.as_ref()?.block_columns(),
         }
     }
 
@@ -183,11 +168,75 @@ impl Begun<'_> {
         let whole = |side: u32| side.div_ceil(u32::from(part));
         let expected = match region {
             Some(region) => (region.width, region.height),
-            None => (whole(self.size.0), whole(self.size.1)),
+            None => (whole(self.head.width), whole(self.head.height)),
         };
         if pixels.len() != shape.bytes()? || (shape.width, shape.height) != expected {
             return Err(damaged("no room for the pixels of a JPEG"));
         }
+        if let Some(parts) = self.parts
+            && parts.decode(shape, part, region, pixels).is_some()
+        {
+            return Ok(());
+        }
+        let whole = match self.whole {
+            Some(whole) => whole,
+            None => Whole::begin(self.bytes, &self.head, self.allow_damaged)?,
+        };
+        whole.decode(shape, part, region, pixels)
+    }
+}
+
+/// A JPEG in the hands of TurboJPEG. A handle is for one of them, because the library keeps the
+/// tables of one file for others that lack them.
+struct Whole<'a> {
+    handle: Handle,
+    bytes: &'a [u8],
+    allow_damaged: bool,
+}
+
+impl<'a> Whole<'a> {
+    fn begin(bytes: &'a [u8], head: &Head, allow_damaged: bool) -> Result<Self, Fault> {
+        let mut handle = Handle::new(tj::TJINIT_TJINIT_DECOMPRESS)?;
+        let scans = (SCANNED_PIXELS / head.pixels().max(1)).clamp(FEWEST_SCANS, MOST_SCANS);
+        handle.set(tj::TJPARAM_TJPARAM_STOPONWARNING, c_int::from(!allow_damaged))?;
+        handle.set(tj::TJPARAM_TJPARAM_SCANLIMIT, scans as c_int)?;
+        // SAFETY: pointer and length of a slice.
+        let code =
+            unsafe { tj::tj3DecompressHeader(handle.raw(), bytes.as_ptr(), bytes.len() as _) };
+        handle.done_or_warned(code, allow_damaged)?;
+        let size =
+            (handle.get(tj::TJPARAM_TJPARAM_JPEGWIDTH), handle.get(tj::TJPARAM_TJPARAM_JPEGHEIGHT));
+        if size != (head.width as c_int, head.height as c_int) {
+            let message =
+                format!("a JPEG of {} x {} pixels and of others", head.width, head.height);
+            return Err(damaged(message));
+        }
+        Ok(Self { handle, bytes, allow_damaged })
+    }
+
+    fn block_columns(&self) -> Option<u32> {
+        if self.handle.get(tj::TJPARAM_TJPARAM_LOSSLESS) != 0 {
+            return None;
+        }
+        match self.handle.get(tj::TJPARAM_TJPARAM_SUBSAMP) {
+            tj::TJSAMP_TJSAMP_444
+            | tj::TJSAMP_TJSAMP_GRAY
+            | tj::TJSAMP_TJSAMP_440
+            | tj::TJSAMP_TJSAMP_441 => Some(8),
+            tj::TJSAMP_TJSAMP_422 | tj::TJSAMP_TJSAMP_420 => Some(16),
+            tj::TJSAMP_TJSAMP_411 => Some(32),
+            _ => None,
+        }
+    }
+
+    /// The shape is that of the region or of the part.
+    fn decode(
+        self,
+        shape: Shape,
+        part: u8,
+        region: Option<Region>,
+        pixels: &mut [u8],
+    ) -> Result<(), Fault> {
         let format = match shape.channels {
             1 => tj::TJPF_TJPF_GRAY,
             3 => tj::TJPF_TJPF_RGB,

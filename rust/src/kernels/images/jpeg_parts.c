@@ -82,19 +82,7 @@ static void say_nothing(j_common_ptr info) {
 }
 
 struct penstock_jpeg *penstock_jpeg_new(void) {
-  struct penstock_jpeg *jpeg = calloc(1, sizeof(struct penstock_jpeg));
-  if (jpeg == NULL) return NULL;
-  jpeg->info.err = jpeg_std_error(&jpeg->errors);
-  jpeg->errors.error_exit = leave;
-  jpeg->errors.emit_message = leave_on_warning;
-  jpeg->errors.output_message = say_nothing;
-  if (setjmp(jpeg->leave)) {
-    jpeg_destroy_decompress(&jpeg->info);
-    free(jpeg);
-    return NULL;
-  }
-  jpeg_create_decompress(&jpeg->info);
-  return jpeg;
+  return calloc(1, sizeof(struct penstock_jpeg));
 }
 
 void penstock_jpeg_free(struct penstock_jpeg *jpeg) {
@@ -109,11 +97,17 @@ int penstock_jpeg_begin(struct penstock_jpeg *jpeg, const unsigned char *bytes, 
   struct jpeg_decompress_struct *info = &jpeg->info;
   int i;
 
+  /* A new one, because the library keeps the tables of one file for others that lack them. */
+  jpeg_destroy_decompress(info);
+  info->err = jpeg_std_error(&jpeg->errors);
+  jpeg->errors.error_exit = leave;
+  jpeg->errors.emit_message = leave_on_warning;
+  jpeg->errors.output_message = say_nothing;
   if (setjmp(jpeg->leave)) {
-    jpeg_abort_decompress(info);
+    jpeg_destroy_decompress(info);
     return 0;
   }
-  jpeg_abort_decompress(info);
+  jpeg_create_decompress(info);
   jpeg_mem_src(info, bytes, (unsigned long)num_bytes);
   jpeg_read_header(info, TRUE);
   if (info->progressive_mode || info->arith_code || info->data_precision != 8 ||
@@ -134,8 +128,11 @@ int penstock_jpeg_begin(struct penstock_jpeg *jpeg, const unsigned char *bytes, 
 
 static boolean decode_unit(j_decompress_ptr info, JBLOCKROW *blocks) {
   struct penstock_jpeg *jpeg = (struct penstock_jpeg *)info;
-  ptrdiff_t used = jpeg->wanted->unit(jpeg->wanted->decoder, blocks);
+  ptrdiff_t used, last = info->blocks_in_MCU - 1;
 
+  /* With one scan the library has the blocks of one unit, one behind another. */
+  if (blocks != NULL && blocks[last] != blocks[0] + last) return FALSE;
+  used = jpeg->wanted->unit(jpeg->wanted->decoder, blocks);
   if (used < 0) return FALSE;
   if (used > 0) {
     info->src->next_input_byte = jpeg->scan + used;
@@ -147,7 +144,7 @@ static boolean decode_unit(j_decompress_ptr info, JBLOCKROW *blocks) {
 /* Hand the scan over to the decoder; 0 where it does not take it. */
 static int hand_over(struct penstock_jpeg *jpeg, unsigned left, unsigned align) {
   struct jpeg_decompress_struct *info = &jpeg->info;
-  struct penstock_scan scan;
+  struct penstock_scan scan = {0};
   int i;
 
   for (i = 0; i < info->comps_in_scan; i++) {

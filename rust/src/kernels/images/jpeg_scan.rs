@@ -181,6 +181,11 @@ impl<'a> Scan<'a> {
         Self { layout, source, from, ready, ended, state, predictions, column, left, restart }
     }
 
+    /// Blocks of a unit.
+    pub fn num_blocks(&self) -> usize {
+        self.layout.blocks.len()
+    }
+
     /// Decode a unit into its blocks, which are zeros so far; without them it is passed over, as it
     /// is outside the wanted columns. After the last one, tells where its marker is.
     pub fn unit(&mut self, blocks: Option<&mut [Block]>) -> Result<Option<usize>, Odd> {
