@@ -216,7 +216,8 @@ impl Decoder {
         let whole = |side: u32| side.div_ceil(u32::from(part));
         let (width, height) = (whole(head.width), whole(head.height));
         let mut found = Region { left: 0, top: 0, width, height };
-        let begun = self.jpeg.get_or_insert_with(jpeg::Decompressor::new).begin(bytes, head, false)?;
+        let begun =
+            self.jpeg.get_or_insert_with(jpeg::Decompressor::new).begin(bytes, head, false)?;
         let mut asked = None;
         // A file that does not end as JPEGs do may be cut anywhere; it is decoded to its end.
         if let (Some(columns), true) = (begun.block_columns(), bytes.ends_with(&[0xff, 0xd9])) {

@@ -100,10 +100,21 @@ pub struct Decompressor {
     parts: Option<Parts>,
 }
 
+impl Default for Decompressor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Decompressor {
     /// One that can be used again and again.
     pub fn new() -> Self {
         Self { parts: Parts::new() }
+    }
+
+    /// One that has TurboJPEG decode everything, for comparison.
+    pub fn without_parts() -> Self {
+        Self { parts: None }
     }
 
     /// Decode into `pixels`.
@@ -131,7 +142,8 @@ impl Decompressor {
     ) -> Result<Begun<'a>, Fault> {
         let (head, size) = (*head, (head.width, head.height));
         let parts = self.parts.as_mut().and_then(|parts| parts.begin(bytes, size));
-        let whole = if parts.is_some() { None } else { Some(Whole::begin(bytes, &head, allow_damaged)?) };
+        let whole =
+            if parts.is_some() { None } else { Some(Whole::begin(bytes, &head, allow_damaged)?) };
         Ok(Begun { parts, whole, bytes, head, allow_damaged })
     }
 }

@@ -149,7 +149,8 @@ impl Begun<'_> {
         region: Option<Region>,
         pixels: &mut [u8],
     ) -> Option<()> {
-        if shape.bytes().ok()? != pixels.len() {
+        let cannot_begin = region.is_some() && self.block_columns().is_none();
+        if shape.bytes().ok()? != pixels.len() || cannot_begin {
             return None;
         }
         let Parts { handle, tables, ready } = self.parts;
@@ -203,7 +204,10 @@ impl Decoder<'_> {
         for told in facts.components.get(..facts.num_components as usize)? {
             // SAFETY: as the caller says.
             let [firsts, others]: [Spec; 2] = unsafe {
-                [(*told.first_counts, *told.first_symbols), (*told.other_counts, *told.other_symbols)]
+                [
+                    (*told.first_counts, *told.first_symbols),
+                    (*told.other_counts, *told.other_symbols),
+                ]
             };
             let wanted = match (told.is_wanted, told.scaled_size) {
                 (0, _) => Wanted::Nothing,

@@ -111,28 +111,15 @@ impl Ready {
     /// Drop what is before `at`, and add what `source` has from `from` on, up to a marker. Tells
     /// whether one was met, or the end.
     fn fill(&mut self, at: &mut usize, source: &[u8], from: &mut usize) -> bool {
-        const ONES: u64 = 0x0101_0101_0101_0101;
         self.bytes.copy_within((*at).min(self.length)..self.length, 0);
         self.length -= (*at).min(self.length);
         *at = 0;
-        let end = self.bytes.len() - MARGIN;
         let ended = loop {
-            if self.length >= end {
+            // Many at a time, as most have no 0xff among them.
+            while self.copy::<32>(source, from) {}
+            while self.copy::<8>(source, from) {}
+            if self.length >= self.bytes.len() - MARGIN {
                 break false;
-            }
-            let rest = source.get(*from..).unwrap_or_default();
-            let room = self.bytes.get_mut(self.length..).and_then(|room| room.first_chunk_mut());
-            if let (Some(next), Some(room)) = (rest.first_chunk::<8>(), room) {
-                *room = *next;
-                let next = u64::from_le_bytes(*next);
-                // A byte that is 0xff loses its top bit when 1 is added.
-                let marks = next & !next.wrapping_add(ONES) & (ONES << 7);
-                let before = (marks.trailing_zeros() / 8) as usize;
-                *from += before;
-                self.length += before;
-                if marks == 0 {
-                    continue;
-                }
             }
             let (byte, length) = match source.get(*from..).unwrap_or_default() {
                 [0xff, 0, ..] => (0xff, 2),
@@ -145,10 +132,25 @@ impl Ready {
             self.length += 1;
             *from += length;
         };
-        if let Some(room) = self.bytes.get_mut(self.length..).and_then(|room| room.get_mut(..MARGIN)) {
-            room.fill(0);
-        }
+        let margin = self.bytes.get_mut(self.length..).and_then(|room| room.get_mut(..MARGIN));
+        margin.unwrap_or_default().fill(0);
         ended
+    }
+
+    /// Add so many bytes; false where they are not there, or not as they are to be read.
+    #[inline(always)]
+    fn copy<const N: usize>(&mut self, source: &[u8], from: &mut usize) -> bool {
+        let end = self.bytes.len() - MARGIN;
+        let next = source.get(*from..).and_then(|source| source.first_chunk::<N>());
+        let room = self.bytes.get_mut(self.length..end).and_then(|room| room.first_chunk_mut());
+        let (Some(next), Some(room)) = (next, room) else { return false };
+        if next.iter().fold(false, |found, byte| found | (*byte == 0xff)) {
+            return false;
+        }
+        *room = *next;
+        *from += N;
+        self.length += N;
+        true
     }
 }
 
@@ -256,3 +258,6 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

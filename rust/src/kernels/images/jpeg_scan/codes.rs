@@ -32,38 +32,42 @@ pub struct One(u16);
 impl One {
     /// Of a code for the first value of a block.
     fn first(code: u32, symbol: u8) -> Option<Self> {
-        (symbol < 16).then(|| Self(code as u16 | u16::from(symbol) << 5))
+        (symbol < 16).then(|| Self::new(code as u16, symbol.into(), 0))
     }
 
     /// Of a code for the other values.
     fn other(code: u32, symbol: u8) -> Option<Self> {
         let (zeros, size) = (u16::from(symbol >> 4), u16::from(symbol & 15));
         let advance = if size > 0 || zeros == 15 { zeros + 1 } else { 0 };
-        Some(Self(code as u16 | size << 5 | advance << 9))
+        Some(Self::new(code as u16, size, advance))
     }
 
-    /// Bits of the code; 0 where there is none.
+    fn new(code: u16, size: u16, advance: u16) -> Self {
+        Self((code + size) | size << 6 | advance << 10)
+    }
+
+    /// Bits of code and value; 0 where there is none. A shift takes six bits as they are.
+    #[inline(always)]
+    pub fn total(self) -> u32 {
+        u32::from(self.0) & 63
+    }
+
+    /// Bits of the code.
     #[inline(always)]
     pub fn code(self) -> u32 {
-        u32::from(self.0) & 31
+        self.total().wrapping_sub(self.size())
     }
 
     /// Bits of the value.
     #[inline(always)]
     pub fn size(self) -> u32 {
-        (u32::from(self.0) >> 5) & 15
-    }
-
-    /// Bits of both.
-    #[inline(always)]
-    pub fn total(self) -> u32 {
-        self.code() + self.size()
+        (u32::from(self.0) >> 6) & 15
     }
 
     /// Places that it leads on; 0 where the block ends.
     #[inline(always)]
     pub fn advance(self) -> u32 {
-        u32::from(self.0) >> 9
+        u32::from(self.0) >> 10
     }
 }
 
@@ -171,9 +175,9 @@ impl Look {
         let (_, first) = seen(0);
         let used = first.total();
         if first.code() == 0 || first.advance() == 0 {
-            return Self(used | used << 5 | Self::END);
+            return Self(used | used << 6 | Self::END);
         }
-        let single = first.code() << 5 | first.size() << 9 | first.advance() << 13;
+        let single = first.code() << 6 | first.size() << 10 | first.advance() << 14;
         if used >= BITS {
             return Self(single | used);
         }
@@ -183,11 +187,11 @@ impl Look {
             Self(single | used)
         } else if second.advance() == 0 {
             Self(single | total | Self::END)
-        } else if total <= BITS && second.size() < 8 {
-            // A value has eight bits of room.
+        } else if total <= BITS && second.size() < 7 {
+            // A value has seven bits of room.
             let value = extended((rest as u64) << (64 - BITS + second.code()), second.size());
-            let value = value.cast_unsigned() & 255;
-            Self(single | total | second.advance() << 18 | value << 23)
+            let value = value.cast_unsigned() & 127;
+            Self(single | total | second.advance() << 19 | value << 24)
         } else {
             Self(single | used)
         }
@@ -196,37 +200,37 @@ impl Look {
     /// Bits of all that was seen; 0 where that is no code.
     #[inline(always)]
     pub fn total(self) -> u32 {
-        self.0 & 31
+        self.0 & 63
     }
 
     /// Bits of the first code.
     #[inline(always)]
     pub fn code(self) -> u32 {
-        (self.0 >> 5) & 15
+        (self.0 >> 6) & 15
     }
 
     /// Bits of the first value.
     #[inline(always)]
     pub fn size(self) -> u32 {
-        (self.0 >> 9) & 15
+        (self.0 >> 10) & 15
     }
 
     /// Places that the first value leads on; 0 where the block ends instead.
     #[inline(always)]
     pub fn first(self) -> u32 {
-        (self.0 >> 13) & 31
+        (self.0 >> 14) & 31
     }
 
     /// Places that the second value leads on; 0 where there is none.
     #[inline(always)]
     pub fn second(self) -> u32 {
-        (self.0 >> 18) & 31
+        (self.0 >> 19) & 31
     }
 
     /// The second value.
     #[inline(always)]
     pub fn value(self) -> i16 {
-        ((self.0 << 1).cast_signed() >> 24) as i16
+        ((self.0 << 1).cast_signed() >> 25) as i16
     }
 
     /// Negative where the block ends, or no code was seen.
@@ -253,7 +257,7 @@ impl Skip {
                 break;
             }
             if one.advance() == 0 {
-                return Self((used + total | advance << 5) as u16 | Self::END);
+                return Self((used + total | advance << 6) as u16 | Self::END);
             }
             // Of the first symbol the value need not be seen; of more, a reader may lack the bits.
             if advance + one.advance() > 63 || (used > 0 && total > left) {
@@ -262,19 +266,19 @@ impl Skip {
             used += total;
             advance += one.advance();
         }
-        if used == 0 { Self(Self::END) } else { Self((used | advance << 5) as u16) }
+        if used == 0 { Self(Self::END) } else { Self((used | advance << 6) as u16) }
     }
 
     /// Bits of all that was seen; 0 where that is no code.
     #[inline(always)]
     pub fn total(self) -> u32 {
-        u32::from(self.0) & 31
+        u32::from(self.0) & 63
     }
 
     /// Places that it leads on.
     #[inline(always)]
     pub fn advance(self) -> u32 {
-        (u32::from(self.0) >> 5) & 63
+        (u32::from(self.0) >> 6) & 63
     }
 
     /// Negative where the block ends, or no code was seen.
