@@ -9,7 +9,8 @@ use turbojpeg_sys as tj;
 
 use super::crop::Region;
 use super::jpeg_parts::{self, Parts};
-use super::{Shape, damaged};
+use super::shrink::shrink;
+use super::{Shape, damaged, zeroed};
 use crate::wire::image_head::Head;
 use crate::wire::{Fault, FaultKind};
 
@@ -203,6 +204,7 @@ impl Begun<'_> {
 struct Whole<'a> {
     handle: Handle,
     bytes: &'a [u8],
+    size: (u32, u32),
     allow_damaged: bool,
 }
 
@@ -223,11 +225,11 @@ impl<'a> Whole<'a> {
                 format!("a JPEG of {} x {} pixels and of others", head.width, head.height);
             return Err(damaged(message));
         }
-        Ok(Self { handle, bytes, allow_damaged })
+        Ok(Self { handle, bytes, size: (head.width, head.height), allow_damaged })
     }
 
     fn block_columns(&self) -> Option<u32> {
-        if self.handle.get(tj::TJPARAM_TJPARAM_LOSSLESS) != 0 {
+        if self.is_lossless() {
             return None;
         }
         match self.handle.get(tj::TJPARAM_TJPARAM_SUBSAMP) {
@@ -241,8 +243,31 @@ impl<'a> Whole<'a> {
         }
     }
 
+    fn is_lossless(&self) -> bool {
+        self.handle.get(tj::TJPARAM_TJPARAM_LOSSLESS) != 0
+    }
+
     /// The shape is that of the region or of the part.
     fn decode(
+        self,
+        shape: Shape,
+        part: u8,
+        region: Option<Region>,
+        pixels: &mut [u8],
+    ) -> Result<(), Fault> {
+        if part == 1 || !self.is_lossless() {
+            return self.decode_part(shape, part, region, pixels);
+        }
+        // Whatever part was asked for, the library would write all pixels of such a file.
+        let whole = Shape { width: self.size.0, height: self.size.1, ..shape };
+        let (mut all, mut shrunk) = (zeroed(whole.bytes()?)?, Vec::new());
+        self.decode_part(whole, 1, None, &mut all)?;
+        shrink(&all, whole, (shape.width, shape.height), &mut shrunk)?;
+        pixels.copy_from_slice(shrunk.get(..pixels.len()).ok_or_else(|| damaged("no pixels"))?);
+        Ok(())
+    }
+
+    fn decode_part(
         self,
         shape: Shape,
         part: u8,
@@ -265,7 +290,8 @@ impl<'a> Whole<'a> {
         let code = unsafe { tj::tj3SetCroppingRegion(handle.raw(), tj::tjregion { x, y, w, h }) };
         handle.done(code)?;
         // SAFETY: `pixels` have room for the rows of the region, or of the size that the header
-        // tells; the library reads the header again, from the same bytes.
+        // tells, which is made to a part of it here only where the library does so too; it reads
+        // the header again, from the same bytes.
         let code = unsafe {
             tj::tj3Decompress8(
                 handle.raw(),

@@ -16,7 +16,8 @@ pub type Block = [i16; 64];
 #[derive(Debug)]
 pub struct Odd;
 
-/// The bits of some bytes. Behind them are zeros; who took bits from there is told by `taken`.
+/// The bits of some bytes, which are read eight at a time: behind the last one of value seven others
+/// have to follow. Behind all of them are zeros; `taken` tells who took bits from there.
 #[derive(Clone, Copy)]
 pub struct Bits<'a> {
     bytes: &'a [u8],

@@ -43,7 +43,7 @@ impl One {
     }
 
     fn new(code: u16, size: u16, advance: u16) -> Self {
-        Self((code + size) | size << 6 | advance << 10)
+        Self((code + size) | (size << 6) | (advance << 10))
     }
 
     /// Bits of code and value; 0 where there is none. A shift takes six bits as they are.
@@ -175,9 +175,9 @@ impl Look {
         let (_, first) = seen(0);
         let used = first.total();
         if first.code() == 0 || first.advance() == 0 {
-            return Self(used | used << 6 | Self::END);
+            return Self(used | (used << 6) | Self::END);
         }
-        let single = first.code() << 6 | first.size() << 10 | first.advance() << 14;
+        let single = (first.code() << 6) | (first.size() << 10) | (first.advance() << 14);
         if used >= BITS {
             return Self(single | used);
         }
@@ -191,7 +191,7 @@ impl Look {
             // A value has seven bits of room.
             let value = extended((rest as u64) << (64 - BITS + second.code()), second.size());
             let value = value.cast_unsigned() & 127;
-            Self(single | total | second.advance() << 19 | value << 24)
+            Self(single | total | (second.advance() << 19) | (value << 24))
         } else {
             Self(single | used)
         }
@@ -257,7 +257,7 @@ impl Skip {
                 break;
             }
             if one.advance() == 0 {
-                return Self((used + total | advance << 6) as u16 | Self::END);
+                return Self(((used + total) | (advance << 6)) as u16 | Self::END);
             }
             // Of the first symbol the value need not be seen; of more, a reader may lack the bits.
             if advance + one.advance() > 63 || (used > 0 && total > left) {
@@ -266,7 +266,7 @@ impl Skip {
             used += total;
             advance += one.advance();
         }
-        if used == 0 { Self(Self::END) } else { Self((used | advance << 6) as u16) }
+        if used == 0 { Self(Self::END) } else { Self((used | (advance << 6)) as u16) }
     }
 
     /// Bits of all that was seen; 0 where that is no code.
