@@ -47,7 +47,7 @@ def both_ways(data: bytes, rng: random.Random) -> None:
     nothing of it, whole or in part; neither fails in another way than by a fault."""
     try:
         size = image_sizes([data])[0].as_py()
-    except ps.FormatError:
+    except ps.PenstockError:
         return
     if size["codec"] != "jpeg" or size["width"] * size["height"] > 1 << 18:
         return

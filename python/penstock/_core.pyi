@@ -42,6 +42,7 @@ __all__ = [
     "inflate_member",
     "inflate_members",
     "is_tar_head",
+    "jpeg_pixels",
     "key_of",
     "looks_like_maps",
     "make_images",

@@ -109,8 +109,9 @@ impl Default for Ready {
 
 impl Ready {
     /// Drop what is before `at`, and add what `source` has from `from` on, up to a marker. Tells
-    /// whether one was met, or the end.
-    fn fill(&mut self, at: &mut usize, source: &[u8], from: &mut usize) -> bool {
+    /// whether one was met. Bytes that end without one are odd, whether they are needed or not: the
+    /// library may look as far ahead, and warn.
+    fn fill(&mut self, at: &mut usize, source: &[u8], from: &mut usize) -> Result<bool, Odd> {
         self.bytes.copy_within((*at).min(self.length)..self.length, 0);
         self.length -= (*at).min(self.length);
         *at = 0;
@@ -123,7 +124,8 @@ impl Ready {
             }
             let (byte, length) = match source.get(*from..).unwrap_or_default() {
                 [0xff, 0, ..] => (0xff, 2),
-                [0xff, ..] | [] => break true,
+                [0xff, _, ..] => break true,
+                [0xff] | [] => return Err(Odd),
                 [byte, ..] => (*byte, 1),
             };
             if let Some(room) = self.bytes.get_mut(self.length) {
@@ -134,7 +136,7 @@ impl Ready {
         };
         let margin = self.bytes.get_mut(self.length..).and_then(|room| room.get_mut(..MARGIN));
         margin.unwrap_or_default().fill(0);
-        ended
+        Ok(ended)
     }
 
     /// Add so many bytes; false where they are not there, or not as they are to be read.
@@ -161,7 +163,7 @@ pub struct Scan<'a> {
     /// The first byte of the source that is not ready.
     from: usize,
     ready: &'a mut Ready,
-    /// A marker, or the end of the source, is behind what is ready.
+    /// A marker is behind what is ready.
     ended: bool,
     state: State,
     predictions: [i32; 4],
@@ -199,7 +201,7 @@ impl<'a> Scan<'a> {
             self.restart.0 -= 1;
         }
         if !self.ended && self.ready.length < self.state.at.wrapping_add(MOST_BYTES) {
-            self.ended = self.ready.fill(&mut self.state.at, self.source, &mut self.from);
+            self.ended = self.ready.fill(&mut self.state.at, self.source, &mut self.from)?;
         }
         let (first, last) = self.layout.wanted;
         let wanted = first <= self.column && self.column <= last;
@@ -237,7 +239,7 @@ impl<'a> Scan<'a> {
     /// Where the marker is that follows the last bits, with less than a byte before it.
     fn marker(&mut self) -> Result<usize, Odd> {
         if !self.ended {
-            self.ended = self.ready.fill(&mut self.state.at, self.source, &mut self.from);
+            self.ended = self.ready.fill(&mut self.state.at, self.source, &mut self.from)?;
         }
         let left = self.ready.length.wrapping_mul(8).checked_sub(self.state.taken()).ok_or(Odd)?;
         let is_marker = matches!(self.source.get(self.from..), Some([0xff, 1..=0xfe, ..]));

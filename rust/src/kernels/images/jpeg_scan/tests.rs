@@ -155,7 +155,7 @@ fn bytes_are_made_ready_up_to_a_marker_wherever_they_are_cut() {
             let (mut ready, mut from, mut found) = (Ready::default(), 0, Vec::new());
             loop {
                 let mut at = ready.length;
-                let ended = ready.fill(&mut at, &source, &mut from);
+                let ended = ready.fill(&mut at, &source, &mut from).unwrap();
                 assert_eq!(at, 0);
                 found.extend_from_slice(&ready.bytes[..ready.length]);
                 assert_eq!(ready.bytes[ready.length..][..8], [0; 8]);
@@ -165,6 +165,13 @@ fn bytes_are_made_ready_up_to_a_marker_wherever_they_are_cut() {
             }
             assert!(found == plain, "{length} bytes, every {every}");
             assert_eq!(from, end);
+            source.truncate(end);
+            let (mut ready, mut from) = (Ready::default(), 0);
+            let cut = (0..10).any(|_| {
+                let mut at = ready.length;
+                ready.fill(&mut at, &source, &mut from).is_err()
+            });
+            assert!(cut, "{length} bytes, every {every}");
         }
     }
 }
