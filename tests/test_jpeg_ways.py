@@ -152,7 +152,7 @@ def test_corpus_files_are_decoded_to_the_same_pixels() -> None:
         for how in crops(told["width"], told["height"], 4, rng):
             agreed = agree(data, **how)
             taken, left = taken + agreed, left + (not agreed)
-    assert taken > left > 0
+    assert taken > 200 and left > 200, (taken, left)
 
 
 def damages(data: bytes, every: int) -> Iterator[bytes]:
