@@ -58,7 +58,7 @@ clean: ## remove what the other targets made
 
 # -- what the targets stand on: stamps in .venv, made again when their inputs change -------------
 
-RUST := Cargo.toml Cargo.lock build.rs $(shell find rust -name '*.rs' -o -name '*.c')
+RUST := Cargo.toml Cargo.lock $(shell find rust -name '*.rs' -o -name '*.c')
 
 $(VENV)/needs: .ci/needs
 	@PYTHON="$(PYTHON)" .ci/needs $(VENV) && touch $@

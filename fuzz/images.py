@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import random
 import struct
 import zlib
 from typing import Any
 
 import numpy as np
+import PIL.Image
 
 import penstock as ps
+from penstock import _core
 from penstock.images import image_sizes, reencode
 from penstock.loader.images import decode_into
 
@@ -37,6 +40,28 @@ def decoded(data: bytes, rng: random.Random) -> None:
     assert max(made["width"], made["height"]) == min(side, max(size["width"], size["height"]))
     if max(size["width"], size["height"]) > side:
         ps.decode_images(smaller, threads=1)
+
+
+def both_ways(data: bytes, rng: random.Random) -> None:
+    """A JPEG that our own decoder of Huffman codes takes is the same by TurboJPEG, which knows
+    nothing of it, whole or in part; neither fails in another way than by a fault."""
+    try:
+        size = image_sizes([data])[0].as_py()
+    except ps.PenstockError:
+        return
+    if size["codec"] != "jpeg" or size["width"] * size["height"] > 1 << 18:
+        return
+    part = rng.choice((1, 1, 2, 4, 8))
+    across, down = -(-size["width"] // part), -(-size["height"] // part)
+    left, top = rng.randrange(across) // 32 * 32, rng.randrange(down)
+    region = (left, top, rng.randint(1, across - left), rng.randint(1, down - top))
+    how: dict[str, Any] = {"channels": rng.choice((1, 3, 4)), "part": part}
+    how["region"] = rng.choice((None, region))
+    ours = _core.jpeg_pixels(data, by_parts=True, **how)
+    if ours is not None:
+        theirs = _core.jpeg_pixels(data, by_parts=False, **how)
+        assert theirs is not None
+        assert np.array_equal(np.asarray(ours), np.asarray(theirs))
 
 
 def looked_at(data: bytes, rng: random.Random) -> None:
@@ -100,6 +125,23 @@ def jpegs() -> list[bytes]:
     """JPEGs, of which one of the largest holds only a head."""
     made = _encoded("jpeg")
     return [*made, made[1][:200]]
+
+
+def baseline_jpegs() -> list[bytes]:
+    """JPEGs of every sampling that Pillow writes, with restart markers and tables of their own."""
+    ways: list[dict[str, Any]] = [
+        {"subsampling": 0},
+        {"subsampling": 1, "restart_marker_blocks": 2},
+        {"subsampling": 2, "optimize": True},
+        {"subsampling": 2, "restart_marker_rows": 1},
+    ]
+    found = jpegs()[:3]
+    for picture in _pictures()[:3]:
+        for way in ways:
+            file = io.BytesIO()
+            PIL.Image.fromarray(picture).save(file, "JPEG", quality=70, **way)
+            found.append(file.getvalue())
+    return found
 
 
 def seen() -> list[bytes]:

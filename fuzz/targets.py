@@ -286,6 +286,7 @@ TARGETS = {
     "webdataset": Target(webdataset.read, webdataset.seeds),
     "hdf5": Target(hdf5.read, hdf5.files),
     "jpeg": Target(images.decoded, images.jpegs),
+    "jpeg_ways": Target(images.both_ways, images.baseline_jpegs),
     "png": Target(images.resealed, images.pngs),
     "webp": Target(images.decoded, images.webps),
     "ppm": Target(images.decoded, images.ppms),

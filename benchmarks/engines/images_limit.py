@@ -30,7 +30,8 @@ def copy(data: Data) -> Job:
 
 JOBS = {
     "images-crop": {
-        # libjpeg-turbo's whole decode, straight into memory that is used again.
+        # The whole decode, straight into memory that is used again: libjpeg-turbo's, but for the
+        # Huffman codes, which are penstock's.
         "full decode, 1 thread": batches(1),
         "full decode, 2 threads": batches(2),
     },

@@ -61,6 +61,7 @@ __all__ = [
     "inflate_member",
     "inflate_members",
     "is_tar_head",
+    "jpeg_pixels",
     "key_of",
     "looks_like_maps",
     "make_images",
@@ -461,6 +462,19 @@ def decode_images(
 ) -> tuple[Pixels, ArrowArray]:
     """The pixels of all images one behind another, and a struct array of width, height and
     channels. A null has no pixels."""
+
+def jpeg_pixels(
+    data: bytes,
+    *,
+    by_parts: bool,
+    channels: int = 3,
+    part: int = 1,
+    region: tuple[int, int, int, int] | None = None,
+    allow_damaged: bool = False,
+) -> Pixels | None:
+    """One `part`-th of a JPEG, or the region (left, top, width, height) of that, by one of the two
+    ways in which JPEGs are decoded, for tests that compare them: by libjpeg's parts and our own
+    decoder of Huffman codes (None where it leaves the file to the other), or by TurboJPEG."""
 
 def encode_images(
     pixels: list[Any],

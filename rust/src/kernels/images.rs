@@ -10,6 +10,8 @@ pub mod crop;
 pub mod gif;
 pub mod jpeg;
 pub mod libjpeg;
+pub mod jpeg_parts;
+pub mod jpeg_scan;
 pub mod look;
 pub mod png;
 pub mod ppm;
@@ -218,7 +220,8 @@ impl Decoder {
         let whole = |side: u32| side.div_ceil(u32::from(part));
         let (width, height) = (whole(head.width), whole(head.height));
         let mut found = Region { left: 0, top: 0, width, height };
-        let begun = decompressor(&mut self.jpeg)?.begin(bytes, head, false)?;
+        let begun =
+            self.jpeg.get_or_insert_with(jpeg::Decompressor::new).begin(bytes, head, false)?;
         let mut asked = None;
         // A file that does not end as JPEGs do may be cut anywhere; it is decoded to its end.
         if let (Some(columns), true) = (begun.block_columns(), bytes.ends_with(&[0xff, 0xd9])) {
@@ -252,7 +255,7 @@ impl Decoder {
         part: u8,
         pixels: &mut [u8],
     ) -> Result<(), Fault> {
-        let decompressor = decompressor(&mut self.jpeg)?;
+        let decompressor = self.jpeg.get_or_insert_with(jpeg::Decompressor::new);
         let damage = rules.allow_damaged;
         let wanted = jpeg::Wanted { shape, part, allow_damaged: damage };
         if !head.cmyk {
@@ -264,13 +267,6 @@ impl Decoder {
         from_inks(four, shape.channels, pixels);
         Ok(())
     }
-}
-
-fn decompressor(kept: &mut Option<jpeg::Decompressor>) -> Result<&mut jpeg::Decompressor, Fault> {
-    if kept.is_none() {
-        *kept = Some(jpeg::Decompressor::new()?);
-    }
-    kept.as_mut().ok_or_else(|| damaged("no JPEG decoder"))
 }
 
 /// Inverted CMYK as Adobe stores it, as RGB or grey.

@@ -17,8 +17,11 @@ use super::arrow::{ArrowArray, import};
 use super::run;
 use crate::kernels::decode_images::{self as decoding, heads, values};
 use crate::kernels::encode_images::{self as encoding, Change};
-use crate::kernels::images::{Mode, Rules, Shape, Target};
-use crate::wire::image_head::Codec;
+use crate::kernels::images::crop::Region;
+use crate::kernels::images::jpeg::Decompressor;
+use crate::kernels::images::jpeg_parts::Parts;
+use crate::kernels::images::{Mode, Rules, Shape, Target, zeroed};
+use crate::wire::image_head::{Codec, probe};
 
 /// Decoded pixels, which NumPy may read and write by its array interface.
 #[pyclass(name = "Pixels", module = "penstock._core")]
@@ -183,4 +186,41 @@ pub fn reencode_images(
     let rules = Rules { mode: self::mode(mode)?, most_pixels: image_pixels, allow_damaged };
     let made = run(py, || encoding::reencode(&values(&array)?, &how, &rules, threads))?;
     Ok(ArrowArray::new(made))
+}
+
+/// One `part`-th of a JPEG, or the region (left, top, width, height) of that, by one of the two ways
+/// in which JPEGs are decoded, for tests that compare them: by libjpeg's parts and our own decoder
+/// of Huffman codes (None where it leaves the file to the other), or by TurboJPEG.
+#[pyfunction]
+#[pyo3(signature = (data, *, by_parts, channels = 3, part = 1, region = None, allow_damaged = false))]
+pub fn jpeg_pixels(
+    py: Python<'_>,
+    data: &[u8],
+    by_parts: bool,
+    channels: u8,
+    part: u8,
+    region: Option<(u32, u32, u32, u32)>,
+    allow_damaged: bool,
+) -> PyResult<Option<PyPixels>> {
+    let decoded = run(py, || {
+        let head = probe(data)?;
+        let whole = |side: u32| side.div_ceil(u32::from(part.max(1)));
+        let region = region.map(|(left, top, width, height)| Region { left, top, width, height });
+        let (width, height) = region.map_or((whole(head.width), whole(head.height)), |region| {
+            (region.width, region.height)
+        });
+        let shape = Shape { width, height, channels };
+        let mut pixels = zeroed(shape.bytes()?)?;
+        if by_parts {
+            let mut parts = Parts::new();
+            let begun =
+                parts.as_mut().and_then(|parts| parts.begin(data, (head.width, head.height)));
+            let done = begun.and_then(|begun| begun.decode(shape, part, region, &mut pixels));
+            return Ok(done.map(|()| pixels));
+        }
+        let mut decompressor = Decompressor::without_parts();
+        let begun = decompressor.begin(data, &head, allow_damaged)?;
+        begun.decode(shape, part, region, &mut pixels).map(|()| Some(pixels))
+    })?;
+    Ok(decoded.map(PyPixels))
 }

@@ -160,7 +160,9 @@ mod _core {
         },
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
-        images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
+        images::{
+            PyPixels, decode_images, encode_images, jpeg_pixels, probe_images, reencode_images,
+        },
         index_file::index_file,
         messages::{
             BytesList, Example, Feature, FeatureList, FeatureLists, Features, FloatList, Int64List,

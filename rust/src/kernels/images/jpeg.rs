@@ -1,4 +1,4 @@
-//! JPEG by libjpeg-turbo. `unsafe` because it is a C library: a handle that is made and destroyed
+//! JPEG by libjpeg-turbo: by its parts where that can be, by TurboJPEG else. `unsafe` because it is a C library: a handle that is made and destroyed
 //! here, and pointers to slices whose lengths it is told. A fault inside it comes back as a code:
 //! its long jumps end within the call.
 
@@ -8,7 +8,9 @@ use std::ptr::NonNull;
 use turbojpeg_sys as tj;
 
 use super::crop::Region;
-use super::{Shape, damaged};
+use super::jpeg_parts::{self, Parts};
+use super::shrink::shrink;
+use super::{Shape, damaged, zeroed};
 use crate::wire::image_head::Head;
 use crate::wire::{Fault, FaultKind};
 
@@ -94,13 +96,26 @@ pub struct Wanted {
     pub allow_damaged: bool,
 }
 
-/// Decodes JPEGs.
-pub struct Decompressor(Handle);
+/// Decodes JPEGs: those in which nothing is odd by [`Parts`], the others by TurboJPEG.
+pub struct Decompressor {
+    parts: Option<Parts>,
+}
+
+impl Default for Decompressor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Decompressor {
     /// One that can be used again and again.
-    pub fn new() -> Result<Self, Fault> {
-        Handle::new(tj::TJINIT_TJINIT_DECOMPRESS).map(Self)
+    pub fn new() -> Self {
+        Self { parts: Parts::new() }
+    }
+
+    /// One that has TurboJPEG decode everything, for comparison.
+    pub fn without_parts() -> Self {
+        Self { parts: None }
     }
 
     /// Decode into `pixels`.
@@ -126,30 +141,21 @@ impl Decompressor {
         head: &Head,
         allow_damaged: bool,
     ) -> Result<Begun<'a>, Fault> {
-        let handle = &mut self.0;
-        let scans = (SCANNED_PIXELS / head.pixels().max(1)).clamp(FEWEST_SCANS, MOST_SCANS);
-        handle.set(tj::TJPARAM_TJPARAM_STOPONWARNING, c_int::from(!allow_damaged))?;
-        handle.set(tj::TJPARAM_TJPARAM_SCANLIMIT, scans as c_int)?;
-        // SAFETY: pointer and length of a slice.
-        let code =
-            unsafe { tj::tj3DecompressHeader(handle.raw(), bytes.as_ptr(), bytes.len() as _) };
-        handle.done_or_warned(code, allow_damaged)?;
-        let size =
-            (handle.get(tj::TJPARAM_TJPARAM_JPEGWIDTH), handle.get(tj::TJPARAM_TJPARAM_JPEGHEIGHT));
-        if size != (head.width as c_int, head.height as c_int) {
-            let message =
-                format!("a JPEG of {} x {} pixels and of others", head.width, head.height);
-            return Err(damaged(message));
-        }
-        Ok(Begun { handle, bytes, size: (head.width, head.height), allow_damaged })
+        let (head, size) = (*head, (head.width, head.height));
+        let parts = self.parts.as_mut().and_then(|parts| parts.begin(bytes, size));
+        let whole =
+            if parts.is_some() { None } else { Some(Whole::begin(bytes, &head, allow_damaged)?) };
+        Ok(Begun { parts, whole, bytes, head, allow_damaged })
     }
 }
 
 /// A JPEG whose header was read.
 pub struct Begun<'a> {
-    handle: &'a mut Handle,
+    parts: Option<jpeg_parts::Begun<'a>>,
+    /// Where there are no parts.
+    whole: Option<Whole<'a>>,
     bytes: &'a [u8],
-    size: (u32, u32),
+    head: Head,
     allow_damaged: bool,
 }
 
@@ -157,17 +163,9 @@ impl Begun<'_> {
     /// The columns of pixels that are coded together, at which alone a part of it can begin. None
     /// where nothing but the whole can be decoded.
     pub fn block_columns(&self) -> Option<u32> {
-        if self.handle.get(tj::TJPARAM_TJPARAM_LOSSLESS) != 0 {
-            return None;
-        }
-        match self.handle.get(tj::TJPARAM_TJPARAM_SUBSAMP) {
-            tj::TJSAMP_TJSAMP_444
-            | tj::TJSAMP_TJSAMP_GRAY
-            | tj::TJSAMP_TJSAMP_440
-            | tj::TJSAMP_TJSAMP_441 => Some(8),
-            tj::TJSAMP_TJSAMP_422 | tj::TJSAMP_TJSAMP_420 => Some(16),
-            tj::TJSAMP_TJSAMP_411 => Some(32),
-            _ => None,
+        match (&self.parts, &self.whole) {
+            (Some(parts), _) => parts.block_columns(),
+            (None, whole) => whole.as_ref()?.block_columns(),
         }
     }
 
@@ -183,11 +181,99 @@ impl Begun<'_> {
         let whole = |side: u32| side.div_ceil(u32::from(part));
         let expected = match region {
             Some(region) => (region.width, region.height),
-            None => (whole(self.size.0), whole(self.size.1)),
+            None => (whole(self.head.width), whole(self.head.height)),
         };
         if pixels.len() != shape.bytes()? || (shape.width, shape.height) != expected {
             return Err(damaged("no room for the pixels of a JPEG"));
         }
+        if let Some(parts) = self.parts
+            && parts.decode(shape, part, region, pixels).is_some()
+        {
+            return Ok(());
+        }
+        let whole = match self.whole {
+            Some(whole) => whole,
+            None => Whole::begin(self.bytes, &self.head, self.allow_damaged)?,
+        };
+        whole.decode(shape, part, region, pixels)
+    }
+}
+
+/// A JPEG in the hands of TurboJPEG. A handle is for one of them, because the library keeps the
+/// tables of one file for others that lack them.
+struct Whole<'a> {
+    handle: Handle,
+    bytes: &'a [u8],
+    size: (u32, u32),
+    allow_damaged: bool,
+}
+
+impl<'a> Whole<'a> {
+    fn begin(bytes: &'a [u8], head: &Head, allow_damaged: bool) -> Result<Self, Fault> {
+        let mut handle = Handle::new(tj::TJINIT_TJINIT_DECOMPRESS)?;
+        let scans = (SCANNED_PIXELS / head.pixels().max(1)).clamp(FEWEST_SCANS, MOST_SCANS);
+        handle.set(tj::TJPARAM_TJPARAM_STOPONWARNING, c_int::from(!allow_damaged))?;
+        handle.set(tj::TJPARAM_TJPARAM_SCANLIMIT, scans as c_int)?;
+        // SAFETY: pointer and length of a slice.
+        let code =
+            unsafe { tj::tj3DecompressHeader(handle.raw(), bytes.as_ptr(), bytes.len() as _) };
+        handle.done_or_warned(code, allow_damaged)?;
+        let size =
+            (handle.get(tj::TJPARAM_TJPARAM_JPEGWIDTH), handle.get(tj::TJPARAM_TJPARAM_JPEGHEIGHT));
+        if size != (head.width as c_int, head.height as c_int) {
+            let message =
+                format!("a JPEG of {} x {} pixels and of others", head.width, head.height);
+            return Err(damaged(message));
+        }
+        Ok(Self { handle, bytes, size: (head.width, head.height), allow_damaged })
+    }
+
+    fn block_columns(&self) -> Option<u32> {
+        if self.is_lossless() {
+            return None;
+        }
+        match self.handle.get(tj::TJPARAM_TJPARAM_SUBSAMP) {
+            tj::TJSAMP_TJSAMP_444
+            | tj::TJSAMP_TJSAMP_GRAY
+            | tj::TJSAMP_TJSAMP_440
+            | tj::TJSAMP_TJSAMP_441 => Some(8),
+            tj::TJSAMP_TJSAMP_422 | tj::TJSAMP_TJSAMP_420 => Some(16),
+            tj::TJSAMP_TJSAMP_411 => Some(32),
+            _ => None,
+        }
+    }
+
+    fn is_lossless(&self) -> bool {
+        self.handle.get(tj::TJPARAM_TJPARAM_LOSSLESS) != 0
+    }
+
+    /// The shape is that of the region or of the part.
+    fn decode(
+        self,
+        shape: Shape,
+        part: u8,
+        region: Option<Region>,
+        pixels: &mut [u8],
+    ) -> Result<(), Fault> {
+        if part == 1 || !self.is_lossless() {
+            return self.decode_part(shape, part, region, pixels);
+        }
+        // Whatever part was asked for, the library would write all pixels of such a file.
+        let whole = Shape { width: self.size.0, height: self.size.1, ..shape };
+        let (mut all, mut shrunk) = (zeroed(whole.bytes()?)?, Vec::new());
+        self.decode_part(whole, 1, None, &mut all)?;
+        shrink(&all, whole, (shape.width, shape.height), &mut shrunk)?;
+        pixels.copy_from_slice(shrunk.get(..pixels.len()).ok_or_else(|| damaged("no pixels"))?);
+        Ok(())
+    }
+
+    fn decode_part(
+        self,
+        shape: Shape,
+        part: u8,
+        region: Option<Region>,
+        pixels: &mut [u8],
+    ) -> Result<(), Fault> {
         let format = match shape.channels {
             1 => tj::TJPF_TJPF_GRAY,
             3 => tj::TJPF_TJPF_RGB,
@@ -204,7 +290,8 @@ impl Begun<'_> {
         let code = unsafe { tj::tj3SetCroppingRegion(handle.raw(), tj::tjregion { x, y, w, h }) };
         handle.done(code)?;
         // SAFETY: `pixels` have room for the rows of the region, or of the size that the header
-        // tells; the library reads the header again, from the same bytes.
+        // tells, which is made to a part of it here only where the library does so too; it reads
+        // the header again, from the same bytes.
         let code = unsafe {
             tj::tj3Decompress8(
                 handle.raw(),

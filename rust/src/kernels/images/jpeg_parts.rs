@@ -1,0 +1,268 @@
+//! Baseline JPEGs by the parts of libjpeg-turbo, with the Huffman codes decoded by [`Scan`].
+//!
+//! `unsafe` because of `jpeg_parts.c`, which is made for this file: a handle that is made and freed
+//! here, pointers to what lives longer than the call that they are given to, and functions that it
+//! calls back, which touch nothing but what they are given.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::NonNull;
+
+use super::Shape;
+use super::crop::Region;
+use super::jpeg_scan::bits::Block;
+use super::jpeg_scan::codes::Spec;
+use super::jpeg_scan::{Component, Layout, MOST_BLOCKS, Ready, Scan, Tables, Wanted};
+
+const MOST_COMPONENTS: usize = 4;
+
+// The structs below have their likeness in jpeg_parts.c.
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Facts {
+    width: c_uint,
+    height: c_uint,
+    components: c_uint,
+    across: c_uint,
+    down: c_uint,
+}
+
+#[repr(C)]
+struct ScanComponent {
+    first_counts: *const [u8; 16],
+    first_symbols: *const [u8; 256],
+    other_counts: *const [u8; 16],
+    other_symbols: *const [u8; 256],
+    is_wanted: c_int,
+    scaled_size: c_int,
+}
+
+#[repr(C)]
+struct ScanFacts {
+    components: [ScanComponent; MOST_COMPONENTS],
+    block_components: [c_int; MOST_BLOCKS],
+    num_components: c_uint,
+    num_blocks: c_uint,
+    interval: c_uint,
+    columns: c_uint,
+    rows: c_uint,
+    first_column: c_uint,
+    last_column: c_uint,
+    bytes: *const u8,
+    num_bytes: usize,
+}
+
+#[repr(C)]
+struct Request {
+    part: c_uint,
+    left: c_uint,
+    top: c_uint,
+    width: c_uint,
+    height: c_uint,
+    is_region: c_uint,
+    channels: c_uint,
+    pixels: *mut u8,
+    row_bytes: usize,
+    decoder: *mut c_void,
+    begin: unsafe extern "C" fn(*mut c_void, *const ScanFacts) -> c_int,
+    unit: unsafe extern "C" fn(*mut c_void, *const *mut Block) -> isize,
+}
+
+unsafe extern "C" {
+    fn penstock_jpeg_new() -> *mut c_void;
+    fn penstock_jpeg_free(jpeg: *mut c_void);
+    fn penstock_jpeg_begin(
+        jpeg: *mut c_void,
+        bytes: *const u8,
+        num_bytes: usize,
+        facts: *mut Facts,
+    ) -> c_int;
+    fn penstock_jpeg_decode(jpeg: *mut c_void, request: *const Request) -> c_int;
+}
+
+struct Handle(NonNull<c_void>);
+
+// SAFETY: a handle belongs to no thread; it is used by one at a time, as `&mut` says.
+unsafe impl Send for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: made by penstock_jpeg_new, and freed only here.
+        unsafe { penstock_jpeg_free(self.0.as_ptr()) }
+    }
+}
+
+/// Decodes baseline JPEGs one after another; holds what they can share.
+pub struct Parts {
+    handle: Handle,
+    tables: Tables,
+    ready: Ready,
+}
+
+impl Parts {
+    /// None where there is no memory.
+    pub fn new() -> Option<Self> {
+        // SAFETY: nothing is asked for; null is checked.
+        let handle = Handle(NonNull::new(unsafe { penstock_jpeg_new() })?);
+        Some(Self { handle, tables: Tables::default(), ready: Ready::default() })
+    }
+
+    /// Read the header. None where it is not of a baseline JPEG of this size in one scan, or
+    /// anything is odd.
+    pub fn begin<'a>(&'a mut self, bytes: &'a [u8], size: (u32, u32)) -> Option<Begun<'a>> {
+        let mut facts = Facts::default();
+        let handle = self.handle.0.as_ptr();
+        // SAFETY: a live handle; pointer and length of a slice that the handle is done with when
+        // `Begun` is gone, because it looks at nothing before the next call of this function.
+        let fits =
+            unsafe { penstock_jpeg_begin(handle, bytes.as_ptr(), bytes.len(), &raw mut facts) };
+        let fits = fits != 0 && (facts.width, facts.height) == size;
+        fits.then_some(Begun { parts: self, bytes, facts })
+    }
+}
+
+/// A JPEG whose header was read.
+pub struct Begun<'a> {
+    parts: &'a mut Parts,
+    bytes: &'a [u8],
+    facts: Facts,
+}
+
+impl Begun<'_> {
+    /// The columns of pixels that are coded together, at which alone a part of it can begin. None
+    /// where that is not for here to tell.
+    pub fn block_columns(&self) -> Option<u32> {
+        match (self.facts.components, self.facts.across, self.facts.down) {
+            (1, ..) | (3, 1, 1 | 2 | 4) => Some(8),
+            (3, 2, 1 | 2) => Some(16),
+            (3, 4, 1) => Some(32),
+            _ => None,
+        }
+    }
+
+    /// Decode one `part`-th of it, or the region of that, into `pixels` of this shape. None where
+    /// anything is odd; what `pixels` have then counts for nothing.
+    pub fn decode(
+        self,
+        shape: Shape,
+        part: u8,
+        region: Option<Region>,
+        pixels: &mut [u8],
+    ) -> Option<()> {
+        let cannot_begin = region.is_some() && self.block_columns().is_none();
+        if shape.bytes().ok()? != pixels.len() || cannot_begin {
+            return None;
+        }
+        let Parts { handle, tables, ready } = self.parts;
+        let mut decoder = Decoder { bytes: self.bytes, tables, ready: Some(ready), scan: None };
+        let decoder: *mut Decoder<'_> = &raw mut decoder;
+        let request = Request {
+            part: part.into(),
+            left: region.map_or(0, |region| region.left),
+            top: region.map_or(0, |region| region.top),
+            width: shape.width,
+            height: shape.height,
+            is_region: region.is_some().into(),
+            channels: shape.channels.into(),
+            pixels: pixels.as_mut_ptr(),
+            row_bytes: shape.row_bytes(),
+            decoder: decoder.cast(),
+            begin,
+            unit,
+        };
+        // SAFETY: a live handle whose bytes are still there; `pixels` have room for the rows that
+        // the request tells, which the other side checks against the image; the decoder lives
+        // until here, and is touched by its functions alone.
+        let done = unsafe { penstock_jpeg_decode(handle.0.as_ptr(), &raw const request) };
+        // SAFETY: nothing else refers to it any more.
+        let decoder = unsafe { &*decoder };
+        (done != 0 && decoder.scan.is_some()).then_some(())
+    }
+}
+
+/// What the functions that are called back work with.
+struct Decoder<'a> {
+    bytes: &'a [u8],
+    tables: &'a mut Tables,
+    ready: Option<&'a mut Ready>,
+    /// None before it begins, and after something was odd.
+    scan: Option<Scan<'a>>,
+}
+
+impl Decoder<'_> {
+    /// None where the scan is not to be decoded.
+    ///
+    /// # Safety
+    /// The pointers in `facts` are valid, and its bytes are some of the last bytes of the file.
+    unsafe fn begin(&mut self, facts: &ScanFacts) -> Option<()> {
+        let start = self.bytes.len().checked_sub(facts.num_bytes)?;
+        let source = self.bytes.get(start..)?;
+        if source.as_ptr() != facts.bytes {
+            return None;
+        }
+        let mut components = Vec::with_capacity(MOST_COMPONENTS);
+        for told in facts.components.get(..facts.num_components as usize)? {
+            // SAFETY: as the caller says.
+            let [firsts, others]: [Spec; 2] = unsafe {
+                [
+                    (*told.first_counts, *told.first_symbols),
+                    (*told.other_counts, *told.other_symbols),
+                ]
+            };
+            let wanted = match (told.is_wanted, told.scaled_size) {
+                (0, _) => Wanted::Nothing,
+                (_, 1) => Wanted::First,
+                _ => Wanted::All,
+            };
+            let (firsts, others) = (self.tables.firsts(&firsts)?, self.tables.others(&others)?);
+            components.push(Component { firsts, others, wanted });
+        }
+        let blocks = facts.block_components.get(..facts.num_blocks as usize)?;
+        let layout = Layout {
+            components,
+            blocks: blocks.iter().map(|block| block.cast_unsigned() as usize).collect(),
+            interval: facts.interval,
+            columns: facts.columns,
+            rows: facts.rows,
+            wanted: (facts.first_column, facts.last_column),
+        };
+        self.scan = Some(Scan::new(layout, source, self.ready.take()?));
+        Some(())
+    }
+
+    /// Decode a unit; after the last one, tells how many bytes the scan has.
+    ///
+    /// # Safety
+    /// `blocks` are null, or a pointer for each block of a unit, to blocks one behind another.
+    unsafe fn unit(&mut self, blocks: *const *mut Block) -> Option<isize> {
+        let scan = self.scan.as_mut()?;
+        let blocks = if blocks.is_null() {
+            None
+        } else {
+            // SAFETY: as the caller says.
+            Some(unsafe { std::slice::from_raw_parts_mut(*blocks, scan.num_blocks()) })
+        };
+        match scan.unit(blocks) {
+            Ok(end) => isize::try_from(end.unwrap_or(0)).ok(),
+            Err(_) => {
+                self.scan = None;
+                None
+            }
+        }
+    }
+}
+
+/// # Safety
+/// See [`Decoder::begin`]; the decoder is one.
+unsafe extern "C" fn begin(decoder: *mut c_void, facts: *const ScanFacts) -> c_int {
+    // SAFETY: as the caller says.
+    let begun = unsafe { (*decoder.cast::<Decoder<'_>>()).begin(&*facts) };
+    begun.is_some().into()
+}
+
+/// # Safety
+/// See [`Decoder::unit`]; the decoder is one.
+unsafe extern "C" fn unit(decoder: *mut c_void, blocks: *const *mut Block) -> isize {
+    // SAFETY: as the caller says.
+    unsafe { (*decoder.cast::<Decoder<'_>>()).unit(blocks) }.unwrap_or(-1)
+}

@@ -1,0 +1,187 @@
+//! The bits of a scan, and the blocks of 64 values that are coded in them.
+
+use super::codes::{Firsts, Others, extended};
+
+/// The place of each value in its block: low frequencies come first.
+const ZIGZAG: [u8; 64] = [
+    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
+    13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
+    52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+];
+
+/// Values of a block, from left to right and from top to bottom.
+pub type Block = [i16; 64];
+
+/// What is wrong with a scan is not told: who meets it has libjpeg-turbo look at the file.
+#[derive(Debug)]
+pub struct Odd;
+
+/// The bits of some bytes, which are read eight at a time: behind the last one of value seven others
+/// have to follow. Behind all of them are zeros; `taken` tells who took bits from there.
+#[derive(Clone, Copy)]
+pub struct Bits<'a> {
+    bytes: &'a [u8],
+    state: State,
+}
+
+/// Where a reader of bits stands.
+#[derive(Clone, Copy, Default)]
+pub struct State {
+    /// The byte behind those whose bits are all held.
+    pub at: usize,
+    /// The next bits, from the top; behind `count` of them there may be some of the next byte.
+    held: u64,
+    count: u32,
+}
+
+impl State {
+    /// Bits that were taken.
+    #[inline(always)]
+    pub fn taken(&self) -> usize {
+        self.at.wrapping_mul(8).wrapping_sub(self.count as usize)
+    }
+}
+
+impl<'a> Bits<'a> {
+    /// Of these bytes, from where a reader stood.
+    #[inline(always)]
+    pub fn new(bytes: &'a [u8], state: State) -> Self {
+        Self { bytes, state }
+    }
+
+    /// Where it stands.
+    #[inline(always)]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Have 56 bits or more: what two looks take.
+    #[inline(always)]
+    fn refill(&mut self) {
+        let State { at, held, count } = self.state;
+        let next = self.bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+        let next = next.map_or(0, |next| u64::from_be_bytes(*next));
+        self.state = State {
+            at: at.wrapping_add((63u32.wrapping_sub(count) >> 3) as usize),
+            held: held | (next >> (count & 63)),
+            count: count | 56,
+        };
+    }
+
+    #[inline(always)]
+    fn held(&self) -> u64 {
+        self.state.held
+    }
+
+    #[inline(always)]
+    fn take(&mut self, bits: u32) {
+        self.state.held <<= bits & 63;
+        self.state.count = self.state.count.wrapping_sub(bits);
+    }
+
+    /// The difference that a block begins with.
+    #[inline(always)]
+    pub fn first(&mut self, table: &Firsts) -> Result<i32, Odd> {
+        self.refill();
+        let mut one = table.look(self.held());
+        if one.code() == 0 {
+            one = table.long(self.held());
+            if one.code() == 0 {
+                return Err(Odd);
+            }
+        }
+        let value = extended(self.held() << one.code(), one.size());
+        self.take(one.total());
+        Ok(value)
+    }
+
+    /// The other values of a block, which are zeros so far.
+    #[inline(always)]
+    pub fn others(&mut self, table: &Others, block: &mut Block) -> Result<(), Odd> {
+        let mut last = 0u32;
+        loop {
+            self.refill();
+            for _ in 0..2 {
+                let look = table.look(self.held());
+                let first = last.wrapping_add(look.first());
+                let second = first.wrapping_add(look.second());
+                let value = extended(self.held() << look.code(), look.size()) as i16;
+                if (62i32.wrapping_sub_unsigned(second) | look.end()) < 0 {
+                    if look.end() < 0 && look.total() != 0 && first < 63 {
+                        // Where nothing but the end was seen, this is 0, and the place another's.
+                        put(block, first, |there| *there |= value);
+                        self.take(look.total());
+                        return Ok(());
+                    }
+                    let Some((place, value)) = self.one(table, last)? else { return Ok(()) };
+                    put(block, place, |there| *there = value);
+                    if place == 63 {
+                        return Ok(());
+                    }
+                    last = place;
+                    break;
+                }
+                // In this order: without a second value both are at one place.
+                put(block, second, |there| *there = look.value());
+                put(block, first, |there| *there = value);
+                self.take(look.total());
+                last = second;
+            }
+        }
+    }
+
+    /// Pass over the other values of a block.
+    #[inline(always)]
+    pub fn skip_others(&mut self, table: &Others) -> Result<(), Odd> {
+        let mut last = 0u32;
+        loop {
+            self.refill();
+            for _ in 0..2 {
+                let look = table.skip(self.held());
+                let next = last.wrapping_add(look.advance());
+                if (62i32.wrapping_sub_unsigned(next) | look.end()) < 0 {
+                    let ends = look.end() < 0;
+                    if look.total() != 0 && ((ends && next < 63) || (!ends && next == 63)) {
+                        self.take(look.total());
+                        return Ok(());
+                    }
+                    match self.one(table, last)? {
+                        None | Some((63, _)) => return Ok(()),
+                        Some((place, _)) => last = place,
+                    }
+                    break;
+                }
+                self.take(look.total());
+                last = next;
+            }
+        }
+    }
+
+    /// One symbol that a look did not see, or that leads to the end: the place of its value, and
+    /// the value; None where the block ends.
+    #[inline(always)]
+    fn one(&mut self, table: &Others, last: u32) -> Result<Option<(u32, i16)>, Odd> {
+        self.refill();
+        let one = table.one(self.held());
+        if one.code() == 0 {
+            return Err(Odd);
+        }
+        let value = extended(self.held() << one.code(), one.size()) as i16;
+        let place = last.wrapping_add(one.advance());
+        self.take(one.total());
+        match one.advance() {
+            0 => Ok(None),
+            _ if place > 63 => Err(Odd),
+            _ => Ok(Some((place, value))),
+        }
+    }
+}
+
+/// The masks are for the compiler, which then needs no checks.
+#[inline(always)]
+fn put(block: &mut Block, place: u32, change: impl FnOnce(&mut i16)) {
+    let place = ZIGZAG.get((place & 63) as usize).copied().unwrap_or(0);
+    if let Some(value) = block.get_mut(usize::from(place & 63)) {
+        change(value);
+    }
+}

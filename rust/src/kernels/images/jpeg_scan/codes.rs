@@ -1,0 +1,332 @@
+//! The tables by which the Huffman codes of a JPEG are looked up: several codes, and what lies
+//! behind them, by one look at the next bits.
+//!
+//! A symbol is a code, which tells how many zeros come before a value and how many bits the value
+//! has, and then these bits. In photographs that are six bits together, so eleven bits mostly hold
+//! two symbols. Where values are not wanted, a look passes over as many as it sees whole.
+
+/// Bits that a look for values sees.
+const VALUE_BITS: u32 = 11;
+/// Bits that a look which only passes over values sees.
+const SKIP_BITS: u32 = 12;
+/// Bits that a look for the first value of a block sees.
+const FIRST_BITS: u32 = 9;
+
+/// How many codes of 1 to 16 bits there are, and what they stand for, in order.
+pub type Spec = ([u8; 16], [u8; 256]);
+
+/// A number of `size` bits, of which those of the lower half stand for negative ones. It is at the
+/// top of `bits`.
+#[inline(always)]
+pub fn extended(bits: u64, size: u32) -> i32 {
+    let number = (bits >> 1) >> (63 - (size & 63));
+    let negative = !(bits.cast_signed() >> 63).cast_unsigned();
+    let below = (1u64 << (size & 63)).wrapping_sub(1);
+    number.wrapping_sub(below & negative) as i32
+}
+
+/// One symbol: the bits of its code, those of its value, and by how many places it leads on.
+#[derive(Clone, Copy, Default)]
+pub struct One(u16);
+
+impl One {
+    /// Of a code for the first value of a block.
+    fn first(code: u32, symbol: u8) -> Option<Self> {
+        (symbol < 16).then(|| Self::new(code as u16, symbol.into(), 0))
+    }
+
+    /// Of a code for the other values.
+    fn other(code: u32, symbol: u8) -> Option<Self> {
+        let (zeros, size) = (u16::from(symbol >> 4), u16::from(symbol & 15));
+        let advance = if size > 0 || zeros == 15 { zeros + 1 } else { 0 };
+        Some(Self::new(code as u16, size, advance))
+    }
+
+    fn new(code: u16, size: u16, advance: u16) -> Self {
+        Self((code + size) | (size << 6) | (advance << 10))
+    }
+
+    /// Bits of code and value; 0 where there is none. A shift takes six bits as they are.
+    #[inline(always)]
+    pub fn total(self) -> u32 {
+        u32::from(self.0) & 63
+    }
+
+    /// Bits of the code.
+    #[inline(always)]
+    pub fn code(self) -> u32 {
+        self.total().wrapping_sub(self.size())
+    }
+
+    /// Bits of the value.
+    #[inline(always)]
+    pub fn size(self) -> u32 {
+        (u32::from(self.0) >> 6) & 15
+    }
+
+    /// Places that it leads on; 0 where the block ends.
+    #[inline(always)]
+    pub fn advance(self) -> u32 {
+        u32::from(self.0) >> 10
+    }
+}
+
+/// Codes of 1 to 16 bits: those of one length are consecutive numbers.
+struct Codes {
+    /// What lies behind the last code of each length, at the top of 16 bits.
+    ends: [u32; 17],
+    /// What makes the place of a symbol of a code of each length.
+    offsets: [i32; 17],
+    symbols: [u8; 256],
+    meaning: fn(u32, u8) -> Option<One>,
+}
+
+impl Codes {
+    /// None where there cannot be such codes.
+    fn new((counts, symbols): &Spec, meaning: fn(u32, u8) -> Option<One>) -> Option<Self> {
+        let mut codes = Self { ends: [0; 17], offsets: [0; 17], symbols: *symbols, meaning };
+        let (mut code, mut place) = (0u32, 0u32);
+        let places = codes.ends.iter_mut().zip(&mut codes.offsets).skip(1);
+        for ((length, count), (end, offset)) in (1u32..).zip(counts).zip(places) {
+            *offset = place.cast_signed() - code.cast_signed();
+            code += u32::from(*count);
+            place += u32::from(*count);
+            // No code is all ones.
+            if code >= 1 << length || place > 256 {
+                return None;
+            }
+            *end = code << (16 - length);
+            code <<= 1;
+        }
+        Some(codes)
+    }
+
+    /// What the next bits begin with; the bits of its code are 0 where that is nothing.
+    #[cold]
+    #[inline(never)]
+    fn find(&self, bits: u64) -> One {
+        let bits = (bits >> 48) as u32;
+        let mut ends = (1u32..).zip(self.ends.iter().skip(1));
+        let Some((length, _)) = ends.find(|(_, end)| bits < **end) else { return One::default() };
+        let code = (bits >> (16 - length)).cast_signed();
+        let place = code + self.offsets.get(length as usize).copied().unwrap_or(-code);
+        let symbol = self.symbols.get(place.cast_unsigned() as usize).copied().unwrap_or(0);
+        (self.meaning)(length, symbol).unwrap_or_default()
+    }
+
+    /// What each number of so many bits begins with, where they hold the whole code.
+    fn looks<const N: usize>(&self, (counts, symbols): &Spec) -> Box<[One; N]> {
+        let mut looks = Box::new([One::default(); N]);
+        let (mut at, mut symbols) = (0, symbols.iter());
+        for (length, count) in (1u32..=N.ilog2()).zip(counts) {
+            for symbol in symbols.by_ref().take(usize::from(*count)) {
+                let span = N >> length;
+                let one = (self.meaning)(length, *symbol).unwrap_or_default();
+                if let Some(looks) = looks.get_mut(at..at + span) {
+                    looks.fill(one);
+                }
+                at += span;
+            }
+        }
+        looks
+    }
+}
+
+/// Codes of the first value of a block, of which the difference to that of the block before is
+/// stored.
+pub struct Firsts {
+    looks: Box<[One; 1 << FIRST_BITS]>,
+    codes: Codes,
+}
+
+impl Firsts {
+    /// None where there cannot be such codes.
+    pub fn new(spec: &Spec) -> Option<Self> {
+        let codes = Codes::new(spec, One::first)?;
+        Some(Self { looks: codes.looks(spec), codes })
+    }
+
+    /// What the next bits begin with.
+    #[inline(always)]
+    pub fn look(&self, bits: u64) -> One {
+        self.looks.get((bits >> (64 - FIRST_BITS)) as usize).copied().unwrap_or_default()
+    }
+
+    /// The same, where a look saw no code.
+    pub fn long(&self, bits: u64) -> One {
+        self.codes.find(bits)
+    }
+}
+
+/// One or two symbols: of the first one the sizes are known, of the second one the value too.
+#[derive(Clone, Copy)]
+pub struct Look(u32);
+
+impl Look {
+    const END: u32 = 1 << 31;
+
+    fn new(ones: &[One; 1 << SKIP_BITS], bits: usize) -> Self {
+        const BITS: u32 = VALUE_BITS;
+        let seen = |used: u32| {
+            let rest = (bits << used) & ((1 << BITS) - 1);
+            let one = ones.get(rest << (SKIP_BITS - BITS)).copied().unwrap_or_default();
+            (rest, if one.code() <= BITS - used { one } else { One::default() })
+        };
+        let (_, first) = seen(0);
+        let used = first.total();
+        if first.code() == 0 || first.advance() == 0 {
+            return Self(used | (used << 6) | Self::END);
+        }
+        let single = (first.code() << 6) | (first.size() << 10) | (first.advance() << 14);
+        if used >= BITS {
+            return Self(single | used);
+        }
+        let (rest, second) = seen(used);
+        let total = used + second.total();
+        if second.code() == 0 {
+            Self(single | used)
+        } else if second.advance() == 0 {
+            Self(single | total | Self::END)
+        } else if total <= BITS && second.size() < 7 {
+            // A value has seven bits of room.
+            let value = extended((rest as u64) << (64 - BITS + second.code()), second.size());
+            let value = value.cast_unsigned() & 127;
+            Self(single | total | (second.advance() << 19) | (value << 24))
+        } else {
+            Self(single | used)
+        }
+    }
+
+    /// Bits of all that was seen; 0 where that is no code.
+    #[inline(always)]
+    pub fn total(self) -> u32 {
+        self.0 & 63
+    }
+
+    /// Bits of the first code.
+    #[inline(always)]
+    pub fn code(self) -> u32 {
+        (self.0 >> 6) & 15
+    }
+
+    /// Bits of the first value.
+    #[inline(always)]
+    pub fn size(self) -> u32 {
+        (self.0 >> 10) & 15
+    }
+
+    /// Places that the first value leads on; 0 where the block ends instead.
+    #[inline(always)]
+    pub fn first(self) -> u32 {
+        (self.0 >> 14) & 31
+    }
+
+    /// Places that the second value leads on; 0 where there is none.
+    #[inline(always)]
+    pub fn second(self) -> u32 {
+        (self.0 >> 19) & 31
+    }
+
+    /// The second value.
+    #[inline(always)]
+    pub fn value(self) -> i16 {
+        ((self.0 << 1).cast_signed() >> 25) as i16
+    }
+
+    /// Negative where the block ends, or no code was seen.
+    #[inline(always)]
+    pub fn end(self) -> i32 {
+        self.0.cast_signed()
+    }
+}
+
+/// As many symbols as a look saw whole, of which only the sizes are known.
+#[derive(Clone, Copy)]
+pub struct Skip(u16);
+
+impl Skip {
+    const END: u16 = 1 << 15;
+
+    fn new(ones: &[One; 1 << SKIP_BITS], bits: usize) -> Self {
+        let (mut used, mut advance) = (0, 0);
+        while used < SKIP_BITS {
+            let rest = (bits << used) & ((1 << SKIP_BITS) - 1);
+            let one = ones.get(rest).copied().unwrap_or_default();
+            let (left, total) = (SKIP_BITS - used, one.total());
+            if one.code() == 0 || one.code() > left {
+                break;
+            }
+            if one.advance() == 0 {
+                return Self(((used + total) | (advance << 6)) as u16 | Self::END);
+            }
+            // Of the first symbol the value need not be seen; of more, a reader may lack the bits.
+            if advance + one.advance() > 63 || (used > 0 && total > left) {
+                break;
+            }
+            used += total;
+            advance += one.advance();
+        }
+        if used == 0 { Self(Self::END) } else { Self((used | (advance << 6)) as u16) }
+    }
+
+    /// Bits of all that was seen; 0 where that is no code.
+    #[inline(always)]
+    pub fn total(self) -> u32 {
+        u32::from(self.0) & 63
+    }
+
+    /// Places that it leads on.
+    #[inline(always)]
+    pub fn advance(self) -> u32 {
+        (u32::from(self.0) >> 6) & 63
+    }
+
+    /// Negative where the block ends, or no code was seen.
+    #[inline(always)]
+    pub fn end(self) -> i32 {
+        i32::from(self.0.cast_signed())
+    }
+}
+
+/// Codes of the other 63 values.
+pub struct Others {
+    looks: Box<[Look; 1 << VALUE_BITS]>,
+    skips: Box<[Skip; 1 << SKIP_BITS]>,
+    codes: Codes,
+}
+
+impl Others {
+    /// None where there cannot be such codes.
+    pub fn new(spec: &Spec) -> Option<Self> {
+        let codes = Codes::new(spec, One::other)?;
+        let ones = codes.looks(spec);
+        let mut looks = Box::new([Look(Look::END); 1 << VALUE_BITS]);
+        for (bits, look) in looks.iter_mut().enumerate() {
+            *look = Look::new(&ones, bits);
+        }
+        let mut skips = Box::new([Skip(Skip::END); 1 << SKIP_BITS]);
+        for (bits, skip) in skips.iter_mut().enumerate() {
+            *skip = Skip::new(&ones, bits);
+        }
+        Some(Self { looks, skips, codes })
+    }
+
+    /// What the next bits begin with.
+    #[inline(always)]
+    pub fn look(&self, bits: u64) -> Look {
+        let look = self.looks.get((bits >> (64 - VALUE_BITS)) as usize).copied();
+        look.unwrap_or(Look(Look::END))
+    }
+
+    /// What of the next bits can be passed over.
+    #[inline(always)]
+    pub fn skip(&self, bits: u64) -> Skip {
+        let skip = self.skips.get((bits >> (64 - SKIP_BITS)) as usize).copied();
+        skip.unwrap_or(Skip(Skip::END))
+    }
+
+    /// The one symbol that the next bits begin with, of any length.
+    pub fn one(&self, bits: u64) -> One {
+        self.codes.find(bits)
+    }
+}
