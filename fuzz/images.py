@@ -57,9 +57,9 @@ def both_ways(data: bytes, rng: random.Random) -> None:
     region = (left, top, rng.randint(1, across - left), rng.randint(1, down - top))
     how: dict[str, Any] = {"channels": rng.choice((1, 3, 4)), "part": part}
     how["region"] = rng.choice((None, region))
-    ours = _core.jpeg_pixels(data, by_parts=True, **how)
+    ours = _core.jpeg_pixels_by(data, by_parts=True, **how)
     if ours is not None:
-        theirs = _core.jpeg_pixels(data, by_parts=False, **how)
+        theirs = _core.jpeg_pixels_by(data, by_parts=False, **how)
         assert theirs is not None
         assert np.array_equal(np.asarray(ours), np.asarray(theirs))
 

@@ -45,11 +45,11 @@ def jpeg(image: Image.Image, **options: Any) -> bytes:
 def both(data: bytes, **how: Any) -> tuple[np.ndarray | None, np.ndarray | str]:
     """The pixels by each way: None where our own leaves it to the other, words where that refuses."""
     try:
-        ours = _core.jpeg_pixels(data, by_parts=True, **how)
+        ours = _core.jpeg_pixels_by(data, by_parts=True, **how)
     except _core.KernelError:
         ours = None  # it is no JPEG, or has no size
     try:
-        theirs = _core.jpeg_pixels(data, by_parts=False, **how)
+        theirs = _core.jpeg_pixels_by(data, by_parts=False, **how)
     except _core.KernelError as error:
         return None if ours is None else np.asarray(ours), error.args[0].message
     return None if ours is None else np.asarray(ours), np.asarray(theirs)

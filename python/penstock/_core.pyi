@@ -62,6 +62,7 @@ __all__ = [
     "inflate_members",
     "is_tar_head",
     "jpeg_pixels",
+    "jpeg_pixels_by",
     "key_of",
     "looks_like_maps",
     "make_images",
@@ -463,7 +464,7 @@ def decode_images(
     """The pixels of all images one behind another, and a struct array of width, height and
     channels. A null has no pixels."""
 
-def jpeg_pixels(
+def jpeg_pixels_by(
     data: bytes,
     *,
     by_parts: bool,

@@ -193,7 +193,7 @@ pub fn reencode_images(
 /// of Huffman codes (None where it leaves the file to the other), or by TurboJPEG.
 #[pyfunction]
 #[pyo3(signature = (data, *, by_parts, channels = 3, part = 1, region = None, allow_damaged = false))]
-pub fn jpeg_pixels(
+pub fn jpeg_pixels_by(
     py: Python<'_>,
     data: &[u8],
     by_parts: bool,

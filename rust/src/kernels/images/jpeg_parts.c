@@ -85,7 +85,7 @@ struct penstock_jpeg *penstock_jpeg_new(void) {
   return calloc(1, sizeof(struct penstock_jpeg));
 }
 
-void penstock_jpeg_free(struct penstock_jpeg *jpeg) {
+void penstock_parts_free(struct penstock_jpeg *jpeg) {
   jpeg_destroy_decompress(&jpeg->info);
   free(jpeg);
 }

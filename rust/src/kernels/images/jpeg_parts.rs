@@ -70,7 +70,7 @@ struct Request {
 
 unsafe extern "C" {
     fn penstock_jpeg_new() -> *mut c_void;
-    fn penstock_jpeg_free(jpeg: *mut c_void);
+    fn penstock_parts_free(jpeg: *mut c_void);
     fn penstock_jpeg_begin(
         jpeg: *mut c_void,
         bytes: *const u8,
@@ -88,7 +88,7 @@ unsafe impl Send for Handle {}
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: made by penstock_jpeg_new, and freed only here.
-        unsafe { penstock_jpeg_free(self.0.as_ptr()) }
+        unsafe { penstock_parts_free(self.0.as_ptr()) }
     }
 }
 
