@@ -160,6 +160,10 @@ mod _core {
         },
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
+        image_arrays::{
+            PyValues, bmp_pixels, change_colours, gif_pixels, jpeg_bytes, jpeg_pixels, jpeg_shape,
+            png_bytes, png_pixels, resize_images,
+        },
         images::{PyPixels, decode_images, encode_images, probe_images, reencode_images},
         index_file::index_file,
         messages::{
@@ -174,10 +178,6 @@ mod _core {
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_end_bytes, tar_fields},
         tensors::{PyNumbers, decode_tensors},
-        image_arrays::{
-            PyValues, bmp_pixels, change_colours, gif_pixels, jpeg_bytes, jpeg_pixels, jpeg_shape,
-            png_bytes, png_pixels, resize_images,
-        },
         train_images::{PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images},
     };
 }
