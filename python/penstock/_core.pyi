@@ -41,9 +41,12 @@ __all__ = [
     "RepeatedScalar",
     "SequenceExample",
     "TarPlan",
+    "Values",
     "ZlibDeflater",
+    "bmp_pixels",
     "buffered",
     "bytes_list",
+    "change_colours",
     "decode_images",
     "decode_tensors",
     "encode_examples",
@@ -54,6 +57,7 @@ __all__ = [
     "frame_records",
     "frame_values",
     "frames_at",
+    "gif_pixels",
     "gzip_member",
     "has_fields",
     "image_view_sizes",
@@ -61,8 +65,10 @@ __all__ = [
     "inflate_member",
     "inflate_members",
     "is_tar_head",
+    "jpeg_bytes",
     "jpeg_pixels",
     "jpeg_pixels_by",
+    "jpeg_shape",
     "key_of",
     "looks_like_maps",
     "make_images",
@@ -72,6 +78,8 @@ __all__ = [
     "next_head",
     "permuted",
     "permuted_each",
+    "png_bytes",
+    "png_pixels",
     "probe_images",
     "read_files",
     "read_frames",
@@ -79,6 +87,7 @@ __all__ = [
     "recordio_columns",
     "recordio_payloads",
     "reencode_images",
+    "resize_images",
     "riegeli_head",
     "riegeli_records",
     "splice_fields",
@@ -874,6 +883,7 @@ class Int64List(Message):
     def FromString(data: object) -> Int64List: ...
     @property
     def value(self) -> RepeatedScalar: ...
+
 @final
 class Values:
     """An array that Rust made: `numpy.asarray(x)` is it, without a copy."""

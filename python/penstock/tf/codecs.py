@@ -164,7 +164,9 @@ def _decode(contents: Any, channels: int, op: str, dtype: Any = uint8, **how: An
         return _webp(data, channels, dtype, first_only=op == "first frame")
     if dtype == uint16:
         return (found.astype(np.uint16) * np.uint16(256)).view(Tensor)
-    return found if dtype == uint8 else found.astype(np.float32) * np.float32(1 / 255)
+    return (
+        found if dtype == uint8 else (found.astype(np.float32) * np.float32(1 / 255)).view(Tensor)
+    )
 
 
 def _bmp(data: bytes, channels: int) -> Tensor:
@@ -383,7 +385,7 @@ def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
         Tensor bool of the shape of `contents`.
     """
     tensor = convert_to_tensor(contents)
-    made = np.empty(tuple(tensor.shape), bool)
+    made = np.empty(np.shape(tensor), bool)
     for place, value in zip(np.ndindex(made.shape), tensor.flat, strict=True):
         made[place] = bytes(value).startswith(b"\xff\xd8\xff")
     return made.view(Tensor)
