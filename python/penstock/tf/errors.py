@@ -85,6 +85,24 @@ class ResourceExhaustedError(OpError, MemoryError):
     error_code = 8
 
 
+class AbortedError(OpError):
+    """Work that gave way to other work."""
+
+    error_code = 10
+
+
+class DeadlineExceededError(OpError, TimeoutError):
+    """Work that took longer than it was given."""
+
+    error_code = 4
+
+
+class UnauthenticatedError(OpError, PermissionError):
+    """A service that does not know who asks."""
+
+    error_code = 16
+
+
 class FailedPreconditionError(OpError):
     """The state does not allow the operation; a directory where a file should be, for example."""
 

@@ -19,7 +19,7 @@ from penstock.tf.errors import (
     of_system,
 )
 from penstock.tf.files import matched, path_of, paths_of
-from penstock.tf.missing import missing as _missing
+from penstock.tf.missing import absent_from
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -303,5 +303,4 @@ def get_registered_schemes() -> list[str]:
     return [""]
 
 
-def __getattr__(name: str) -> object:
-    raise _missing(f"tf.io.gfile.{name}")
+__getattr__ = absent_from("tf.io.gfile")

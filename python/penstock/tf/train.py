@@ -38,7 +38,7 @@ from penstock._core import (
     SequenceExample,
 )
 from penstock.tf.errors import DecodeError
-from penstock.tf.missing import missing as _missing
+from penstock.tf.missing import absent_from
 
 _LIKE: list[tuple[Any, type]] = [
     (MutableMapping, MessageMap),
@@ -61,6 +61,4 @@ __all__ = [
     "SequenceExample",
 ]
 
-
-def __getattr__(name: str) -> object:
-    raise _missing(f"tf.train.{name}")
+__getattr__ = absent_from("tf.train")

@@ -13,12 +13,9 @@ from penstock.tf.data.op import INFINITE as INFINITE_CARDINALITY
 from penstock.tf.data.op import UNKNOWN as UNKNOWN_CARDINALITY
 from penstock.tf.data.options import Options, ThreadingOptions
 from penstock.tf.data.windows import DatasetSpec
-from penstock.tf.missing import missing
+from penstock.tf.missing import absent_from
 
-
-def __getattr__(name: str) -> object:
-    raise missing(f"tf.data.{name}")
-
+__getattr__ = absent_from("tf.data")
 
 __all__ = [
     "AUTOTUNE",

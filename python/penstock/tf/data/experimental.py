@@ -19,7 +19,7 @@ from penstock.tf.data.options import (
     ThreadingOptions,
 )
 from penstock.tf.errors import FailedPreconditionError
-from penstock.tf.missing import missing
+from penstock.tf.missing import absent_from
 from penstock.tf.tensor import Tensor
 
 INFINITE_CARDINALITY = INFINITE
@@ -203,10 +203,7 @@ Counter = Dataset.counter
 choose_from_datasets = Dataset.choose_from_datasets
 sample_from_datasets = Dataset.sample_from_datasets
 
-
-def __getattr__(name: str) -> object:
-    raise missing(f"tf.data.experimental.{name}")
-
+__getattr__ = absent_from("tf.data.experimental")
 
 __all__ = [
     "AUTOTUNE",

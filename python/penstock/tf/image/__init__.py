@@ -60,6 +60,7 @@ from penstock.tf.image.distorted_box import (
     stateless_sample_distorted_bounding_box,
 )
 from penstock.tf.image.resizing import ResizeMethod, crop_and_resize, resize, resize_with_pad
+from penstock.tf.missing import absent_from
 from penstock.tf.pixel_types import convert_image_dtype
 
 __all__ = [
@@ -118,3 +119,5 @@ __all__ = [
     "total_variation",
     "transpose",
 ]
+
+__getattr__ = absent_from("tf.image")
