@@ -2,7 +2,7 @@
 
 import sys
 
-from penstock import tf
+import penstock.tf as tf
 
 
 # The height of an image; replace it with your own logic.

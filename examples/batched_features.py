@@ -4,7 +4,7 @@ import sys
 
 import keras
 
-from penstock import tf
+import penstock.tf as tf
 
 SEED = 7
 

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from penstock import tf
+import penstock.tf as tf
 
 
 def main(folder: str) -> None:

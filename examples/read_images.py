@@ -2,7 +2,7 @@
 
 import sys
 
-from penstock import tf
+import penstock.tf as tf
 
 # What is in a record
 feature_description = {

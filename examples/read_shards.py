@@ -2,7 +2,7 @@
 
 import sys
 
-from penstock import tf
+import penstock.tf as tf
 
 
 def dataset(folder: str):

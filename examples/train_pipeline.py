@@ -3,7 +3,7 @@
 import glob
 import sys
 
-from penstock import tf
+import penstock.tf as tf
 
 feature_description = {
     "image": tf.io.FixedLenFeature([], tf.string),

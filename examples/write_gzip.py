@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from penstock import tf
+import penstock.tf as tf
 
 
 def main(folder: str, labels: Sequence[int] = range(1000)) -> None:

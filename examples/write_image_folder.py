@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from penstock import tf
+import penstock.tf as tf
 
 FILENAMES = [f"{i}.jpg" for i in range(1001)]
 LABELS = [i % 10 for i in range(1001)]

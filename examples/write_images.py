@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from penstock import tf
+import penstock.tf as tf
 
 
 def _bytes_feature(value):

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from penstock import tf
+import penstock.tf as tf
 
 ROWS = [{"int_col": i, "byte_col": b"row %d" % i, "float_col": i / 4} for i in range(1000)]
 

@@ -8,7 +8,6 @@ import pickle
 import sys
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ import penstock.tf as ours
 from penstock import _core
 from penstock.tf import features as feature_kinds
 from penstock.tf import parsing
-from penstock.tf.recognised import NotRecorded, Recorded
+from penstock.tf.recognised import record
 
 sys.path.append(str(Path(__file__).parent.parent / "formats"))
 import tf_examples as tfe
@@ -33,10 +32,7 @@ with warnings.catch_warnings():
     import tensorflow as tf
 theirs = tf
 
-OURS = SimpleNamespace(
-    io=SimpleNamespace(**vars(feature_kinds) | vars(parsing)),
-    **{name: getattr(ours, name) for name in ours.__all__},
-)
+OURS = ours
 EXAMPLE = theirs.train.Example(
     features=theirs.train.Features(
         feature={
@@ -414,38 +410,6 @@ def test_bytes_that_are_none_are_refused() -> None:
 # Stand-ins
 
 
-def test_parsing_a_stand_in_gives_stand_ins_of_known_shape() -> None:
-    ragged = feature_kinds.RaggedFeature(
-        ours.int64, partitions=[feature_kinds.RaggedFeature.UniformRowLength(2)]
-    )
-    features = {**ALL, "s": feature_kinds.SparseFeature("i", "v", ours.int64, 9), "r": ragged}
-    for parse, rank in ((parsing.parse_single_example, 0), (parsing.parse_example, 1)):
-        batch = [None] * rank
-        given = Recorded(ours.string, batch)
-        found = parse(given, features)
-        shapes = {key: column.shape.as_list() for key, column in found.items()}
-        assert shapes == {
-            "a": [*batch, 2],
-            "b": [*batch, None],
-            "c": [*batch, None],
-            "s": [*batch, 9],
-            "r": [*batch, None, 2],
-        }
-        assert found["c"].dtype is ours.float32
-        assert (
-            found["a"].source is given and found["a"].features is features and found["a"].key == "a"
-        )
-
-
-def test_features_that_make_no_sense_are_refused_for_a_stand_in_too() -> None:
-    with pytest.raises(ValueError, match="empty"):
-        parsing.parse_single_example(Recorded(), {})
-    with pytest.raises(ValueError, match="First dimension"):
-        parsing.parse_single_example(
-            Recorded(), {"a": feature_kinds.FixedLenFeature([None], ours.int64)}
-        )
-
-
 @pytest.mark.parametrize(
     "use",
     [
@@ -484,5 +448,9 @@ def test_features_that_make_no_sense_are_refused_for_a_stand_in_too() -> None:
     ],
 )
 def test_any_other_use_of_a_stand_in_is_told(use: Any) -> None:
-    with pytest.raises(NotRecorded):
-        use(Recorded())
+    def call(function: Any, element: Any) -> Any:
+        return function(element)
+
+    spec = ours.TensorSpec([], ours.string)
+    assert record(lambda r: parsing.parse_single_example(r, ALL), spec, call, [False]) is not None
+    assert record(use, spec, call, [False]) is None

@@ -8,15 +8,12 @@ import sys
 import warnings
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from parse_programs import Programs, SaneRecords, answer, spares_tensorflow
 
 import penstock.tf as ours
-from penstock.tf import features as feature_kinds
-from penstock.tf import parsing
 
 sys.path.append(str(Path(__file__).parent.parent / "formats"))
 from odd_examples import OddExamples
@@ -28,10 +25,7 @@ with warnings.catch_warnings():
     import tensorflow as tf
 theirs = tf
 
-OURS = SimpleNamespace(
-    io=SimpleNamespace(**vars(feature_kinds) | vars(parsing)),
-    **{name: getattr(ours, name) for name in ("int32", "int64", "float32", "string", "constant")},
-)
+OURS = ours
 STRESS = int(os.environ.get("PENSTOCK_STRESS", "1"))
 RUNS = 700 * STRESS
 FORMS = ("single", "batch")

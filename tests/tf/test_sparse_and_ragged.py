@@ -6,7 +6,6 @@ import os
 import random
 import re
 import warnings
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 from parse_programs import answer
 
 import penstock.tf as ours
-from penstock.tf.decode_raw import decode_raw
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
@@ -23,10 +21,7 @@ with warnings.catch_warnings():
     import tensorflow as tf
 theirs = tf
 
-OURS = SimpleNamespace(
-    **{name: getattr(ours, name) for name in ours.__all__},
-    io=SimpleNamespace(decode_raw=decode_raw),
-)
+OURS = ours
 
 
 def alike(program: Any) -> None:

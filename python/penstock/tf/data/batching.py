@@ -229,7 +229,10 @@ class Unbatch(Op):
         return UNKNOWN if size is None or known < 0 else known * size
 
     def _known(self) -> Any:
-        return self.source.spec() if isinstance(self.source, Batch) else TensorSpec(None)
+        source: Any = self.source
+        while source.passes_on:
+            source = source.source
+        return source.spec() if isinstance(source, Batch) else TensorSpec(None)
 
     def spec(self) -> Any:
         def less(leaf: Any) -> Any:

@@ -42,6 +42,8 @@ _MARK = "penstock.tf.data cache 1"
 class MemoryCache(Op):
     """The elements of the first whole pass, for all later ones."""
 
+    passes_on = True
+
     def __init__(self, source: Op) -> None:
         self.source = source
         self._kept: tuple[Blocks | None, list[Any]] | None = None
@@ -82,6 +84,8 @@ class MemoryCache(Op):
 
 class FileCache(Op):
     """The same in a file, for later programs too."""
+
+    passes_on = True
 
     def __init__(self, source: Op, path: str) -> None:
         self.source = source

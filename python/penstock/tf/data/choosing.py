@@ -20,6 +20,8 @@ from penstock.tf.tensor import Tensor
 class Take(Op):
     """The first elements; all, for a negative count."""
 
+    passes_on = True
+
     def __init__(self, source: Op, number: Any) -> None:
         self.source = source
         self.number = whole(number, "count")
@@ -58,6 +60,8 @@ def _first(blocks: Blocks, number: int) -> Iterator[AnyBlock]:
 class Skip(Op):
     """All but the first elements; none, for a negative count."""
 
+    passes_on = True
+
     def __init__(self, source: Op, number: Any) -> None:
         self.source = source
         self.number = whole(number, "count")
@@ -92,6 +96,8 @@ def _after(blocks: Blocks, number: int) -> Iterator[AnyBlock]:
 
 class Shard(Op):
     """Every n-th element."""
+
+    passes_on = True
 
     def __init__(self, source: Op, num_shards: Any, index: Any) -> None:
         self.source = source
@@ -137,6 +143,8 @@ class Shard(Op):
 
 class Repeat(Op):
     """The elements again and again."""
+
+    passes_on = True
 
     def __init__(self, source: Op, number: Any = None) -> None:
         self.source = source

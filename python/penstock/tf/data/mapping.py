@@ -230,6 +230,8 @@ def _decider(predicate: Callable[..., Any]) -> Callable[[Any], bool]:
 class Filter(Op):
     """The elements of which a function says yes."""
 
+    passes_on = True
+
     def __init__(self, source: Op, predicate: Callable[..., Any]) -> None:
         self.source = source
         self.decide = _decider(predicate)

@@ -37,6 +37,9 @@ Stream = Iterator[Any] | Blocks
 class Op:
     """One step. Subclasses say how it opens, how many elements it has, and what they look like."""
 
+    passes_on = False
+    """Whether its elements are those of its source, some or all of them, in whatever order."""
+
     def open(self) -> Stream:
         """Begin an epoch."""
         raise NotImplementedError

@@ -28,6 +28,8 @@ WHOLE = 1 << 62
 class Shuffle(Op):
     """Elements in another order, which is a new one in each epoch unless that is forbidden."""
 
+    passes_on = True
+
     def __init__(
         self, source: Op, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: Any = None
     ) -> None:

@@ -23,6 +23,8 @@ _AUTO_AHEAD = 8
 class Prefetch(Op):
     """The same elements, made by a thread a few ahead of who reads them."""
 
+    passes_on = True
+
     def __init__(self, source: Op, number: Any) -> None:
         self.source = source
         self.number = AUTOTUNE if number is None else whole(number, "buffer_size")
@@ -56,6 +58,8 @@ class Prefetch(Op):
 
 class Named(Op):
     """The same elements; carries the options of `with_options`."""
+
+    passes_on = True
 
     def __init__(self, source: Op, options: Options) -> None:
         self.source = source
