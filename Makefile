@@ -50,8 +50,8 @@ stress: $(VENV)/tools $(VENV)/built $(FFCV)/built ## the long and exhaustive tes
 bench: $(VENV)/tools $(VENV)/built ## penstock beside its rivals, as one table of ratios
 	benchmarks/setup && python -m benchmarks
 
-docs: $(VENV)/tools $(VENV)/built ## renew the table of formats, run every example of the docs
-	python docs/abilities.py && python -m pytest tests/docs
+docs: $(VENV)/tools $(VENV)/built ## renew the tables of formats and of TensorFlow's symbols, run every example of the docs
+	python docs/abilities.py && python docs/coverage.py && python -m pytest tests/docs
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .venv-* target demo-data .pytest_cache .ruff_cache .hypothesis .mypy_cache python/penstock/_core*.so

@@ -112,7 +112,7 @@ def section(space: str, theirs: Any, mine: Any) -> str:
 
 def table(theirs: Any) -> str:
     """All namespaces, in Markdown."""
-    return "".join(
+    return f"Compared with TensorFlow {theirs.__version__}.\n\n" + "".join(
         section(space, find(theirs, space), find(ours, space)) for space in (*SPACES, *LARGE)
     )
 
