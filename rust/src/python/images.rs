@@ -215,7 +215,8 @@ pub fn jpeg_pixels_by(
             let mut parts = Parts::new();
             let begun =
                 parts.as_mut().and_then(|parts| parts.begin(data, (head.width, head.height)));
-            let done = begun.and_then(|begun| begun.decode(shape, part, region, &mut pixels));
+            let done =
+                begun.and_then(|begun| begun.decode(shape, part, region, false, &mut pixels));
             return Ok(done.map(|()| pixels));
         }
         let mut decompressor = Decompressor::without_parts();

@@ -187,7 +187,7 @@ impl Begun<'_> {
             return Err(damaged("no room for the pixels of a JPEG"));
         }
         if let Some(parts) = self.parts
-            && parts.decode(shape, part, region, pixels).is_some()
+            && parts.decode(shape, part, region, false, pixels).is_some()
         {
             return Ok(());
         }

@@ -52,7 +52,7 @@ typedef int (*penstock_begin)(void *, const struct penstock_scan *);
 typedef ptrdiff_t (*penstock_unit)(void *, JBLOCKROW *);
 
 struct penstock_wanted {
-  unsigned part, left, top, width, height, is_region, channels;
+  unsigned part, left, top, width, height, is_region, channels, is_quick;
   unsigned char *pixels;
   size_t row_bytes;
   void *decoder;
@@ -194,7 +194,7 @@ int penstock_jpeg_decode(struct penstock_jpeg *jpeg, const struct penstock_wante
                           : wanted->channels == 3 ? JCS_EXT_RGB
                                                   : JCS_CMYK;
   info->do_fancy_upsampling = TRUE;
-  info->dct_method = JDCT_ISLOW;
+  info->dct_method = wanted->is_quick ? JDCT_IFAST : JDCT_ISLOW;
   info->scale_num = 1;
   info->scale_denom = wanted->part;
   jpeg_start_decompress(info);

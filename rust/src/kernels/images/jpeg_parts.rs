@@ -61,6 +61,7 @@ struct Request {
     height: c_uint,
     is_region: c_uint,
     channels: c_uint,
+    is_quick: c_uint,
     pixels: *mut u8,
     row_bytes: usize,
     decoder: *mut c_void,
@@ -140,13 +141,20 @@ impl Begun<'_> {
         }
     }
 
-    /// Decode one `part`-th of it, or the region of that, into `pixels` of this shape. None where
-    /// anything is odd; what `pixels` have then counts for nothing.
+    /// Components that it has.
+    pub fn components(&self) -> u32 {
+        self.facts.components
+    }
+
+    /// Decode one `part`-th of it, or the region of that, into `pixels` of this shape, by the
+    /// accurate transform or the quick one. None where anything is odd; what `pixels` have then
+    /// counts for nothing.
     pub fn decode(
         self,
         shape: Shape,
         part: u8,
         region: Option<Region>,
+        is_quick: bool,
         pixels: &mut [u8],
     ) -> Option<()> {
         let cannot_begin = region.is_some() && self.block_columns().is_none();
@@ -164,6 +172,7 @@ impl Begun<'_> {
             height: shape.height,
             is_region: region.is_some().into(),
             channels: shape.channels.into(),
+            is_quick: is_quick.into(),
             pixels: pixels.as_mut_ptr(),
             row_bytes: shape.row_bytes(),
             decoder: decoder.cast(),

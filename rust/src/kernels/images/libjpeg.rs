@@ -2,10 +2,12 @@
 //! colour is spread, how much of a cut file will do; and files written byte for byte as it writes
 //! them. `unsafe` because it calls the C file beside it, which never lets a long jump out.
 
+use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_uchar};
 use std::ptr::NonNull;
 
-use super::damaged;
+use super::jpeg_parts::Parts;
+use super::{Shape, damaged};
 use crate::wire::{Fault, FaultKind};
 
 /// A progressive file may ask for its picture to be gone through so often, at least and at most, and
@@ -156,6 +158,9 @@ pub fn decode(bytes: &[u8], choices: &Choices) -> Result<Picture, Fault> {
         let message = format!("an image of {width} x {height} pixels, beyond image_pixels={most}");
         return Err(Fault::new(FaultKind::Limit, 0, message).values(most, pixels));
     }
+    if let Some(picture) = by_parts(bytes, (u32::from(width), u32::from(height)), choices) {
+        return Ok(picture);
+    }
     let scans = (SCANNED_PIXELS / pixels.max(1)).clamp(FEWEST_SCANS, MOST_SCANS);
     let window = choices.window.unwrap_or(Window { top: 0, left: 0, height: 0, width: 0 });
     let wanted = Wanted {
@@ -195,6 +200,35 @@ pub fn decode(bytes: &[u8], choices: &Choices) -> Result<Picture, Fault> {
     // SAFETY: every row was written: decoded, or filled where it could not be read.
     unsafe { pixels.set_len(length) };
     Ok(Picture { pixels, height, width, channels })
+}
+
+thread_local! {
+    static PARTS: RefCell<Option<Parts>> = RefCell::new(Parts::new());
+}
+
+/// The same pixels sooner, where it is a whole baseline JPEG in which nothing is odd.
+fn by_parts(bytes: &[u8], size: (u32, u32), choices: &Choices) -> Option<Picture> {
+    if !choices.fancy || choices.window.is_some() {
+        return None;
+    }
+    PARTS.with_borrow_mut(|parts| {
+        let begun = parts.as_mut()?.begin(bytes, size)?;
+        let channels = match (choices.channels, begun.components()) {
+            (1 | 3, 1 | 3) => choices.channels,
+            (0, 1) => 1,
+            (0, 3) => 3,
+            _ => return None,
+        };
+        let side = |pixels: u32| pixels.div_ceil(u32::from(choices.ratio));
+        let shape = Shape { width: side(size.0), height: side(size.1), channels };
+        let length = shape.bytes().ok()?;
+        let mut pixels = Vec::new();
+        pixels.try_reserve_exact(length).ok()?;
+        pixels.resize(length, 0);
+        begun.decode(shape, choices.ratio, None, choices.fast, &mut pixels)?;
+        let (height, width) = (shape.height as usize, shape.width as usize);
+        Some(Picture { pixels, height, width, channels: channels.into() })
+    })
 }
 
 /// The size that the frame header of a JPEG says, and its components.
