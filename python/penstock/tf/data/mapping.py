@@ -33,7 +33,7 @@ from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
 
 _MOST_THREADS = 32
-_TASK_SECONDS = 0.001
+_TASK_SECONDS = 0.004
 """What a task of a thread should last: less, and handing it over costs more than it."""
 _MOST_TASK = 256
 

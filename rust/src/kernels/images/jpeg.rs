@@ -1,4 +1,5 @@
-//! JPEG by libjpeg-turbo: by its parts where that can be, by TurboJPEG else. `unsafe` because it is a C library: a handle that is made and destroyed
+//! JPEG by libjpeg-turbo: by its parts where that can be, by TurboJPEG else. `unsafe` because it is a C
+//! library: a handle that is made and destroyed
 //! here, and pointers to slices whose lengths it is told. A fault inside it comes back as a code:
 //! its long jumps end within the call.
 
