@@ -16,6 +16,6 @@ CASES = tuple(
         ("tf-batch-parse", "batch, then map(parse_example), 1,000,000 Examples", "small", 5),
         ("tf-iterate", "100,000 records of a TFRecordDataset, one by one", "small", 20),
         ("tf-write", "100,000 Examples built in Python and written", "small", 2),
-        ("tf-images", "1,000 JPEGs: parse, decode, resize to 224, scale, shuffle, batch", "", 1.2),
+        ("tf-images", "4,000 JPEGs: parse, decode, resize to 224, scale, shuffle, batch", "", 1.2),
     )
 )

@@ -15,7 +15,7 @@ from benchmarks.job import Job, Outcome
 RECORDS = 100_000
 """TensorFlow needs seconds for so many, one by one."""
 BATCH = 256
-IMAGES = 1000
+IMAGES = 4000
 
 Program = Callable[[Any, Data], Callable[[bool], Outcome]]
 

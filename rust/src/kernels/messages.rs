@@ -231,7 +231,11 @@ impl<B: Blob> Node<B> {
 
     /// Whether its one holder is the only way to it and to all parts of it.
     fn is_unseen(self: &Arc<Self>) -> bool {
-        if Arc::strong_count(self) > 1 && !self.lent.load(Ordering::Relaxed) {
+        // What is lent was unseen then, and stays so until a holder settles it.
+        if self.lent.load(Ordering::Relaxed) {
+            return true;
+        }
+        if Arc::strong_count(self) > 1 {
             return false;
         }
         match &self.lock().body {
