@@ -336,20 +336,12 @@ def index_file(
 
     Begins at the frame at `start`, ends with the one that brings `goal` bytes together."""
 
-@final
-class Numbers:
-    """Numbers that NumPy may read and write by its array interface."""
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]: ...
-    def __len__(self) -> int: ...
-
 def decode_tensors(
     plan: ExamplePlan, payloads: list[bytes] | Frames | _Arrow, sparse: list[int]
 ) -> list[tuple[Any, Any, Any]]:
     """Examples decoded into the parts of arrays, for each column of the plan: (values, ends of lists
     or None, ends of lists of frames or None), or (values, indices, longest lists) for columns numbered
-    in `sparse`. Numbers come in a bytearray, or in Numbers where they are many; strings in a list."""
+    in `sparse`. Numbers come in a bytearray, or as Values where they are many; strings in a list."""
 
 def encode_examples(batch: _Arrow, kind: str) -> Framed:
     """The records of a batch as framed messages of kind "example" or "sequence"."""
@@ -890,6 +882,7 @@ class Values:
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int: ...
 
 def jpeg_pixels(
     contents: bytes,

@@ -30,6 +30,12 @@ pub enum Layout {
     FrameLists,
 }
 
+/// Whether records of so many bytes together are large enough that a column of strings, if there is
+/// one only, will hold most of them.
+pub fn are_large(num_bytes: usize, records: usize) -> bool {
+    num_bytes >= 256 << 10 && num_bytes / records.max(1) >= 4 << 10
+}
+
 impl Layout {
     /// Whether TensorFlow makes a dense tensor of it.
     pub fn is_dense(self) -> bool {

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use arrow_array::ArrayRef;
 
-use super::columns::{Column, Layout, Values};
+use super::columns::{Column, Layout, Values, are_large};
 use super::walk::Frames;
 use crate::wire::cursor::Cursor;
 use crate::wire::example::{self, Kind, WireField, WireValue};
@@ -108,9 +108,6 @@ struct Walker<'a, 'p> {
 }
 
 const BLOCK_RECORDS: usize = 64;
-/// Batches of so many bytes, in records of so many on average, are mostly one column of strings.
-const LARGE_BYTES: usize = 256 << 10;
-const LARGE_MEAN: usize = 4 << 10;
 
 /// Serialized records, wherever they lie.
 pub trait Payloads {
@@ -179,7 +176,7 @@ pub fn decode_columns<P: Payloads + ?Sized>(
     let mut columns: Vec<Column> = plan.wanted.iter().map(new).collect();
     let strings = plan.wanted.iter().filter(|w| w.kind == Some(Kind::Bytes)).count();
     let num_bytes: usize = (0..records).map(|record| payloads.payload(record).len()).sum();
-    if strings == 1 && num_bytes >= LARGE_BYTES && num_bytes / records.max(1) >= LARGE_MEAN {
+    if strings == 1 && are_large(num_bytes, records) {
         columns.iter_mut().for_each(|column| column.reserve_bytes(num_bytes));
     }
     let mut walker = Walker {

@@ -17,6 +17,7 @@ use arrow_schema::{DataType, Field, Fields};
 
 pub use self::columns::{Column, Form, dtype_of};
 use super::walk::Frames;
+use crate::kernels::columns::are_large;
 use crate::wire::cursor::Cursor;
 use crate::wire::msgpack::{Token, skip, token};
 use crate::wire::{Fault, FaultKind};
@@ -66,6 +67,10 @@ pub fn decode(
     let num_records = frames.spans.len();
     let mut costs = plan.costs;
     let mut map = Map::new(&plan.fields, num_records);
+    let num_bytes = frames.spans.iter().fold(0usize, |all, span| all.saturating_add(span.1));
+    if are_large(num_bytes, num_records) {
+        map.reserve_bytes(num_bytes);
+    }
     for first in (0..num_records).step_by(RUN) {
         let last = first.saturating_add(RUN).min(num_records);
         prove(first..last)?;
@@ -107,6 +112,14 @@ impl Map {
             places: fields.iter().enumerate().map(|(n, (name, _))| (name.clone(), n)).collect(),
             guesses: Vec::new(),
             rows: 0,
+        }
+    }
+
+    /// Make room for so many bytes in the column of strings, if there is one only.
+    fn reserve_bytes(&mut self, num_bytes: usize) {
+        let mut strings = self.columns.iter_mut().filter_map(Column::strings);
+        if let (Some(only), None) = (strings.next(), strings.next()) {
+            only.reserve(num_bytes);
         }
     }
 

@@ -18,6 +18,20 @@ static SHELF: Mutex<Vec<(ThreadId, Vec<u8>)>> = Mutex::new(Vec::new());
 
 /// An empty vector with room for `length` bytes, or None where there is no memory for them.
 pub fn take(length: usize) -> Option<Vec<u8>> {
+    let mut bytes = take_any(length)?;
+    bytes.clear();
+    Some(bytes)
+}
+
+/// `length` bytes of any values, all to be overwritten: zeros, or what stood there before. Clearing
+/// them would cost as much as filling them.
+pub fn take_used(length: usize) -> Option<Vec<u8>> {
+    let mut bytes = take_any(length)?;
+    bytes.resize(length, 0);
+    Some(bytes)
+}
+
+fn take_any(length: usize) -> Option<Vec<u8>> {
     // try_lock: after a fork the lock may belong to a thread that the child does not have.
     if length >= SMALLEST
         && let Ok(mut shelf) = SHELF.try_lock()
@@ -46,11 +60,10 @@ struct Shelved(ThreadId, Vec<u8>);
 
 impl Drop for Shelved {
     fn drop(&mut self) {
-        let mut bytes = std::mem::take(&mut self.1);
+        let bytes = std::mem::take(&mut self.1);
         if let Ok(mut shelf) = SHELF.try_lock() {
             let held: usize = shelf.iter().map(|(_, held)| held.capacity()).sum();
             if held.saturating_add(bytes.capacity()) <= SHELF_BYTES {
-                bytes.clear();
                 shelf.push((self.0, bytes));
             }
         }

@@ -6,50 +6,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::run;
+use super::values::{PyValues, Store};
 use crate::kernels::colours::{self, Change};
 use crate::kernels::images::libjpeg::{self, Choices, Manner, Picture, Window};
 use crate::kernels::images::{bmp, gif, samples};
 use crate::kernels::interpolate::{self, Filter, Method};
 use crate::wire::Fault;
-
-enum Store {
-    Bytes(Vec<u8>),
-    Floats(Vec<f32>),
-    Doubles(Vec<f64>),
-}
-
-/// An array that Rust made, which NumPy may read and write by its array interface.
-#[pyclass(name = "Values", module = "penstock._core")]
-pub struct PyValues {
-    store: Store,
-    kind: &'static str,
-    shape: Vec<usize>,
-}
-
-impl PyValues {
-    fn floats(values: Vec<f32>, shape: Vec<usize>) -> Self {
-        Self { store: Store::Floats(values), kind: "<f4", shape }
-    }
-}
-
-#[pymethods]
-impl PyValues {
-    #[getter]
-    fn __array_interface__<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        // The vector is never touched again, and lives as long as the array that points to it.
-        let address = match &mut self.store {
-            Store::Bytes(values) => values.as_mut_ptr() as usize,
-            Store::Floats(values) => values.as_mut_ptr() as usize,
-            Store::Doubles(values) => values.as_mut_ptr() as usize,
-        };
-        let interface = PyDict::new(py);
-        interface.set_item("version", 3)?;
-        interface.set_item("typestr", self.kind)?;
-        interface.set_item("shape", pyo3::types::PyTuple::new(py, &self.shape)?)?;
-        interface.set_item("data", (address, false))?;
-        Ok(interface)
-    }
-}
 
 /// The memory of a NumPy array.
 struct Memory<'py> {
@@ -122,7 +84,7 @@ impl<'py> Memory<'py> {
 
 fn array(picture: Picture) -> PyValues {
     let shape = vec![picture.height, picture.width, picture.channels];
-    PyValues { store: Store::Bytes(picture.pixels), kind: "|u1", shape }
+    PyValues::new(Store::Bytes(picture.pixels), shape)
 }
 
 /// The pixels of a JPEG (height, width, channels), by TensorFlow's choices. `window` is top, left,
@@ -171,7 +133,7 @@ pub fn png_pixels(
     }
     let picture = run(py, || samples::decode_u16(contents, channels, image_pixels))?;
     let kind = if cfg!(target_endian = "little") { "<u2" } else { ">u2" };
-    Ok(PyValues { kind, ..array(picture) })
+    Ok(array(picture).of_kind(kind))
 }
 
 /// The pixels of a BMP.
@@ -197,7 +159,7 @@ pub fn gif_pixels(
 ) -> PyResult<PyValues> {
     let frames = run(py, || gif::decode(contents, first_only, image_pixels))?;
     let shape = vec![frames.count, frames.height, frames.width, 3];
-    Ok(PyValues { store: Store::Bytes(frames.pixels), kind: "|u1", shape })
+    Ok(PyValues::new(Store::Bytes(frames.pixels), shape))
 }
 
 /// An image of one or three channels as a JPEG.
@@ -291,7 +253,7 @@ pub fn resize_images(
         let kind = ["|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"];
         let kind = kind.into_iter().find(|kind| *kind == memory.kind);
         let kind = kind.ok_or_else(|| PyTypeError::new_err("not an image of numbers"))?;
-        return Ok(PyValues { store: Store::Bytes(made), kind, shape: memory.resized(new) });
+        return Ok(PyValues::new(Store::Bytes(made), memory.resized(new)).of_kind(kind));
     }
     let Some(method) = self::method(method) else {
         return Err(PyValueError::new_err(format!("unknown method {method:?}")));
@@ -318,7 +280,7 @@ pub fn resize_images(
         "|u1" u8, "|i1" i8, "<u2" u16, "<i2" i16, "<u4" u32, "<i4" i32, "<u8" u64, "<i8" i64,
         "<f4" f32, "<f8" f64
     );
-    Ok(PyValues::floats(made, memory.resized(new)))
+    Ok(PyValues::new(Store::Floats(made), memory.resized(new)))
 }
 
 /// Pixels (..., 3) of float32 or float64 with other colours: `to_hsv`, `from_hsv`, `hue`, `saturation`.
@@ -346,12 +308,12 @@ pub fn change_colours(
         "<f4" => {
             let values = memory.values::<f32>()?;
             let made = run(py, || Ok(colours::change(values, change, amount as f32)))?;
-            Ok(PyValues::floats(made, shape))
+            Ok(PyValues::new(Store::Floats(made), shape))
         }
         "<f8" => {
             let values = memory.values::<f64>()?;
             let made = run(py, || Ok(colours::change(values, change, amount)))?;
-            Ok(PyValues { store: Store::Doubles(made), kind: "<f8", shape })
+            Ok(PyValues::new(Store::Doubles(made), shape))
         }
         other => Err(PyTypeError::new_err(format!("colours of {other}"))),
     }

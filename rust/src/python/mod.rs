@@ -18,6 +18,7 @@ mod splice;
 mod tar;
 mod tensors;
 mod train_images;
+mod values;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -161,8 +162,8 @@ mod _core {
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
         image_arrays::{
-            PyValues, bmp_pixels, change_colours, gif_pixels, jpeg_bytes, jpeg_pixels, jpeg_shape,
-            png_bytes, png_pixels, resize_images,
+            bmp_pixels, change_colours, gif_pixels, jpeg_bytes, jpeg_pixels, jpeg_shape, png_bytes,
+            png_pixels, resize_images,
         },
         images::{
             PyPixels, decode_images, encode_images, jpeg_pixels_by, probe_images, reencode_images,
@@ -179,7 +180,8 @@ mod _core {
         riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_end_bytes, tar_fields},
-        tensors::{PyNumbers, decode_tensors},
+        tensors::decode_tensors,
         train_images::{PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images},
+        values::PyValues,
     };
 }

@@ -1,17 +1,16 @@
 //! Examples as the parts of NumPy's arrays, for batches so small that Arrow's border would cost more
 //! than the decoding.
 
-use std::sync::Mutex;
-
 use arrow_buffer::Buffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple};
 
 use super::arrow::import;
 use super::frames::{PyFrames, PyPlan};
 use super::objects::bytes_objects;
 use super::run;
+use super::values::{PyValues, Store};
 use crate::kernels::columns::{Column, Values};
 use crate::kernels::decode_examples::decode_columns;
 use crate::kernels::decode_images::values;
@@ -19,59 +18,25 @@ use crate::kernels::decode_images::values;
 /// Up to here copying numbers into a bytearray is cheaper than NumPy's look at an array interface.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// Numbers that NumPy may read and write by its array interface.
-#[pyclass(name = "Numbers", frozen, module = "penstock._core")]
-pub struct PyNumbers {
-    values: Mutex<Held>,
-    kind: &'static str,
-    length: usize,
-}
-
-enum Held {
-    Int64(Vec<i64>),
-    Float(Vec<f32>),
-    Int32(Vec<i32>),
-}
-
-#[pymethods]
-impl PyNumbers {
-    #[getter]
-    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let mut held = self.values.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let address = match &mut *held {
-            Held::Int64(values) => values.as_mut_ptr() as usize,
-            Held::Float(values) => values.as_mut_ptr() as usize,
-            Held::Int32(values) => values.as_mut_ptr() as usize,
-        };
-        let interface = PyDict::new(py);
-        interface.set_item("version", 3)?;
-        interface.set_item("typestr", self.kind)?;
-        interface.set_item("shape", (self.length,))?;
-        // The vector is never touched again, and lives as long as the array that points to it.
-        interface.set_item("data", (address, false))?;
-        Ok(interface)
-    }
-
-    fn __len__(&self) -> usize {
-        self.length
-    }
-}
-
 /// Numbers on their way to NumPy: a bytearray for `np.frombuffer`, or where there are many of them an
 /// object for `np.asarray`.
-fn numbers(py: Python<'_>, held: Held) -> PyResult<Bound<'_, PyAny>> {
-    let (kind, length, width) = match &held {
-        Held::Int64(values) => ("<i8", values.len(), 8),
-        Held::Float(values) => ("<f4", values.len(), 4),
-        Held::Int32(values) => ("<i4", values.len(), 4),
+fn numbers(py: Python<'_>, store: Store) -> PyResult<Bound<'_, PyAny>> {
+    let (length, width) = match &store {
+        Store::Bytes(values) => (values.len(), 1),
+        Store::Int32(values) => (values.len(), 4),
+        Store::Int64(values) => (values.len(), 8),
+        Store::Floats(values) => (values.len(), 4),
+        Store::Doubles(values) => (values.len(), 8),
     };
     if length.saturating_mul(width) > SMALL_BYTES {
-        return Ok(Bound::new(py, PyNumbers { values: Mutex::new(held), kind, length })?.into_any());
+        return Ok(Bound::new(py, PyValues::new(store, vec![length]))?.into_any());
     }
-    let bytes = match held {
-        Held::Int64(values) => Buffer::from_vec(values),
-        Held::Float(values) => Buffer::from_vec(values),
-        Held::Int32(values) => Buffer::from_vec(values),
+    let bytes = match store {
+        Store::Bytes(values) => Buffer::from_vec(values),
+        Store::Int32(values) => Buffer::from_vec(values),
+        Store::Int64(values) => Buffer::from_vec(values),
+        Store::Floats(values) => Buffer::from_vec(values),
+        Store::Doubles(values) => Buffer::from_vec(values),
     };
     Ok(PyByteArray::new(py, &bytes).into_any())
 }
@@ -79,8 +44,8 @@ fn numbers(py: Python<'_>, held: Held) -> PyResult<Bound<'_, PyAny>> {
 fn parts<'py>(py: Python<'py>, column: Column, sparse: bool) -> PyResult<Bound<'py, PyTuple>> {
     let (values, lists, frames) = column.into_parts();
     let values = match values {
-        Some(Values::Int64(values)) => numbers(py, Held::Int64(values))?,
-        Some(Values::Float(values)) => numbers(py, Held::Float(values))?,
+        Some(Values::Int64(values)) => numbers(py, Store::Int64(values))?,
+        Some(Values::Float(values)) => numbers(py, Store::Floats(values))?,
         Some(Values::Bytes(ends, data)) => {
             let span = |pair: &[i32]| match *pair {
                 [start, end] => data.get(start as usize..end as usize),
@@ -94,10 +59,10 @@ fn parts<'py>(py: Python<'py>, column: Column, sparse: bool) -> PyResult<Bound<'
     if let (true, Some(lists)) = (sparse, &lists) {
         let (indices, longest) = run(py, || Ok(indices(lists, frames.as_deref())))?;
         let longest = PyTuple::new(py, longest)?.into_any();
-        return PyTuple::new(py, [values, numbers(py, Held::Int64(indices))?, longest]);
+        return PyTuple::new(py, [values, numbers(py, Store::Int64(indices))?, longest]);
     }
     let ends = |ends: Option<Vec<i32>>| match ends {
-        Some(ends) => numbers(py, Held::Int32(ends)),
+        Some(ends) => numbers(py, Store::Int32(ends)),
         None => Ok(py.None().into_bound(py)),
     };
     PyTuple::new(py, [values, ends(lists)?, ends(frames)?])

@@ -147,6 +147,13 @@ impl Strings {
         Self { ends, data: Vec::new() }
     }
 
+    /// Make room at once: large values would else be copied each time the room doubles.
+    pub(super) fn reserve(&mut self, num_bytes: usize) {
+        if let Some(room) = shelf::take(num_bytes) {
+            self.data = room;
+        }
+    }
+
     #[inline(always)]
     fn push(&mut self, value: &[u8]) -> Result<(), Fault> {
         self.data.extend_from_slice(value);
@@ -255,6 +262,14 @@ impl Column {
             },
         };
         Self { values, validity: None, rows: 0 }
+    }
+
+    /// The byte strings that it holds, if these are its values.
+    pub(super) fn strings(&mut self) -> Option<&mut Strings> {
+        match &mut self.values {
+            Values::Text(strings) | Values::Binary(strings) | Values::Raw(strings) => Some(strings),
+            _ => None,
+        }
     }
 
     /// How many rows it has.

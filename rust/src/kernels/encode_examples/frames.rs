@@ -1,9 +1,8 @@
 //! Memory for the frames of a batch.
 
-use arrow_buffer::Buffer;
-
 use super::values::Pen;
 use super::{Framed, MESSAGE_BYTES, disagree, too_long};
+use crate::kernels::shelf;
 use crate::wire::crc32c::{crc32c, crc32c_u64, mask};
 use crate::wire::frames::{TFRECORD_HEAD, TFRECORD_TAIL};
 use crate::wire::{Fault, FaultKind};
@@ -33,12 +32,9 @@ impl Frames {
             total = total.saturating_add(frame);
             lengths.push(frame);
         }
-        let mut data = Vec::new();
-        let size = usize::try_from(total).unwrap_or(usize::MAX);
-        if data.try_reserve_exact(size).is_err() {
-            return Err(Fault::new(FaultKind::Limit, 0, format!("no memory for {total} bytes")));
-        }
-        data.resize(size, 0);
+        let data = usize::try_from(total).ok().and_then(shelf::take_used).ok_or_else(|| {
+            Fault::new(FaultKind::Limit, 0, format!("no memory for {total} bytes"))
+        })?;
         Ok(Self { data, at: 0, lengths, checksums: Vec::with_capacity(num_records) })
     }
 
@@ -64,10 +60,6 @@ impl Frames {
     }
 
     pub(super) fn finish(self) -> Framed {
-        Framed {
-            data: Buffer::from_vec(self.data),
-            lengths: self.lengths,
-            checksums: self.checksums,
-        }
+        Framed { data: shelf::shelve(self.data), lengths: self.lengths, checksums: self.checksums }
     }
 }
