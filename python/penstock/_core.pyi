@@ -34,7 +34,6 @@ __all__ = [
     "MessageMap",
     "MsgpackFacts",
     "MsgpackPlan",
-    "Numbers",
     "Pixels",
     "PooledBuffer",
     "RepeatedMessage",
