@@ -1,4 +1,4 @@
-"""Numbers between Arrow and NumPy, without copying.
+"""Numbers between Arrow and NumPy, without copying; and whole numbers that users gave.
 
 pyarrow's own ways (`pa.array(ndarray)`, `Array.to_numpy`) import pandas where it is installed, which
 costs the first read of a process a third of a second and more. These do not.
@@ -6,6 +6,7 @@ costs the first read of a process a third of a second and more. These do not.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -35,3 +36,21 @@ def as_arrow(numbers: np.ndarray) -> pa.Array:
     numbers = np.ascontiguousarray(numbers)
     type_ = _TYPES[numbers.dtype]
     return pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def checked_count(word: str, value: Any, least: int) -> int:
+    """What a user gave for `word`, as a Python number of at least so much.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is smaller.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{word} is a whole number, not {value!r}")
+    if number < least:
+        raise ValueError(f"{word} must be at least {least}, not {number}")
+    return number

@@ -290,7 +290,8 @@ class LocalSource:
             raise ChangedError("the file was cut while it was open", file=self.path) from None
 
     def check_unchanged(self, *, proves: bool) -> None:
-        """See Watched: size and time are the same; where `proves`, it may be the same file only."""
+        """See Watched: size and time are the same; where `proves`, it may be the same file,
+        and not shorter."""
         then = self._opened
         try:
             now = os.stat(self.path)
@@ -302,7 +303,8 @@ class LocalSource:
             ) from None
         if (now.st_size, now.st_mtime_ns) == (then.st_size, then.st_mtime_ns):
             return
-        if not proves or (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino):
+        is_same = (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)
+        if not proves or not is_same or now.st_size < then.st_size:
             raise ChangedError(
                 "the file was changed or replaced while it was open",
                 file=self.path,

@@ -259,6 +259,10 @@ def test_stats_say_where_the_time_went(numbers: Path) -> None:
         ({"decode": ps.Image()}, TypeError),
         ({"processes": -1}, ValueError),
         ({"memory_bytes": 0}, ValueError),
+        ({"ragged": "x"}, ValueError),
+        ({"ragged": {"words": "x"}}, ValueError),
+        ({"record_numbers": 3}, TypeError),
+        ({"cache": "memory", "cache_bytes": -1}, ValueError),
     ],
 )
 def test_a_loader_refuses_what_makes_no_sense(
@@ -266,6 +270,16 @@ def test_a_loader_refuses_what_makes_no_sense(
 ) -> None:
     with pytest.raises(error):
         ps.Loader(ps.open(numbers), **{"batch_size": 4, **wrong})
+
+
+COUNTS = ("batch_size", "world_size", "rank", "threads", "processes", "memory_bytes", "cache_bytes")
+
+
+@pytest.mark.parametrize("word", COUNTS)
+@pytest.mark.parametrize("value", [2.5, 1e9, "4", True])
+def test_what_is_no_whole_number_is_named(numbers: Path, word: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"{word} is a whole number, not"):
+        ps.Loader(ps.open(numbers), **{"batch_size": 4, word: value})
 
 
 def test_a_missing_number_is_named_by_its_record_and_file(tmp_path: Path) -> None:

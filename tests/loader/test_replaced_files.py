@@ -97,6 +97,17 @@ def test_damage_passes_over_no_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain.tfrecord", "gzip.tfrecord"])
+def test_what_was_cut_off_is_a_change_and_no_damage(name: str, tmp_path: Path) -> None:
+    path = Path(write(name, tmp_path, COUNT))
+    batches = iter(ps.Loader(ps.open(path, damage="skip"), 64, order=ORDER, threads=0))
+    next(batches)
+    os.truncate(path, path.stat().st_size // 3)
+    with pytest.raises(ps.ChangedError):
+        for _ in batches:
+            pass
+
+
+@pytest.mark.parametrize("name", ["plain.tfrecord", "gzip.tfrecord"])
 def test_records_that_are_added_do_not_disturb_a_loader(name: str, tmp_path: Path) -> None:
     path = write(name, tmp_path, COUNT)
     batches = iter(ps.Loader(ps.open(path), 64, order=ORDER, threads=2, memory_bytes=1))

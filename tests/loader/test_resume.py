@@ -61,14 +61,15 @@ def states_of(loader: ps.Loader) -> list[dict[str, Any]]:
 
 
 def check_every_step(data: Any, batch_size: int, most: int | None, **options: Any) -> None:
-    """From each step the same batches follow, `most` or all (from each tenth step all), and from
-    the last the next epoch."""
+    """From each step the same batches follow, `most` or all (from each tenth step all, and from a
+    hundred where there are thousands), and from the last the next epoch."""
     whole = batches_of(ps.Loader(data, batch_size, **options))
     following = batches_of(ps.Loader(data, batch_size, epoch=1, **options))
     states = states_of(ps.Loader(data, batch_size, **options))
     assert len(states) == len(whole) + 1
+    every = max(10, len(whole) // 100)
     for step, state in enumerate(states[:-1]):
-        some = None if step % 10 == 0 else most
+        some = None if step % every == 0 else most
         end = None if some is None else step + some
         assert batches_of(loaded(data, state, batch_size, **options), some) == whole[step:end]
     assert batches_of(loaded(data, states[-1], batch_size, **options)) == following

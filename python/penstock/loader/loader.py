@@ -17,6 +17,7 @@ from penstock.errors import SchemaError
 from penstock.format import SkippedRegion
 from penstock.loader import state as states
 from penstock.loader.caching import Cached
+from penstock.loader.columns import RAGGED
 from penstock.loader.images import Image
 from penstock.loader.plan import Part, Plan
 from penstock.loader.processes import Workers
@@ -26,6 +27,7 @@ from penstock.loader.sequence import Reading
 from penstock.loader.sequence import Sequence as RecordSequence
 from penstock.loader.sources import records_of
 from penstock.loader.stats import SAMPLED, Clock, LoaderStats, Meter
+from penstock.numbers import checked_count
 from penstock.orders import Mixture, Order, Sequential
 from penstock.orders.keys import checked_epoch, checked_seed
 from penstock.pipeline import default_threads, in_order
@@ -135,18 +137,19 @@ class Loader:
         epoch: int = 0,
         progress: bool = False,
     ) -> None:
-        _check_words(order, columns, decode, map, map_records, processes, memory_bytes)
+        _check_words(order, columns, decode, map, map_records, ragged, record_numbers)
         self.order: Order = Sequential() if order is None else order
         sets = list(self.order.weights) if isinstance(self.order, Mixture) else None
         source = records_of(data, columns, sets)
+        if cache_bytes is not None:
+            cache_bytes = checked_count("cache_bytes", cache_bytes, 0)
         self._cached = None if cache is None else Cached(source, cache, cache_bytes)
         self.source: Any = source if self._cached is None else self._cached
         self._sequence = RecordSequence(self.order, source, self.source)
         self.plan = Plan(self._sequence.length, batch_size, world_size, uneven, drop_last)
-        if not 0 <= rank < world_size:
-            raise ValueError(f"rank is from 0 to {world_size - 1}, not {rank}")
-        if threads is not None and threads < 0:
-            raise ValueError(f"threads must be at least 0, not {threads}")
+        self.rank = checked_count("rank", rank, 0)
+        if self.rank >= self.plan.world_size:
+            raise ValueError(f"rank is from 0 to {self.plan.world_size - 1}, not {rank}")
         by_name = {"decode": decode or (), "fill": fill or ()}
         by_name["ragged"] = () if isinstance(ragged, str) else ragged
         for word, names in by_name.items():
@@ -161,13 +164,13 @@ class Loader:
                 'damage="stop" ends the epoch of one rank before that of the others, which would'
                 ' wait for it; open with damage="skip"'
             )
-        self.rank = rank
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
-        self.threads = default_threads() if threads is None else threads
-        self.memory_bytes = memory_bytes
+        self.threads = default_threads() if threads is None else checked_count("threads", threads, 0)
+        self.memory_bytes = checked_count("memory_bytes", memory_bytes, 1)
         self._progress = progress
         self._meter = Meter(self.threads)
         user = UserCode(map, map_records)
+        processes = checked_count("processes", processes, 0)
         self._processes = processes if user.is_any else 0
         self._workers = Workers(user, processes) if self._processes else None
         self._recipe = Recipe(
@@ -419,8 +422,8 @@ def _check_words(
     decode: Any,
     map: Any,
     map_records: Any,
-    processes: int,
-    memory_bytes: int,
+    ragged: Any,
+    record_numbers: Any,
 ) -> None:
     """Refuse what would only fail in the middle of the first epoch."""
     if order is not None and (isinstance(order, type) or not isinstance(order, Order)):
@@ -438,7 +441,8 @@ def _check_words(
     for word, function in (("map", map), ("map_records", map_records)):
         if function is not None and not callable(function):
             raise TypeError(f"{word} is a function, not {function!r}")
-    if processes < 0:
-        raise ValueError(f"processes must be at least 0, not {processes}")
-    if memory_bytes < 1:
-        raise ValueError(f"memory_bytes must be at least 1, not {memory_bytes}")
+    for way in ragged.values() if isinstance(ragged, Mapping) else [ragged]:
+        if way not in RAGGED:
+            raise ValueError(f"ragged={way!r} is not one of {', '.join(RAGGED)}")
+    if record_numbers is not None and not isinstance(record_numbers, str):
+        raise TypeError(f"record_numbers is the name of a column, not {record_numbers!r}")

@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.numbers import checked_count
+
 UNEVEN = ("drop", "wrap", "pad")
 
 
@@ -58,10 +60,8 @@ class Plan:
     drop_last: bool = False
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, not {self.batch_size}")
-        if self.world_size < 1:
-            raise ValueError(f"world_size must be at least 1, not {self.world_size}")
+        for word in ("batch_size", "world_size"):
+            object.__setattr__(self, word, checked_count(word, getattr(self, word), 1))
         if self.uneven not in UNEVEN:
             raise ValueError(f"uneven={self.uneven!r} is not one of {', '.join(UNEVEN)}")
 

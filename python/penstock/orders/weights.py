@@ -21,6 +21,9 @@ def _array(values: Any) -> np.ndarray:
             raise ValueError(f"{values.null_count} of {len(values)} records have no value")
         values = values.to_numpy(zero_copy_only=False)
     array = np.array(values)
+    missing = sum(value is None for value in array.flat) if array.dtype == object else 0
+    if missing:
+        raise ValueError(f"{missing} of {len(array)} records have no value")
     if array.ndim != 1:
         raise ValueError(f"expected one value a record, found an array of shape {array.shape}")
     array.flags.writeable = False
