@@ -42,3 +42,52 @@ def test_plan_names_repeated_records_line_by_line(shards: Path) -> None:
 @pytest.mark.parametrize("wrong", [["--batch-size", 0], ["--batch-size", 8, "--position", 301], []])
 def test_wrong_words_are_misuse(shards: Path, wrong: list[object]) -> None:
     assert run("plan", shards, *wrong).status == 2
+
+
+def classes(folder: Path) -> Path:
+    path = folder / "classes.tfrecord"
+    ps.write({"label": [int(n > 80) for n in range(100)], "lists": [[1, 2]] * 100}, path)
+    return path
+
+
+@pytest.mark.parametrize("order", ["weighted", "balanced"])
+def test_orders_by_a_column_are_planned_as_a_loader_has_them(order: str, tmp_path: Path) -> None:
+    path = classes(tmp_path)
+    ran = run(
+        *("plan", path, "--batch-size", 10, "--world-size", 2, "--order", order, "--by", "label"),
+        *("--epoch-records", 60, "--audit", "--json"),
+    )
+    labels = [int(n > 80) for n in range(100)]
+    made = (ps.Weighted if order == "weighted" else ps.Balanced)(labels, 0, 60)
+    report = ps.plan(ps.Loader(ps.open(path), 10, order=made, world_size=2), audit=True)
+    found = ran.document
+    assert ran.status == 0
+    assert report.coverage is not None
+    assert found["coverage"]["num_repeated"] == report.coverage.num_repeated > 0
+    assert found["order"] == made.spec()
+    assert [rank["first_batch"] for rank in found["ranks"]] == [r.first_batch for r in report.ranks]
+
+
+def test_a_mixture_is_planned_over_its_sources(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        ps.write({"id": range(50)}, tmp_path / f"{name}.tfrecord")
+    sources = [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"]
+    words = ["--batch-size", 10, "--order", "mixture", "--share", 0.9]
+    ran = run("plan", *sources, *words, "--share", 0.1, "--seed", 3, "--audit", "--json")
+    order = ps.Mixture({"a": 0.9, "b": 0.1}, 3)
+    assert ran.status == 0
+    assert ran.document["ranks"][0]["first_batch"] == order.take([50, 50], 0, 0, 3).tolist()
+    assert ran.document["length"] == 100
+    assert run("plan", *sources, *words).status == 2, "a share for each source"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(["--order", "weighted"], ["--order", "balanced", "--by", "nothing"]),
+        *(["--order", "balanced", "--by", "lists"], ["--by", "label"], ["--share", 1]),
+        *(["--epoch-records", 5], ["--order", "mixture"], ["--order", "mixture", "--share", -1]),
+    ],
+)
+def test_words_of_other_orders_are_misuse(wrong: list[object], tmp_path: Path) -> None:
+    assert run("plan", classes(tmp_path), "--batch-size", 8, *wrong).status == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,10 @@ from penstock.cli.options import json_option, misuse, opened, reading, source_ar
 if TYPE_CHECKING:
     import penstock as ps
 
-_ORDERS = ("sequential", "shuffled", "blocked", "buffered", "interleaved")
+_ORDERS = (
+    *("sequential", "shuffled", "blocked", "buffered", "interleaved"),
+    *("weighted", "balanced", "mixture"),
+)
 _MOST_RANKS = 64
 
 
@@ -25,6 +29,8 @@ Examples:
   penstock plan train.tfrecord --batch-size 256 --world-size 8
   penstock plan 'train-*.tfrecord' --batch-size 64 --order shuffled --seed 1 --audit
   penstock plan train.tfrecord --batch-size 32 --position 4096 --uneven pad --json
+  penstock plan train.tfrecord --batch-size 64 --order balanced --by label --audit
+  penstock plan a.tfrecord b.tar --batch-size 64 --order mixture --share 0.75 --share 0.25
 """,
 )
 @source_argument
@@ -42,6 +48,19 @@ Examples:
     default=10_000,
     show_default=True,
     help="Records that the order buffered holds.",
+)
+@click.option("--by", metavar="COLUMN", help="Weights for the order weighted, labels for balanced.")
+@click.option(
+    "--share",
+    "shares",
+    type=float,
+    multiple=True,
+    help="Of a SOURCE in the order mixture; once for each, in their order.",
+)
+@click.option(
+    "--epoch-records",
+    type=click.IntRange(min=0),
+    help="Positions of an epoch of weighted, balanced and mixture. [default: as many as records]",
 )
 @click.option(
     "--epoch", type=click.IntRange(min=0), default=0, show_default=True, help="Which epoch."
@@ -73,6 +92,9 @@ def command(
     order: str,
     seed: int,
     buffer: int,
+    by: str | None,
+    shares: tuple[float, ...],
+    epoch_records: int | None,
     epoch: int,
     position: int,
     uneven: str,
@@ -84,19 +106,38 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> int:
-    """Print which records each rank reads in an epoch, without reading any.
+    """Print which records each rank reads in an epoch, without reading any (but the column of --by).
 
     The same arithmetic decides it in training, so what stands here is what `penstock.Loader` does
     with the same words.
     """
     import penstock as ps
 
-    ds = opened(source, format=format, read=read, index=index)
+    _check_words(order, source, by, shares, epoch_records)
+    options = {"format": format, "read": read, "index": index}
+    data: Any
+    if order == "mixture":
+        data = {f"{n}: {path}": opened((path,), **options) for n, path in enumerate(source)}
+    else:
+        data = opened(source, **options)
+    column = _column(data, by)
     with misuse():
+        made: dict[str, Callable[[], ps.Order]] = {
+            "sequential": ps.Sequential,
+            "shuffled": lambda: ps.Shuffled(seed),
+            "blocked": lambda: ps.Blocked(seed),
+            "buffered": lambda: ps.Buffered(seed, buffer),
+            "interleaved": lambda: ps.Interleaved(seed=seed),
+            "weighted": lambda: ps.Weighted(column, seed, epoch_records),
+            "balanced": lambda: ps.Balanced(column, seed, epoch_records),
+            "mixture": lambda: ps.Mixture(
+                dict(zip(data, shares, strict=True)), seed, epoch_records
+            ),
+        }
         loader = ps.Loader(
-            ds,
+            data,
             batch_size,
-            order=_order(order, seed, buffer),
+            order=made[order](),
             world_size=world_size,
             uneven=uneven,
             drop_last=drop_last,
@@ -114,17 +155,42 @@ def command(
     return 0 if report.ok else 1
 
 
-def _order(name: str, seed: int, buffer: int) -> ps.Order:
+def _check_words(
+    order: str,
+    source: tuple[str, ...],
+    by: str | None,
+    shares: tuple[float, ...],
+    epoch_records: int | None,
+) -> None:
+    """Words of one order are none of another's."""
+    wants_column = order in ("weighted", "balanced")
+    if wants_column != (by is not None):
+        raise click.UsageError(
+            f"--by COLUMN is {'needed' if wants_column else 'nothing'} for {order}"
+        )
+    if order == "mixture" and len(shares) != len(source):
+        raise click.UsageError(f"--share is given once for each of {len(source)} sources")
+    if order != "mixture" and shares:
+        raise click.UsageError(f"--share is nothing for {order}")
+    if epoch_records is not None and not wants_column and order != "mixture":
+        raise click.UsageError(f"--epoch-records is nothing for {order}")
+
+
+def _column(ds: Any, name: str | None) -> Any:
+    """One value of each record, as int64[n] or whatever the column is."""
+    import numpy as np
+
     import penstock as ps
 
-    made: dict[str, ps.Order] = {
-        "sequential": ps.Sequential(),
-        "shuffled": ps.Shuffled(seed),
-        "blocked": ps.Blocked(seed),
-        "buffered": ps.Buffered(seed, buffer),
-        "interleaved": ps.Interleaved(seed=seed),
-    }
-    return made[name]
+    if name is None:
+        return None
+    if name not in ds.schema.names:
+        known = ", ".join(ds.schema.names)
+        raise click.UsageError(f"--by: there is no {name!r}; there are: {known}")
+    found = [batch[name] for batch in ps.Loader(ds, 4096, columns=[name])]
+    if not all(isinstance(values, np.ndarray) and values.ndim == 1 for values in found):
+        raise click.UsageError(f"--by: {name!r} has not one value a record")
+    return np.concatenate(found) if found else np.zeros(0)
 
 
 def _show(report: ps.PlanReport) -> None:
