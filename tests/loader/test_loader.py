@@ -327,3 +327,49 @@ def test_images_of_a_tfrecord_and_of_a_tar_mix(tmp_path: Path) -> None:
     with pytest.raises(ps.RecordIndexError):
         ps.Loader(sets, 4).place_of(12)
     assert ps.Loader(sets, 4).place_of(np.int64(7)) == (str(tmp_path / "c.arrow"), 1)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_padded_batches_are_full_also_where_records_are_damaged(
+    threads: int, tmp_path: Path
+) -> None:
+    """One record is damaged, one image cannot be decoded; and a whole batch of one is lost."""
+    pixels = np.zeros((50, 8, 8, 3), np.uint8)
+    images = ps.encode_images(list(pixels), "png").storage.to_pylist()
+    images[20] = b"no image"
+    path = tmp_path / "images.tfrecord"
+    ps.write({"image": images, "text": [f"text {n}" for n in range(50)]}, path)
+    path.write_bytes(path.read_bytes().replace(b"text 33", b"text 34"))
+    ds = ps.open(path, damage="skip")
+    order = ps.Shuffled(5)
+
+    def keyed(batch: dict[str, Any], keys: np.ndarray) -> dict[str, Any]:
+        return {**batch, "keys": keys}
+
+    ranks = [
+        ps.Loader(
+            *(ds, 7),
+            order=order,
+            uneven="pad",
+            decode={"image": ps.Image(4)},
+            map=keyed,
+            record_numbers="n",
+            rank=rank,
+            world_size=2,
+            threads=threads,
+        )
+        for rank in range(2)
+    ]
+    seen: list[int] = []
+    for step in zip(*ranks, strict=True):
+        for batch in step:
+            assert {len(column) for column in batch.values()} == {7}
+            assert batch["text"].tolist() == [b"text %d" % n for n in batch["n"]]
+            assert len(set(batch["keys"])) == len(set(batch["n"]))
+            seen += batch["n"][batch["mask"]].tolist()
+    assert seen == [n for n in order.take(50, 0, 0, 50).tolist() if n not in (20, 33)]
+    assert len({region.reason for region in ds.damage}) == 2
+    one = ps.Loader(ds, 50, order=order, uneven="pad", columns=["text"])
+    assert ps.audit(one).coverage.num_missing == 1  # pyright: ignore[reportOptionalMemberAccess]
+    alone = ps.Loader(ds, 1, uneven="pad", columns=["text"], threads=threads)
+    assert len(list(alone)) == 49, "there is nothing that could stand for a whole batch"

@@ -57,7 +57,8 @@ class Loader:
         drop_last: leave out what is left at the end and does not make a whole batch on every rank.
         uneven: what makes the last step equal on all ranks: "drop" leaves out up to world_size - 1
             records, "wrap" repeats as many from the beginning of the epoch, "pad" fills every batch
-            up to batch_size and says in a column `mask`, bool[n], which records count.
+            up to batch_size and says in a column `mask`, bool[n], which records count; damaged ones
+            that are passed over do not.
         decode: {column: penstock.Image(…)}, or a function of the Arrow column that gives an array.
         map: function of a batch (dict) that gives a batch, called in a thread of the loader. One
             with a parameter `keys` also gets uint64[n]: a number for each record that depends on
@@ -165,7 +166,9 @@ class Loader:
                 ' wait for it; open with damage="skip"'
             )
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
-        self.threads = default_threads() if threads is None else checked_count("threads", threads, 0)
+        self.threads = (
+            default_threads() if threads is None else checked_count("threads", threads, 0)
+        )
         self.memory_bytes = checked_count("memory_bytes", memory_bytes, 1)
         self._progress = progress
         self._meter = Meter(self.threads)

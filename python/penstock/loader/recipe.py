@@ -146,8 +146,10 @@ class Recipe:
         Args:
             numbers: those asked for, int64[n].
             taken: those that could be read, and their places in `numbers`.
-            mask: which of them count, bool[n], for a column of the batch.
+            mask: which of them count, bool[n], for a column of the batch, which is then full: in the
+                place of a record that could not be read stands another of the batch, masked.
         """
+        asked = numbers
         batch, kept = taken
         taken_bytes = batch.nbytes
         keys: np.ndarray | None = None
@@ -157,6 +159,17 @@ class Recipe:
         if keys is not None and self.decode:
             with shared.decoding(), clock.on("decode"):
                 batch, kept, keys, made = self._decoded(batch, numbers, kept, keys, shared)
+        read = kept
+        if mask is not None and 0 < len(read) < len(numbers):
+            # Who asked for full batches gets them: where a record is missing, another one stands.
+            rows = np.zeros(len(numbers), np.int64)
+            rows[read] = np.arange(len(read))
+            batch = reordered(batch, rows)
+            made = {name: _chosen(values, rows) for name, values in made.items()}
+            keys = None if keys is None else keys[rows]
+            mask = mask & np.isin(np.arange(len(numbers)), read)
+            kept = np.arange(len(numbers))
+            numbers = numbers[read[rows]]
         shared.go_on()
         with clock.on("decode"):
             rest = [name for name in batch.schema.names if name not in self.decode]
@@ -178,10 +191,10 @@ class Recipe:
                     found = self.user(found, keys)
                 else:
                     found = self.workers.call(shared.ended, found, keys)
-        stops = len(kept) < len(numbers) and self.source.damage_mode == "stop"
+        stops = len(read) < len(numbers) and self.source.damage_mode == "stop"
         num_bytes = size_of(found)
         making_bytes = 2 * taken_bytes + num_bytes
-        return Made(found, len(kept), num_bytes, making_bytes, clock.spent, numbers[kept], stops)
+        return Made(found, len(read), num_bytes, making_bytes, clock.spent, asked[read], stops)
 
     def _decoded(
         self,
@@ -222,8 +235,9 @@ class Recipe:
         good[list(failed)] = False
         if self.source.damage_mode == "stop":
             good[min(failed) :] = False
-        batch = reordered(batch, np.flatnonzero(good))
-        made = {name: _chosen(values, good) for name, values in made.items()}
+        rows = np.flatnonzero(good)
+        batch = reordered(batch, rows)
+        made = {name: _chosen(values, rows) for name, values in made.items()}
         return batch, kept[good], keys[good], made
 
     def _tell(self, failed: Mapping[int, PenstockError], numbers: np.ndarray) -> None:
@@ -262,10 +276,8 @@ def size_of(value: Any) -> int:
     return int(getattr(value, "nbytes", 64))
 
 
-def _chosen(values: Any, good: np.ndarray) -> Any:
-    if isinstance(values, np.ndarray):
-        return values[good]
-    return [value for value, is_good in zip(values, good, strict=True) if is_good]
+def _chosen(values: Any, rows: np.ndarray) -> Any:
+    return values[rows] if isinstance(values, np.ndarray) else [values[row] for row in rows]
 
 
 def _by_record(
