@@ -42,10 +42,11 @@ def in_order(
     run: Callable[[Task], Iterable[Result]],
     size: Callable[[Result], int],
     threads: int | None,
-    budget_bytes: int = BUDGET_BYTES,
+    budget_bytes: int | Callable[[], int] = BUDGET_BYTES,
     *,
     ahead: bool = False,
     need: Callable[[], int | None] | None = None,
+    counts_taken: bool = False,
 ) -> Generator[Result]:
     """Run all tasks of all streams, and yield their results in order.
 
@@ -54,10 +55,12 @@ def in_order(
         run: does a task; the results of one task are yielded one after another.
         size: bytes that a waiting result holds.
         threads: how many tasks may run at once; 1 runs them in the caller's thread.
-        budget_bytes: how many bytes of results may wait, and tasks need while they run.
+        budget_bytes: how many bytes of results may wait, and tasks need while they run; or a function
+            that says so, asked under a lock before each task.
         ahead: one thread, too, runs beside the caller's and ahead of it.
         need: says how many bytes a task needs while it runs, or None while that is not known: then
             one runs alone. Without it, a task needs what the largest results held.
+        counts_taken: a result counts until the caller has the next one, and not only while it waits.
 
     A caller that leaves early waits for the running tasks, but not for `users_code` in them.
 
@@ -71,7 +74,7 @@ def in_order(
             for task in stream():
                 yield from run(task)
         return
-    work = _Work(streams, run, size, threads, budget_bytes, need)
+    work = _Work(streams, run, size, threads, budget_bytes, need, counts_taken)
     try:
         work.start()
         yield from work.results()
@@ -148,18 +151,20 @@ class _Work(Generic[Task, Result]):
         run: Callable[[Task], Iterable[Result]],
         size: Callable[[Result], int],
         threads: int,
-        budget_bytes: int,
+        budget_bytes: int | Callable[[], int],
         need: Callable[[], int | None] | None,
+        counts_taken: bool,
     ) -> None:
         self._unopened: deque[_Stream[Task, Result]] = deque(_Stream(s) for s in streams)
         self._open: list[_Stream[Task, Result]] = []
         self._run = run
         self._size = size
-        self._budget_bytes = budget_bytes
+        self._budget = budget_bytes if callable(budget_bytes) else lambda: budget_bytes
         self._held_bytes = 0
         self._running = 0
         self._largest_bytes = 0
         self._need = need or (lambda: self._largest_bytes)
+        self._counts_taken = counts_taken
         self._threads = threads
         self._idle = 0
         self._stopped = False
@@ -199,14 +204,17 @@ class _Work(Generic[Task, Result]):
     # -- the consumer's side --------------------------------------------------------------------
 
     def results(self) -> Iterator[Result]:
+        taken_bytes = 0
         while (done := self._next_task_results()) is not None:
             while done:
                 result = done.popleft()
                 if isinstance(result, _Failure):
                     raise result.error
+                num_bytes = self._size(result)
                 with self._lock:
-                    self._held_bytes -= self._size(result)
+                    self._held_bytes -= taken_bytes if self._counts_taken else num_bytes
                     self._wake(1)
+                taken_bytes = num_bytes
                 yield result
                 del result
 
@@ -275,7 +283,7 @@ class _Work(Generic[Task, Result]):
         if need is None:
             room = not self._running and not self._held_bytes
         else:
-            room = self._held_bytes + (self._running + 1) * need <= self._budget_bytes
+            room = self._held_bytes + (self._running + 1) * need <= self._budget()
         for place, stream in enumerate(self._open):
             if stream.busy or stream.exhausted:
                 continue

@@ -84,6 +84,45 @@ def test_ranks_go_on_in_any_order(dataset: ps.Dataset, order: Any, world_size: i
     assert seen[: len(whole)] == whole
 
 
+@pytest.mark.parametrize("threads", [0, 3])
+@pytest.mark.parametrize("memory_bytes", [1, 4_000, 20_000])
+def test_windows_that_are_larger_than_the_memory_give_the_same(
+    dataset: ps.Dataset, memory_bytes: int, threads: int
+) -> None:
+    order = ps.Blocked(3, window_chunks=None, window_records=400)
+    options: dict[str, Any] = {"order": order, "memory_bytes": memory_bytes, "threads": threads}
+    loader = ps.Loader(dataset, 64, **options)
+    with pytest.warns(UserWarning, match="more memory_bytes="):
+        seen = [n for batch in loader for n in ids(batch)]
+    assert seen == expected(dataset, order)
+
+
+def test_windows_hold_their_part_of_the_memory(tmp_path: Path) -> None:
+    """80 MB in one window; records of 100 bytes come first, which say nothing of the others."""
+    path = tmp_path / "x.tfrecord"
+    sizes = [100] * 1000 + [400_000] * 200
+    ps.write({"id": np.arange(1200), "blob": [bytes(size) for size in sizes]}, path)
+    loader = ps.Loader(
+        *(ps.open(path), 20),
+        order=ps.Blocked(0, window_chunks=None, window_records=1200),
+        memory_bytes=64 << 20,
+        threads=2,
+    )
+    readings: list[Any] = []
+    made = loader._sequence.reading  # pyright: ignore[reportPrivateUsage]
+
+    def reading(*arguments: Any) -> Any:
+        readings.append(made(*arguments))
+        return readings[0]
+
+    loader._sequence.reading = reading  # pyright: ignore[reportPrivateUsage]
+    with pytest.warns(UserWarning, match="more than 8 MiB"):
+        batches = [(ids(batch), readings[0].num_bytes) for batch in loader]
+    seen = [n for numbers, _ in batches for n in numbers]
+    assert max(held for _, held in batches) < 16 << 20
+    assert sorted(seen) == list(range(1200))
+
+
 def test_windows_pass_over_damage(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write({"id": np.arange(COUNT), "text": [f"n{n}".encode() for n in range(COUNT)]}, path)

@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from penstock.torch import TorchBatches
 
 MEMORY_BYTES = 1 << 30
-"""Batches that wait for the loop may hold so much."""
+"""What a loader may add to the memory of its process, about."""
+SPARED_BYTES = 256 << 20
+"""So much of it, or half where that is less, is left to what no batch holds any more: buffers that wait
+to be used again, and what allocators keep of freed memory."""
 
 
 class Loader:
@@ -77,7 +80,9 @@ class Loader:
             made when they are asked for.
         processes: so many worker processes call `map` and `map_records`, for functions that hold the
             GIL; all else stays in threads. The functions must be importable: see docs/guide/loader.md.
-        memory_bytes: what waiting batches, and those in the making, may hold together.
+        memory_bytes: what the loader may add to the memory of the process, about: batches that wait,
+            are in the making or in the loop's hands, windows of `Blocked`, and what allocators keep
+            of freed memory. One batch is made in any case, which takes up to three times its size.
         cache: "memory" or a folder on a local disk: a copy of the records is made there while the
             source is read, and read once it is whole. Worth it where the source is slow: compressed
             files, other machines, slow disks.
@@ -248,7 +253,9 @@ class Loader:
         left = len(range(first, self.plan.num_steps(position), every))
         shared = Shared(self.memory_bytes)
         batches = count()
-        reading = self._sequence.reading(self.plan, self.rank, epoch, position)
+        # Half of it may be windows that the order shuffles in, if it does.
+        room = self.memory_bytes - min(self.memory_bytes // 2, SPARED_BYTES)
+        reading = self._sequence.reading(self.plan, self.rank, epoch, position, room // 2)
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
             clock = Clock(is_sample=next(batches) % SAMPLED == 0)
@@ -262,9 +269,10 @@ class Loader:
             lambda result: result[0].num_bytes,
             # A thread that waits for a worker process does no work of its own.
             max(self.threads, 1) + self._processes,
-            self.memory_bytes,
+            lambda: room - reading.num_bytes,
             ahead=self.threads + self._processes > 0,
             need=lambda: self._making_bytes,
+            counts_taken=True,
         )
         if not left:
             self._at = (epoch + 1, 0)

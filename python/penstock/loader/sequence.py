@@ -7,6 +7,7 @@ and the batches are put together from them in memory.
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from typing import Any
 
@@ -24,6 +25,9 @@ from penstock.take import reordered
 
 _PART_RECORDS = 4096
 """Records of a window that are read by one call, so that no column outgrows what Arrow can hold."""
+_FIRST_RECORDS = 16
+"""Records by which it is known how large the others may be."""
+_END = 1 << 63
 
 Taken = tuple[pa.RecordBatch, np.ndarray]
 """Records, and which of those asked for they are."""
@@ -61,12 +65,14 @@ class Sequence:
         """The records at some positions of an epoch, int64[stop - start]."""
         return self.order.take(self._sizes, epoch, start, stop, **self._layout)
 
-    def reading(self, plan: Plan, rank: int, epoch: int, position: int) -> Reading:
-        """How a rank reads an epoch from a position on."""
+    def reading(
+        self, plan: Plan, rank: int, epoch: int, position: int, window_bytes: int
+    ) -> Reading:
+        """How a rank reads an epoch from a position on; windows may hold so many bytes together."""
         if not isinstance(self.order, Blocked):
             return Reading(self.source)
         windows = self.order.windows(self._sizes, epoch, **self._layout)
-        return WindowReading(self, windows, plan, rank, position)
+        return WindowReading(self, windows, plan, rank, position, window_bytes)
 
 
 class Reading:
@@ -75,24 +81,48 @@ class Reading:
     def __init__(self, source: Records | EndToEnd) -> None:
         self.source = source
 
+    @property
+    def num_bytes(self) -> int:
+        """What is held from batch to batch."""
+        return 0
+
     def take(self, plan: Plan, part: Part, numbers: np.ndarray, clock: Clock) -> Taken:
         """The records of a batch, and which of `numbers` they are."""
         return self.source.take(numbers, clock)
 
 
 class WindowReading(Reading):
-    """Records taken from windows that are in memory, each read once."""
+    """Records taken from windows that are in memory, each read once.
+
+    Of a window that is larger than what it may hold, the first records are in memory, as they lie in
+    the files; the others are read with the batch that has them.
+    """
 
     def __init__(
-        self, sequence: Sequence, windows: Any, plan: Plan, rank: int, position: int
+        self,
+        sequence: Sequence,
+        windows: Any,
+        plan: Plan,
+        rank: int,
+        position: int,
+        most_bytes: int,
     ) -> None:
         super().__init__(sequence.source)
         self._windows = windows
+        self._most_bytes = most_bytes
+        self._told = False
+        self._likely_bytes = 0.0
         self._plan = plan
         self._rank = rank
         self._position = position
         self._held: OrderedDict[int, _Held] = OrderedDict()
         self._lock = Lock()
+
+    @property
+    def num_bytes(self) -> int:
+        """See Reading.num_bytes."""
+        with self._lock:
+            return sum(held.num_bytes for held in self._held.values())
 
     def take(self, plan: Plan, part: Part, numbers: np.ndarray, clock: Clock) -> Taken:
         """See Reading.take."""
@@ -112,13 +142,24 @@ class WindowReading(Reading):
                 if start < part.first:  # the beginning of the epoch once more, long out of memory
                     batch, places = self.source.take(asked, clock)
                 else:
-                    batch, places = self._holding(window, most_held, clock).take(asked)
+                    held = self._holding(window, most_held, clock)
+                    batch, places = held.take(asked)
+                    late = np.flatnonzero(asked >= held.end)
+                    if len(late):
+                        batches.append(batch)
+                        kept.append(done + places)
+                        batch, places = self.source.take(asked[late], clock)
+                        places = late[places]
                 batches.append(batch)
                 kept.append(done + places)
                 done += len(asked)
                 first = last
         filled = [batch for batch in batches if batch.num_rows] or batches[:1]
-        return join(filled), np.concatenate(kept)
+        found = np.concatenate(kept)
+        if (found[1:] > found[:-1]).all():
+            return join(filled), found
+        order = np.argsort(found, kind="stable")
+        return reordered(join(filled), order), found[order]
 
     def _holding(self, window: Window, most_held: int, clock: Clock) -> _Held:
         with self._lock:
@@ -128,7 +169,18 @@ class WindowReading(Reading):
             self._held.move_to_end(window.number)
             while len(self._held) > most_held:
                 self._held.popitem(last=False)
-        held.fill(self.source, lambda: self._wanted(window), clock)
+        most_bytes = self._most_bytes // most_held
+        held.fill(self.source, lambda: self._wanted(window), most_bytes, self._likely_bytes, clock)
+        self._likely_bytes = max(self._likely_bytes, held.record_bytes)
+        if held.end < _END and not self._told:
+            self._told = True
+            warnings.warn(
+                f"a window of the order holds more than {most_bytes >> 20} MiB, which is its part of"
+                " memory_bytes; what is beyond is read with each batch, which takes longer: give"
+                " more memory_bytes=, or ps.Blocked(..., window_chunks=) less than"
+                f" {window.chunks.size}",
+                stacklevel=2,
+            )
         return held
 
     def _wanted(self, window: Window) -> np.ndarray:
@@ -150,19 +202,46 @@ class _Held:
         self._lock = Lock()
         self._parts: list[pa.RecordBatch] | None = None
         self._numbers: list[np.ndarray] = []
+        self.num_bytes = 0
+        self.end = _END
+        """Records from this one on are not here."""
 
-    def fill(self, source: Records | EndToEnd, wanted: Any, clock: Clock) -> None:
-        """Read them, if nobody has."""
+    @property
+    def record_bytes(self) -> float:
+        """What a record holds, in the mean."""
+        return self.num_bytes / max(sum(map(len, self._numbers)), 1)
+
+    def fill(
+        self,
+        source: Records | EndToEnd,
+        wanted: Any,
+        most_bytes: int,
+        likely_bytes: float,
+        clock: Clock,
+    ) -> None:
+        """Read them, if nobody has; as many as fit. `likely_bytes`: what a record may hold, or 0."""
         with self._lock:
             if self._parts is not None:
                 return
             numbers = wanted()
-            parts = []
-            for start in range(0, len(numbers), _PART_RECORDS):
-                asked = numbers[start : start + _PART_RECORDS]
+            parts: list[pa.RecordBatch] = []
+            start, count = 0, _FIRST_RECORDS
+            while start < len(numbers):
+                if parts and self.num_bytes >= most_bytes:
+                    self.end = int(numbers[start])
+                    break
+                asked = numbers[start : start + count]
                 batch, kept = source.take(asked, clock)
                 parts.append(batch)
                 self._numbers.append(asked[kept])
+                self.num_bytes += batch.nbytes
+                start += len(asked)
+                # As many as fit, if they are as large as those before them; carefully where these
+                # were few.
+                fit = int((most_bytes - self.num_bytes) / max(self.record_bytes, likely_bytes, 1))
+                count = min(max(fit, _FIRST_RECORDS), _PART_RECORDS)
+                if not likely_bytes:
+                    count = min(count, start)
             self._parts = parts
 
     def take(self, numbers: np.ndarray) -> Taken:
