@@ -255,7 +255,9 @@ class Loader:
         batches = count()
         # Half of it may be windows that the order shuffles in, if it does.
         room = self.memory_bytes - min(self.memory_bytes // 2, SPARED_BYTES)
-        reading = self._sequence.reading(self.plan, self.rank, epoch, position, room // 2)
+        reading = self._sequence.reading(
+            self.plan, self.rank, epoch, position, room // 2, shared.go_on
+        )
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:
             clock = Clock(is_sample=next(batches) % SAMPLED == 0)

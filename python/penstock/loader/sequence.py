@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,13 +67,24 @@ class Sequence:
         return self.order.take(self._sizes, epoch, start, stop, **self._layout)
 
     def reading(
-        self, plan: Plan, rank: int, epoch: int, position: int, window_bytes: int
+        self,
+        plan: Plan,
+        rank: int,
+        epoch: int,
+        position: int,
+        window_bytes: int,
+        go_on: Callable[[], None],
     ) -> Reading:
-        """How a rank reads an epoch from a position on; windows may hold so many bytes together."""
+        """How a rank reads an epoch from a position on.
+
+        Args:
+            window_bytes: what windows may hold together.
+            go_on: raises where nobody waits any more; asked between the parts of a window.
+        """
         if not isinstance(self.order, Blocked):
             return Reading(self.source)
         windows = self.order.windows(self._sizes, epoch, **self._layout)
-        return WindowReading(self, windows, plan, rank, position, window_bytes)
+        return WindowReading(self, windows, plan, rank, position, window_bytes, go_on)
 
 
 class Reading:
@@ -106,12 +118,15 @@ class WindowReading(Reading):
         rank: int,
         position: int,
         most_bytes: int,
+        go_on: Callable[[], None],
     ) -> None:
         super().__init__(sequence.source)
         self._windows = windows
         self._most_bytes = most_bytes
         self._told = False
-        self._likely_bytes = 0.0
+        self.go_on = go_on
+        self.likely_bytes = 0.0
+        """What a record holds, in the mean of the worst window so far; 0 where none was read."""
         self._plan = plan
         self._rank = rank
         self._position = position
@@ -170,8 +185,8 @@ class WindowReading(Reading):
             while len(self._held) > most_held:
                 self._held.popitem(last=False)
         most_bytes = self._most_bytes // most_held
-        held.fill(self.source, lambda: self._wanted(window), most_bytes, self._likely_bytes, clock)
-        self._likely_bytes = max(self._likely_bytes, held.record_bytes)
+        held.fill(self, window, most_bytes, clock)
+        self.likely_bytes = max(self.likely_bytes, held.record_bytes)
         if held.end < _END and not self._told:
             self._told = True
             warnings.warn(
@@ -183,7 +198,7 @@ class WindowReading(Reading):
             )
         return held
 
-    def _wanted(self, window: Window) -> np.ndarray:
+    def wanted(self, window: Window) -> np.ndarray:
         """The records of a window that this rank has, in the order in which they lie."""
         positions = np.arange(max(window.first, self._position), window.last)
         numbers = self._windows.take(int(positions[0]), window.last)
@@ -203,46 +218,41 @@ class _Held:
         self._parts: list[pa.RecordBatch] | None = None
         self._numbers: list[np.ndarray] = []
         self.num_bytes = 0
+        self.record_bytes = 0.0
         self.end = _END
         """Records from this one on are not here."""
 
-    @property
-    def record_bytes(self) -> float:
-        """What a record holds, in the mean."""
-        return self.num_bytes / max(sum(map(len, self._numbers)), 1)
-
-    def fill(
-        self,
-        source: Records | EndToEnd,
-        wanted: Any,
-        most_bytes: int,
-        likely_bytes: float,
-        clock: Clock,
-    ) -> None:
-        """Read them, if nobody has; as many as fit. `likely_bytes`: what a record may hold, or 0."""
+    def fill(self, reading: WindowReading, window: Window, most_bytes: int, clock: Clock) -> None:
+        """Read them, if nobody has; as many as fit."""
         with self._lock:
             if self._parts is not None:
                 return
-            numbers = wanted()
+            numbers = reading.wanted(window)
             parts: list[pa.RecordBatch] = []
+            found: list[np.ndarray] = []
+            num_bytes = 0
             start, count = 0, _FIRST_RECORDS
             while start < len(numbers):
-                if parts and self.num_bytes >= most_bytes:
+                reading.go_on()
+                if parts and num_bytes >= most_bytes:
                     self.end = int(numbers[start])
                     break
                 asked = numbers[start : start + count]
-                batch, kept = source.take(asked, clock)
+                batch, kept = reading.source.take(asked, clock)
                 parts.append(batch)
-                self._numbers.append(asked[kept])
-                self.num_bytes += batch.nbytes
+                found.append(asked[kept])
+                num_bytes += batch.nbytes
                 start += len(asked)
                 # As many as fit, if they are as large as those before them; carefully where these
                 # were few.
-                fit = int((most_bytes - self.num_bytes) / max(self.record_bytes, likely_bytes, 1))
-                count = min(max(fit, _FIRST_RECORDS), _PART_RECORDS)
-                if not likely_bytes:
+                each = max(num_bytes / start, reading.likely_bytes, 1)
+                count = min(
+                    max(int((most_bytes - num_bytes) / each), _FIRST_RECORDS), _PART_RECORDS
+                )
+                if not reading.likely_bytes:
                     count = min(count, start)
-            self._parts = parts
+            self._parts, self._numbers = parts, found
+            self.num_bytes, self.record_bytes = num_bytes, num_bytes / max(start, 1)
 
     def take(self, numbers: np.ndarray) -> Taken:
         """Some of them, and which of `numbers` could be read."""
