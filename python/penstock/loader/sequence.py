@@ -24,8 +24,9 @@ from penstock.orders.keys import digest
 from penstock.scan import join
 from penstock.take import reordered
 
-_PART_RECORDS = 4096
-"""Records of a window that are read by one call, so that no column outgrows what Arrow can hold."""
+_PART_BYTES = 64 << 20
+"""What is read of a window by one call, about: no column outgrows what Arrow can hold, and the records
+of a batch lie in few parts."""
 _FIRST_RECORDS = 16
 """Records by which it is known how large the others may be."""
 _END = 1 << 63
@@ -231,26 +232,23 @@ class _Held:
             parts: list[pa.RecordBatch] = []
             found: list[np.ndarray] = []
             num_bytes = 0
-            start, count = 0, _FIRST_RECORDS
+            start = 0
             while start < len(numbers):
                 reading.go_on()
                 if parts and num_bytes >= most_bytes:
                     self.end = int(numbers[start])
                     break
-                asked = numbers[start : start + count]
+                # As many as fit, if they are as large as those before; carefully where these are few.
+                each = max(num_bytes / max(start, 1), reading.likely_bytes, 1)
+                count = int(min(most_bytes - num_bytes, _PART_BYTES) / each)
+                if not reading.likely_bytes:
+                    count = min(count, start)
+                asked = numbers[start : start + max(count, _FIRST_RECORDS)]
                 batch, kept = reading.source.take(asked, clock)
                 parts.append(batch)
                 found.append(asked[kept])
                 num_bytes += batch.nbytes
                 start += len(asked)
-                # As many as fit, if they are as large as those before them; carefully where these
-                # were few.
-                each = max(num_bytes / start, reading.likely_bytes, 1)
-                count = min(
-                    max(int((most_bytes - num_bytes) / each), _FIRST_RECORDS), _PART_RECORDS
-                )
-                if not reading.likely_bytes:
-                    count = min(count, start)
             self._parts, self._numbers = parts, found
             self.num_bytes, self.record_bytes = num_bytes, num_bytes / max(start, 1)
 
