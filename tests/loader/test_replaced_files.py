@@ -12,6 +12,7 @@ import pytest
 
 import penstock as ps
 from loader.torturing import CONTAINERS, ids_of, write
+from penstock.framing.inflated import PlainStream
 
 COUNT = 4000
 ORDER = ps.Shuffled(seed=1)
@@ -94,6 +95,29 @@ def test_damage_passes_over_no_change(tmp_path: Path) -> None:
     os.truncate(path, 1000)
     with pytest.raises(ps.ChangedError):
         next(batches)
+
+
+@pytest.mark.parametrize("name", ["plain.tfrecord", "x.tar"])
+def test_many_damaged_records_do_not_cost_a_look_at_the_whole_file_each(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(write(name, tmp_path, COUNT))
+    loader = ps.Loader(ps.open(path, damage="skip"), 64, order=ORDER, threads=0)
+    batches = iter(loader)
+    next(batches)
+    zeroed(path, b"")
+    looks: list[Any] = []
+    look = PlainStream.hop
+
+    def hop(*arguments: Any) -> Any:
+        looks.append(arguments)
+        return look(*arguments)
+
+    monkeypatch.setattr(PlainStream, "hop", hop)
+    for _ in range(3):
+        next(batches)
+    assert len(loader.damage) > 10
+    assert len(looks) == 1
 
 
 @pytest.mark.parametrize("name", ["plain.tfrecord", "gzip.tfrecord"])

@@ -7,6 +7,8 @@ that is proved right.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,8 @@ class ChunkFrames:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._framing = shard.framing
+        self._seen: tuple[tuple[int, int], bool] | None = None
+        """The size and time of the file when its heads were last walked through, and what was found."""
 
     def read(self, chunk: Chunk, numbers: np.ndarray | None) -> Held:
         """The asked frames of a chunk, by their numbers in it, or all that can be had."""
@@ -257,5 +261,14 @@ class ChunkFrames:
         if index.compression:
             return False
         shard = self._shard
+        now = None
+        # Once for a file as it is: where many records are damaged, each of them asks.
+        with suppress(OSError):
+            told = os.stat(shard.source.path)
+            now = told.st_size, told.st_mtime_ns
+        if self._seen is not None and self._seen[0] == now:
+            return self._seen[1]
         starts = shard.stream.hop(self._framing, 0, 1 << 62, shard.record_bytes)
-        return starts is not None and int(starts[-1]) == shard.source.size
+        found = starts is not None and int(starts[-1]) == shard.source.size
+        self._seen = None if now is None else (now, found)
+        return found
