@@ -48,6 +48,11 @@ def take(
     return reordered(joined, place)
 
 
+def empty(schema: pa.Schema) -> pa.RecordBatch:
+    """No records, of any type: pyarrow makes no arrays of unions and others from Python's values."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, type_) for type_ in schema.types], schema=schema)
+
+
 def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
     """The records of a batch in another order."""
     try:
@@ -96,4 +101,4 @@ def _from_shard(
     schema = (
         dataset.schema if columns is None else pa.schema([dataset.schema.field(c) for c in columns])
     )
-    return pa.RecordBatch.from_pylist([], schema=schema)
+    return empty(schema)

@@ -373,3 +373,24 @@ def test_padded_batches_are_full_also_where_records_are_damaged(
     assert ps.audit(one).coverage.num_missing == 1  # pyright: ignore[reportOptionalMemberAccess]
     alone = ps.Loader(ds, 1, uneven="pad", columns=["text"], threads=threads)
     assert len(list(alone)) == 49, "there is nothing that could stand for a whole batch"
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    numbers = pa.array([1, 2])
+    table = pa.Table.from_arrays([numbers, numbers, numbers], names=["a", "b", "a"])
+    with pa.ipc.new_file(str(tmp_path / "twice.arrow"), table.schema) as file:
+        file.write_table(table)
+    ds = ps.open(tmp_path / "twice.arrow")
+    with pytest.raises(ps.SchemaError, match="field 'a': several columns"):
+        ps.Loader(ds, 2)
+    assert next(iter(ps.Loader(ds, 2, columns=["b"])))["b"].tolist() == [1, 2]
+
+
+def test_no_records_of_a_type_that_python_cannot_make(tmp_path: Path) -> None:
+    union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2])] * 2)
+    table = pa.table({"u": union})
+    with pa.ipc.new_file(str(tmp_path / "union.arrow"), table.schema) as file:
+        file.write_table(table)
+    ds = ps.open(tmp_path / "union.arrow")
+    assert ds.take([]).num_rows == 0
+    assert next(iter(ps.Loader(ds, 2)))["u"].tolist() == [1, 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from penstock.format import SkippedRegion
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
 from penstock.scan import join
-from penstock.take import reordered, take
+from penstock.take import empty, reordered, take
 from penstock.types import ImageType, storage_of
 
 
@@ -33,6 +34,10 @@ class Records:
                 known = ", ".join(dataset.schema.names)
                 raise SchemaError(f"no such column; there are: {known}", field=missing[0])
             self.schema = pa.schema([dataset.schema.field(name) for name in columns])
+        twice = [name for name, times in Counter(self.schema.names).items() if times > 1]
+        if twice:
+            message = "several columns are called so, and a batch is a dict"
+            raise SchemaError(message, field=twice[0], hint="columns= without it, or other names")
         self.damage_mode = dataset.options.damage
 
     def __len__(self) -> int:
@@ -201,7 +206,7 @@ class EndToEnd:
             batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
             places.append(chosen[kept])
         if not batches:
-            return pa.RecordBatch.from_pylist([], schema=self.schema), np.arange(0)
+            return empty(self.schema), np.arange(0)
         found = np.concatenate(places)
         order = np.argsort(found, kind="stable")
         return reordered(join(batches), order), found[order]
