@@ -12,7 +12,7 @@ import pytest
 import tensorflow as real  # noqa: ICN001 -- tf is whichever of the two
 
 import penstock.tf as ours
-from penstock.tf.data.listing import matching
+from penstock.tf.patterns import matching
 
 
 def written(path: Path, records: list[bytes], compression: str = "") -> Path:

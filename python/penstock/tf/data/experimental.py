@@ -184,6 +184,15 @@ def dense_to_ragged_batch(
     return lambda dataset: dataset.ragged_batch(batch_size, drop_remainder, row_splits_dtype)
 
 
+def group_by_window(
+    key_func: Any, reduce_func: Any, window_size: Any = None, window_size_func: Any = None
+) -> Any:
+    """`Dataset.group_by_window`, for `Dataset.apply`."""
+    return lambda dataset: dataset.group_by_window(
+        key_func, reduce_func, window_size, window_size_func
+    )
+
+
 def bucket_by_sequence_length(*args: Any, **kwargs: Any) -> Transformation:
     """For `Dataset.apply`: `Dataset.bucket_by_sequence_length`."""
     return lambda dataset: dataset.bucket_by_sequence_length(*args, **kwargs)
@@ -221,6 +230,7 @@ __all__ = [
     "dense_to_ragged_batch",
     "enumerate_dataset",
     "get_single_element",
+    "group_by_window",
     "ignore_errors",
     "make_batched_features_dataset",
     "map_and_batch",
