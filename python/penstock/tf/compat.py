@@ -7,10 +7,19 @@ import logging as python_logging
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from penstock.tf import dtypes, features, gfile, image, io, parsing, python_io, random, sparse
+# The other form would import the package, which imports this.
+import penstock.tf.dtypes as dtypes  # noqa: PLR0402
+import penstock.tf.features as features  # noqa: PLR0402
+import penstock.tf.gfile as gfile  # noqa: PLR0402
+import penstock.tf.image as image  # noqa: PLR0402
+import penstock.tf.image.legacy as legacy  # noqa: PLR0402
+import penstock.tf.io as io  # noqa: PLR0402
+import penstock.tf.parsing as parsing  # noqa: PLR0402
+import penstock.tf.python_io as python_io  # noqa: PLR0402
+import penstock.tf.random as random  # noqa: PLR0402
+import penstock.tf.sparse as sparse  # noqa: PLR0402
 from penstock.tf.decode_raw import decode_raw
 from penstock.tf.errors import OpError
-from penstock.tf.image import legacy
 from penstock.tf.math import cast
 from penstock.tf.missing import absent_from, missing
 

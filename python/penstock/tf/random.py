@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from penstock.tf import distributions
+import penstock.tf.distributions as distributions  # noqa: PLR0402 -- the package imports this
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.missing import absent_from
