@@ -167,3 +167,15 @@ def test_places_that_are_not_there_are_refused(program: Any) -> None:
     for t in (tf, tensorflow):
         with pytest.raises(t.errors.InvalidArgumentError):
             program(t)
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_a_dataset_is_written_as_records(compression: str | None, tmp_path: Any) -> None:
+    path = str(tmp_path / "written")
+    records = [b"a", b"", b"ccc"]
+    dataset = tf.data.Dataset.from_tensor_slices(records)
+    tf.data.experimental.TFRecordWriter(path, compression).write(dataset)
+    read = tensorflow.data.TFRecordDataset(path, compression)
+    assert [record.numpy() for record in read] == records
+    with pytest.raises(TypeError, match="scalar strings"):
+        tf.data.experimental.TFRecordWriter(path).write(tf.data.Dataset.range(1))
