@@ -12,7 +12,7 @@ import pytest
 import tensorflow as real  # noqa: ICN001 -- tf is whichever of the two
 
 import penstock.tf as ours
-from penstock.tf.data.listing import matching
+from penstock.tf.patterns import matching
 
 
 def written(path: Path, records: list[bytes], compression: str = "") -> Path:
@@ -219,3 +219,26 @@ def test_listed_files_come_in_tensorflows_order(tmp_path: Path) -> None:
                 dataset = tf.data.Dataset.list_files(full, seed=seed)
                 orders.append([[name.numpy() for name in dataset] for _ in range(3)])
             assert orders[0] == orders[1]
+
+
+@pytest.mark.parametrize(("container", "pack"), [("GZIP", gzip.compress), ("ZLIB", zlib.compress)])
+def test_no_flipped_bit_of_a_compressed_file_ends_it_in_silence(
+    container: str, pack: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "flipped"
+    with ours.io.TFRecordWriter(str(path)) as writer:
+        for i in range(20):
+            writer.write(b"r%d" % i * (i + 1))
+    whole = pack(path.read_bytes())
+    records = [x.numpy() for x in ours.data.TFRecordDataset(str(path))]
+    for place in range(0, len(whole), 3):
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        path.write_bytes(data)
+        found: list[bytes] = []
+        try:
+            found.extend(x.numpy() for x in ours.data.TFRecordDataset(str(path), container))
+        except ours.errors.DataLossError:
+            assert found == records[: len(found)]
+        else:
+            assert found == records

@@ -379,3 +379,44 @@ def test_operators_in_place_make_other_tensors() -> None:
     for _ in range(2):
         found = [x.numpy().tolist() for x in dataset.map(scaled)]
         assert found == [[2.0, 3.0], [4.0, 5.0]]
+
+
+ROWS: dict[str, Callable[[Any], Any]] = {
+    "ragged": lambda tf: tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1], [2, 3], []])),
+    "ragged twice": lambda tf: tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[[1], []], [[2, 3]], []])),
+    "sparse": lambda tf: tf.data.Dataset.from_tensor_slices(tf.SparseTensor([[0, 0], [1, 2], [2, 1]], [1, 2, 3], [3, 3])),
+    "both": lambda tf: tf.data.Dataset.from_tensor_slices({"r": tf.ragged.constant([[1], [2, 3], []]), "s": tf.SparseTensor([[0, 0], [1, 2]], [1, 2], [3, 3]), "d": [1, 2, 3]}),
+}  # fmt: skip
+
+
+def parts(value: Any) -> Any:
+    """A leaf, sparse and ragged ones taken apart."""
+    if isinstance(value, dict):
+        return [parts(value[key]) for key in sorted(value)]
+    if hasattr(value, "dense_shape"):
+        return [plain(part) for part in (value.indices, value.values, value.dense_shape)]
+    return value.to_list() if hasattr(value, "to_list") else plain(value)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_ragged_and_sparse_tensors_are_batched_again(name: str) -> None:
+    def seen(tf: Any) -> list[str]:
+        rows = ROWS[name](tf)
+        datasets = [rows.shuffle(9, seed=1).batch(2), rows.batch(2), rows.batch(3).unbatch()]
+        datasets += [rows.batch(3).unbatch().batch(3)]
+        return [str(parts(element)) for dataset in datasets for element in dataset]
+
+    assert seen(ours) == seen(real)
+
+
+def test_scalar_strings_are_padded_as_bytes() -> None:
+    dataset = ours.data.Dataset.range(2).map(lambda x: (ours.range(x), ours.constant("s")))
+    ((numbers, strings),) = dataset.padded_batch(2)
+    assert numbers.shape == (2, 1)
+    assert [type(text) for text in strings.numpy()] == [bytes, bytes]
+
+
+def test_a_cache_in_no_folder_is_not_found() -> None:
+    for tf in (ours, real):
+        with pytest.raises(tf.errors.NotFoundError):
+            list(tf.data.Dataset.range(2).cache("/no/such/folder/cache"))

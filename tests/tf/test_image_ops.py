@@ -303,6 +303,7 @@ def test_operations_with_a_seed_go_on_with_tensorflows_numbers() -> None:
                 same(one, other)
     finally:
         set_seed(None)
+        tf.random.set_seed(None)
 
 
 def test_flips_and_middles_are_the_golden_ones(golden: Path) -> None:

@@ -11,7 +11,7 @@ from penstock import _core
 from penstock.format import Chunk
 from penstock.framing.damaged import surveyed_chunks
 from penstock.framing.held import Held
-from penstock.framing.inflated import InflatedStream
+from penstock.framing.inflated import InflatedStream, Stream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, SeekPoint
 
@@ -83,6 +83,10 @@ def walked_chunks(shard: Shard, points: list[SeekPoint] | None = None) -> Iterat
             large = consumed >= LARGE_BYTES * len(frames)
         if fault is None and need:
             if num_bytes < want:
+                broken = _fault_at(stream, at + num_bytes - consumed)
+                if broken is not None and not shard.goes_on:
+                    shard.stop_in_file(broken, first)
+                    return
                 fault = _cut(shard, num_bytes - consumed, at, need)
             elif not len(frames):
                 want = max(shard.framing.more_bytes(need, want), CHUNK_BYTES)
@@ -103,6 +107,16 @@ def _hop(shard: Shard, at: int) -> tuple[int, int] | None:
     if starts is None or len(starts) < 2:
         return None
     return len(starts) - 1, int(starts[-1])
+
+
+def _fault_at(stream: Stream, end: int) -> Any:
+    """The fault of compressed data right where a stream seems to end; None where it does end."""
+    if stream.container:
+        try:
+            stream.read(end, 1)
+        except _core.KernelError as error:
+            return error.args[0]
+    return None
 
 
 def _cut(shard: Shard, left: int, at: int, need: int) -> Any:

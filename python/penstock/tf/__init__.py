@@ -6,7 +6,9 @@ not here raises an error that names the symbol and the nearest way; docs/guide/t
 
 from penstock.tf import (
     compat,
+    config,
     data,
+    debugging,
     dtypes,
     errors,
     image,
@@ -28,8 +30,10 @@ from penstock.tf.arrays import (
     eye,
     fill,
     gather,
+    gather_nd,
     identity,
     is_tensor,
+    newaxis,
     one_hot,
     ones,
     ones_like,
@@ -45,6 +49,7 @@ from penstock.tf.arrays import (
     split,
     squeeze,
     stack,
+    strided_slice,
     tile,
     transpose,
     unstack,
@@ -77,10 +82,13 @@ from penstock.tf.functions import (
     device,
     executing_eagerly,
     function,
+    get_logger,
     map_fn,
     name_scope,
     numpy_function,
+    print,
     py_function,
+    stop_gradient,
 )
 from penstock.tf.math import (
     abs,
@@ -173,11 +181,13 @@ __all__ = [
     "complex128",
     "concat",
     "cond",
+    "config",
     "constant",
     "convert_to_tensor",
     "cos",
     "cumsum",
     "data",
+    "debugging",
     "device",
     "divide",
     "double",
@@ -196,6 +206,8 @@ __all__ = [
     "floor",
     "function",
     "gather",
+    "gather_nd",
+    "get_logger",
     "greater",
     "greater_equal",
     "half",
@@ -221,6 +233,7 @@ __all__ = [
     "name_scope",
     "negative",
     "nest",
+    "newaxis",
     "not_equal",
     "numpy_function",
     "one_hot",
@@ -228,6 +241,7 @@ __all__ = [
     "ones_like",
     "pad",
     "pow",
+    "print",
     "py_function",
     "python_io",
     "ragged",
@@ -258,6 +272,8 @@ __all__ = [
     "square",
     "squeeze",
     "stack",
+    "stop_gradient",
+    "strided_slice",
     "string",
     "subtract",
     "tanh",
@@ -274,5 +290,8 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+__version__ = "2.21.0"
+"""The version of TensorFlow that this is like."""
 
 __getattr__ = absent_from("tf")

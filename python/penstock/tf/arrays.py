@@ -15,6 +15,10 @@ from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, constant, convert_to_tensor
 
+newaxis = None
+_WIDTHS = [np.dtype(name) for name in ("int32", "int64", "float16", "float32", "float64")]
+"""What the numbers of a range can be; the last of those given counts."""
+
 
 def tensor(array: Any) -> Tensor:
     """An array of NumPy's, or a scalar of its, as a tensor over the same memory."""
@@ -248,6 +252,75 @@ def gather(
     return tensor(np.take(value, places, int(axis)))
 
 
+def gather_nd(
+    params: Any,
+    indices: Any,
+    batch_dims: int = 0,
+    name: str | None = None,
+    bad_indices_policy: str = "",
+) -> Tensor:
+    """The values, or slices, at places that the last dimension of `indices` names.
+
+    Raises:
+        InvalidArgumentError: a place that is not there.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.gather_nd([[1, 2], [3, 4]], [[1, 0], [0, 1]]).numpy()
+        array([3, 2], dtype=int32)
+    """
+    if batch_dims:
+        raise NotImplementedError(
+            "tf.gather_nd(batch_dims=...) is not in penstock; use np.take_along_axis"
+        )
+    value, places = convert_to_tensor(params).view(np.ndarray), np.asarray(indices)
+    if not places.size:
+        places = places.astype(np.int64)
+    limits = np.array(value.shape[: places.shape[-1]], np.int64)
+    if ((places < 0) | (places >= limits)).any():
+        raise InvalidArgumentError(
+            None, None, f"indices {places.tolist()} do not index into param shape {value.shape}"
+        )
+    return tensor(value[tuple(np.moveaxis(places, -1, 0))])
+
+
+def strided_slice(
+    input_: Any,
+    begin: Any,
+    end: Any,
+    strides: Any = None,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    var: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The part from `begin` to before `end` in steps, as slices of NumPy's; masks as TensorFlow's.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.strided_slice([1, 2, 3, 4, 5], [1], [5], [2]).numpy()
+        array([2, 4], dtype=int32)
+    """
+    starts, ends = _sizes(begin), _sizes(end)
+    steps = (1,) * len(starts) if strides is None else _sizes(strides)
+    key: list[Any] = []
+    for i, (start, stop, step) in enumerate(zip(starts, ends, steps, strict=True)):
+        bit = 1 << i
+        if ellipsis_mask & bit:
+            key.append(...)
+        elif new_axis_mask & bit:
+            key.append(None)
+        elif shrink_axis_mask & bit:
+            key.append(start)
+        else:
+            first = None if begin_mask & bit else start
+            key.append(builtins.slice(first, None if end_mask & bit else stop, step))
+    return convert_to_tensor(input_)[tuple(key)]
+
+
 def boolean_mask(
     tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask"
 ) -> Tensor:
@@ -343,8 +416,22 @@ def range(
     """
     if limit is None:
         start, limit = 0, start
-    kind = None if dtype is None else as_dtype(dtype).dtype
-    return convert_to_tensor(constant(np.arange(start, limit, delta).tolist(), kind))
+    parts = [convert_to_tensor(part) for part in (start, limit, delta)]
+    if dtype is None:
+        kind = max((part.dtype for part in parts), key=_WIDTHS.index)
+    else:
+        kind = as_dtype(dtype).dtype
+    first, last, step = (part.astype(kind).item() for part in parts)
+    if step == 0:
+        raise InvalidArgumentError(None, None, "Requires delta != 0")
+    if (step > 0 and first > last) or (step < 0 and first < last):
+        compared = "<=" if step > 0 else ">="
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"Requires start {compared} limit when delta {'>' if step > 0 else '<'} 0: {first}, {last}",
+        )
+    return tensor(np.arange(first, last, step, dtype=kind))
 
 
 def one_hot(

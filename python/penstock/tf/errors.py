@@ -148,6 +148,7 @@ _OF_SYSTEM: dict[int | None, type[OpError]] = {
     errno.EDQUOT: ResourceExhaustedError,
     errno.EEXIST: AlreadyExistsError,
     errno.EISDIR: FailedPreconditionError,
+    errno.ENAMETOOLONG: InvalidArgumentError,
     errno.ENOENT: NotFoundError,
     errno.ENOSPC: ResourceExhaustedError,
     errno.ENOTDIR: FailedPreconditionError,

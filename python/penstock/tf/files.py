@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import glob as python_glob
 import os
 from typing import Any
 
 import numpy as np
 
 from penstock.tf.errors import InvalidArgumentError, of_system
+from penstock.tf.patterns import matching
 from penstock.tf.tensor import Tensor, constant
 
 
@@ -43,7 +43,7 @@ def matched(patterns: Any) -> list[str]:
     Args:
         patterns: a pattern, or a list or tensor of them.
     """
-    found = {path for pattern in paths_of(patterns) for path in python_glob.glob(pattern)}
+    found = {path for pattern in paths_of(patterns) for path in matching(pattern)}
     return sorted(found)
 
 
@@ -119,7 +119,7 @@ def matching_files(pattern: Any, name: str | None = None) -> Tensor:
         >>> tf.io.write_file("part-0.txt", b""), tf.io.write_file("part-1.txt", b"")
         (None, None)
         >>> tf.io.matching_files("part-*.txt").numpy().tolist()
-        [b'part-0.txt', b'part-1.txt']
+        [b'./part-0.txt', b'./part-1.txt']
     """
     found = [os.fsencode(path) for path in matched(pattern)]
     return np.array(found, object).reshape(-1).view(Tensor)

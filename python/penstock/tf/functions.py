@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.nest import flatten, map_structure, pack_sequence_as
 from penstock.tf.tensor import Tensor, constant, convert_to_tensor
 
 
@@ -85,7 +88,7 @@ def _result(value: Any, dtype: Any) -> Tensor:
     made = (
         value
         if isinstance(value, Tensor)
-        else constant(value, None if isinstance(value, np.ndarray) else wanted)
+        else constant(value, None if isinstance(value, (np.ndarray, np.generic)) else wanted)
     )
     if made.dtype != wanted:
         raise InvalidArgumentError(
@@ -101,6 +104,47 @@ def executing_eagerly() -> bool:
     return True
 
 
+def get_logger() -> logging.Logger:
+    """The logger of the name that TensorFlow's has."""
+    return logging.getLogger("tensorflow")
+
+
+def print(*inputs: Any, **options: Any) -> None:
+    """Write values to standard error, tensors without their shape and dtype.
+
+    Args:
+        inputs: what is written.
+        options: output_stream (a file of Python's), sep, end, summarize (values shown at either end of
+            each dimension; -1 for all).
+
+    Example:
+        >>> import sys
+        >>> import penstock.tf as tf
+        >>> tf.print("sizes", tf.constant([1, 2, 3]), output_stream=sys.stdout)
+        sizes [1 2 3]
+    """
+    stream, most = options.get("output_stream", sys.stderr), options.get("summarize")
+    edge = 3 if most is None else int(most)
+    if len(inputs) == 1 and isinstance(inputs[0], np.ndarray) and inputs[0].dtype == object:
+        inputs = (inputs[0].item().decode(errors="replace"),) if inputs[0].ndim == 0 else inputs
+    shown = (_printed(value, edge) for value in inputs)
+    text = options.get("sep", " ").join(shown) + options.get("end", "\n")
+    stream.write(text)
+
+
+def _printed(value: Any, edge: int) -> str:
+    if isinstance(value, np.ndarray) and value.ndim:
+        limit = sys.maxsize if edge < 0 else 0
+        return np.array2string(np.asarray(value), threshold=limit, edgeitems=abs(edge))
+    plain = value.item() if isinstance(value, np.ndarray) else value
+    return f'"{plain.decode(errors="replace")}"' if isinstance(plain, bytes) else str(plain)
+
+
+def stop_gradient(input: Any, name: str | None = None) -> Any:
+    """The tensor itself: there are no gradients here."""
+    return input
+
+
 def cond(
     pred: Any,
     true_fn: Callable[[], Any] | None = None,
@@ -113,16 +157,20 @@ def cond(
     return true_fn() if bool(np.asarray(pred)) else false_fn()
 
 
-def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any) -> Tensor:
-    """The function's results for each slice along the first dimension, stacked.
+def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any) -> Any:
+    """The function's results for each slice along the first dimension, stacked; structures, too.
 
     Example:
         >>> import penstock.tf as tf
         >>> tf.map_fn(lambda x: x * x, tf.constant([1, 2, 3])).numpy()
         array([1, 4, 9], dtype=int32)
     """
-    results = [convert_to_tensor(fn(x)) for x in convert_to_tensor(elems)]
-    return np.stack(results).view(Tensor)
+    parts = map_structure(convert_to_tensor, elems)
+    rows = zip(*flatten(parts), strict=True)
+    results = [fn(pack_sequence_as(parts, row)) for row in rows]
+    if not results:
+        raise ValueError("tf.map_fn of no elements: nothing tells what the results would be")
+    return map_structure(lambda *leaves: np.stack(leaves).view(Tensor), *results)
 
 
 @contextmanager

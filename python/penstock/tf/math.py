@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.tf.dtypes import as_dtype, string
 from penstock.tf.errors import InvalidArgumentError, UnimplementedError
+from penstock.tf.missing import absent_from
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
@@ -264,3 +265,6 @@ def argsort(
     else:
         found = np.argsort(value, axis, kind="stable")
     return found.astype(np.int32).view(Tensor)
+
+
+__getattr__ = absent_from("tf.math")

@@ -13,9 +13,7 @@ NEAREST: dict[str, str] = {
     "tf.config": "nothing: all cores are used, by threads",
     "tf.data": "ps.open and ps.Loader",
     "tf.data.Dataset.fingerprint": "ps.open(...).fingerprint",
-    "tf.data.Dataset.group_by_window": "Dataset.bucket_by_sequence_length, or Dataset.window",
     "tf.data.Dataset.load": "Dataset.cache(path), or ps.open",
-    "tf.data.Dataset.random": "Dataset.counter().map(...) with NumPy's random numbers",
     "tf.data.Dataset.rejection_resample": "Dataset.filter",
     "tf.data.Dataset.save": "Dataset.cache(path), or ps.write",
     "tf.data.Dataset.snapshot": "Dataset.cache(path)",
@@ -31,7 +29,7 @@ NEAREST: dict[str, str] = {
     "tf.keras": "import keras: its fit takes datasets of penstock.tf, on torch and JAX",
     "tf.linalg": "numpy.linalg, which takes tensors of penstock.tf",
     "tf.nn": "torch, JAX or keras: penstock prepares data",
-    "tf.random": "numpy.random, or tf.random.stateless_uniform",
+    "tf.random": "numpy.random, or tf.random.uniform",
     "tf.strings": "the methods of bytes in a function given to Dataset.map: value.numpy()",
     "tf.train": "torch, JAX or keras: penstock prepares data",
 }

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf.missing import absent_from
+
 
 def _is_namedtuple(value: Any) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields")
@@ -195,3 +197,6 @@ def assert_same_structure(
 def _brief(value: Any) -> str:
     text = repr(value) if not isinstance(value, np.ndarray) else "<tensor>"
     return text if len(text) < 200 else text[:197] + "..."
+
+
+__getattr__ = absent_from("tf.nest")

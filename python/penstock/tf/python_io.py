@@ -8,6 +8,7 @@ from typing import Any
 import penstock as ps
 from penstock.tf.errors import DataLossError, of_system
 from penstock.tf.files import path_of
+from penstock.tf.missing import absent_from
 from penstock.tf.writing import TFRecordCompressionType, TFRecordOptions, TFRecordWriter
 
 __all__ = [
@@ -49,3 +50,6 @@ def tf_record_iterator(path: Any, options: Any = None) -> Iterator[bytes]:
 
 def _place(error: ps.PenstockError) -> dict[str, Any]:
     return {"file": error.file, "record": error.record, "byte": error.byte}
+
+
+__getattr__ = absent_from("tf.python_io")

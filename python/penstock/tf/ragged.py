@@ -9,6 +9,7 @@ import numpy as np
 
 import penstock.tf.row_splits as rows
 from penstock.tf.dtypes import DType, as_dtype, int64, string
+from penstock.tf.missing import absent_from
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, convert_to_tensor
 from penstock.tf.tensor import constant as dense_constant
@@ -508,3 +509,6 @@ def _depths(value: Any) -> tuple[int | None, int]:
             scalars = found + 1
         deepest = max(deepest, below + 1)
     return scalars, deepest
+
+
+__getattr__ = absent_from("tf.ragged")

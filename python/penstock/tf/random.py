@@ -10,13 +10,16 @@ import math
 import os
 import random
 import threading
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 
+import penstock.tf.distributions as distributions  # noqa: PLR0402 -- the package imports this
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.tensor import Tensor
+from penstock.tf.missing import absent_from
+from penstock.tf.tensor import Tensor, convert_to_tensor
 
 _LOW = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
@@ -24,15 +27,19 @@ _INCREMENTS = 0x9E3779B9, 0xBB67AE85
 _ROUNDS = 10
 _DEFAULT_SEED = 87654321
 """What stands for the global seed where only an operation has one."""
+_BLOCK = 4
+_RESERVED = 256
+"""Blocks that TensorFlow sets aside for each number, lest two operations ever share one."""
 _MOST = 2**31 - 1
+_STATELESS_KEY = 0x3EC8F720, 0x02461E29
 
 
-def philox_blocks(counters: list[Any], key: tuple[int, int]) -> np.ndarray:
+def philox_blocks(counters: list[Any], key: tuple[Any, Any]) -> np.ndarray:
     """Blocks of four numbers each.
 
     Args:
         counters: the four words of the counter, each a number or a uint64 array of n.
-        key: the two words of the key.
+        key: the two words of the key, each as those.
 
     Returns:
         uint32[n, 4].
@@ -119,15 +126,162 @@ def op_seeds(seed: Any) -> tuple[int, int]:
     return (0, _MOST) if pair == (0, 0) else pair
 
 
+class _Streams:
+    """Where the stream of each pair of seeds stands: an operation goes on where the last one of the
+    same seeds ended, until the program's seed is set anew."""
+
+    lock = threading.Lock()
+    program: Any = None
+    at: ClassVar[dict[tuple[str, int, int], int]] = {}
+
+
+def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarray:
+    """The next 32-bit numbers of a kind of operation and its seed, which use up so many blocks of four."""
+    pair = op_seeds(seed)
+    # It is made anew when the program's seed is set.
+    program = _Global.draws
+    with _Streams.lock:
+        if _Streams.program is not program:
+            _Streams.program, _Streams.at = program, {}
+        block = _Streams.at.get((kind, *pair), 0)
+        if seed is not None:
+            _Streams.at[(kind, *pair)] = block + blocks
+    return _from_block(count, block, words(pair[0]), words(pair[1]))
+
+
+def _from_block(count: int, block: int, key: tuple[int, int], high: tuple[int, int]) -> np.ndarray:
+    numbers = np.arange(block, block - (-count // _BLOCK), dtype=np.uint64)
+    return philox_blocks([numbers & _LOW, numbers >> np.uint64(32), *high], key).reshape(-1)[:count]
+
+
+def uniform(
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = "float32",
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers spread evenly: those that TensorFlow draws in eager mode, where a seed is set.
+
+    Args:
+        shape: of the result.
+        minval, maxval: the least number, and the first beyond the greatest; 0 and 1 for floats.
+        dtype: float16, float32, float64, int32 or int64.
+        seed (int): of this operation; `tf.random.set_seed` sets the program's.
+        name: no meaning here.
+
+    Returns:
+        Tensor of the shape and dtype.
+
+    Raises:
+        ValueError: no maxval for integers, or a dtype that is not there.
+        InvalidArgumentError: minval is not below maxval.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.random.set_seed(1)
+        >>> tf.random.uniform([2], 1, 7, tf.int32).numpy().tolist()
+        [2, 1]
+        >>> tf.random.set_seed(None)
+    """
+    kind, sizes = as_dtype(dtype), distributions.sizes(shape)
+    count = math.prod(sizes)
+
+    def take(number: int) -> np.ndarray:
+        return next_words(f"uniform {kind.name}", number, seed, count * _RESERVED)
+
+    return distributions.uniform(take, sizes, minval, maxval, kind)
+
+
+def normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Numbers of a normal distribution: TensorFlow's in eager mode, but for rounding.
+
+    Args:
+        shape: of the result.
+        mean, stddev: the middle and the standard deviation.
+        dtype: float16, float32 or float64.
+        seed, name: as `uniform`.
+
+    Returns:
+        Tensor of the shape and dtype.
+    """
+    kind, sizes = as_dtype(dtype), distributions.sizes(shape)
+    blocks = math.prod(sizes) * _RESERVED
+
+    def take(number: int) -> np.ndarray:
+        return next_words(f"normal {kind.name}", number, seed, blocks)
+
+    return distributions.normal(take, sizes, mean, stddev, kind)
+
+
+def truncated_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    seed: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """As `normal`, without what is more than two standard deviations off."""
+    kind, sizes = as_dtype(dtype), distributions.sizes(shape)
+    count = math.prod(sizes)
+    groups = -(-count // _BLOCK)
+    drawn = next_words("truncated", groups * _RESERVED * _BLOCK, seed, count * _RESERVED)
+    return distributions.truncated(drawn.reshape(groups, -1), sizes, mean, stddev, kind)
+
+
+def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
+    """The slices along the first dimension in another order.
+
+    Args:
+        value: what is shuffled.
+        seed, name: as `uniform`.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> sorted(tf.random.shuffle([3, 1, 2]).numpy().tolist())
+        [1, 2, 3]
+    """
+    given = convert_to_tensor(value)
+    if given.ndim == 0 or len(given) < 2:
+        return given
+    drawn = next_words("shuffle", len(given), seed, -(-len(given) // _BLOCK)).tolist()
+    order = list(range(len(given)))
+    for place in range(len(order) - 1):
+        other = place + drawn[place] % (len(order) - place)
+        order[place], order[other] = order[other], order[place]
+    return given.view(np.ndarray)[order].view(Tensor)
+
+
+def stateless_doubles(seeds: np.ndarray) -> np.ndarray:
+    """The first float64 from 0 to below 1 of each seed.
+
+    Args:
+        seeds: [n, 2] numbers of 32 bits.
+
+    Returns:
+        float64[n].
+    """
+    made = philox_blocks([seeds[:, 0], 0, seeds[:, 1], 0], _STATELESS_KEY).astype(np.uint64)
+    blocks = philox_blocks([0, 0, made[:, 2], made[:, 3]], (made[:, 0], made[:, 1]))
+    return distributions.doubles(blocks[:, 0], blocks[:, 1])
+
+
 def _stateless_bits(count: int, seed: Any) -> np.ndarray:
     """The 32-bit numbers that a seed of two numbers stands for."""
     pair = np.asarray(seed)
     if pair.shape != (2,):
         raise InvalidArgumentError(None, None, f"seed must have shape [2], not {list(pair.shape)}")
     first, second = (int(s) & 0xFFFFFFFFFFFFFFFF for s in pair)
-    ((m0, m1, m2, m3),) = philox_blocks(
-        [*words(first), *words(second)], (0x3EC8F720, 0x02461E29)
-    ).tolist()
+    ((m0, m1, m2, m3),) = philox_blocks([*words(first), *words(second)], _STATELESS_KEY).tolist()
     blocks = np.arange(-(-count // 4), dtype=np.uint64)
     return philox_blocks([blocks & _LOW, blocks >> np.uint64(32), m2, m3], (m0, m1)).reshape(-1)[
         :count
@@ -148,8 +302,9 @@ def stateless_uniform(
     Args:
         shape: of the result.
         seed: two numbers.
-        minval, maxval: the least number, and the first beyond the greatest; 0 and 1 for floats.
-        dtype: float32, float64, int32 or uint32.
+        minval, maxval: the least number, and the first beyond the greatest; 0 and 1 for floats; both
+            None for integers of all sizes.
+        dtype: float16, float32, float64, int32, int64, uint32 or uint64.
         name, alg: no meaning here.
 
     Returns:
@@ -164,26 +319,50 @@ def stateless_uniform(
         >>> tf.random.stateless_uniform([2], seed=(1, 2)).numpy().round(3).tolist()
         [0.8439999818801880, 0.19200000166893005]
     """
-    kind = as_dtype(dtype)
-    sizes = [int(size) for size in shape]
-    count = math.prod(sizes)
-    if kind.name in ("int32", "uint32"):
-        if maxval is None:
-            raise ValueError(f"Must specify maxval for integer dtype {kind.name!r}")
-        low, high = int(minval), int(maxval)
-        if low >= high:
-            raise InvalidArgumentError(None, None, f"Need minval < maxval, got {low} >= {high}")
-        bits = _stateless_bits(count, seed).astype(np.int64)
-        return (low + bits % (high - low)).astype(kind.dtype).reshape(sizes).view(Tensor)
-    if kind.name == "float32":
-        bits = _stateless_bits(count, seed)
-        made = ((bits & np.uint32(0x7FFFFF)) | np.uint32(0x3F800000)).view(np.float32)
-        made = made - np.float32(1)
-    elif kind.name == "float64":
-        pairs = _stateless_bits(2 * count, seed).astype(np.uint64).reshape(-1, 2)
-        mantissa = ((pairs[:, 0] & np.uint64(0xFFFFF)) << np.uint64(32)) | pairs[:, 1]
-        made = (mantissa | np.uint64(1023 << 52)).view(np.float64) - 1.0
-    else:
-        raise ValueError(f"stateless_uniform makes float32, float64, int32 and uint32, not {kind}")
-    low, high = made.dtype.type(minval), made.dtype.type(1 if maxval is None else maxval)
-    return (made * (high - low) + low).reshape(sizes).view(Tensor)
+
+    def take(count: int) -> np.ndarray:
+        return _stateless_bits(count, seed)
+
+    return distributions.uniform(take, distributions.sizes(shape), minval, maxval, as_dtype(dtype))
+
+
+def stateless_normal(
+    shape: Any,
+    seed: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    name: str | None = None,
+    alg: str = "auto_select",
+) -> Tensor:
+    """Numbers of a normal distribution, the same for the same seed; arguments as of `normal`."""
+
+    def take(count: int) -> np.ndarray:
+        return _stateless_bits(count, seed)
+
+    return distributions.normal(take, distributions.sizes(shape), mean, stddev, as_dtype(dtype))
+
+
+def split(seed: Any, num: int = 2, alg: str = "auto_select") -> Tensor:
+    """Seeds made of one seed.
+
+    Args:
+        seed: two numbers.
+        num (int): how many.
+        alg: no meaning here.
+
+    Returns:
+        Tensor[num, 2] of the seed's dtype.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.random.split([1, 2], num=3).shape
+        TensorShape([3, 2])
+    """
+    given = convert_to_tensor(seed)
+    return stateless_uniform([int(num), 2], given, None, None, given.dtype)
+
+
+experimental = SimpleNamespace(stateless_split=split)
+
+__getattr__ = absent_from("tf.random")

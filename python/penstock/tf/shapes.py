@@ -197,7 +197,7 @@ class SparseTensorSpec(TypeSpec):
     """The dense shape and dtype of a sparse tensor."""
 
     def __repr__(self) -> str:
-        return f"SparseTensorSpec({self.shape}, {self.dtype!r})"
+        return f"SparseTensorSpec({self.shape!r}, {self.dtype!r})"
 
 
 class RaggedTensorSpec(TypeSpec):

@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock.tf.dtypes import DType, as_dtype, string
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.missing import absent_from
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
@@ -188,3 +189,6 @@ def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
     indices = np.argwhere(kept).view(Tensor)
     shape = np.asarray(given.shape, np.int64).view(Tensor)
     return made(indices, given[kept].view(Tensor), shape)
+
+
+__getattr__ = absent_from("tf.sparse")

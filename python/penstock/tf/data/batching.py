@@ -240,8 +240,6 @@ class Unbatch(Op):
                 return leaf
             shape = leaf.shape[1:]
             if isinstance(leaf, RaggedTensorSpec):
-                if leaf.ragged_rank == 1:
-                    return TensorSpec(shape, leaf.dtype)
                 return RaggedTensorSpec(
                     shape, leaf.dtype, leaf.ragged_rank - 1, leaf.row_splits_dtype
                 )

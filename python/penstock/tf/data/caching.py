@@ -31,6 +31,7 @@ from penstock.tf.errors import (
     DataLossError,
     InvalidArgumentError,
     UnimplementedError,
+    of_system,
 )
 from penstock.tf.nest import flatten, map_structure, packer
 from penstock.tf.shapes import TypeSpec
@@ -120,6 +121,8 @@ class FileCache(Op):
                 "cache prefix, delete the lockfile and re-initialize the iterator.",
                 file=lock,
             ) from None
+        except OSError as error:
+            raise of_system(error, lock) from error
         temporary = f"{self.path}_0.data-00000-of-00001.tempstate{os.getpid()}{time.monotonic_ns()}"
         try:
             with open(temporary, "wb") as file:

@@ -55,9 +55,7 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
         raise TypeError("a Dataset is made by Dataset.range, from_tensor_slices and their kin")
 
     fingerprint = _Missing()
-    group_by_window = _Missing()
     load = _Missing()
-    random = _Missing()
     rejection_resample = _Missing()
     save = _Missing()
     snapshot = _Missing()

@@ -21,6 +21,7 @@ from penstock.tf.data.options import (
 from penstock.tf.errors import FailedPreconditionError
 from penstock.tf.missing import absent_from
 from penstock.tf.tensor import Tensor
+from penstock.tf.writing import TFRecordWriter as _Writer
 
 INFINITE_CARDINALITY = INFINITE
 UNKNOWN_CARDINALITY = UNKNOWN
@@ -184,6 +185,50 @@ def dense_to_ragged_batch(
     return lambda dataset: dataset.ragged_batch(batch_size, drop_remainder, row_splits_dtype)
 
 
+class TFRecordWriter:
+    """Writes a dataset of scalar strings to a TFRecord file.
+
+    Args:
+        filename: of the file.
+        compression_type: "GZIP", "ZLIB" or None.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> writer = tf.data.experimental.TFRecordWriter("some.tfrecord")
+        >>> writer.write(tf.data.Dataset.from_tensor_slices([b"a", b"b"]))
+        >>> [record.numpy() for record in tf.data.TFRecordDataset("some.tfrecord")]
+        [b'a', b'b']
+    """
+
+    def __init__(self, filename: Any, compression_type: str | None = None) -> None:
+        self._facts = filename, compression_type
+
+    def write(self, dataset: Any) -> None:
+        """Write all elements.
+
+        Raises:
+            TypeError: no dataset, or elements that are no scalar strings.
+        """
+        if not isinstance(dataset, Base):
+            raise TypeError(f"`dataset` must be a `tf.data.Dataset`, not {type(dataset)}")
+        filename, compression_type = self._facts
+        with _Writer(filename, compression_type or "") as writer:
+            for element in dataset:
+                record = element.numpy() if isinstance(element, Tensor) else element
+                if not isinstance(record, bytes):
+                    raise TypeError(f"`dataset` must produce scalar strings, not {element!r}")
+                writer.write(record)
+
+
+def group_by_window(
+    key_func: Any, reduce_func: Any, window_size: Any = None, window_size_func: Any = None
+) -> Any:
+    """`Dataset.group_by_window`, for `Dataset.apply`."""
+    return lambda dataset: dataset.group_by_window(
+        key_func, reduce_func, window_size, window_size_func
+    )
+
+
 def bucket_by_sequence_length(*args: Any, **kwargs: Any) -> Transformation:
     """For `Dataset.apply`: `Dataset.bucket_by_sequence_length`."""
     return lambda dataset: dataset.bucket_by_sequence_length(*args, **kwargs)
@@ -213,6 +258,7 @@ __all__ = [
     "Counter",
     "DistributeOptions",
     "OptimizationOptions",
+    "TFRecordWriter",
     "ThreadingOptions",
     "assert_cardinality",
     "bucket_by_sequence_length",
@@ -221,6 +267,7 @@ __all__ = [
     "dense_to_ragged_batch",
     "enumerate_dataset",
     "get_single_element",
+    "group_by_window",
     "ignore_errors",
     "make_batched_features_dataset",
     "map_and_batch",

@@ -15,11 +15,20 @@ import numpy as np
 
 from penstock.pipeline import default_threads
 from penstock.tf.data.blocks import AnyBlock, Blocks
-from penstock.tf.data.op import AUTOTUNE, INFINITE, Op, Stream, elements, parallel_calls, whole
+from penstock.tf.data.op import (
+    AUTOTUNE,
+    INFINITE,
+    Op,
+    Stream,
+    elements,
+    is_looking,
+    parallel_calls,
+    whole,
+)
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.nest import map_structure
-from penstock.tf.random import Philox
-from penstock.tf.shapes import TypeSpec
+from penstock.tf.random import Philox, stateless_doubles
+from penstock.tf.shapes import TensorSpec, TypeSpec
 from penstock.tf.tensor import Tensor
 
 
@@ -244,21 +253,51 @@ class Choose(Op):
         return self.sources[0].spec()
 
 
-class Draws(Op):
-    """Numbers of datasets, drawn by weights."""
+class Numbers(Op):
+    """Random numbers of 32 bits without an end: `Dataset.random`."""
 
-    def __init__(self, weights: np.ndarray, pair: tuple[int, int]) -> None:
-        self._ends = np.cumsum(weights / weights.sum())
+    def __init__(self, pair: tuple[int, int], *, changes: bool) -> None:
         self._pair = pair
+        self._epochs = Philox(*pair) if changes else None
+
+    def pair(self) -> tuple[int, int]:
+        """The seeds of the next epoch."""
+        if self._epochs is None or is_looking():
+            return self._pair
+        first, second = self._epochs.take(2).tolist()
+        return first, second
 
     def open(self) -> Stream:
-        return self._run(Philox(*self._pair))
+        return self._run(Philox(*self.pair()))
 
     def _run(self, philox: Philox) -> Iterator[Any]:
         while True:
-            drawn = philox.take(1024) / 2.0**32
-            numbers = np.searchsorted(self._ends, drawn, "right")
-            yield from np.minimum(numbers, len(self._ends) - 1).astype(np.int64).view(Tensor)
+            yield from philox.take(256).astype(np.int64).view(Tensor)
+
+    def cardinality(self) -> int:
+        return INFINITE
+
+    def spec(self) -> Any:
+        return TensorSpec([], np.int64)
+
+
+class Draws(Op):
+    """Numbers of datasets, drawn by weights: each by a pair of the random numbers as its seed."""
+
+    def __init__(self, weights: np.ndarray, numbers: Numbers) -> None:
+        with np.errstate(divide="ignore"):
+            logits = np.log(weights)
+        self._ends = np.cumsum(np.exp((logits - logits.max()).astype(np.float64)))
+        self._numbers = numbers
+
+    def open(self) -> Stream:
+        return self._run(Philox(*self._numbers.pair()))
+
+    def _run(self, philox: Philox) -> Iterator[Any]:
+        while True:
+            drawn = stateless_doubles(philox.take(512).reshape(-1, 2)) * self._ends[-1]
+            found = np.searchsorted(self._ends, drawn, "right")
+            yield from np.minimum(found, len(self._ends) - 1).astype(np.int64).view(Tensor)
 
     def cardinality(self) -> int:
         return INFINITE

@@ -9,14 +9,14 @@ import numpy as np
 
 from penstock.tf.data.base import Base
 from penstock.tf.data.choosing import Zip
-from penstock.tf.data.interleaving import Choose, Draws
-from penstock.tf.data.listing import matching
+from penstock.tf.data.interleaving import Choose, Draws, Numbers
 from penstock.tf.data.shuffling import Shuffle
 from penstock.tf.data.sources import Generator, Range, Tensors, TensorSlices, signature_of
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.nest import map_structure
+from penstock.tf.patterns import matching
 from penstock.tf.random import op_seeds
-from penstock.tf.tensor import Tensor
+from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 class Making(Base):
@@ -192,7 +192,14 @@ class Making(Base):
     ) -> Any:
         """Elements of several datasets, drawn by weights.
 
-        The same seed gives the same choices, though not those that TensorFlow draws.
+        The same seed gives the choices that TensorFlow draws.
+
+        Args:
+            datasets: what is drawn from.
+            weights: of each dataset; None for equal ones.
+            seed: a number; with it or `tf.random.set_seed` the choices are repeatable.
+            stop_on_empty_dataset: end with the first dataset that ends.
+            rerandomize_each_iteration: other choices in each epoch.
 
         Raises:
             ValueError: no datasets, or not as many weights.
@@ -200,14 +207,33 @@ class Making(Base):
         ops = [_op_of(dataset) for dataset in datasets]
         if not ops:
             raise ValueError("Invalid `datasets`. `datasets` should not be empty.")
-        shares = np.ones(len(ops)) if weights is None else np.asarray(weights, np.float64)
+        shares = np.ones(len(ops)) if weights is None else _weights(weights)
         if shares.shape != (len(ops),):
             raise ValueError(
                 "Invalid `weights`. `weights` should have the same length as `datasets`."
             )
         if len(ops) == 1:
             return Base.of(ops[0])
-        return Base.of(Choose(ops, Draws(shares, op_seeds(seed)), stop_on_empty_dataset))
+        numbers = Numbers(op_seeds(seed), changes=rerandomize_each_iteration is True)
+        return Base.of(Choose(ops, Draws(shares, numbers), stop_on_empty_dataset))
+
+    @staticmethod
+    def random(
+        seed: Any = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
+    ) -> Any:
+        """Random numbers from 0 to below 2^32, int64, without an end.
+
+        Args:
+            seed: a number; with it or `tf.random.set_seed` they are repeatable.
+            rerandomize_each_iteration: others in each epoch.
+            name: no meaning here.
+
+        Example:
+            >>> import penstock.tf as tf
+            >>> [int(x) for x in tf.data.Dataset.random(seed=4).take(2)]
+            [3140572256, 1890473413]
+        """
+        return Base.of(Numbers(op_seeds(seed), changes=rerandomize_each_iteration is True))
 
     @staticmethod
     def counter(
@@ -217,6 +243,13 @@ class Making(Base):
         from penstock.tf.data.sources import Counter
 
         return Base.of(Counter(start, step, dtype))
+
+
+def _weights(weights: Any) -> np.ndarray:
+    given = convert_to_tensor(weights)
+    if given.dtype.kind != "f":
+        raise TypeError(f"`weights` must be float32 or float64, not {given.dtype}")
+    return given.view(np.ndarray)
 
 
 def _op_of(dataset: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from penstock.tf.data.blocks import Blocks
+from penstock.tf.data.stacking import RaggedRow
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.nest import map_structure
 from penstock.tf.shapes import (
@@ -149,6 +150,8 @@ def spec_of(value: Any) -> Any:
             values, rank = values.values, rank + 1
         shape = [len(value.row_splits) - 1, *[None] * rank, *np.shape(values)[1:]]
         return RaggedTensorSpec(shape, values.dtype, rank, value.row_splits.dtype)
+    if isinstance(value, RaggedRow):
+        return RaggedTensorSpec([None, *np.shape(value)[1:]], value.dtype, 0)
     if isinstance(value, np.ndarray):
         return TensorSpec(np.shape(value), value.dtype)
     return getattr(value, "_element_spec", value)

@@ -62,6 +62,7 @@ def refusal(error: OSError, path: str) -> OpError:
         errno.EACCES: PermissionDeniedError,
         errno.EPERM: PermissionDeniedError,
         errno.EISDIR: FailedPreconditionError,
+        errno.ENAMETOOLONG: InvalidArgumentError,
         errno.ENOTDIR: FailedPreconditionError,
     }
     kind = kinds.get(error.errno, UnknownError)

@@ -22,6 +22,7 @@ from penstock.tf.data.op import (
     whole,
     with_shape,
 )
+from penstock.tf.data.stacking import unstack
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.nest import flatten, is_nested, map_structure, pack_sequence_as, packer
@@ -78,7 +79,7 @@ class TensorSlices(Op):
             strings = tuple(c.dtype == object and c.ndim == 1 for c in self._columns)  # type: ignore[union-attr]
             return Blocks(self._blocks(), self.tensors, strings)
         pack = packer(self.tensors)
-        return (pack(tuple(leaf[n] for leaf in self._leaves)) for n in range(self._num_rows))
+        return map(pack, zip(*map(unstack, self._leaves), strict=True))
 
     def _blocks(self) -> Iterator[AnyBlock]:
         for first in range(0, self._num_rows, _ROWS):

@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 
 from penstock.tf.errors import DataLossError, InvalidArgumentError
+from penstock.tf.ragged import RaggedTensor
 from penstock.tf.tensor import Tensor
 
 _shape_of = np.ndarray.shape.__get__  # type: ignore[attr-defined]
+
+
+class RaggedRow(Tensor):
+    """A row of a ragged tensor: a dense one, but of rows like it a batch is ragged again."""
 
 
 def stack(values: Sequence[Any], component: int = 0) -> Any:
@@ -21,6 +26,8 @@ def stack(values: Sequence[Any], component: int = 0) -> Any:
         InvalidArgumentError: dense tensors of different shapes or dtypes.
     """
     first = values[0]
+    if isinstance(first, RaggedRow):
+        return _stack_rows(values)
     if isinstance(first, np.ndarray):
         return _stack_dense(values, component)
     if hasattr(first, "dense_shape"):
@@ -77,6 +84,11 @@ def _stack_ragged(values: Sequence[Any]) -> Any:
         np.asarray(values[0].row_splits).dtype
     )
     return type(values[0]).from_row_splits(_joined_ragged(values), splits)
+
+
+def _stack_rows(values: Sequence[Any]) -> Any:
+    lengths = [len(value) for value in values]
+    return RaggedTensor.from_row_lengths(np.concatenate(values).view(Tensor), lengths)
 
 
 def _joined_ragged(values: Sequence[Any]) -> Any:
@@ -143,7 +155,8 @@ def stack_padded(
     made = np.empty((len(values), *wanted), dtype)
     made[...] = (b"" if dtype.kind == "O" else 0) if fill is None else fill
     for place, value in enumerate(values):
-        made[(place, *(slice(size) for size in _shape_of(value)))] = value
+        # The dots keep bytes in an array of objects from being taken apart.
+        made[(place, *(slice(size) for size in _shape_of(value)), ...)] = value
     return made.view(Tensor)
 
 
@@ -166,8 +179,13 @@ def unstack(value: Any) -> Iterator[Any]:
     if hasattr(value, "dense_shape"):
         return _unstack_sparse(value)
     if hasattr(value, "row_splits"):
-        return (value[row] for row in range(len(value.row_splits) - 1))
+        return (ragged_row(value[row]) for row in range(len(value.row_splits) - 1))
     raise TypeError(f"Cannot unbatch elements of type {type(value).__name__}")
+
+
+def ragged_row(row: Any) -> Any:
+    """What lies in one row of a ragged tensor."""
+    return row.view(RaggedRow) if isinstance(row, np.ndarray) else row
 
 
 def _unstack_sparse(value: Any) -> Iterator[Any]:

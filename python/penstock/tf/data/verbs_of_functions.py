@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.tf.data.base import Base
+from penstock.tf.data.grouping import Groups
 from penstock.tf.data.interleaving import Interleave
 from penstock.tf.data.mapping import Filter, Map, Scan, TakeWhile
 from penstock.tf.data.op import Op, as_element, call
@@ -54,6 +55,42 @@ class FunctionVerbs(Base):
             [0, 2, 4]
         """
         return self.of(Map(self.op, map_func, num_parallel_calls))
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[[Any, Any], Any],
+        window_size: Any = None,
+        window_size_func: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Windows of elements of one key, and what a function makes of each.
+
+        Args:
+            key_func: gives the key of an element, a whole number.
+            reduce_func: takes a key and the dataset of a window, gives a dataset.
+            window_size: elements of a window; the last one of a key may have less.
+            window_size_func: gives that for a key, in the place of window_size.
+            name: no meaning here.
+
+        Raises:
+            ValueError: not exactly one of window_size and window_size_func.
+            InvalidArgumentError: when read: a window of no elements.
+
+        Example:
+            >>> import penstock.tf as tf
+            >>> dataset = tf.data.Dataset.range(5).group_by_window(
+            ...     lambda x: x % 2, lambda key, window: window.batch(2), window_size=2
+            ... )
+            >>> [batch.numpy().tolist() for batch in dataset]
+            [[0, 2], [1, 3], [4]]
+        """
+        if (window_size is None) == (window_size_func is None):
+            raise ValueError(
+                "Must pass either the `window_size` argument or the `window_size_func` argument."
+            )
+        size_of = window_size_func or (lambda key: window_size)
+        return self.of(Groups(self.op, key_func, reduce_func, size_of))
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """The elements of which a function says True.

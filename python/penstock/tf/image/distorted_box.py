@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.image.draws import stateless_words, words
+from penstock.tf.image.draws import stateless_words
+from penstock.tf.random import next_words
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 _F = np.float32
@@ -54,7 +55,7 @@ def sample_distorted_bounding_box(
     """
     attempts = 100 if max_attempts is None else max_attempts
     return _sampled(
-        iter(words("boxes", 4 * max(attempts, 1), seed or None, attempts).tolist()),
+        iter(next_words("boxes", 4 * max(attempts, 1), seed or None, attempts).tolist()),
         image_size,
         bounding_boxes,
         min_object_covered,

@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from penstock.tf.random import (
-    _Global,  # pyright: ignore[reportPrivateUsage]
-    op_seeds,
-    philox_blocks,
-    stateless_uniform,
-)
-from penstock.tf.random import words as halves
+from penstock.tf.random import next_words, stateless_uniform
 from penstock.tf.tensor import Tensor
 
-_BLOCK = 4
 _RESERVED = 256
 """Blocks that TensorFlow sets aside for each number, lest two operations ever share one."""
 
 
-class _Streams:
-    """Where the stream of each pair of seeds stands: an operation goes on where the last one of the
-    same seeds ended, until the program's seed is set anew."""
-
-    lock = threading.Lock()
-    program: Any = None
-    at: ClassVar[dict[tuple[str, int, int], int]] = {}
-
-
-def words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarray:
-    """The next 32-bit numbers of a kind of operation and its seed, which use up so many blocks of four."""
-    pair = op_seeds(seed)
-    # It is made anew when the program's seed is set.
-    program = _Global.draws
-    with _Streams.lock:
-        if _Streams.program is not program:
-            _Streams.program, _Streams.at = program, {}
-        block = _Streams.at.get((kind, *pair), 0)
-        if seed is not None:
-            _Streams.at[(kind, *pair)] = block + blocks
-    key, high = halves(pair[0]), halves(pair[1])
-    numbers = np.arange(block, block - (-count // _BLOCK), dtype=np.uint64)
-    counters = [numbers & np.uint64(0xFFFFFFFF), numbers >> np.uint64(32), *high]
-    return philox_blocks(counters, key).reshape(-1)[:count]
-
-
 def _next(kind: str, shape: tuple[int, ...], seed: int | None) -> np.ndarray:
     count = int(np.prod(shape))
-    return words(kind, count, seed, count * _RESERVED).reshape(shape)
+    return next_words(kind, count, seed, count * _RESERVED).reshape(shape)
 
 
 def uniform(low: float, high: float, seed: int | None, shape: tuple[int, ...] = ()) -> Any:

@@ -1,7 +1,8 @@
 """Names of files by a pattern, as TensorFlow understands patterns.
 
 `*` and `?` match anything but a slash, a leading dot too; `[ab]`, `[!ab]` and `[^ab]` one character; a
-backslash makes the next character itself. There are no braces, and `**` is `*`.
+backslash makes the next character itself. There are no braces, and `**` is `*`. Where the first part of
+a relative pattern is not plain, the paths begin with `./`, as TensorFlow's do.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ def matching(pattern: str) -> list[str]:
     """The paths that match, in no order."""
     if not _MAGIC.search(pattern):
         return [pattern] if os.path.exists(pattern) else []
-    found = ["/"] if pattern.startswith("/") else [""]
     parts = [part for part in pattern.split("/") if part]
+    found = ["/" if pattern.startswith("/") else "./" if _MAGIC.search(parts[0]) else ""]
     for depth, part in enumerate(parts):
         is_last = depth == len(parts) - 1
         found = [

@@ -1,0 +1,66 @@
+"""`tf.config`: the switches at the top of programs. There are no devices but the CPU, and nothing is traced."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from penstock.tf.missing import absent_from
+
+__all__ = [
+    "PhysicalDevice",
+    "experimental",
+    "functions_run_eagerly",
+    "list_physical_devices",
+    "run_functions_eagerly",
+    "set_visible_devices",
+    "threading",
+]
+
+
+class PhysicalDevice(NamedTuple):
+    """A device that TensorFlow would see."""
+
+    name: str
+    device_type: str
+
+
+def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """The CPU: no accelerator is used here, whatever the machine has.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.config.list_physical_devices("GPU")
+        []
+    """
+    cpu = PhysicalDevice("/physical_device:CPU:0", "CPU")
+    return [cpu] if device_type in {None, "CPU"} else []
+
+
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """No meaning here: functions always run as they are."""
+
+
+def functions_run_eagerly() -> bool:
+    """Always."""
+    return True
+
+
+def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
+    """No meaning here: no accelerator is used."""
+
+
+def _accept(*_: Any) -> None:
+    """No meaning here."""
+
+
+experimental = SimpleNamespace(
+    list_physical_devices=list_physical_devices,
+    set_memory_growth=_accept,
+    set_visible_devices=set_visible_devices,
+)
+threading = SimpleNamespace(
+    set_inter_op_parallelism_threads=_accept, set_intra_op_parallelism_threads=_accept
+)
+
+__getattr__ = absent_from("tf.config")

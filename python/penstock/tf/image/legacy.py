@@ -1,0 +1,108 @@
+"""`tf.compat.v1.image.resize`: TensorFlow 1's resizing, which takes pixels for points at their corners."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.image.resizing import resize as newer
+from penstock.tf.math import cast
+from penstock.tf.missing import missing
+from penstock.tf.tensor import Tensor, convert_to_tensor
+
+ResizeMethod = SimpleNamespace(BILINEAR=0, NEAREST_NEIGHBOR=1, BICUBIC=2, AREA=3)
+_NAMES: dict[Any, str] = {0: "bilinear", 1: "nearest", 2: "bicubic", 3: "area"}
+
+
+def resize(
+    images: Any,
+    size: Any,
+    method: Any = 0,
+    align_corners: bool = False,
+    preserve_aspect_ratio: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Images at another size, by TensorFlow 1's rules.
+
+    Args:
+        images: [height, width, channels] or [batch, height, width, channels].
+        size: the new height and width.
+        method: ResizeMethod.BILINEAR (0) or NEAREST_NEIGHBOR (1), or the name of one.
+        align_corners (bool): corner pixels keep their places.
+        preserve_aspect_ratio: not there.
+        name: no meaning here.
+
+    Returns:
+        Tensor of the rank of `images`: float32; of nearest, and of a size that stays, what the images are.
+
+    Raises:
+        ValueError: images of another rank.
+        InvalidArgumentError: a side of no pixels.
+        UnimplementedError: another method.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> row = tf.constant([[[0.0], [10.0]]])
+        >>> tf.compat.v1.image.resize(row, [1, 4]).numpy().ravel().tolist()
+        [0.0, 5.0, 10.0, 10.0]
+    """
+    kind = _NAMES.get(method, method)
+    given = convert_to_tensor(images)
+    if given.ndim not in {3, 4}:
+        raise ValueError(f"'images' must have either 3 or 4 dimensions, not {given.ndim}.")
+    height, width = (int(side) for side in np.asarray(size))
+    if height <= 0 or width <= 0 or 0 in given.shape[-3:-1]:
+        told = "output dimensions must be positive, input image must be of non-zero size"
+        raise InvalidArgumentError(None, None, f"{told}: {given.shape} to {height} x {width}")
+    if preserve_aspect_ratio or kind not in {"bilinear", "nearest", "area"}:
+        raise missing(f"tf.compat.v1.image.resize of {kind}")
+    if given.shape[-3:-1] == (height, width):
+        return given
+    if kind == "area" and not align_corners:
+        return newer(given, [height, width], "area")
+    plain = given.view(np.ndarray)
+    rows = _places(plain.shape[-3], height, align_corners=align_corners)
+    columns = _places(plain.shape[-2], width, align_corners=align_corners)
+    if kind == "nearest":
+        pick = np.round if align_corners else np.floor
+        across = pick(columns).astype(int).clip(max=plain.shape[-2] - 1)
+        down = pick(rows).astype(int).clip(max=plain.shape[-3] - 1)
+        return plain[..., down, :, :][..., across, :].view(Tensor)
+    values = plain.astype(np.float32)
+    left, right, share = _between(columns, plain.shape[-2])
+    share = share[:, None]
+    upper, lower, part = _between(rows, plain.shape[-3])
+    top, bottom = values[..., upper, :, :], values[..., lower, :, :]
+    top = top[..., left, :] + (top[..., right, :] - top[..., left, :]) * share
+    bottom = bottom[..., left, :] + (bottom[..., right, :] - bottom[..., left, :]) * share
+    return np.asarray(top + (bottom - top) * part[:, None, None]).view(Tensor)
+
+
+def _places(old: int, new: int, *, align_corners: bool) -> np.ndarray:
+    """Where the new pixels lie among the old ones."""
+    by_corners = align_corners and new > 1
+    scale = np.float32((old - 1) / (new - 1) if by_corners else old / new)
+    return np.arange(new, dtype=np.float32) * scale
+
+
+def _between(places: np.ndarray, old: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The pixels on both sides of each place, and how far it lies from the first."""
+    first = np.floor(places).astype(int)
+    return first, np.minimum(first + 1, old - 1), (places - first).astype(np.float32)
+
+
+def resize_bilinear(
+    images: Any, size: Any, align_corners: bool = False, name: str | None = None
+) -> Tensor:
+    """`resize` by ResizeMethod.BILINEAR, always float32."""
+    return cast(resize(images, size, 0, align_corners), "float32")
+
+
+def resize_nearest_neighbor(
+    images: Any, size: Any, align_corners: bool = False, name: str | None = None
+) -> Tensor:
+    """`resize` by ResizeMethod.NEAREST_NEIGHBOR."""
+    return resize(images, size, 1, align_corners)

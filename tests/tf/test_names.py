@@ -1,0 +1,181 @@
+"""Names that programs use around their data: `tf.compat.v1`, `tf.config`, `tf.debugging`, and what is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow  # noqa: ICN001 -- tf is penstock's here
+
+import penstock.tf as tf
+
+
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("size", [[5, 9], [30, 40], [13, 17], [1, 1], [7, 50]])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_tensorflow_1_resized_otherwise(dtype: Any, size: list[int], corners: bool) -> None:
+    images = (np.random.default_rng(0).random((2, 13, 17, 3)) * 255).astype(dtype)
+    for method in (0, 1):
+        mine, theirs = (
+            t.compat.v1.image.resize(images, size, method, corners) for t in (tf, tensorflow)
+        )
+        assert tf.as_dtype(mine.dtype).name == theirs.dtype.name
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_names_of_tensorflow_1_mean_what_they_meant(tmp_path: Any) -> None:
+    v1 = tf.compat.v1
+    path = str(tmp_path / "x.tfrecord")
+    with v1.python_io.TFRecordWriter(path) as writer:
+        example = tf.train.Example()
+        example.features.feature["a"].int64_list.value.append(3)
+        writer.write(example.SerializeToString())
+    assert v1.gfile.Exists(path)
+    assert v1.gfile.Glob(str(tmp_path / "*")) == [path]
+    (record,) = v1.data.TFRecordDataset(path)
+    parsed = v1.parse_single_example(record, {"a": v1.FixedLenFeature([], tf.int64)})
+    assert parsed["a"].numpy() == 3
+    assert v1.data.make_one_shot_iterator(v1.data.TFRecordDataset(path)).get_next() == record
+    assert len(list(v1.io.tf_record_iterator(path))) == 1
+    assert v1.to_float([1]).dtype == tf.float32
+    v1.enable_eager_execution()
+    v1.logging.set_verbosity(v1.logging.ERROR)
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        "tf.compat.v1.Session",
+        "tf.compat.v1.image.ssim",
+        "tf.config.optimizer",
+        "tf.debugging.assert_shapes",
+        "tf.math.lgamma",
+        "tf.ragged.cross",
+        "tf.random.categorical",
+        "tf.sparse.cross",
+        "tf.strings",
+    ],
+)
+def test_a_missing_name_is_named(symbol: str) -> None:
+    *spaces, name = symbol.split(".")[1:]
+    found: Any = tf
+    for space in spaces:
+        found = getattr(found, space)
+    with pytest.raises(AttributeError, match=rf"{symbol.replace('.', '[.]')} is not part of pen"):
+        getattr(found, name)
+
+
+CHECKS = {
+    "equal": lambda t: t.debugging.assert_equal(t.constant(1), 1),
+    "not equal": lambda t: t.debugging.assert_equal(t.constant([1, 2]), [1, 3], message="so"),
+    "greater": lambda t: t.debugging.assert_greater([1.0], [2.0]),
+    "not below": lambda t: t.debugging.assert_greater_equal([1.0], [1.0]),
+    "less": lambda t: t.debugging.assert_less([1], [2]),
+    "not above": lambda t: t.debugging.assert_less_equal([3], [2]),
+    "positive": lambda t: t.debugging.assert_positive([0]),
+    "not negative": lambda t: t.debugging.assert_non_negative([0]),
+    "rank": lambda t: t.debugging.assert_rank([0], 2),
+    "type": lambda t: t.debugging.assert_type(t.constant(0), t.int64),
+    "assert": lambda t: t.debugging.Assert(False, ["why"]),
+    "numbers": lambda t: t.debugging.check_numerics([1.0, float("nan")], "here"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_checks_refuse_what_tensorflow_refuses(name: str) -> None:
+    def outcome(t: Any) -> str | None:
+        try:
+            CHECKS[name](t)
+        except (ValueError, TypeError, t.errors.OpError) as error:
+            return type(error).__name__
+        return None
+
+    assert outcome(tf) == outcome(tensorflow)
+
+
+def test_programs_that_look_for_accelerators_find_none() -> None:
+    assert tf.config.list_physical_devices("GPU") == []
+    assert tf.config.experimental.list_physical_devices("TPU") == []
+    assert [device.device_type for device in tf.config.list_physical_devices()] == ["CPU"]
+    assert tf.__version__.startswith("2.")
+
+
+def test_values_are_printed_as_tensorflow_prints_them(capfd: pytest.CaptureFixture[str]) -> None:
+    def printed(t: Any) -> str:
+        t.print("a", t.constant(1), t.constant([1, 2]), 2.5, t.range(9), t.constant("s"), sep="|")
+        t.print(t.range(9), summarize=-1)
+        t.print(t.constant("alone"))
+        t.print("plain")
+        return capfd.readouterr().err
+
+    assert printed(tf) == printed(tensorflow)
+
+
+GROUPS = {
+    "windows": lambda d: d.group_by_window(lambda x: x % 3, lambda k, w: w.batch(2), window_size=2),
+    "sizes": lambda d: d.group_by_window(
+        lambda x: x % 2, lambda k, w: w.batch(9), window_size_func=lambda k: k + 1
+    ),
+    "keys": lambda d: d.group_by_window(
+        lambda x: x % 2, lambda k, w: w.map(lambda x: (k, x)).take(2), window_size=3
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_windows_of_a_key_are_tensorflows(name: str) -> None:
+    def groups(t: Any) -> list[str]:
+        return [str(x) for x in GROUPS[name](t.data.Dataset.range(11)).as_numpy_iterator()]
+
+    assert groups(tf) == groups(tensorflow)
+
+
+def test_a_group_needs_one_size() -> None:
+    with pytest.raises(ValueError, match="window_size"):
+        tf.data.Dataset.range(3).group_by_window(lambda x: x, lambda k, w: w)
+
+
+def test_places_and_strides_are_tensorflows() -> None:
+    def found(t: Any) -> list[Any]:
+        cube = t.reshape(t.range(24), [2, 3, 4])
+        return [
+            t.gather_nd(cube, [[0, 1], [1, 2]]),
+            t.gather_nd(cube, [[[1, 2, 3]], [[0, 0, 0]]]),
+            t.gather_nd(cube, t.where(cube > 20)),
+            t.gather_nd(cube, t.zeros([0, 2], t.int64)),
+            t.strided_slice(cube, [0, 1], [2, 3]),
+            t.strided_slice(cube, [1, -1], [0, -4], [-1, -1]),
+            t.strided_slice(cube, [1, 0, 0], [2, 2, 2], begin_mask=2, shrink_axis_mask=1),
+            t.range(5, dtype=t.float32),
+            t.range(t.constant(3, t.int64)),
+            t.range(0, 1, 0.25),
+            t.range(t.constant(0, t.int64)),
+            t.range(6, 0, -2),
+            *t.map_fn(
+                lambda x: (x[0] + x[1], x[0]), (t.range(3), t.range(3)), dtype=(t.int32,) * 2
+            ),
+        ]
+
+    for mine, theirs in zip(found(tf), found(tensorflow), strict=True):
+        assert mine.dtype == theirs.dtype.as_numpy_dtype
+        np.testing.assert_array_equal(mine, theirs.numpy())
+
+
+@pytest.mark.parametrize("program", [lambda t: t.gather_nd([1], [[3]]), lambda t: t.range(3, 0)])
+def test_places_that_are_not_there_are_refused(program: Any) -> None:
+    for t in (tf, tensorflow):
+        with pytest.raises(t.errors.InvalidArgumentError):
+            program(t)
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_a_dataset_is_written_as_records(compression: str | None, tmp_path: Any) -> None:
+    path = str(tmp_path / "written")
+    records = [b"a", b"", b"ccc"]
+    dataset = tf.data.Dataset.from_tensor_slices(records)
+    tf.data.experimental.TFRecordWriter(path, compression).write(dataset)
+    read = tensorflow.data.TFRecordDataset(path, compression)
+    assert [record.numpy() for record in read] == records
+    with pytest.raises(TypeError, match="scalar strings"):
+        tf.data.experimental.TFRecordWriter(path).write(tf.data.Dataset.range(1))
