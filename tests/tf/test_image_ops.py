@@ -316,3 +316,8 @@ def test_flips_and_middles_are_the_golden_ones(golden: Path) -> None:
     for side, fraction, left in expected["central_crop_sizes"]:
         found = ps.image.central_crop(np.zeros([side, side, 1]), fraction)
         assert found.shape.as_list() == [left, left, 1]
+
+
+def test_a_size_beyond_all_images_is_refused_before_memory_is_taken() -> None:
+    with pytest.raises(ps.errors.ResourceExhaustedError, match="1048576 x 1048576 pixels"):
+        ps.image.resize(np.zeros([2, 2, 3], np.uint8), [1 << 20, 1 << 20])

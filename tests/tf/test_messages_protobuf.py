@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -322,3 +323,19 @@ def test_messages_of_protobuf_are_taken_for_ours() -> None:
     assert train.Features(feature={"a": real, "b": real}) == example.features
     assert real == example.features.feature["a"]
     assert example.features.feature["a"] != theirs.Int64List()
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("FloatList", [0.1, 2, float("inf")]),
+        ("Int64List", [1, -(1 << 63)]),
+        ("BytesList", [b"a", b"bcd"]),
+    ],
+)
+def test_the_values_of_a_list_are_the_same_array_to_numpy(name: str, values: list[Any]) -> None:
+    mine, other = (getattr(module, name)(value=values).value for module in (train, theirs))
+    found, known = np.array(mine), np.array(other)
+    assert found.dtype == known.dtype
+    assert found.tolist() == known.tolist()
+    assert np.array(mine, dtype=object).tolist() == np.array(other, dtype=object).tolist()

@@ -63,7 +63,7 @@ from penstock.types import fixed_tensors
 if TYPE_CHECKING:
     from penstock import _core
 
-CHUNK_BYTES = 2 << 20
+CHUNK_BYTES = 8 << 20
 """Values of a chunk, about; also the rows that are looked at together to cut chunks."""
 CHUNK_RECORDS = 1 << 16
 

@@ -29,7 +29,7 @@ SLICE_RECORDS = 8192
 LARGE_RECORD_BYTES = 16 << 10
 """From this size on there is little to do for a record but to copy it, and a task costs more than that
 unless it has several."""
-LARGE_SLICE_BYTES = 3 << 20
+LARGE_SLICE_BYTES = 8 << 20
 
 
 class FramedWriter:

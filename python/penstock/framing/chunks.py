@@ -19,6 +19,8 @@ CHUNK_BYTES = 2 << 20
 """Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
 LARGE_BYTES = 16 << 10
 """From this mean size on, records are hopped over instead of read to find where they end."""
+LARGE_CHUNK_BYTES = 8 << 20
+"""Plain bytes of a chunk of such records: no cache holds them on their way, and there are fewer calls."""
 
 
 def indexed_chunks(index: Index) -> Iterator[Chunk]:
@@ -26,9 +28,11 @@ def indexed_chunks(index: Index) -> Iterator[Chunk]:
     first, number = 0, 0
     ends = index.starts
     points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
+    large = index.plain_bytes >= LARGE_BYTES * index.num_records and not len(points)
+    wanted = LARGE_CHUNK_BYTES if large else CHUNK_BYTES
     while first < index.num_records:
         # Searched for as uint64: a Python int would make numpy convert all of the index.
-        goal = np.uint64(min(int(ends[first]) + CHUNK_BYTES, index.plain_bytes))
+        goal = np.uint64(min(int(ends[first]) + wanted, index.plain_bytes))
         if len(points):
             later = np.searchsorted(points, goal, "left")
             goal = points[later] if later < len(points) else np.uint64(index.plain_bytes)
@@ -103,7 +107,7 @@ def _hop(shard: Shard, at: int) -> tuple[int, int] | None:
     bytes of such chunks are then read side by side."""
     if not shard.framing.is_checked:
         return None  # heads do not tell
-    starts = shard.stream.hop(shard.framing, at, CHUNK_BYTES, shard.record_bytes)
+    starts = shard.stream.hop(shard.framing, at, LARGE_CHUNK_BYTES, shard.record_bytes)
     if starts is None or len(starts) < 2:
         return None
     return len(starts) - 1, int(starts[-1])

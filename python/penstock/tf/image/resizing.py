@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
+from penstock.limits import Limits
 from penstock.tf.dtypes import float32
-from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.errors import InvalidArgumentError, ResourceExhaustedError
 from penstock.tf.image.cropping import pad_to_bounding_box, sides
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
@@ -33,6 +34,7 @@ class ResizeMethod:
     MITCHELLCUBIC = "mitchellcubic"
 
 
+_PIXELS = Limits().image_pixels
 _METHODS = {value for name, value in vars(ResizeMethod).items() if name.isupper()}
 _WIDENED = {"bilinear": "triangle", "bicubic": "keyscubic"}
 _READ = frozenset("biuf")
@@ -62,6 +64,7 @@ def resize(
     Raises:
         ValueError: images of another rank, a size that is not two numbers, an unknown method.
         InvalidArgumentError: a side of no pixels.
+        ResourceExhaustedError: a size of more pixels than `ps.Limits` has for an image.
 
     Example:
         >>> import numpy as np
@@ -87,6 +90,9 @@ def resize(
     if height <= 0 or width <= 0 or 0 in np.shape(array)[-3:-1]:
         told = "output dimensions must be positive, input image must be of non-zero size"
         raise InvalidArgumentError(None, None, f"{told}: {np.shape(array)} to {height} x {width}")
+    if height * width > _PIXELS:
+        told = f"{height} x {width} pixels, beyond the {_PIXELS} that an image may have"
+        raise ResourceExhaustedError(None, None, told)
     if array.size == 0:
         shape = (*np.shape(array)[:-3], height, width, np.shape(array)[-1])
         return np.zeros(shape, array.dtype if method == "nearest" else np.float32).view(Tensor)

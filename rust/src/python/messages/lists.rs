@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyIterator, PyList};
 use super::values::{blob, float, gathered, int, message_of, type_name};
 use super::{Message, Node, view};
 use crate::kernels::messages::{self as kernel, Blob, Body, Kind};
+use crate::python::values::{PyValues, Store};
 
 /// The place that an index means, which may count from the end.
 fn index_of(index: &Bound<'_, PyAny>, length: usize) -> PyResult<usize> {
@@ -86,6 +87,29 @@ impl RepeatedScalar {
             }
             _ => Err(out()),
         }
+    }
+
+    /// The values as NumPy's array: float32, int64 or bytes, as protobuf's lists give.
+    #[pyo3(signature = (dtype = None, copy = None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if copy == Some(false) {
+            return Err(PyValueError::new_err("the values of a message are always copied"));
+        }
+        let store = match &self.0.lock().body {
+            Body::Floats(values) => Some(Store::Floats(values.clone())),
+            Body::Ints(values) => Some(Store::Int64(values.clone())),
+            _ => None,
+        };
+        let values = match store {
+            Some(store) => Bound::new(py, PyValues::new(store, vec![self.length()]))?.into_any(),
+            None => self.list(py)?.into_any(),
+        };
+        py.import("numpy")?.call_method1("array", (values, dtype))
     }
 
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
