@@ -165,6 +165,9 @@ impl<B: Blob> Node<B> {
         if Arc::strong_count(self) > 1 {
             return false;
         }
+        if self.kind.is_list() {
+            return true;
+        }
         match &self.lock().body {
             Body::Parts(slots, _) => slots.iter().flatten().all(Self::is_unseen),
             Body::Map(entries) => entries.values().all(Self::is_unseen),

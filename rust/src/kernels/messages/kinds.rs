@@ -69,6 +69,11 @@ impl Kind {
         }
     }
 
+    /// Whether it holds values, and no messages.
+    pub(super) fn is_list(self) -> bool {
+        matches!(self, Self::BytesList | Self::FloatList | Self::Int64List)
+    }
+
     /// What the field of that place holds. Only asked of fields that hold messages.
     pub(super) fn held(self, index: usize) -> Self {
         self.fields().get(index).and_then(|field| field.holds).unwrap_or(self)

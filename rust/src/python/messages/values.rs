@@ -231,16 +231,34 @@ pub fn fill_map(node: &Node, held: Kind, value: &Bound<'_, PyAny>) -> PyResult<(
     Ok(())
 }
 
-/// A new message of these values.
+/// A new message of these values, one for each field; of a oneof the last stays.
 pub fn made(kind: Kind, values: &[Option<&Bound<'_, PyAny>>]) -> PyResult<Node> {
-    if let ([Some(value)], Kind::BytesList | Kind::FloatList | Kind::Int64List) = (values, kind) {
-        return Ok(kernel::Node::with(kind, gathered(kind, value)?));
-    }
-    let node = kernel::Node::new(kind);
-    for (index, value) in values.iter().enumerate() {
-        if let Some(value) = value {
-            fill(&node, index, value)?;
+    let given = values.iter().zip(kind.fields()).enumerate();
+    let mut given = given.filter_map(|(index, (value, field))| Some((index, (*value)?, field)));
+    match kind {
+        Kind::Example | Kind::SequenceExample | Kind::Feature => {
+            let (mut slots, mut set) = ([const { None }; 3], 0);
+            for (index, value, field) in given {
+                if kind == Kind::Feature {
+                    (slots, set) = Default::default();
+                }
+                if let (Some(slot), Some(held)) = (slots.get_mut(index), field.holds) {
+                    *slot = Some(message_of(held, value, true)?);
+                    set |= 1 << index;
+                }
+            }
+            Ok(kernel::Node::with(kind, Body::Parts(slots, set)))
+        }
+        Kind::BytesList | Kind::FloatList | Kind::Int64List => match given.next() {
+            Some((_, value, _)) => Ok(kernel::Node::with(kind, gathered(kind, value)?)),
+            None => Ok(kernel::Node::new(kind)),
+        },
+        _ => {
+            let node = kernel::Node::new(kind);
+            for (index, value, _) in given {
+                fill(&node, index, value)?;
+            }
+            Ok(node)
         }
     }
-    Ok(node)
 }
