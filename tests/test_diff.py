@@ -122,6 +122,8 @@ def edited(value: Any, type_: pa.DataType) -> Any:
         return [*(value or []), inner]
     if isinstance(value, bytes):
         return value + b"x"
+    if pa.types.is_integer(type_):
+        return 0 if value else 1  # pyarrow would make 0 of 0.5
     return 0.5 if value != 0.5 else 1.5 if isinstance(value, float) else value
 
 

@@ -121,9 +121,9 @@ def test_there_are_no_circles() -> None:
 
 
 def test_people_get_only_what_is_public() -> None:
-    """The command line, the viewer and the benches prove that the public names are enough."""
+    """The command line and the benches prove that the public names are enough."""
     wrong = []
-    for folder in ("cli", "viewer", "bench"):
+    for folder in ("cli", "bench"):
         own = rf"from penstock\.{folder}\b"
         public = re.compile(rf"^({own}|import penstock( as ps)?$|from penstock import )")
         for path in sorted((PACKAGE / folder).rglob("*.py")):

@@ -34,9 +34,8 @@ Projection = Sequence[str] | None
 class Chunk:
     """What decodes alone. Records count from 0 within the shard; bytes are file offsets.
 
-    `num_records` may be None for a chunk of a stream that has not been counted. `data` holds what
-    the reader already has in hand because finding the chunk meant reading it; it saves reading the
-    bytes twice.
+    `data` holds what the reader already has in hand because finding the chunk meant reading it; it
+    saves reading the bytes twice.
     """
 
     number: int

@@ -177,3 +177,11 @@ def of_system(error: OSError, path: str) -> OpError:
     if error.errno is None and isinstance(error, FileNotFoundError):
         kind = NotFoundError  # raised by penstock, which has looked
     return kind(None, None, f"{path}; {os.strerror(error.errno) if error.errno else error}")
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from penstock.tf.missing import absent_from  # which stands on this module
+
+    return absent_from("tf.errors")(name)

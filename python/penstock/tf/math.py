@@ -113,7 +113,7 @@ greater = _of_two(np.greater, "Where the first is greater.")
 greater_equal = _of_two(np.greater_equal, "Where the first is not less.")
 logical_and = _of_two(np.logical_and, "Where both are true.")
 logical_or = _of_two(np.logical_or, "Where one of the two is true.")
-matmul = _of_two(np.matmul, "The product of matrices.")
+_matmul = _of_two(np.matmul, "The product of matrices.")
 logical_not = _of_one(np.logical_not, "Where it is false.")
 abs = _of_one(np.abs, "The values without their sign.")
 negative = _of_one(np.negative, "The values with the other sign.")
@@ -131,6 +131,29 @@ round = _of_one(np.round, "The values rounded, halves to the even neighbour.")
 is_nan = _of_one(np.isnan, "Where the value is not a number.")
 is_inf = _of_one(np.isinf, "Where the value is infinite.")
 is_finite = _of_one(np.isfinite, "Where the value is finite.")
+
+
+def matmul(
+    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None
+) -> Tensor:
+    """The product of matrices, or of batches of them.
+
+    Args:
+        a, b: [..., n, k] and [..., k, m].
+        transpose_a, transpose_b (bool): exchange the last two dimensions first.
+        name: no meaning here.
+
+    Returns:
+        Tensor[..., n, m].
+
+    Raises:
+        InvalidArgumentError: two dtypes.
+    """
+    first, second = (
+        np.swapaxes(x, -1, -2) if turn else x
+        for x, turn in zip(_two(a, b), (transpose_a, transpose_b), strict=True)
+    )
+    return _matmul(first, second)
 
 
 def clip_by_value(
