@@ -20,11 +20,11 @@ CHUNK_BYTES = 2 << 20
 LARGE_BYTES = 16 << 10
 """From this mean size on, records are hopped over instead of read to find where they end."""
 LARGE_CHUNK_BYTES = 8 << 20
-"""Plain bytes of a chunk of such records: no cache holds them on their way, and there are fewer calls."""
+"""Plain bytes of a chunk of such records: there is little to do for each, so fewer calls count for more."""
 
 
 def indexed_chunks(index: Index) -> Iterator[Chunk]:
-    """Cut a shard at records (a compressed one, at its points) about CHUNK_BYTES apart."""
+    """Cut a shard at records (a compressed one, at its points) about as far apart as chunks are large."""
     first, number = 0, 0
     ends = index.starts
     points = np.array([p.plain_start for p in index.points], dtype=np.uint64)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.tf.dtypes import as_dtype, string
-from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.errors import InvalidArgumentError, UnimplementedError
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, constant, convert_to_tensor
 
@@ -240,9 +240,8 @@ def gather(
         InvalidArgumentError: a place that is not there.
     """
     if batch_dims:
-        raise NotImplementedError(
-            "tf.gather(batch_dims=...) is not in penstock; use np.take_along_axis"
-        )
+        told = "tf.gather(batch_dims=...) is not in penstock; use np.take_along_axis"
+        raise UnimplementedError(None, None, told)
     value, places = convert_to_tensor(params), np.asarray(indices)
     length = value.shape[axis]
     if places.size and (places.min() < 0 or places.max() >= length):
@@ -270,9 +269,8 @@ def gather_nd(
         array([3, 2], dtype=int32)
     """
     if batch_dims:
-        raise NotImplementedError(
-            "tf.gather_nd(batch_dims=...) is not in penstock; use np.take_along_axis"
-        )
+        told = "tf.gather_nd(batch_dims=...) is not in penstock; use np.take_along_axis"
+        raise UnimplementedError(None, None, told)
     value, places = convert_to_tensor(params).view(np.ndarray), np.asarray(indices)
     if not places.size:
         places = places.astype(np.int64)

@@ -100,13 +100,14 @@ impl RepeatedScalar {
         if copy == Some(false) {
             return Err(PyValueError::new_err("the values of a message are always copied"));
         }
-        let store = match &self.0.lock().body {
-            Body::Floats(values) => Some(Store::Floats(values.clone())),
-            Body::Ints(values) => Some(Store::Int64(values.clone())),
+        // The length is that of the copy: the list may have grown before NumPy looks.
+        let copy = match &self.0.lock().body {
+            Body::Floats(values) => Some((Store::Floats(values.clone()), values.len())),
+            Body::Ints(values) => Some((Store::Int64(values.clone()), values.len())),
             _ => None,
         };
-        let values = match store {
-            Some(store) => Bound::new(py, PyValues::new(store, vec![self.length()]))?.into_any(),
+        let values = match copy {
+            Some((store, length)) => Bound::new(py, PyValues::new(store, vec![length]))?.into_any(),
             None => self.list(py)?.into_any(),
         };
         py.import("numpy")?.call_method1("array", (values, dtype))
