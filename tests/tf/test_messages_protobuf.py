@@ -339,3 +339,14 @@ def test_the_values_of_a_list_are_the_same_array_to_numpy(name: str, values: lis
     assert found.dtype == known.dtype
     assert found.tolist() == known.tolist()
     assert np.array(mine, dtype=object).tolist() == np.array(other, dtype=object).tolist()
+
+
+@pytest.mark.parametrize("is_looked_at", [False, True])
+def test_clearing_one_of_a_oneof_does_to_the_others_what_protobuf_does(is_looked_at: bool) -> None:
+    found = []
+    for module in (train, theirs):
+        feature = module.Feature(bytes_list={"value": [b"x"]})
+        view = feature.float_list if is_looked_at else None
+        feature.ClearField("float_list")
+        found.append((feature.SerializeToString(), feature.WhichOneof("kind"), view is None))
+    assert found[0] == found[1]

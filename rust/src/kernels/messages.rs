@@ -282,7 +282,14 @@ impl<B: Blob> Node<B> {
         match &mut state.body {
             Body::Parts(slots, set) => {
                 if let Some(slot) = slots.get_mut(index) {
-                    *slot = None;
+                    // As in protobuf, where clearing a message that was looked at sets it first, and
+                    // so clears the others of a oneof.
+                    if slot.take().is_some() && self.kind == Kind::Feature && *set & 1 << index == 0
+                    {
+                        let set_ones = slots.iter_mut().enumerate();
+                        set_ones.filter(|(n, _)| *set & 1 << n != 0).for_each(|(_, s)| *s = None);
+                        *set = 0;
+                    }
                     *set &= !(1 << index);
                 }
             }
