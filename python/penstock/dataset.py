@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +18,7 @@ from penstock.forks import Lock
 from penstock.format import Format, Framed, Options, Reader, Sifting, SkippedRegion
 from penstock.framing.sidecar import discard
 from penstock.limits import Limits, limits_from
+from penstock.notes import Notes
 from penstock.overlay.reader import Overlays
 from penstock.paths import expand
 from penstock.scan import scan
@@ -75,8 +75,7 @@ class Dataset:
         self._paths = list(paths)
         self._listed = listed
         self._passed_over = passed_over
-        self._regions: dict[SkippedRegion, None] = {}
-        self._noting = threading.local()
+        self._notes = Notes()
         self._options = Options(
             schema=call["schema"],
             raw=call["raw"],
@@ -86,7 +85,7 @@ class Dataset:
             mmap=call["mmap"],
             limits=limits_from(call["limits"]),
             dialect=call["dialect"],
-            skipped=self._note,
+            skipped=self._notes.add,
             format_options=call["format_options"],
         )
         self._readers: list[Reader | None] = [None] * len(paths)
@@ -167,7 +166,7 @@ class Dataset:
     @property
     def damage(self) -> list[SkippedRegion]:
         """What has been passed over so far, in the order it was met."""
-        return list(self._regions)
+        return self._notes.regions
 
     def __len__(self) -> int:
         return int(self.firsts[-1])
@@ -300,7 +299,7 @@ class Dataset:
         self._sources[shard] = source
         fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
         self._formats[shard] = fmt
-        options = replace(self._options, beside=partial(self._beside, path))
+        options = replace(self._options, beside=partial(_beside, self._storage, path))
         settled = self._settled
         if options.schema is not None or options.raw:
             settled = None
@@ -309,10 +308,6 @@ class Dataset:
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
         return fmt.open(source, options if settled is None else replace(options, schema=settled))
-
-    def _beside(self, path: str, name: str) -> Source | None:
-        other = os.path.join(os.path.dirname(path), name)
-        return self._storage.source(other) if self._storage.exists(other) else None
 
     def _format_of(self, shard: int) -> Format:
         fmt = self._formats[shard]
@@ -334,22 +329,9 @@ class Dataset:
                 raise SchemaError(f"no such column; there are: {known}", field=name)
         return list(columns)
 
-    def _note(self, region: SkippedRegion) -> None:
-        held: list[SkippedRegion] | None = getattr(self._noting, "held", None)
-        if held is None:
-            self._regions[region] = None
-        else:
-            held.append(region)
-
     def noting(self, call: Callable[[], Result]) -> tuple[Result, list[SkippedRegion]]:
-        """Call something, and give with its result what it passed over, which is not yet noted:
-        several threads read ahead, and damage is told in the order of the records."""
-        held: list[SkippedRegion] = []
-        outer, self._noting.held = getattr(self._noting, "held", None), held
-        try:
-            return call(), held
-        finally:
-            self._noting.held = outer
+        """See Notes.collecting."""
+        return self._notes.collecting(call)
 
     @property
     def options(self) -> Options:
@@ -389,6 +371,12 @@ class Dataset:
         a new one. A sidecar that the caller keeps in a folder of their own stays."""
         if self._options.index == "auto" and isinstance(self._storage, LocalStorage):
             discard(self._paths[shard])
+
+
+def _beside(storage: Storage, path: str, name: str) -> Source | None:
+    """A file of the folder that a shard is in."""
+    other = os.path.join(os.path.dirname(path), name)
+    return storage.source(other) if storage.exists(other) else None
 
 
 def _stored(schema: pa.Schema) -> pa.Schema:

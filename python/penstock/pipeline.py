@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-BUDGET_BYTES = 96 << 20
+BUDGET_BYTES = 64 << 20
 """Decoded bytes that may wait for the consumer."""
 PATIENCE = 0.5
 """Seconds that who leaves early waits for threads in functions of the user's."""
@@ -163,7 +163,7 @@ class _Work(Generic[Task, Result]):
         self._held_bytes = 0
         self._running = 0
         self._largest_bytes = 0
-        self._need = need or (lambda: self._largest_bytes)
+        self._need = need
         self._counts_taken = counts_taken
         self._threads = threads
         self._idle = 0
@@ -279,7 +279,7 @@ class _Work(Generic[Task, Result]):
 
     def _choose(self) -> _Stream[Task, Result] | None:
         # What is being made needs room as well.
-        need = self._need()
+        need = self._largest_bytes if self._need is None else self._need()
         if need is None:
             room = not self._running and not self._held_bytes
         else:

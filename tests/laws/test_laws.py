@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import random
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -289,3 +291,21 @@ def test_a_format_is_told_by_its_bytes(fmt: Format, tmp_path: Path) -> None:
     path = Path(written(fmt, tmp_path, table))
     nameless = path.rename(tmp_path / "nameless")
     assert opened(str(nameless), tmp_path).shards[0].format == fmt.info.name
+
+
+@per_format
+def test_what_nobody_holds_is_gone_at_once(fmt: Format, tmp_path: Path) -> None:
+    """Readers have buffers of megabytes, which must not wait for Python's collector of cycles."""
+    path = written(fmt, tmp_path, table_of(fmt))
+    gc.collect()
+    gc.disable()
+    try:
+        dataset = opened(path, tmp_path)
+        known = weakref.ref(dataset), weakref.ref(dataset.reader(0))
+        for batch in dataset.scan(threads=2):
+            assert batch.num_rows
+        dataset.take([0])
+        del dataset, batch
+        assert [one() for one in known] == [None, None]
+    finally:
+        gc.enable()

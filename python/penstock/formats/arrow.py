@@ -355,9 +355,10 @@ class ArrowReader:
 
     def _pool(self, places: tuple[int, ...]) -> Pool[Any]:
         """Readers of the file format for one projection; pyarrow's are for one thread each."""
+        file = self._bytes.file  # not `self`, which holds the pool
 
         def make() -> Any:
-            return pa.ipc.open_file(self._bytes.file(), options=_read_options(places))
+            return pa.ipc.open_file(file(), options=_read_options(places))
 
         return self._pools.setdefault(places, Pool(make))
 

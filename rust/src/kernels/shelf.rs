@@ -11,7 +11,7 @@ use arrow_buffer::Buffer;
 /// Buffers below this size are the allocator's business.
 const SMALLEST: usize = 128 << 10;
 /// What the shelf holds at most.
-const SHELF_BYTES: usize = 64 << 20;
+const SHELF_BYTES: usize = 48 << 20;
 
 /// Each with the thread that filled it last, in whose cache it may still be.
 static SHELF: Mutex<Vec<(ThreadId, Vec<u8>)>> = Mutex::new(Vec::new());
