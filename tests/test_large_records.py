@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import penstock as ps
+from frames import example, file_of
 
 NUM_RECORDS = 120
 RECORD_BYTES = 60_000
@@ -108,3 +110,70 @@ def test_a_cut_file_of_large_records_is_reported(path: Path) -> None:
             for batch in ps.open(path, index="never").scan():
                 seen += batch["label"].to_pylist()
         assert seen == list(range(NUM_RECORDS - 1))
+
+
+# -- views in place of copies ---------------------------------------------------------------------
+
+
+def test_a_schema_asks_for_views(path: Path, images: list[bytes]) -> None:
+    schema = pa.schema([("image", pa.binary_view()), ("label", pa.int64())])
+    dataset = ps.open(path, schema=schema)
+    assert dataset.schema == schema
+    assert [x for batch in dataset.scan() for x in batch["image"].to_pylist()] == images
+    asked = [70, 3, 3, 119, *range(50)]
+    batch = dataset.take(asked)
+    assert batch.schema == schema
+    assert batch["image"].to_pylist() == [images[n] for n in asked]
+
+
+def test_views_of_small_and_missing_values(tmp_path: Path) -> None:
+    names = [b"x" * n if n % 3 else None for n in range(40)]
+    lists = [[b"y" * k for k in range(n % 4)] for n in range(40)]
+    ps.write(pa.table({"name": names, "parts": lists}), tmp_path / "a.tfrecord")
+    schema = pa.schema([("name", pa.binary_view()), ("parts", pa.list_(pa.binary_view()))])
+    batch = ps.open(tmp_path / "a.tfrecord", schema=schema).take(np.arange(40))
+    assert batch.schema.types == schema.types
+    assert batch["name"].to_pylist() == names
+    assert [part or [] for part in batch["parts"].to_pylist()] == lists
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+@pytest.mark.parametrize("mmap", [False, True])
+def test_batches_of_large_records_from_several_files(
+    tmp_path: Path, images: list[bytes], threads: int, mmap: bool
+) -> None:
+    """Some files have only small records, some lack the field, and some have it twice."""
+    small = [b"small %d" % n for n in range(60)]
+    ps.write({"image": images, "n": list(range(NUM_RECORDS))}, tmp_path / "a.tfrecord")
+    ps.write({"image": small, "n": list(range(200, 260))}, tmp_path / "b.tfrecord")
+    ps.write({"n": [300, 301]}, tmp_path / "c.tfrecord")
+    twice = [example({"n": [400 + k]}) + example({"image": [images[k]]}) for k in range(50)]
+    (tmp_path / "d.tfrecord").write_bytes(file_of(twice))
+    wanted = dict(enumerate(images)) | {200 + k: x for k, x in enumerate(small)}
+    wanted |= {300: b"none", 301: b"none"} | {400 + k: images[k] for k in range(50)}
+    schema = {
+        "image": ps.features.FixedLen((), "bytes", default=b"none"),
+        "n": ps.features.FixedLen((), "int64"),
+    }
+    dataset = ps.open(sorted(tmp_path.glob("*.tfrecord")), schema=schema, mmap=mmap)
+    loader = ps.Loader(dataset, 64, order=ps.Shuffled(1), threads=threads)
+    found = {int(n): x for batch in loader for n, x in zip(batch["n"], batch["image"], strict=True)}
+    assert found == wanted
+    assert all(type(x) is bytes for x in found.values())
+
+
+def test_damage_among_many_large_records_is_named(path: Path, images: list[bytes]) -> None:
+    data = bytearray(path.read_bytes())
+    for record in (23, 90):
+        data[data.index(images[record][:64]) + 30_000] ^= 4
+    everything = np.arange(NUM_RECORDS)[::-1]
+    len(ps.open(path))  # the index is of the file before
+    path.write_bytes(data)
+    with pytest.raises(ps.ChecksumError) as caught:
+        ps.open(path).take(everything)
+    assert caught.value.record == 90
+    loader = ps.Loader(ps.open(path, damage="skip"), NUM_RECORDS, order=ps.Sequential())
+    (batch,) = list(loader)
+    assert batch["label"].tolist() == [n for n in range(NUM_RECORDS) if n not in (23, 90)]
+    assert batch["image"].tolist() == [x for n, x in enumerate(images) if n not in (23, 90)]
+    assert loader.stats().passed_over == 2

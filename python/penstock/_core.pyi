@@ -228,18 +228,18 @@ class Frames:
         self, plan: ExamplePlan, check: bool = False, indexed: _Arrow | None = None
     ) -> ArrowArray:
         """The payloads decoded as Examples: a struct array, one field a column of the plan; with
-        `check`, proved first."""
+        `check`, proved first. Many bytes from many places are shared out among threads."""
 
     def infer(self) -> dict[str, Any]:
         """What the payloads hold, if they are Examples: facts for a schema."""
 
-_Column: TypeAlias = tuple[str, bytes, bool, str | None, str, int, bool, bool, list[object] | None]
+_Column: TypeAlias = tuple[str, bytes, bool, str | None, str, int, str, bool, list[object] | None]
 
 @final
 class ExamplePlan:
     """What to decode, made once for many batches.
 
-    A column is (name, key, in_lists, kind, layout, size, text, required, default): see
+    A column is (name, key, in_lists, kind, layout, size, strings, required, default): see
     `penstock.schema.Wire`.
     """
 

@@ -288,6 +288,15 @@ class PartlyReadable(Protocol):
 
 
 @runtime_checkable
+class Lending(Protocol):
+    """A Reader that need not copy byte strings out of what it has read."""
+
+    def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """What `decode` gives, with binary_view in place of binary where that saves a copy."""
+        ...
+
+
+@runtime_checkable
 class Compressed(Protocol):
     """A Reader whose file says how it is compressed."""
 

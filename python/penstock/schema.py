@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +30,8 @@ class Wire:
 
     `kind` is "int64", "float", "bytes", or None for a column of nulls. `layout` is "scalar",
     "list", "fixed" (of `size` values), "frame_scalars" or "frame_lists" (feature lists).
-    `default` holds the values that stand for a missing feature.
+    `strings` says what bytes become: "bytes", "text", or "views" into what was read. `default` holds the
+    values that stand for a missing feature.
     """
 
     key: str
@@ -38,7 +39,7 @@ class Wire:
     layout: str = "scalar"
     size: int = 0
     in_lists: bool = False
-    text: bool = False
+    strings: str = "bytes"
     required: bool = False
     default: tuple[Any, ...] | None = None
 
@@ -66,7 +67,7 @@ def example_plan(
             w.kind,
             w.layout,
             w.size,
-            w.text,
+            w.strings,
             w.required,
             None if w.default is None else list(w.default),
         )
@@ -98,6 +99,15 @@ class DecodePlan:
         if not done:
             return decoded
         return pa.RecordBatch.from_arrays(done, schema=self.schema)
+
+
+def lent(plan: FieldPlan) -> FieldPlan:
+    """The same with byte strings as views into what was read, where the field has one for a record."""
+    wire = plan.wires[0] if len(plan.wires) == 1 else None
+    if wire is None or plan.field.type != pa.binary():
+        return plan
+    field = plan.field.with_type(pa.binary_view())
+    return FieldPlan(field, (replace(wire, strings="views"),), _finisher(field))
 
 
 # -- from a pyarrow schema ------------------------------------------------------------------------
@@ -133,8 +143,12 @@ def _plan_field(field: pa.Field) -> FieldPlan:
         layout = {0: "scalar", 1: "list"}.get(depth)
     if layout is None:
         raise SchemaError(f"no Example can hold {type_}: it nests too deeply", field=field.name)
-    text = pa.types.is_string(inner) or pa.types.is_large_string(inner)
-    wire = Wire(key, kind, layout, size or 0, in_lists, text, not field.nullable)
+    strings = "bytes"
+    if pa.types.is_string(inner) or pa.types.is_large_string(inner):
+        strings = "text"
+    elif pa.types.is_binary_view(inner):
+        strings = "views"
+    wire = Wire(key, kind, layout, size or 0, in_lists, strings, not field.nullable)
     return FieldPlan(field, (wire,), _finisher(field))
 
 
@@ -156,6 +170,7 @@ def _kind_of(type_: pa.DataType, field: pa.Field) -> str | None:
         or types.is_string(type_)
         or types.is_large_string(type_)
         or types.is_fixed_size_binary(type_)
+        or types.is_binary_view(type_)
     ):
         return "bytes"
     if types.is_dictionary(type_):

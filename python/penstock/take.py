@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import RecordIndexError, StaleIndexError
-from penstock.format import Chunk
+from penstock.format import Chunk, Lending
 from penstock.numbers import as_arrow
 from penstock.scan import join
 
@@ -25,19 +25,24 @@ def take(
     records: Sequence[int] | np.ndarray,
     columns: Sequence[str] | None,
     watch: Watch = iter,
+    *,
+    lend: bool = False,
 ) -> pa.RecordBatch:
-    """See Dataset.take. `watch` sees the chunks go by, to know how long reading them takes."""
+    """See Dataset.take.
+
+    Args:
+        watch: sees the chunks go by, to know how long reading them takes.
+        lend: columns of bytes may be views into what was read: for who takes the values out at once.
+    """
     numbers = _numbers(dataset, records)
-    if len(dataset.paths) == 1:
-        return _from_shard(dataset, 0, numbers, columns, watch)
-    if not len(numbers):
-        return _from_shard(dataset, 0, numbers, columns, watch)
+    if len(dataset.paths) == 1 or not len(numbers):
+        return _from_shard(dataset, 0, numbers, columns, watch, lend)
     shards = np.searchsorted(dataset.firsts, numbers, "right") - 1
     local = numbers - dataset.firsts[shards]
     # One visit to each shard, then everything back into the order asked.
     order = np.argsort(shards, kind="stable")
     parts = [
-        _from_shard(dataset, int(shard), local[order[shards[order] == shard]], columns, watch)
+        _from_shard(dataset, int(shard), local[order[shards[order] == shard]], columns, watch, lend)
         for shard in np.unique(shards)
     ]
     joined = join(parts)
@@ -88,11 +93,13 @@ def _from_shard(
     records: np.ndarray,
     columns: Sequence[str] | None,
     watch: Watch,
+    lend: bool,
 ) -> pa.RecordBatch:
     reader = dataset.reader(shard)
+    decode = reader.lent if lend and isinstance(reader, Lending) else reader.decode
     try:
         picked = watch(reader.pick(records))
-        parts = [reader.decode(chunk, chosen, columns) for chunk, chosen in picked]
+        parts = [decode(chunk, chosen, columns) for chunk, chosen in picked]
     except StaleIndexError:
         dataset.forget_index(shard)
         raise

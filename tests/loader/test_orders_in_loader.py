@@ -111,8 +111,8 @@ def test_windows_hold_their_part_of_the_memory(tmp_path: Path) -> None:
     readings: list[Any] = []
     made = loader._sequence.reading  # pyright: ignore[reportPrivateUsage]
 
-    def reading(*arguments: Any) -> Any:
-        readings.append(made(*arguments))
+    def reading(*arguments: Any, **named: Any) -> Any:
+        readings.append(made(*arguments, **named))
         return readings[0]
 
     loader._sequence.reading = reading  # pyright: ignore[reportPrivateUsage]

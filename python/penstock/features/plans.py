@@ -121,10 +121,11 @@ def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tup
     missing = None if strict else ()
     if isinstance(feature, f.Sequence):
         raise TypeError("a feature list within a feature list")
-    kind, text = f.KINDS[feature.dtype], feature.dtype == pa.string()
+    kind = f.KINDS[feature.dtype]
+    strings = "text" if feature.dtype == pa.string() else "bytes"
 
     def values(key: str, layout: str, size: int = 0) -> Wire:
-        return Wire(key, kind, layout, size, in_lists=in_lists, text=text, default=missing)
+        return Wire(key, kind, layout, size, in_lists=in_lists, strings=strings, default=missing)
 
     def numbers(key: str) -> Wire:
         layout = "frame_lists" if in_lists else "list"
@@ -135,13 +136,13 @@ def _wires(key: str, feature: f.Feature, *, in_lists: bool, strict: bool) -> tup
         # TensorFlow takes a default without values for none.
         default = feature.default if size or strict else None
         layout = "fixed" if feature.shape else "scalar"
-        return (Wire(key, kind, layout, size, False, text, default is None, default),)
+        return (Wire(key, kind, layout, size, False, strings, default is None, default),)
     if isinstance(feature, f.FixedLenSequence):
         size = math.prod(feature.shape)
         wire = values(key, "frame_rows" if in_lists else "rows", size)
         if feature.allow_missing:
             return (wire,)
-        return (Wire(key, kind, wire.layout, size, in_lists, text, required=True),)
+        return (Wire(key, kind, wire.layout, size, in_lists, strings, required=True),)
     if isinstance(feature, f.VarLen):
         return (values(key, "frame_lists" if in_lists else "list"),)
     if isinstance(feature, f.Ragged):

@@ -57,6 +57,7 @@ from penstock.schema import (
     DecodePlan,
     FieldPlan,
     infer_schema,
+    lent,
     looks_like_examples,
     merge_facts,
     plan_fields,
@@ -219,6 +220,11 @@ class ExampleDecoder:
         self._dialect = dialect
         self._plans: dict[tuple[str, ...] | None, DecodePlan] = {None: DecodePlan(fields, dialect)}
         self.schema = self._plans[None].schema.with_metadata(metadata)
+
+    def lending(self) -> ExampleDecoder:
+        """See penstock.framing.framed.Lender."""
+        fields = [lent(plan) for plan in self._fields.values()]
+        return ExampleDecoder(fields, self._dialect, self.schema.metadata)
 
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: Proof | None = None

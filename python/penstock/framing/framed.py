@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,15 @@ class Decoder(Protocol):
         ...
 
 
+@runtime_checkable
+class Lender(Protocol):
+    """A Decoder that need not copy byte strings."""
+
+    def lending(self) -> Decoder:
+        """The same decoder with views into what was read in place of bytes."""
+        ...
+
+
 class FramedReader:
     """A Reader over one framed shard, whose index is `known` or found out when it is needed."""
 
@@ -61,6 +70,7 @@ class FramedReader:
         self._frames = ChunkFrames(shard)
         self._proves = shard.options.checksums == "all"
         self._decoder = decoder
+        self._lending: Decoder | None = None
         self._index = known
         self._lock = Lock()
         mark = [pa.field(UNPROVED, pa.bool_(), nullable=False)] if shard.salvages else []
@@ -109,13 +119,26 @@ class FramedReader:
         yield Chunk(0, 0, len(records), 0, 0, held), np.arange(len(records))
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
-        return self.delivered(chunk, records, columns)[0]
+        return self._delivered(self._decoder, chunk, records, columns)[0]
+
+    def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """See penstock.format.Lending."""
+        decoder = self._lending
+        if decoder is None:
+            decoder = self._decoder
+            self._lending = decoder = decoder.lending() if isinstance(decoder, Lender) else decoder
+        return self._delivered(decoder, chunk, records, columns)[0]
 
     def delivered(
         self, chunk: Chunk, records: Selection, columns: Projection
     ) -> tuple[pa.RecordBatch, Selection]:
         """What `decode` gives, and which records of the chunk these are: where damage is passed
         over, not all that were asked for."""
+        return self._delivered(self._decoder, chunk, records, columns)
+
+    def _delivered(
+        self, decoder: Decoder, chunk: Chunk, records: Selection, columns: Projection
+    ) -> tuple[pa.RecordBatch, Selection]:
         numbers = None if records is None else np.asarray(records, dtype=np.int64)
         held = self._frames.read(chunk, numbers)
         wanted = None if columns is None else [c for c in columns if c != UNPROVED]
@@ -124,12 +147,12 @@ class FramedReader:
             proof = Proof(None if held.checksums is None else as_arrow(held.checksums))
         try:
             try:
-                batch = self._decoder.decode(held.frames, wanted, _apart(held.frames, proof))
+                batch = decoder.decode(held.frames, wanted, _apart(held.frames, proof))
             except _core.KernelError as error:
                 if proof is None or error.args[0].kind not in ("data_checksum", "stale"):
                     raise
                 held = self._frames.proved(held, chunk)
-                batch = self._decoder.decode(held.frames, wanted)
+                batch = decoder.decode(held.frames, wanted)
         except _core.KernelError as error:
             raise self._frames.located(error.args[0], held, chunk) from None
         except SchemaError as error:

@@ -105,7 +105,7 @@ class Cached:
         """Whether records come from the copy."""
         return self._copying is not None and self._copying.copy is not None
 
-    def take(self, numbers: np.ndarray, clock: Clock) -> Taken:
+    def take(self, numbers: np.ndarray, clock: Clock, *, lend: bool = False) -> Taken:
         """See Records.take."""
         copying = self._started()
         copy = copying.copy
@@ -115,7 +115,7 @@ class Cached:
                     return copy.take(numbers, clock), np.arange(len(numbers))
             except (PenstockError, OSError, EOFError):
                 self._lose(copying)  # the copy is damaged; the source is not
-        return self.source.take(numbers, clock)
+        return self.source.take(numbers, clock, lend=lend)
 
     def tell(self) -> None:
         """Warn, once, where there will be no copy."""

@@ -256,7 +256,13 @@ class Loader:
         # Half of it may be windows that the order shuffles in, if it does.
         room = self.memory_bytes - min(self.memory_bytes // 2, SPARED_BYTES)
         reading = self._sequence.reading(
-            self.plan, self.rank, epoch, position, room // 2, shared.go_on
+            self.plan,
+            self.rank,
+            epoch,
+            position,
+            room // 2,
+            shared.go_on,
+            lend=self._recipe.takes_views,
         )
 
         def make(part: Part) -> Iterator[tuple[Made, Part]]:

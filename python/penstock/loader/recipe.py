@@ -132,6 +132,11 @@ class Recipe:
                 field=self.record_numbers,
             )
 
+    @property
+    def takes_views(self) -> bool:
+        """Whether columns of bytes may be views. Functions of the user's get what the schema says."""
+        return all(isinstance(spec, Image) for spec in self.decode.values())
+
     def make(
         self,
         numbers: np.ndarray,
@@ -151,7 +156,7 @@ class Recipe:
         """
         asked = numbers
         batch, kept = taken
-        taken_bytes = batch.nbytes
+        taken_bytes = _taken_bytes(batch)
         keys: np.ndarray | None = None
         made: Batch = {}
         if self.decode or self.user.wants_keys:
@@ -193,7 +198,7 @@ class Recipe:
                     found = self.workers.call(shared.ended, found, keys)
         stops = len(read) < len(numbers) and self.source.damage_mode == "stop"
         num_bytes = size_of(found)
-        making_bytes = 2 * taken_bytes + num_bytes
+        making_bytes = taken_bytes + num_bytes
         return Made(found, len(read), num_bytes, making_bytes, clock.spent, asked[read], stops)
 
     def _decoded(
@@ -261,6 +266,20 @@ def takes_keys(function: Callable[..., Any]) -> bool:
         return "keys" in inspect.signature(function).parameters
     except (TypeError, ValueError):  # a builtin, which says nothing of its arguments
         return False
+
+
+def _taken_bytes(batch: pa.RecordBatch) -> int:
+    """What it took to take some records: the bytes read, and the columns made of them. Views are made
+    of what they point to, and are all there is."""
+    total = 0
+    for column in batch.columns:
+        if column.type == pa.binary_view():
+            data = column.buffers()[1]
+            views = np.frombuffer(data, np.int32, 4 * len(column), 16 * column.offset)
+            total += int(views[::4].sum(dtype=np.int64))
+        else:
+            total += 2 * column.nbytes
+    return total
 
 
 def size_of(value: Any) -> int:

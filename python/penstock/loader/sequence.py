@@ -75,15 +75,18 @@ class Sequence:
         position: int,
         window_bytes: int,
         go_on: Callable[[], None],
+        *,
+        lend: bool,
     ) -> Reading:
         """How a rank reads an epoch from a position on.
 
         Args:
             window_bytes: what windows may hold together.
             go_on: raises where nobody waits any more; asked between the parts of a window.
+            lend: columns of bytes may be views into what was read. Not of windows, which are held.
         """
         if not isinstance(self.order, Blocked):
-            return Reading(self.source)
+            return Reading(self.source, lend=lend)
         windows = self.order.windows(self._sizes, epoch, **self._layout)
         return WindowReading(self, windows, plan, rank, position, window_bytes, go_on)
 
@@ -91,8 +94,9 @@ class Sequence:
 class Reading:
     """Records taken where they lie, a batch at a time."""
 
-    def __init__(self, source: Records | EndToEnd) -> None:
+    def __init__(self, source: Records | EndToEnd, *, lend: bool = False) -> None:
         self.source = source
+        self._lend = lend
 
     @property
     def num_bytes(self) -> int:
@@ -101,7 +105,7 @@ class Reading:
 
     def take(self, plan: Plan, part: Part, numbers: np.ndarray, clock: Clock) -> Taken:
         """The records of a batch, and which of `numbers` they are."""
-        return self.source.take(numbers, clock)
+        return self.source.take(numbers, clock, lend=self._lend)
 
 
 class WindowReading(Reading):

@@ -85,12 +85,17 @@ class Records:
         """Note what was passed over."""
         self.dataset.options.skipped(region)
 
-    def take(self, numbers: np.ndarray, clock: Clock) -> tuple[pa.RecordBatch, np.ndarray]:
+    def take(
+        self, numbers: np.ndarray, clock: Clock, *, lend: bool = False
+    ) -> tuple[pa.RecordBatch, np.ndarray]:
         """Records in the order asked, and which of them these are, as places in `numbers`: where
-        damage is passed over, not all; where reading stops at it, those before the first."""
+        damage is passed over, not all; where reading stops at it, those before the first.
+
+        `lend`: columns of bytes may be views into what was read (binary_view).
+        """
         places = np.arange(len(numbers))
         try:
-            return self._take(numbers, clock), places
+            return self._take(numbers, clock, lend), places
         except StaleIndexError:
             raise
         except FormatError as error:
@@ -98,7 +103,7 @@ class Records:
                 raise
             if len(numbers) == 1:
                 self._pass_over(error)
-                return self._take(numbers[:0], clock), places[:0]
+                return self._take(numbers[:0], clock, False), places[:0]
         # Halves of halves: each damaged record costs a few reads, and none is guessed at.
         middle = len(numbers) // 2
         batch, kept = self.take(numbers[:middle], clock)
@@ -108,11 +113,11 @@ class Records:
         filled = [one for one in (batch, other) if one.num_rows]
         return (join(filled) if filled else batch), np.concatenate([kept, middle + others])
 
-    def _take(self, numbers: np.ndarray, clock: Clock) -> pa.RecordBatch:
+    def _take(self, numbers: np.ndarray, clock: Clock, lend: bool) -> pa.RecordBatch:
         columns = self.dataset.columns if self._columns is None else self._columns
         with clock.on("records"):
             try:
-                return take(self.dataset, numbers, columns, clock.reading)
+                return take(self.dataset, numbers, columns, clock.reading, lend=lend)
             finally:
                 # Afterwards: what was read before a change is right, and a change explains errors.
                 self._check_unchanged(numbers)
@@ -194,8 +199,10 @@ class EndToEnd:
         """See Records.skipped."""
         self._sets[0].skipped(region)
 
-    def take(self, numbers: np.ndarray, clock: Clock) -> tuple[pa.RecordBatch, np.ndarray]:
-        """See Records.take."""
+    def take(
+        self, numbers: np.ndarray, clock: Clock, *, lend: bool = False
+    ) -> tuple[pa.RecordBatch, np.ndarray]:
+        """See Records.take. Nothing is lent, since the sets may have other types of bytes."""
         owners = np.searchsorted(self._firsts, numbers, "right") - 1
         batches, places = [], []
         types = self.schema.types

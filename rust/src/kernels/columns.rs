@@ -6,10 +6,11 @@ use arrow_array::{
     ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Int64Array, ListArray, NullArray,
     StringArray,
 };
-use arrow_buffer::{BooleanBufferBuilder, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, FieldRef};
 
 use super::shelf;
+use super::strings::Lent;
 use crate::wire::example::Kind;
 use crate::wire::{Fault, FaultKind};
 
@@ -52,10 +53,12 @@ pub enum Values {
     Float(Vec<f32>),
     /// byte strings: where each starts, and the end of the last; then the bytes
     Bytes(Vec<i32>, Vec<u8>),
+    /// byte strings that lie where they were read
+    Lent(Lent),
 }
 
 /// Arrow's 32-bit offsets end here.
-const MAX_OFFSET: usize = i32::MAX as usize;
+pub const MAX_OFFSET: usize = i32::MAX as usize;
 
 impl Values {
     /// No values of this kind.
@@ -74,6 +77,7 @@ impl Values {
             Self::Int64(values) => values.len(),
             Self::Float(values) => values.len(),
             Self::Bytes(offsets, _) => offsets.len().saturating_sub(1),
+            Self::Lent(strings) => strings.len(),
         }
     }
 
@@ -85,14 +89,30 @@ impl Values {
     /// Append a byte string. Not for other kinds, where it does nothing.
     #[inline(always)]
     pub fn push_bytes(&mut self, value: &[u8]) -> Result<(), Fault> {
-        if let Self::Bytes(offsets, data) = self {
-            data.extend_from_slice(value);
-            if data.len() > MAX_OFFSET {
-                return Err(too_large(data.len()));
+        match self {
+            Self::Bytes(offsets, data) => {
+                data.extend_from_slice(value);
+                if data.len() > MAX_OFFSET {
+                    return Err(too_large(data.len()));
+                }
+                offsets.push(data.len() as i32);
             }
-            offsets.push(data.len() as i32);
+            Self::Lent(strings) => strings.push(value),
+            Self::Int64(_) | Self::Float(_) => {}
         }
         Ok(())
+    }
+
+    /// Drop all but the first byte strings. Not for other kinds, where it does nothing.
+    pub fn cut_bytes(&mut self, count: usize) {
+        match self {
+            Self::Bytes(offsets, data) => {
+                offsets.truncate(count.saturating_add(1));
+                data.truncate(offsets.last().map_or(0, |&end| end as usize));
+            }
+            Self::Lent(strings) => strings.truncate(count),
+            Self::Int64(_) | Self::Float(_) => {}
+        }
     }
 
     /// Append `count` zeros or empty strings, which stand behind nulls.
@@ -103,6 +123,7 @@ impl Values {
             Self::Bytes(offsets, data) => {
                 offsets.resize(offsets.len().saturating_add(count), data.len() as i32);
             }
+            Self::Lent(strings) => (0..count).for_each(|_| strings.push(&[])),
         }
     }
 
@@ -111,7 +132,7 @@ impl Values {
         match (self, other) {
             (Self::Int64(mine), Self::Int64(theirs)) => mine.extend_from_slice(theirs),
             (Self::Float(mine), Self::Float(theirs)) => mine.extend_from_slice(theirs),
-            (mine @ Self::Bytes(..), Self::Bytes(offsets, data)) => {
+            (mine @ (Self::Bytes(..) | Self::Lent(_)), Self::Bytes(offsets, data)) => {
                 for pair in offsets.windows(2) {
                     if let [start, end] = *pair {
                         mine.push_bytes(
@@ -130,12 +151,14 @@ impl Values {
             Self::Int64(values) => Arc::new(Int64Array::new(values.into(), None)),
             Self::Float(values) => Arc::new(Float32Array::new(values.into(), None)),
             Self::Bytes(offsets, data) => bytes_array(offsets, data, None, text)?,
+            Self::Lent(strings) => Arc::new(strings.views(None)?),
         })
     }
 }
 
+/// The fault for a column that 32 bits cannot count.
 #[cold]
-fn too_large(bytes: usize) -> Fault {
+pub fn too_large(bytes: usize) -> Fault {
     let message = "a column of this batch outgrows Arrow's 2 GiB; read fewer records at once";
     Fault::new(FaultKind::Limit, 0, message).values(MAX_OFFSET as u64, bytes as u64)
 }
@@ -195,7 +218,7 @@ impl Column {
             Some(Values::Int64(values)) => values.reserve(reserve),
             Some(Values::Float(values)) => values.reserve(reserve),
             Some(Values::Bytes(offsets, _)) => offsets.reserve(reserve),
-            None => {}
+            Some(Values::Lent(_)) | None => {}
         }
         Self { layout, text, values, inner: vec![0], outer: vec![0], validity: None, records: 0 }
     }
@@ -207,6 +230,25 @@ impl Column {
             && let Some(room) = shelf::take(num_bytes)
         {
             *data = room;
+        }
+    }
+
+    /// Let byte strings, of which there are none so far, lie in this buffer instead of copying them.
+    pub fn lend(&mut self, buffer: &Buffer) {
+        if let Some(values @ Values::Bytes(..)) = &mut self.values {
+            *values = Values::Lent(Lent::new(buffer));
+        }
+    }
+
+    /// The first value of a record, counted over all records before it.
+    pub fn first_value(&self, record: usize) -> usize {
+        let at = |ends: &[i32], place: usize| ends.get(place).map_or(0, |&end| end as usize);
+        match self.layout {
+            Layout::Scalar => record,
+            Layout::Fixed(size) => record.saturating_mul(size),
+            Layout::List | Layout::Rows(_) => at(&self.inner, record),
+            Layout::FrameRows(_) => at(&self.outer, record),
+            Layout::FrameLists => at(&self.inner, at(&self.outer, record)),
         }
     }
 
@@ -319,6 +361,7 @@ impl Column {
                 Values::Int64(v) => Ok(Arc::new(Int64Array::new(v.into(), nulls))),
                 Values::Float(v) => Ok(Arc::new(Float32Array::new(v.into(), nulls))),
                 Values::Bytes(offsets, data) => bytes_array(offsets, data, nulls, text),
+                Values::Lent(strings) => Ok(Arc::new(strings.views(nulls)?)),
             },
             Layout::Fixed(size) => {
                 let items = values.into_array(text)?;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow_array::BinaryArray;
 use arrow_array::builder::BinaryBuilder;
 
-use super::decode_images::side_by_side;
 use super::images::shrink::{shrink, within};
 use super::images::{Decoder, Encoder, Rules, Shape, Target, head_within};
+use super::side_by_side::side_by_side;
 use crate::wire::image_head::Codec;
 use crate::wire::{Fault, FaultKind};
 

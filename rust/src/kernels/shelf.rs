@@ -11,7 +11,7 @@ use arrow_buffer::Buffer;
 /// Buffers below this size are the allocator's business.
 const SMALLEST: usize = 128 << 10;
 /// What the shelf holds at most.
-const SHELF_BYTES: usize = 48 << 20;
+const SHELF_BYTES: usize = 56 << 20;
 
 /// Each with the thread that filled it last, in whose cache it may still be.
 static SHELF: Mutex<Vec<(ThreadId, Vec<u8>)>> = Mutex::new(Vec::new());
@@ -48,7 +48,27 @@ fn take_any(length: usize) -> Option<Vec<u8>> {
     let rounded = if length < SMALLEST { length } else { length.checked_next_multiple_of(step)? };
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(rounded).ok()?;
+    ask_for_huge_pages(&bytes);
     Some(bytes)
+}
+
+/// Pages of 2 MiB waste little of a buffer that is much larger and is filled, and save the processor
+/// from looking up 512 times as many.
+fn ask_for_huge_pages(bytes: &Vec<u8>) {
+    #[cfg(target_os = "linux")]
+    {
+        const HUGE: usize = 2 << 20;
+        let address = bytes.as_ptr() as usize;
+        let start = address.next_multiple_of(HUGE);
+        let end = address.saturating_add(bytes.capacity()) / HUGE * HUGE;
+        if end.saturating_sub(start) > 2 * HUGE {
+            // SAFETY: advice about pages that lie wholly in memory of this vector changes no byte.
+            unsafe {
+                libc::madvise(start as *mut _, end.wrapping_sub(start), libc::MADV_HUGEPAGE);
+            }
+        }
+    }
+    let _ = bytes;
 }
 
 /// Large enough, and not so large that most of it would lie idle.

@@ -1,9 +1,9 @@
 //! A batch of images as a model looks at them: each cropped, resized, mirrored and written into its
 //! place in one piece of memory that the caller has, by several threads.
 
-use super::decode_images::side_by_side;
 use super::images::look::{Maker, Recipe};
 use super::images::{Shape, head_within};
+use super::side_by_side::side_by_side;
 use crate::wire::{Fault, FaultKind};
 
 /// The images of a batch.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::BinaryViewArray;
-use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 
 // A view addresses 31 bits of one buffer, so a larger one is lent as overlapping parts that start
 // every GiB; nothing is longer than what then remains of a part.
@@ -102,12 +102,22 @@ impl<'a> Views<'a> {
     }
 
     /// The array.
-    pub fn finish(mut self) -> BinaryViewArray {
+    pub fn finish(self) -> BinaryViewArray {
+        self.finish_with(None)
+    }
+
+    /// The array, of which some values are null. None where there are not as many of them.
+    pub fn finish_with_nulls(self, nulls: Option<NullBuffer>) -> Option<BinaryViewArray> {
+        let fits = nulls.as_ref().is_none_or(|nulls| nulls.len() == self.views.len());
+        fits.then(|| self.finish_with(nulls))
+    }
+
+    fn finish_with(mut self, nulls: Option<NullBuffer>) -> BinaryViewArray {
         self.keep_copies();
         let buffers: Arc<[Buffer]> = self.buffers.into();
         // SAFETY: every view was made from a value that lies in the buffer it points into, with its
-        // own prefix; short ones are stored inline, padded with zeros.
-        unsafe { BinaryViewArray::new_unchecked(ScalarBuffer::from(self.views), buffers, None) }
+        // own prefix; short ones are stored inline, padded with zeros. There are as many nulls.
+        unsafe { BinaryViewArray::new_unchecked(ScalarBuffer::from(self.views), buffers, nulls) }
     }
 }
 

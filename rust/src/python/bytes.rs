@@ -149,13 +149,21 @@ impl PyFile {
     }
 }
 
-/// A gather of so many bytes is copied by several threads.
+/// So many bytes from many places are copied, proved and decoded by several threads.
 const PARALLEL_BYTES: usize = 2 << 20;
 /// Small reads are timed, so many at a time: where they take longer than this, they wait for a disk
 /// or a network, and the others wait side by side. Cached ones are done before a thread has begun.
 const TIMED_READS: usize = 16;
 const WAITING: Duration = Duration::from_micros(400);
 const WAITING_THREADS: usize = 16;
+
+/// How many threads work on so many bytes from many places.
+pub fn threads_for(num_bytes: usize) -> usize {
+    match num_bytes < PARALLEL_BYTES {
+        true => 1,
+        false => std::thread::available_parallelism().map_or(1, usize::from).min(8),
+    }
+}
 
 fn size_of_ranges(ranges: &[(u64, u64)]) -> usize {
     ranges.iter().map(|range| range.1 as usize).sum()
@@ -166,7 +174,7 @@ impl PyFile {
         let total = size_of_ranges(ranges);
         let mut spare = &mut bytes.spare_capacity_mut()[..total];
         let mut rest = ranges;
-        let mut threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+        let mut threads = threads_for(total);
         if total < PARALLEL_BYTES {
             while let Some((some, others)) = rest.split_at_checked(TIMED_READS.min(rest.len())) {
                 if some.is_empty() {

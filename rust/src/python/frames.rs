@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySlice};
 
 use super::arrow::{ArrowArray, import};
-use super::bytes::{PyBuffer, PyFile, room};
+use super::bytes::{PyBuffer, PyFile, room, threads_for};
 use super::{PyFault, raise, run};
 use crate::kernels::columns::{Layout, Values};
 use crate::kernels::decode_examples::{Dialect, Plan, Wanted, decode};
@@ -170,7 +170,8 @@ impl PyFrames {
     }
 
     /// The payloads decoded as Examples: a struct array with one field a column of the plan. With
-    /// `check`, they are verified first, all in one call: the first fault is raised.
+    /// `check`, they are verified first, all in one call: the first fault is raised. Many
+    /// bytes from many places, as `take` gathers them, are shared out among threads, as they were there.
     #[pyo3(signature = (plan, check = false, indexed = None))]
     fn decode(
         &self,
@@ -182,9 +183,14 @@ impl PyFrames {
         let checks = Checks::new(check, indexed)?;
         let frames = &self.0;
         let decoded = run(py, || {
+            let threads = match frames.places.is_some() {
+                true => threads_for(frames.spans.iter().map(|span| span.1).sum()),
+                false => 1,
+            };
+            let prove = |records| checks.prove(frames, records);
             let arrays = match checks.check {
-                true => decode(frames, &plan.plan, |records| checks.prove(frames, records))?,
-                false => decode(frames, &plan.plan, |_| Ok(()))?,
+                true => decode(frames, &plan.plan, threads, prove)?,
+                false => decode(frames, &plan.plan, threads, |_| Ok(()))?,
             };
             batch(&plan.names, arrays, frames.spans.len())
         })?;
@@ -234,12 +240,23 @@ pub struct PyPlan {
 
 /// One column of a plan as Python gives it: column name, key, is a feature list, kind ("int64",
 /// "float", "bytes" or None), layout ("scalar", "list", "fixed", "rows", "frame_scalars",
-/// "frame_rows", "frame_lists"), size of "fixed" or of a row, is text, is required, default values or None.
-type Given<'py> =
-    (String, Vec<u8>, bool, Option<String>, String, usize, bool, bool, Option<Bound<'py, PyList>>);
+/// "frame_rows", "frame_lists"), size of "fixed" or of a row, how bytes become values ("bytes", "text",
+/// or "views" into what was read), is required, default values or None.
+type Given<'py> = (
+    String,
+    Vec<u8>,
+    bool,
+    Option<String>,
+    String,
+    usize,
+    String,
+    bool,
+    Option<Bound<'py, PyList>>,
+);
 
 fn wanted(given: Given<'_>) -> PyResult<(String, Wanted)> {
-    let (name, key, in_lists, kind, layout, size, text, required, default) = given;
+    let (name, key, in_lists, kind, layout, size, strings, required, default) = given;
+    let (text, lend) = (strings == "text", strings == "views");
     let kind = match kind.as_deref() {
         None => None,
         Some("int64") => Some(Kind::Int64),
@@ -261,7 +278,7 @@ fn wanted(given: Given<'_>) -> PyResult<(String, Wanted)> {
         (Some(kind), Some(list)) => Some(default_values(kind, &list)?),
         _ => None,
     };
-    Ok((name, Wanted { key, in_lists, kind, layout, text, required, default }))
+    Ok((name, Wanted { key, in_lists, kind, layout, text, lend, required, default }))
 }
 
 fn default_values(kind: Kind, list: &Bound<'_, PyList>) -> PyResult<Values> {

@@ -13,6 +13,27 @@ use crate::wire::{Fault, FaultKind};
 /// Where a bytes object holds its bytes, as a number, since it is filled by another name.
 struct Room(usize, usize);
 
+/// From this size on, a few freed objects are more than glibc keeps.
+const LARGE: usize = 16 << 10;
+
+/// Let glibc keep what large objects leave when they are freed, for those of the next batch. It would
+/// give it back, and clearing new pages costs several times what copying into old ones does. It
+/// learns what to keep from the largest block that it has seen freed: one that nobody touches
+/// teaches it. Where the environment says what is to be kept, glibc does not learn.
+/// See docs/decisions/0014-memory-that-comes-back.md.
+fn keep_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // The largest that it learns from is 32 MiB with its own head and the rest of a page.
+        const BLOCK_BYTES: usize = (32 << 20) - (64 << 10);
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        // SAFETY: the block is freed as it was given, or is null, which `free` takes.
+        ONCE.call_once(|| unsafe {
+            libc::free(std::hint::black_box(libc::malloc(BLOCK_BYTES))); // a pair that is else left out
+        });
+    }
+}
+
 /// The values of a binary array as a list of bytes objects, None where there is none.
 #[pyfunction]
 pub fn bytes_list<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
@@ -28,6 +49,9 @@ pub fn bytes_objects<'py>(
 ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
     let mut objects: Vec<Option<Bound<'py, PyBytes>>> = Vec::with_capacity(values.len());
     let mut rooms = Vec::with_capacity(values.len());
+    if values.iter().flatten().any(|value| value.len() >= LARGE) {
+        keep_freed_memory();
+    }
     for value in values {
         let Some(value) = value else {
             objects.push(None);

@@ -54,6 +54,10 @@ fn parts<'py>(py: Python<'py>, column: Column, sparse: bool) -> PyResult<Bound<'
             let spans: Vec<_> = ends.windows(2).map(span).collect();
             PyList::new(py, bytes_objects(py, &spans)?)?.into_any()
         }
+        Some(Values::Lent(strings)) => {
+            let spans: Vec<_> = strings.iter().collect();
+            PyList::new(py, bytes_objects(py, &spans)?)?.into_any()
+        }
         None => py.None().into_bound(py),
     };
     if let (true, Some(lists)) = (sparse, &lists) {
@@ -127,16 +131,16 @@ pub fn decode_tensors<'py>(
             })
             .collect::<PyResult<_>>()?;
         let records: Vec<&[u8]> = held.iter().map(|value| value.as_bytes()).collect();
-        run(py, || decode_columns(&records[..], &plan.plan, |_| Ok(())))?
+        run(py, || decode_columns(&records[..], &plan.plan, None))?
     } else if let Ok(frames) = payloads.cast::<PyFrames>() {
         let frames = &frames.get().0;
-        run(py, || decode_columns(frames, &plan.plan, |_| Ok(())))?
+        run(py, || decode_columns(frames, &plan.plan, Some(&frames.buffer)))?
     } else {
         let array = import(payloads)?;
         run(py, || {
             let records: Vec<&[u8]> =
                 values(&array)?.into_iter().map(Option::unwrap_or_default).collect();
-            decode_columns(&records[..], &plan.plan, |_| Ok(()))
+            decode_columns(&records[..], &plan.plan, None)
         })?
     };
     let columns = columns.into_iter().enumerate();

@@ -4,6 +4,7 @@ pub mod crc32c;
 pub mod cursor;
 pub mod example;
 pub mod fault;
+pub mod fields;
 pub mod frames;
 pub mod gzip;
 pub mod image_head;

@@ -1,0 +1,239 @@
+//! Appending the values of one record to their columns: along a fast path for the one shape that all
+//! common writers produce, and by the exact functions of the dialect for all others.
+
+use super::{Dialect, Wanted};
+use crate::kernels::columns::{Column, Values};
+use crate::wire::cursor::Cursor;
+use crate::wire::example::{self, Kind, WireField, WireValue};
+use crate::wire::fields::{only_field, split_field};
+use crate::wire::tf_example::{self, Parser};
+use crate::wire::{Fault, FaultKind};
+
+#[cold]
+fn missing(column: &mut Column, wanted: &Wanted) -> Result<(), Fault> {
+    match &wanted.default {
+        Some(default) => column.close_default(default),
+        None if wanted.required => {
+            Err(Fault::new(FaultKind::Schema, 0, "required, but this record lacks it"))
+        }
+        None => {
+            column.close_null();
+            Ok(())
+        }
+    }
+}
+
+#[cold]
+fn wrong_kind(wanted: Option<Kind>, found: Kind) -> Fault {
+    let message = format!(
+        "holds {} values, the schema wants {}",
+        found.name(),
+        wanted.map_or("none at all", Kind::name)
+    );
+    Fault::new(FaultKind::Schema, 0, message)
+}
+
+/// Append one record's feature to its column.
+#[inline(always)]
+pub(super) fn fill_feature(
+    column: &mut Column,
+    wanted: &Wanted,
+    bytes: &[u8],
+    present: impl Fn() -> bool,
+    dialect: Dialect,
+) -> Result<(), Fault> {
+    let before = column.values.as_ref().map_or(0, Values::len);
+    if append_usual(&mut column.values, bytes)? {
+        return column.close_record(before);
+    }
+    fill_odd(column, wanted, bytes, present(), dialect)
+}
+
+/// The same for a feature in any other shape.
+#[cold]
+fn fill_odd(
+    column: &mut Column,
+    wanted: &Wanted,
+    bytes: &[u8],
+    present: bool,
+    dialect: Dialect,
+) -> Result<(), Fault> {
+    let before = column.values.as_ref().map_or(0, Values::len);
+    let counts = match dialect {
+        Dialect::Protobuf => append_odd(column, wanted, bytes)?,
+        Dialect::TensorFlow(parser) => {
+            append_tensorflow(column, wanted, &mut Cursor::new(bytes), parser)?
+                || (present && parser == Parser::Sequence)
+        }
+    };
+    if counts { column.close_record(before) } else { missing(column, wanted) }
+}
+
+/// Append the values of a feature of the wanted kind in the one shape that common writers use.
+/// False, and nothing appended, if it is anything else.
+#[inline(always)]
+fn append_usual(values: &mut Option<Values>, bytes: &[u8]) -> Result<bool, Fault> {
+    match values {
+        Some(Values::Int64(out)) => {
+            // The commonest feature of all: one number.
+            if let [0x1a, 3, 0x0a, 1, byte] = *bytes
+                && byte < 0x80
+            {
+                out.push(i64::from(byte));
+                return Ok(true);
+            }
+            let Some(packed) = only_field(bytes, 0x1a).and_then(|list| only_field(list, 0x0a))
+            else {
+                return Ok(false);
+            };
+            example::packed_int64s(packed, out)?;
+            Ok(true)
+        }
+        Some(Values::Float(out)) => {
+            match only_field(bytes, 0x12).and_then(|list| only_field(list, 0x0a)) {
+                Some(packed) if packed.len().is_multiple_of(4) => {
+                    example::packed_floats(packed, out)?;
+                    Ok(true)
+                }
+                _ => Ok(false),
+            }
+        }
+        Some(out @ (Values::Bytes(..) | Values::Lent(_))) => {
+            let Some(mut list) = only_field(bytes, 0x0a) else { return Ok(false) };
+            if let Some(value) = only_field(list, 0x0a) {
+                out.push_bytes(value)?;
+                return Ok(true);
+            }
+            let before = out.len();
+            while !list.is_empty() {
+                let Some((value, rest)) = split_field(list, 0x0a) else {
+                    out.cut_bytes(before);
+                    return Ok(false);
+                };
+                out.push_bytes(value)?;
+                list = rest;
+            }
+            Ok(true)
+        }
+        None => Ok(false),
+    }
+}
+
+/// Append the values of a feature in any shape that protobuf reads. False if it has no kind.
+fn append_odd(column: &mut Column, wanted: &Wanted, bytes: &[u8]) -> Result<bool, Fault> {
+    let Some((kind, lists)) = example::feature(bytes)? else { return Ok(false) };
+    if wanted.kind != Some(kind) {
+        return Err(wrong_kind(wanted.kind, kind));
+    }
+    let Some(values) = &mut column.values else { return Ok(false) };
+    example::lists(kind, lists, |list| match &mut *values {
+        Values::Int64(out) => example::int64s(list, out),
+        Values::Float(out) => example::floats(list, out),
+        out @ (Values::Bytes(..) | Values::Lent(_)) => {
+            example::byte_strings(list, |value| out.push_bytes(value))
+        }
+    })?;
+    Ok(true)
+}
+
+/// Append the values of a feature in any shape that TensorFlow reads. False if it has no kind.
+fn append_tensorflow(
+    column: &mut Column,
+    wanted: &Wanted,
+    feature: &mut Cursor<'_>,
+    parser: Parser,
+) -> Result<bool, Fault> {
+    let Some(kind) = tf_example::kind(feature.rest())? else { return Ok(false) };
+    feature.u8()?;
+    append_list_tensorflow(column, wanted, kind, feature, parser)?;
+    Ok(true)
+}
+
+/// Append the values of the list of a kind, from behind its tag on.
+fn append_list_tensorflow(
+    column: &mut Column,
+    wanted: &Wanted,
+    kind: Kind,
+    list: &mut Cursor<'_>,
+    parser: Parser,
+) -> Result<(), Fault> {
+    if wanted.kind != Some(kind) {
+        return Err(wrong_kind(wanted.kind, kind));
+    }
+    match &mut column.values {
+        Some(Values::Int64(out)) => tf_example::int64s(list, parser, out),
+        Some(Values::Float(out)) => tf_example::floats(list, parser, out),
+        Some(out @ (Values::Bytes(..) | Values::Lent(_))) => {
+            tf_example::byte_strings(list, |value| out.push_bytes(value))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Append one record's feature list to its column.
+pub(super) fn fill_list(
+    column: &mut Column,
+    wanted: &Wanted,
+    bytes: &[u8],
+    present: bool,
+    dialect: Dialect,
+) -> Result<(), Fault> {
+    if !present {
+        return missing(column, wanted);
+    }
+    if dialect != Dialect::Protobuf {
+        return fill_list_tensorflow(column, wanted, bytes);
+    }
+    let mut cursor = Cursor::new(bytes);
+    while !cursor.is_empty() {
+        let field = example::next_field(&mut cursor)?;
+        let WireField { number: 1, value: WireValue::Bytes(frame) } = field else {
+            continue;
+        };
+        let before = column.values.as_ref().map_or(0, Values::len);
+        if !append_usual(&mut column.values, frame)? {
+            append_odd(column, wanted, frame)?;
+        }
+        column.close_frame(before)?;
+    }
+    let before = column.values.as_ref().map_or(0, Values::len);
+    column.close_record(before)
+}
+
+/// The same by TensorFlow's rules, which take what is left over in a frame for the next one.
+fn fill_list_tensorflow(
+    column: &mut Column,
+    wanted: &Wanted,
+    mut bytes: &[u8],
+) -> Result<(), Fault> {
+    for frame in 0.. {
+        if bytes.is_empty() {
+            break;
+        }
+        bytes =
+            fill_frame_tensorflow(column, wanted, bytes).map_err(|fault| fault.in_frame(frame))?;
+    }
+    let before = column.values.as_ref().map_or(0, Values::len);
+    column.close_record(before)
+}
+
+/// Append one frame; what follows it is returned.
+fn fill_frame_tensorflow<'a>(
+    column: &mut Column,
+    wanted: &Wanted,
+    bytes: &'a [u8],
+) -> Result<&'a [u8], Fault> {
+    let before = column.values.as_ref().map_or(0, Values::len);
+    let rest = match split_field(bytes, 0x0a) {
+        Some((frame, rest)) if append_usual(&mut column.values, frame)? => rest,
+        _ => {
+            let mut cursor = Cursor::new(bytes);
+            tf_example::frame(&mut cursor, |kind, list| {
+                append_list_tensorflow(column, wanted, kind, list, Parser::Sequence)
+            })?;
+            cursor.rest()
+        }
+    };
+    column.close_frame(before)?;
+    Ok(rest)
+}

@@ -1,0 +1,300 @@
+//! Byte strings that stay where they were read until it is known how many bytes they are together:
+//! then they are views, or are copied into memory of exactly that size, by several threads.
+
+use std::ops::Range;
+
+use arrow_array::BinaryViewArray;
+use arrow_buffer::{Buffer, NullBuffer};
+
+use super::columns::{Column, MAX_OFFSET, Values, too_large};
+use super::shelf;
+use super::side_by_side::side_by_side;
+use super::views::Views;
+use super::walk::Frames;
+use crate::wire::{Fault, FaultKind};
+
+/// Byte strings in a buffer; those that lie elsewhere are kept as copies.
+#[derive(Clone, Debug)]
+pub struct Lent {
+    buffer: Buffer,
+    /// Where each starts, and its length. The copies lie behind the end of the buffer, as it were.
+    spans: Vec<(usize, usize)>,
+    copies: Vec<u8>,
+}
+
+impl Lent {
+    /// None so far.
+    pub fn new(buffer: &Buffer) -> Self {
+        Self { buffer: buffer.clone(), spans: Vec::new(), copies: Vec::new() }
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Append one.
+    #[inline]
+    pub fn push(&mut self, value: &[u8]) {
+        if value.is_empty() {
+            self.spans.push((0, 0));
+            return;
+        }
+        // Only the buffer's own bytes lie between its first and its last.
+        let start = (value.as_ptr() as usize).wrapping_sub(self.buffer.as_ptr() as usize);
+        let is_inside = start.checked_add(value.len()).is_some_and(|end| end <= self.buffer.len());
+        let start = if is_inside { start } else { self.keep(value) };
+        self.spans.push((start, value.len()));
+    }
+
+    #[cold]
+    fn keep(&mut self, value: &[u8]) -> usize {
+        let start = self.buffer.len().saturating_add(self.copies.len());
+        self.copies.extend_from_slice(value);
+        start
+    }
+
+    /// Drop all but the first.
+    pub fn truncate(&mut self, count: usize) {
+        self.spans.truncate(count);
+    }
+
+    /// One of them.
+    #[inline]
+    fn get(&self, at: usize) -> Option<&[u8]> {
+        let &(start, length) = self.spans.get(at)?;
+        match start.checked_sub(self.buffer.len()) {
+            Some(start) if length > 0 => self.copies.get(start..start.checked_add(length)?),
+            _ => self.buffer.get(start..start.checked_add(length)?),
+        }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        (0..self.len()).map(|at| self.get(at))
+    }
+
+    fn num_bytes(&self) -> usize {
+        self.spans.iter().fold(0, |all: usize, span| all.saturating_add(span.1))
+    }
+
+    /// As an array of views into the buffer.
+    pub fn views(&self, nulls: Option<NullBuffer>) -> Result<BinaryViewArray, Fault> {
+        let mut views = Views::new(&self.buffer, self.len());
+        for (at, &(start, length)) in self.spans.iter().enumerate() {
+            let pushed = match start < self.buffer.len() {
+                true => views.push(start, length),
+                false => views.push_copy(self.get(at).unwrap_or_default()),
+            };
+            pushed.ok_or_else(|| {
+                let fault = Fault::new(FaultKind::Limit, 0, "a value is too long for a view");
+                fault.values(1 << 30, length as u64).in_record(at)
+            })?;
+        }
+        let unequal = || Fault::new(FaultKind::Schema, 0, "nulls of another column");
+        views.finish_with_nulls(nulls).ok_or_else(unequal)
+    }
+
+    /// Where each of them ends when they lie one behind the other.
+    fn ends(&self) -> Result<Vec<i32>, Fault> {
+        let num_bytes = self.num_bytes();
+        if num_bytes > MAX_OFFSET {
+            return Err(too_large(num_bytes));
+        }
+        let mut end = 0usize;
+        let ends = self.spans.iter().map(|span| {
+            end = end.saturating_add(span.1);
+            end as i32
+        });
+        Ok(std::iter::once(0).chain(ends).collect())
+    }
+
+    /// Copy some of them, which fill `room`.
+    fn copy(&self, values: Range<usize>, mut room: &mut [u8]) -> Option<()> {
+        for at in values {
+            let value = self.get(at)?;
+            let (mine, rest) = room.split_at_mut_checked(value.len())?;
+            mine.copy_from_slice(value);
+            room = rest;
+        }
+        room.is_empty().then_some(())
+    }
+}
+
+/// Bytes of the records that one thread proves and copies at a time: they stay in its nearest caches
+/// between the two.
+const JOB_BYTES: usize = 256 << 10;
+
+/// Prove all records by `prove`, and give those columns that are lent, but are not to stay so, memory of
+/// their own. The first fault of the first record is the one that is told.
+pub fn settle(
+    frames: &Frames,
+    columns: &mut [Column],
+    stays_lent: impl Fn(usize) -> bool,
+    threads: usize,
+    prove: impl Fn(Range<usize>) -> Result<(), Fault> + Sync,
+) -> Result<(), Fault> {
+    let mut lent: Vec<(&mut Column, Lent)> = Vec::new();
+    for (number, column) in columns.iter_mut().enumerate() {
+        if let Some(Values::Lent(strings)) = &mut column.values
+            && !stays_lent(number)
+        {
+            let strings = std::mem::replace(strings, Lent::new(&Buffer::default()));
+            lent.push((column, strings));
+        }
+    }
+    let mut rooms: Vec<Vec<u8>> = Vec::with_capacity(lent.len());
+    let mut ends: Vec<Vec<i32>> = Vec::with_capacity(lent.len());
+    for (_, strings) in &lent {
+        ends.push(strings.ends()?);
+        let num_bytes = strings.num_bytes();
+        rooms.push(shelf::take_used(num_bytes).ok_or_else(|| {
+            Fault::new(FaultKind::Limit, 0, format!("no memory for {num_bytes} bytes"))
+        })?);
+    }
+    let jobs = jobs(frames, &lent, &ends, &mut rooms);
+    let count = jobs.len();
+    let wrong = || Fault::new(FaultKind::Structure, 0, "a value lies outside of what was read");
+    side_by_side(
+        jobs.into_iter(),
+        count,
+        threads,
+        || (),
+        |(), (records, rooms): Job<'_>| {
+            prove(records.clone())?;
+            for ((column, strings), room) in lent.iter().zip(rooms) {
+                let values = column.first_value(records.start)..column.first_value(records.end);
+                strings.copy(values, room).ok_or_else(wrong)?;
+            }
+            Ok(())
+        },
+    )?;
+    for ((column, _), (ends, room)) in lent.into_iter().zip(ends.into_iter().zip(rooms)) {
+        column.values = Some(Values::Bytes(ends, room));
+    }
+    Ok(())
+}
+
+/// Some records, and for each lent column where their values go.
+type Job<'a> = (Range<usize>, Vec<&'a mut [u8]>);
+
+fn jobs<'a>(
+    frames: &Frames,
+    lent: &[(&mut Column, Lent)],
+    ends: &[Vec<i32>],
+    rooms: &'a mut [Vec<u8>],
+) -> Vec<Job<'a>> {
+    let mut rooms: Vec<&'a mut [u8]> = rooms.iter_mut().map(Vec::as_mut_slice).collect();
+    let mut jobs = Vec::new();
+    let records = frames.spans.len();
+    let mut first = 0;
+    while first < records {
+        let mut last = first;
+        let mut num_bytes = 0usize;
+        while num_bytes < JOB_BYTES
+            && let Some(span) = frames.spans.get(last)
+        {
+            num_bytes = num_bytes.saturating_add(span.1.max(1));
+            last = last.wrapping_add(1);
+        }
+        let parts = lent.iter().zip(ends).zip(&mut rooms).map(|(((column, _), ends), room)| {
+            let end = |record| ends.get(column.first_value(record)).map_or(0, |&end| end as usize);
+            let size = end(last).saturating_sub(end(first)).min(room.len());
+            let (mine, rest) = std::mem::take(room).split_at_mut(size);
+            *room = rest;
+            mine
+        });
+        jobs.push((first..last, parts.collect()));
+        first = last;
+    }
+    jobs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::columns::Layout;
+    use crate::wire::example::Kind;
+
+    fn texts(strings: &Lent) -> Vec<&[u8]> {
+        strings.iter().flatten().collect()
+    }
+
+    #[test]
+    fn strings_of_the_buffer_are_lent_and_others_kept() {
+        let buffer = Buffer::from_vec(b"one value and another one of the buffer".to_vec());
+        let mut strings = Lent::new(&buffer);
+        strings.push(&buffer[0..9]);
+        strings.push(b"a value that lies somewhere else");
+        strings.push(b"");
+        strings.push(&buffer[14..]);
+        strings.push(b"to be dropped");
+        strings.truncate(4);
+        let wanted: [&[u8]; 4] =
+            [b"one value", b"a value that lies somewhere else", b"", b"another one of the buffer"];
+        assert_eq!(texts(&strings), wanted);
+        assert_eq!(strings.ends().unwrap(), [0, 9, 41, 41, 66]);
+        let array = strings.views(None).unwrap();
+        assert_eq!((0..4).map(|at| array.value(at)).collect::<Vec<_>>(), wanted);
+        assert!(strings.views(Some(NullBuffer::new_valid(3))).is_err());
+    }
+
+    fn frames(records: usize, size: usize) -> Frames {
+        let bytes = (0..records * size).map(|n| (n / 3) as u8).collect::<Vec<u8>>();
+        let spans = (0..records).map(|record| (record * size, size)).collect();
+        Frames { buffer: Buffer::from_vec(bytes), spans, ..Frames::default() }
+    }
+
+    /// A column of one string a record, and one of up to four.
+    fn columns(frames: &Frames) -> Vec<Column> {
+        let records = frames.spans.len();
+        let mut scalar = Column::new(Some(Kind::Bytes), Layout::Scalar, false, records);
+        let mut lists = Column::new(Some(Kind::Bytes), Layout::List, false, records);
+        for column in [&mut scalar, &mut lists] {
+            column.lend(&frames.buffer);
+        }
+        for record in 0..records {
+            let payload = frames.payload(record).unwrap();
+            scalar.values.as_mut().unwrap().push_bytes(&payload[7..]).unwrap();
+            scalar.close_record(record).unwrap();
+            let before = lists.values.as_ref().unwrap().len();
+            for part in payload.chunks(1000).take(record % 5) {
+                lists.values.as_mut().unwrap().push_bytes(part).unwrap();
+            }
+            lists.close_record(before).unwrap();
+        }
+        vec![scalar, lists]
+    }
+
+    #[test]
+    fn several_threads_copy_what_one_does_and_tell_the_first_fault() {
+        let frames = frames(40, 50_000);
+        let all = |from: fn(usize) -> Range<usize>| -> Vec<u8> {
+            (0..40).flat_map(|r| frames.payload(r).unwrap()[from(r)].to_vec()).collect()
+        };
+        for threads in [1, 3] {
+            let fault = |record| Fault::new(FaultKind::DataChecksum, 0, "").in_record(record);
+            let prove = |records: Range<usize>| match [17, 33].iter().find(|r| records.contains(r))
+            {
+                Some(&record) => Err(fault(record)),
+                None => Ok(()),
+            };
+            let found = settle(&frames, &mut columns(&frames), |_| false, threads, prove);
+            assert_eq!(found.unwrap_err().record, Some(17));
+            let mut columns = columns(&frames);
+            settle(&frames, &mut columns, |number| number == 2, threads, |_| Ok(())).unwrap();
+            let data = |number: usize| match &columns[number].values {
+                Some(Values::Bytes(_, data)) => data.clone(),
+                _ => panic!("still lent"),
+            };
+            assert_eq!(data(0), all(|_| 7..50_000));
+            assert_eq!(data(1), all(|record| 0..1000 * (record % 5)));
+        }
+    }
+}
