@@ -18,7 +18,7 @@ import pytest
 import frames
 import penstock as ps
 from memory_storage import MemoryStorage
-from penstock.pipeline import in_order
+from penstock.pipeline import Tasks, in_order
 from reading import ROOT, records_of
 
 THREADS = (1, 2, 5)
@@ -201,3 +201,38 @@ def test_ctrl_c_ends_a_scan_within_seconds(tmp_path: Path) -> None:
         said, _ = child.communicate(timeout=15)
     assert said.strip() == "interrupted []"
     assert child.returncode == 0
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_fewer_threads_at_once_than_there_are(threads: int) -> None:
+    most, running, seen = 1, 0, 0
+    lock = threading.Lock()
+
+    def run(task: int) -> list[int]:
+        nonlocal running, seen, most
+        with lock:
+            running += 1
+            seen = max(seen, running - most)
+        time.sleep(0.001)
+        with lock:
+            running -= 1
+            most = 1 + task // 40 % 2  # they come and go
+        return [task]
+
+    found = in_order(
+        [partial(numbers, 0, 200)], run, lambda _: 1, threads, ahead=True, at_once=lambda: most
+    )
+    assert list(found) == list(range(200))
+    assert seen <= 1  # one that had begun before
+
+
+def test_small_jobs_become_tasks_of_some_milliseconds() -> None:
+    tasks: Tasks[int] = Tasks(8)
+    sizes = []
+    for task in tasks.of(iter(range(100))):
+        sizes.append(len(task))
+        tasks.lasted(0.0001 * len(task), len(task))
+    assert sizes[:4] == [1, 2, 4, 8]
+    assert sum(sizes) == 100
+    tasks.lasted(1.0, 8)
+    assert tasks.size == 1

@@ -91,6 +91,7 @@ class Dataset:
         self._readers: list[Reader | None] = [None] * len(paths)
         self._formats: list[Format | None] = [None] * len(paths)
         self._sources: list[Source | None] = [None] * len(paths)
+        self._checks: list[Callable[[], None] | None] = [None] * len(paths)
         self._locks = [Lock() for _ in paths]
         self._firsts: np.ndarray | None = None
         self._overlays: Overlays | None = None
@@ -278,10 +279,9 @@ class Dataset:
     def check_unchanged(self, shard: int) -> None:
         """Raise ChangedError where an open file has been changed, replaced or taken away. A file
         whose records are proved one by one may grow. Costs a look at the folder, reads nothing."""
-        source = self._sources[shard]
-        if isinstance(source, Watched):
-            is_framed = isinstance(self._formats[shard], Framed)
-            source.check_unchanged(proves=is_framed and self._options.checksums == "all")
+        check = self._checks[shard]
+        if check is not None:
+            check()
 
     def _first_reader(self) -> Reader:
         """What the first file that has a record is made of holds for all."""
@@ -299,6 +299,9 @@ class Dataset:
         self._sources[shard] = source
         fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
         self._formats[shard] = fmt
+        if isinstance(source, Watched):
+            proves = isinstance(fmt, Framed) and self._options.checksums == "all"
+            self._checks[shard] = partial(source.check_unchanged, proves=proves)
         options = replace(self._options, beside=partial(_beside, self._storage, path))
         settled = self._settled
         if options.schema is not None or options.raw:

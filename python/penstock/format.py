@@ -287,13 +287,17 @@ class PartlyReadable(Protocol):
         ...
 
 
-@runtime_checkable
-class Lending(Protocol):
-    """A Reader that need not copy byte strings out of what it has read."""
+class Lending(Reader, Protocol):
+    """A Reader that need not copy byte strings out of what it has read. See `lends`."""
 
     def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         """What `decode` gives, with binary_view in place of binary where that saves a copy."""
         ...
+
+
+def lends(reader: Reader) -> TypeGuard[Lending]:
+    """Whether a reader need not copy byte strings. Asked for each batch, so quicker than `isinstance`."""
+    return hasattr(reader, "lent")
 
 
 @runtime_checkable

@@ -17,6 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 Task = TypeVar("Task")
@@ -28,6 +29,8 @@ PATIENCE = 0.5
 """Seconds that who leaves early waits for threads in functions of the user's."""
 _MOST_PATIENCE = 10.0
 """And at the end of the program for threads in penstock's own code, which is never long at one call."""
+_TASK_SECONDS = 0.004
+"""What a task of small jobs should last."""
 
 
 def default_threads() -> int:
@@ -47,6 +50,7 @@ def in_order(
     ahead: bool = False,
     need: Callable[[], int | None] | None = None,
     counts_taken: bool = False,
+    at_once: Callable[[], int] | None = None,
 ) -> Generator[Result]:
     """Run all tasks of all streams, and yield their results in order.
 
@@ -60,6 +64,7 @@ def in_order(
         ahead: one thread, too, runs beside the caller's and ahead of it.
         need: says how many bytes a task needs while it runs, or None while that is not known: then
             one runs alone. Without it, a task needs what the largest results held.
+        at_once: says how many of the threads are of use, asked before each task; all without it.
         counts_taken: a result counts until the caller has the next one, and not only while it waits.
 
     A caller that leaves early waits for the running tasks, but not for `users_code` in them.
@@ -74,7 +79,7 @@ def in_order(
             for task in stream():
                 yield from run(task)
         return
-    work = _Work(streams, run, size, threads, budget_bytes, need, counts_taken)
+    work = _Work(streams, run, size, threads, budget_bytes, need, counts_taken, at_once)
     try:
         work.start()
         yield from work.results()
@@ -118,6 +123,31 @@ _LOOK = 0.05
 """Seconds after which one who waits for a thread looks where it is."""
 
 
+class Tasks(Generic[Task]):
+    """Small jobs put together to tasks of some milliseconds: to hand over less costs more than it.
+
+    Args:
+        most: jobs of a task; or a function that says so, asked after each.
+    """
+
+    def __init__(self, most: int | Callable[[], int]) -> None:
+        self._most = most if callable(most) else lambda: most
+        self.size = 1
+        self.job_seconds = 0.0
+        """What a job has taken of late; 0 where none was done."""
+
+    def of(self, jobs: Iterator[Task]) -> Iterator[list[Task]]:
+        """The jobs, so many a task as have been found to last long enough."""
+        while task := list(islice(jobs, self.size)):
+            yield task
+
+    def lasted(self, seconds: float, count: int) -> None:
+        """So many jobs have taken so long."""
+        self.job_seconds = max(seconds, 1e-7) / count
+        wanted = _TASK_SECONDS / self.job_seconds
+        self.size = int(max(min(wanted, self._most(), 2 * self.size), 1))
+
+
 class _Failure:
     """An error that takes its place among the results, after those that came before it."""
 
@@ -154,6 +184,7 @@ class _Work(Generic[Task, Result]):
         budget_bytes: int | Callable[[], int],
         need: Callable[[], int | None] | None,
         counts_taken: bool,
+        at_once: Callable[[], int] | None,
     ) -> None:
         self._unopened: deque[_Stream[Task, Result]] = deque(_Stream(s) for s in streams)
         self._open: list[_Stream[Task, Result]] = []
@@ -165,6 +196,7 @@ class _Work(Generic[Task, Result]):
         self._largest_bytes = 0
         self._need = need
         self._counts_taken = counts_taken
+        self._at_once = at_once or (lambda: threads)
         self._threads = threads
         self._idle = 0
         self._stopped = False
@@ -241,7 +273,8 @@ class _Work(Generic[Task, Result]):
             return None
 
     def _wake(self, count: int) -> None:
-        if self._idle:
+        # Not where there is nothing for them: each would ask for the lock and for the GIL.
+        if self._idle and (self._stopped or self._running < self._at_once()):
             self._free.notify(min(count, self._idle))
 
     # -- the threads' side ----------------------------------------------------------------------
@@ -278,6 +311,8 @@ class _Work(Generic[Task, Result]):
             return None
 
     def _choose(self) -> _Stream[Task, Result] | None:
+        if self._running >= self._at_once():
+            return None
         # What is being made needs room as well.
         need = self._largest_bytes if self._need is None else self._need()
         if need is None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import RecordIndexError, StaleIndexError
-from penstock.format import Chunk, Lending
+from penstock.format import Chunk, lends
 from penstock.numbers import as_arrow
 from penstock.scan import join
 
@@ -96,7 +96,7 @@ def _from_shard(
     lend: bool,
 ) -> pa.RecordBatch:
     reader = dataset.reader(shard)
-    decode = reader.lent if lend and isinstance(reader, Lending) else reader.decode
+    decode = reader.lent if lend and lends(reader) else reader.decode
     try:
         picked = watch(reader.pick(records))
         parts = [decode(chunk, chosen, columns) for chunk, chosen in picked]

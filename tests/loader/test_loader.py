@@ -394,3 +394,32 @@ def test_no_records_of_a_type_that_python_cannot_make(tmp_path: Path) -> None:
     ds = ps.open(tmp_path / "union.arrow")
     assert ds.take([]).num_rows == 0
     assert next(iter(ps.Loader(ds, 2)))["u"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_small_batches_are_read_together_and_errors_come_in_their_place(
+    tmp_path: Path, threads: int
+) -> None:
+    path = tmp_path / "x.tfrecord"
+    ps.write({"id": np.arange(4000), "text": [f"n{n}.".encode() for n in range(4000)]}, path)
+    len(ps.open(path))
+    data = bytearray(path.read_bytes())
+    for record in (2500, 3999):
+        data[data.index(f"n{record}.".encode())] ^= 1
+    path.write_bytes(data)
+    found = []
+    with pytest.raises(ps.ChecksumError) as caught:
+        for batch in ps.Loader(ps.open(path), 7, order=ps.Sequential(), threads=threads):
+            found.append(batch["id"].tolist())
+    assert caught.value.record == 2500
+    assert found == [list(range(n, n + 7)) for n in range(0, 2499, 7)]
+    order = ps.Shuffled(3)
+    loader = ps.Loader(ps.open(path, damage="skip"), 7, order=order, threads=threads)
+    numbers = order.take(4000, 0, 0, 4000)
+    wanted = [
+        [n for n in numbers[at : at + 7] if n not in (2500, 3999)] for at in range(0, 4000, 7)
+    ]
+    assert [batch["id"].tolist() for batch in loader] == wanted
+    assert loader.stats().passed_over == 2
+    loader = ps.Loader(ps.open(path, damage="stop"), 7, order=ps.Sequential(), threads=threads)
+    assert [n for batch in loader for n in batch["id"]] == list(range(2500))

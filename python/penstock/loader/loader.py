@@ -23,14 +23,13 @@ from penstock.loader.plan import Part, Plan
 from penstock.loader.processes import Workers
 from penstock.loader.progress import line as progress_line
 from penstock.loader.recipe import Batch, Decode, Made, Recipe, Shared, UserCode
-from penstock.loader.sequence import Reading
-from penstock.loader.sequence import Sequence as RecordSequence
+from penstock.loader.sequence import Reading, RecordSequence, Taken
 from penstock.loader.sources import records_of
 from penstock.loader.stats import SAMPLED, Clock, LoaderStats, Meter
 from penstock.numbers import checked_count
 from penstock.orders import Mixture, Order, Sequential
 from penstock.orders.keys import checked_epoch, checked_seed
-from penstock.pipeline import default_threads, in_order
+from penstock.pipeline import Tasks, default_threads, in_order
 
 if TYPE_CHECKING:
     from penstock.jax import JaxBatches
@@ -42,6 +41,10 @@ MEMORY_BYTES = 1 << 30
 SPARED_BYTES = 256 << 20
 """So much of it, or half where that is less, is left to what no batch holds any more: buffers that wait
 to be used again, and what allocators keep of freed memory."""
+_BRIEF_SECONDS = 0.0006
+"""A batch that takes less is made by one thread sooner than by two that wait for each other."""
+_MOST_BATCHES = 16
+"""Small batches that a thread makes at a time."""
 
 
 class Loader:
@@ -249,7 +252,7 @@ class Loader:
                     line.end(self.stats())
 
     def _made(self, epoch: int, position: int, first: int = 0, every: int = 1) -> Generator[Made]:
-        parts = islice(self.plan.parts(position, self.rank), first, None, every)
+        parts = iter(islice(self.plan.parts(position, self.rank), first, None, every))
         left = len(range(first, self.plan.num_steps(position), every))
         shared = Shared(self.memory_bytes)
         batches = count()
@@ -265,22 +268,40 @@ class Loader:
             lend=self._recipe.takes_views,
         )
 
-        def make(part: Part) -> Iterator[tuple[Made, Part]]:
+        def most_batches() -> int:
+            # Of batches that are handed over together, none may be wanted for long.
+            few = self.threads == 0 or self._processes
+            return 1 if few else min(room // 32 // max(self._making_bytes or 0, 1), _MOST_BATCHES)
+
+        tasks: Tasks[Part] = Tasks(most_batches)
+
+        def make(task: list[Part]) -> Iterator[tuple[Made, Part]]:
+            begun = time.perf_counter()
             clock = Clock(is_sample=next(batches) % SAMPLED == 0)
-            made = self._make(part, epoch, reading, shared, clock)
-            self._making_bytes = max(made.making_bytes, self._making_bytes or 0)
-            yield made, part
+            numbers = [self._sequence.numbers(self.plan, part, epoch) for part in task]
+            several = reading.take_several(self.plan, task, numbers, clock)
+            for part, asked, taken in zip(task, numbers, several, strict=True):
+                made = self._make(part, epoch, asked, taken, shared, clock)
+                clock = Clock()
+                self._making_bytes = max(made.making_bytes, self._making_bytes or 0)
+                yield made, part
+            tasks.lasted(time.perf_counter() - begun, len(task))
+
+        def need() -> int | None:
+            return None if self._making_bytes is None else self._making_bytes * tasks.size
 
         results = in_order(
-            [lambda: parts],
+            [lambda: tasks.of(parts)],
             make,
             lambda result: result[0].num_bytes,
             # A thread that waits for a worker process does no work of its own.
             max(self.threads, 1) + self._processes,
             lambda: room - reading.num_bytes,
             ahead=self.threads + self._processes > 0,
-            need=lambda: self._making_bytes,
+            need=need,
             counts_taken=True,
+            # Such batches are made of Python's own steps, of which only one is done at a time.
+            at_once=lambda: 1 if tasks.job_seconds < _BRIEF_SECONDS else 1 << 30,
         )
         if not left:
             self._at = (epoch + 1, 0)
@@ -304,9 +325,15 @@ class Loader:
             shared.end()
             results.close()
 
-    def _make(self, part: Part, epoch: int, reading: Reading, shared: Shared, clock: Clock) -> Made:
-        numbers = self._sequence.numbers(self.plan, part, epoch)
-        taken = reading.take(self.plan, part, numbers, clock)
+    def _make(
+        self,
+        part: Part,
+        epoch: int,
+        numbers: np.ndarray,
+        taken: Taken,
+        shared: Shared,
+        clock: Clock,
+    ) -> Made:
         mask = self.plan.mask(part) if self.plan.uneven == "pad" else None
         return self._recipe.make(numbers, taken, mask, epoch, shared, clock)
 
@@ -314,7 +341,9 @@ class Loader:
         """One batch, made at once: that of a step, counted from a position of an epoch."""
         part = self.plan.part(position, step, self.rank)
         reading = Reading(self.source)  # also where the order has windows: one batch fills none
-        return self._make(part, epoch, reading, Shared(self.memory_bytes), Clock()).batch
+        numbers, clock = self._sequence.numbers(self.plan, part, epoch), Clock()
+        taken = reading.take(self.plan, part, numbers, clock)
+        return self._make(part, epoch, numbers, taken, Shared(self.memory_bytes), clock).batch
 
     def __getitem__(self, step: int) -> Batch:
         """One batch, made at once: that of a step of the epoch with which the next `for` begins.

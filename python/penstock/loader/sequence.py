@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import PenstockError
 from penstock.forks import Lock
 from penstock.loader.plan import Part, Plan
 from penstock.loader.sources import EndToEnd, Records
@@ -29,13 +30,15 @@ _PART_BYTES = 64 << 20
 of a batch lie in few parts."""
 _FIRST_RECORDS = 16
 """Records by which it is known how large the others may be."""
+_TOGETHER_RECORDS = 4096
+"""Records of several batches that one call reads."""
 _END = 1 << 63
 
 Taken = tuple[pa.RecordBatch, np.ndarray]
 """Records, and which of those asked for they are."""
 
 
-class Sequence:
+class RecordSequence:
     """The records of a source in an order; read from `copy`, if there is one."""
 
     def __init__(
@@ -107,6 +110,25 @@ class Reading:
         """The records of a batch, and which of `numbers` they are."""
         return self.source.take(numbers, clock, lend=self._lend)
 
+    def take_several(
+        self, plan: Plan, parts: Sequence[Part], numbers: Sequence[np.ndarray], clock: Clock
+    ) -> Iterator[Taken]:
+        """The records of several batches; small ones are read by one call, which costs as much as one
+        of them."""
+        if len(parts) > 1 and sum(map(len, numbers)) <= _TOGETHER_RECORDS:
+            try:
+                batch, kept = self.take(plan, parts[0], np.concatenate(numbers), clock)
+            except PenstockError:
+                pass  # told in its place: batch by batch
+            else:
+                edges = np.cumsum([0, *map(len, numbers)])
+                borders = np.searchsorted(kept, edges)
+                for first, a, b in zip(edges[:-1], borders[:-1], borders[1:], strict=True):
+                    yield batch.slice(a, b - a), kept[a:b] - first
+                return
+        for part, asked in zip(parts, numbers, strict=True):
+            yield self.take(plan, part, asked, clock)
+
 
 class WindowReading(Reading):
     """Records taken from windows that are in memory, each read once.
@@ -117,7 +139,7 @@ class WindowReading(Reading):
 
     def __init__(
         self,
-        sequence: Sequence,
+        sequence: RecordSequence,
         windows: Any,
         plan: Plan,
         rank: int,
@@ -143,6 +165,13 @@ class WindowReading(Reading):
         """See Reading.num_bytes."""
         with self._lock:
             return sum(held.num_bytes for held in self._held.values())
+
+    def take_several(
+        self, plan: Plan, parts: Sequence[Part], numbers: Sequence[np.ndarray], clock: Clock
+    ) -> Iterator[Taken]:
+        """See Reading.take_several. Windows are in memory."""
+        for part, asked in zip(parts, numbers, strict=True):
+            yield self.take(plan, part, asked, clock)
 
     def take(self, plan: Plan, part: Part, numbers: np.ndarray, clock: Clock) -> Taken:
         """See Reading.take."""

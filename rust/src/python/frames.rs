@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PySlice};
 
 use super::arrow::{ArrowArray, import};
 use super::bytes::{PyBuffer, PyFile, room, threads_for};
-use super::{PyFault, raise, run};
+use super::{PyFault, raise, run, run_on};
 use crate::kernels::columns::{Layout, Values};
 use crate::kernels::decode_examples::{Dialect, Plan, Wanted, decode};
 use crate::kernels::infer_examples::infer;
@@ -182,9 +182,10 @@ impl PyFrames {
     ) -> PyResult<ArrowArray> {
         let checks = Checks::new(check, indexed)?;
         let frames = &self.0;
-        let decoded = run(py, || {
+        let num_bytes = frames.spans.iter().map(|span| span.1).sum();
+        let decoded = run_on(py, num_bytes, || {
             let threads = match frames.places.is_some() {
-                true => threads_for(frames.spans.iter().map(|span| span.1).sum()),
+                true => threads_for(num_bytes),
                 false => 1,
             };
             let prove = |records| checks.prove(frames, records);
@@ -376,7 +377,9 @@ pub fn frames_at(
     let kind = framing(name)?;
     let (starts, lengths, places) = (u64s(starts)?, u64s(lengths)?, u64s(places)?);
     let (s, l, p) = (starts.values(), lengths.values(), places.values());
-    run(py, || walking::frames_at(kind, &buffer.0, s, l, p)).map(PyFrames)
+    // A few nanoseconds for each head, wherever they lie.
+    let num_bytes = s.len().saturating_mul(size_of::<[u64; 16]>());
+    run_on(py, num_bytes, || walking::frames_at(kind, &buffer.0, s, l, p)).map(PyFrames)
 }
 
 /// The first place from `start` on whose bytes are a right head of a frame: (offset in the

@@ -21,6 +21,7 @@ mod train_images;
 mod values;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -119,7 +120,27 @@ where
     T: Send,
     F: FnOnce() -> Result<T, Fault> + Send,
 {
-    match py.detach(|| catch_unwind(AssertUnwindSafe(kernel))) {
+    outcome(py, py.detach(|| catch_unwind(AssertUnwindSafe(kernel))))
+}
+
+/// Below so many bytes a kernel is done sooner than another thread has woken up that waits for the GIL,
+/// and this one would wait for it in its turn.
+const BRIEF_BYTES: usize = 64 << 10;
+
+/// The same for a kernel that works on so many bytes: with the GIL where they are few.
+pub fn run_on<T, F>(py: Python<'_>, num_bytes: usize, kernel: F) -> PyResult<T>
+where
+    T: Send,
+    F: FnOnce() -> Result<T, Fault> + Send,
+{
+    if num_bytes >= BRIEF_BYTES {
+        return run(py, kernel);
+    }
+    outcome(py, catch_unwind(AssertUnwindSafe(kernel)))
+}
+
+fn outcome<T>(py: Python<'_>, done: thread::Result<Result<T, Fault>>) -> PyResult<T> {
+    match done {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(fault)) => Err(raise(fault)),
         Err(panic) => Err(internal(py, &panic)),

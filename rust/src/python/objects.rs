@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::arrow::import;
-use super::run;
+use super::run_on;
 use crate::kernels::decode_images::values;
 use crate::wire::{Fault, FaultKind};
 
@@ -38,7 +38,7 @@ fn keep_freed_memory() {
 #[pyfunction]
 pub fn bytes_list<'py>(py: Python<'py>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     let array = import(array)?;
-    let values = run(py, || values(&array))?;
+    let values = run_on(py, array.len().saturating_mul(64), || values(&array))?;
     PyList::new(py, bytes_objects(py, &values)?)
 }
 
@@ -67,7 +67,8 @@ pub fn bytes_objects<'py>(
         rooms.push(Room(object.as_bytes().as_ptr() as usize, value.len()));
         objects.push(Some(object));
     }
-    run(py, || {
+    let num_bytes = rooms.iter().map(|room| room.1).sum();
+    run_on(py, num_bytes, || {
         for (room, value) in rooms.iter().zip(values.iter().flatten()) {
             if room.1 != value.len() {
                 return Err(Fault::new(FaultKind::Schema, 0, "values that change their length"));

@@ -2,13 +2,13 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Int64Array, UInt32Array, UInt64Array};
+use arrow_array::{Array, Int64Array, UInt32Array, UInt64Array};
 use arrow_schema::DataType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::arrow::{ArrowArray, import};
-use super::run;
+use super::{run, run_on};
 use crate::kernels::buffer;
 use crate::kernels::mixture::Mixture;
 use crate::kernels::permute::{self, MOST_RECORDS, Permutation};
@@ -36,13 +36,17 @@ pub fn permuted(
     stop: u64,
 ) -> PyResult<ArrowArray> {
     check_span(num_records, start, stop)?;
-    let numbers = run(py, || {
-        let mut numbers = vec![0; (stop - start) as usize];
+    let count = (stop - start) as usize;
+    let numbers = run_on(py, count.saturating_mul(EACH_BYTES), || {
+        let mut numbers = vec![0; count];
         Permutation::new(num_records, key0, key1).fill(start, &mut numbers);
         Ok(numbers)
     })?;
     Ok(ArrowArray::new(Int64Array::from(numbers)))
 }
+
+/// A number takes about as long as so many bytes elsewhere.
+const EACH_BYTES: usize = 64;
 
 /// For each row the number at a position of a permutation of its own, chosen by `key0` and the
 /// row's key, as int64; num_records, keys and positions are arrays of uint64.
@@ -134,7 +138,7 @@ pub fn record_keys(
     records: &Bound<'_, PyAny>,
 ) -> PyResult<ArrowArray> {
     let records = import(records)?;
-    let keys = run(py, || {
+    let keys = run_on(py, records.len().saturating_mul(EACH_BYTES), || {
         Ok(match records.data_type() {
             DataType::Int64 => {
                 let records = records.as_primitive::<Int64Type>().values();

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.pipeline import default_threads, in_order, users_code
+from penstock.pipeline import Tasks, default_threads, in_order, users_code
 from penstock.tf.data.blocks import AnyBlock, Batches, Block, Blocks
 from penstock.tf.data.failures import Failure, Raising, guarded
 from penstock.tf.data.op import (
@@ -33,8 +33,6 @@ from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
 
 _MOST_THREADS = 32
-_TASK_SECONDS = 0.004
-"""What a task of a thread should last: less, and handing it over costs more than it."""
 _MOST_TASK = 256
 
 
@@ -142,24 +140,17 @@ class Map(Op):
         return super().spec() if plan is None else plan.specs(leaves)
 
 
-class _Tasks:
+class _Work:
     """What the threads of a Parallel share. It knows nothing of the reader, who may be dropped."""
 
     def __init__(self, run: Callable[[Any], Any], source: Iterator[Any]) -> None:
         self._run = run
         self._source = source
-        self._size = 1
+        self._tasks: Tasks[Any] = Tasks(_MOST_TASK)
 
     def stream(self) -> Iterator[list[Any]]:
         source, self._source = self._source, iter(())
-        task: list[Any] = []
-        for element in guarded(source):
-            task.append(element)
-            if len(task) >= self._size:
-                yield task
-                task = []
-        if task:
-            yield task
+        yield from self._tasks.of(guarded(source))
 
     def do(self, task: list[Any]) -> Iterator[list[Any]]:
         begun, done = time.perf_counter(), []
@@ -172,8 +163,7 @@ class _Tasks:
                     done.append(self._run(element))
                 except Exception as error:
                     done.append(Failure(error))
-        seconds = max(time.perf_counter() - begun, 1e-7) / len(task)
-        self._size = int(min(max(_TASK_SECONDS / seconds, 1), _MOST_TASK, 2 * self._size))
+        self._tasks.lasted(time.perf_counter() - begun, len(task))
         yield done
 
 
@@ -182,8 +172,8 @@ class Parallel:
     elements behind it follow."""
 
     def __init__(self, run: Callable[[Any], Any], source: Iterator[Any], threads: int) -> None:
-        tasks = _Tasks(run, source)
-        self._results = in_order([tasks.stream], tasks.do, _held_bytes, threads, ahead=True)
+        work = _Work(run, source)
+        self._results = in_order([work.stream], work.do, _held_bytes, threads, ahead=True)
         self._ready: Iterator[Any] = iter(())
 
     def __iter__(self) -> Parallel:
