@@ -63,6 +63,36 @@ def load(suffix: str, threads: int) -> Callable[[Data], Job]:
     return make
 
 
+def kernels(suffix: str, threads: int) -> Callable[[Data], Job]:
+    """What a Loader calls, called in a loop: each batch is read, and then decoded."""
+
+    def make(data: Data) -> Job:
+        import numpy as np
+
+        import penstock as ps
+        from penstock import _core
+        from penstock.loader.images import decode_into
+
+        dataset = ps.open(pictures.container(suffix))
+        image = "jpg" if suffix == ".tar" else "image"
+        spec, pool = ps.Image(**CROP), _core.BufferPool(1 << 30)
+        numbers = ps.Shuffled(seed=0).take(len(dataset), 0, 0, len(dataset))
+
+        def work(check: bool) -> Outcome:
+            count = 0
+            for start in range(0, len(numbers), pictures.BATCH):
+                asked = numbers[start : start + pictures.BATCH]
+                column = dataset.take(asked)[image]
+                keys = asked.astype(np.uint64)
+                batch, _ = decode_into(column, spec, keys, threads=threads, pool=pool)
+                count += len(batch)
+            return Outcome(count)
+
+        return Job(work)
+
+    return make
+
+
 def raw(data: Data) -> Job:
     """Pixels as they are, into memory that is used again."""
     import numpy as np
@@ -96,6 +126,7 @@ JOBS = {
         f"images-load-{suffix[1:]}": {
             "1 thread": load(suffix, 1),
             "2 threads": load(suffix, 2),
+            "2 threads, kernels in a loop": kernels(suffix, 2),
         }
         for suffix in (".tfrecord", ".tar", ".beton")
     },

@@ -438,6 +438,7 @@ class BufferPool:
 
     @property
     def free_bytes(self) -> int: ...
+    def __reduce__(self) -> tuple[type[BufferPool], tuple[int]]: ...
 
 @final
 class PooledBuffer:

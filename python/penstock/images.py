@@ -273,10 +273,16 @@ def bytes_of(array: Any) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     type_ = storage_of(array.type)
-    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    types = pa.types
+    kinds = (
+        types.is_binary,
+        types.is_large_binary,
+        types.is_fixed_size_binary,
+        types.is_binary_view,
+    )
     if any(is_kind(type_) for is_kind in kinds):
         return array
-    if pa.types.is_null(type_) or str(type_) == "binary_view":
+    if types.is_null(type_):
         return array.cast(pa.binary())
     raise SchemaError(f"images are bytes, not {type_}", hint="name the column that holds them")
 

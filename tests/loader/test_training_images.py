@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -489,3 +490,25 @@ def test_a_description_is_frozen_pickled_and_told() -> None:
 def test_arguments_out_of_bounds_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"size|crop|dtype|mean|std|layout|scale|ratio|center"):
         ps.Image(**wrong)
+
+
+@pytest.mark.parametrize("views", [False, True])
+def test_memory_of_batches_is_used_again_in_the_next_epoch(tmp_path: Path, views: bool) -> None:
+    path = tmp_path / "x.tfrecord"
+    images = [jpeg(picture(300, 400, n), quality=95) for n in range(40)]
+    ps.write({"image": images, "n": list(range(40))}, path)
+    spec = ps.Image(64, crop="random")
+    decode = spec if views else lambda column: spec.decode(column, keys=keys(*range(8)))
+    loader = ps.Loader(ps.open(path), 8, order=ps.Shuffled(2), decode={"image": decode})
+    first = [batch["image"].copy() for batch in loader]
+    pool = loader._pool()  # pyright: ignore[reportPrivateUsage]
+    assert (pool.free_bytes > 0) == views
+    for _ in range(5):
+        for _ in loader:
+            pass
+    # No more than the batches of one epoch, however many there were.
+    assert pool.free_bytes <= sum(batch.nbytes for batch in first)
+    if views:
+        again = pickle.loads(pickle.dumps(loader))
+        again.set_epoch(0)
+        assert all((a == b["image"]).all() for a, b in zip(first, again, strict=True))

@@ -216,7 +216,8 @@ def decode_into(
     if keys.dtype != np.uint64 or keys.shape != (len(array),):
         raise ValueError(f"keys are uint64[{len(array)}], not {keys.dtype}{list(keys.shape)}")
     bounds = limits_from(limits)
-    sizes = _sizes(array, shape, spec, bounds)
+    same = spec.height_width or (shape and shape[:2])
+    sizes = [same] if same else _sizes(array, bounds)
     uniform = len(set(sizes)) <= 1 and None not in sizes
     shapes = [(0,) if size is None else spec.shape(*size) for size in sizes]
     full = (len(array), *(shapes[0] if shapes else spec.shape(0, 0)))
@@ -264,13 +265,8 @@ def _apart(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray |
     ]
 
 
-def _sizes(
-    array: pa.Array, shape: tuple[int, int, int] | None, spec: Image, limits: Limits
-) -> list[tuple[int, int] | None]:
-    """Height and width of each image as far as they tell the shape of what it becomes."""
-    same = spec.height_width or (shape and shape[:2])
-    if same:
-        return [same] * len(array)
+def _sizes(array: pa.Array, limits: Limits) -> list[tuple[int, int] | None]:
+    """Height and width of each image, None where they cannot be told."""
     told = pa.array(_core.image_view_sizes(array, limits.image_pixels))
     sides = (told.field(name).to_pylist() for name in ("height", "width"))
     return [None if high is None else (high, wide) for high, wide in zip(*sides, strict=True)]

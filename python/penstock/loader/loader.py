@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock import _core
 from penstock.errors import SchemaError
 from penstock.format import SkippedRegion
 from penstock.loader import state as states
@@ -198,6 +199,7 @@ class Loader:
         self._guarded: dict[str, Any] | None = None
         # What the making of a batch takes, known when one has been made.
         self._making_bytes: int | None = None
+        self._images: _core.BufferPool | None = None
         self._at = self._next = (checked_epoch(epoch), 0)
 
     def __len__(self) -> int:
@@ -254,7 +256,7 @@ class Loader:
     def _made(self, epoch: int, position: int, first: int = 0, every: int = 1) -> Generator[Made]:
         parts = iter(islice(self.plan.parts(position, self.rank), first, None, every))
         left = len(range(first, self.plan.num_steps(position), every))
-        shared = Shared(self.memory_bytes)
+        shared = Shared(self._pool())
         batches = count()
         # Half of it may be windows that the order shuffles in, if it does.
         room = self.memory_bytes - min(self.memory_bytes // 2, SPARED_BYTES)
@@ -337,13 +339,19 @@ class Loader:
         mask = self.plan.mask(part) if self.plan.uneven == "pad" else None
         return self._recipe.make(numbers, taken, mask, epoch, shared, clock)
 
+    def _pool(self) -> _core.BufferPool:
+        """Memory of images that is used again, also in the next epoch."""
+        if self._images is None:
+            self._images = _core.BufferPool(self.memory_bytes // 4)
+        return self._images
+
     def batch(self, epoch: int, position: int, step: int) -> Batch:
         """One batch, made at once: that of a step, counted from a position of an epoch."""
         part = self.plan.part(position, step, self.rank)
         reading = Reading(self.source)  # also where the order has windows: one batch fills none
         numbers, clock = self._sequence.numbers(self.plan, part, epoch), Clock()
         taken = reading.take(self.plan, part, numbers, clock)
-        return self._make(part, epoch, numbers, taken, Shared(self.memory_bytes), clock).batch
+        return self._make(part, epoch, numbers, taken, Shared(self._pool()), clock).batch
 
     def __getitem__(self, step: int) -> Batch:
         """One batch, made at once: that of a step of the epoch with which the next `for` begins.

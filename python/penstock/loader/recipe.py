@@ -76,8 +76,8 @@ class Made:
 class Shared:
     """What the batches of one epoch share while they are made."""
 
-    def __init__(self, memory_bytes: int) -> None:
-        self.pool = _core.BufferPool(memory_bytes // 4)
+    def __init__(self, pool: _core.BufferPool) -> None:
+        self.pool = pool
         self._turn = threading.Condition()
         self._is_taken = False
         self.ended = threading.Event()

@@ -125,26 +125,29 @@ def _cut(positions: np.ndarray, most_chunks: int | None, most_records: int | Non
     """Where windows begin, counted in chunks, and the number of chunks: as many chunks as both
     bounds allow, and one at least. Windows without records are left to the window before."""
     num_chunks = len(positions) - 1
-    after = np.arange(1, num_chunks + 1)
-    if most_records is not None:
+    if most_records is None:
+        begins = np.arange(0, num_chunks, most_chunks or max(num_chunks, 1))
+    else:
         fitting = np.searchsorted(positions, positions[:-1] + most_records, side="right") - 1
-        after = np.maximum(after, fitting)
+        after = np.maximum(np.arange(1, num_chunks + 1), fitting)
         if most_chunks is not None:
             after = np.minimum(after, np.arange(num_chunks) + most_chunks)
-    elif most_chunks is not None:
-        after = np.minimum(np.arange(num_chunks) + most_chunks, num_chunks)
-    else:
-        after[:] = num_chunks
-    next_chunk = after.tolist()
-    begins = [0]
-    while begins[-1] < num_chunks:
-        begins.append(next_chunk[begins[-1]])
-    found = np.array(begins, np.int64)
+        begins = _followed(after.tolist())
+    found = np.append(begins, num_chunks).astype(np.int64)
     some = np.concatenate(([True], np.diff(positions[found]) > 0))
     some[0] = True
     found = found[some]
     found[-1] = num_chunks
     return found
+
+
+def _followed(after: list[int]) -> np.ndarray:
+    """Where one comes by from 0 on, if each place says which is next, before one is at the end."""
+    found, place = [], 0
+    while place < len(after):
+        found.append(place)
+        place = after[place]
+    return np.array(found, np.int64)
 
 
 @dataclass

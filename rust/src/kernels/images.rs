@@ -21,6 +21,7 @@ pub mod shrink;
 pub mod webp;
 
 use self::crop::Region;
+use super::shelf::ask_for_huge_pages;
 use crate::wire::image_head::{Codec, Head, probe};
 use crate::wire::{Fault, FaultKind};
 
@@ -132,6 +133,7 @@ pub fn zeroed(length: usize) -> Result<Vec<u8>, Fault> {
         if pointer.is_null() {
             return Err(no_memory());
         }
+        ask_for_huge_pages(pointer, length);
         Ok(Vec::from_raw_parts(pointer, length, length))
     }
 }

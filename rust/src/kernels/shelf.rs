@@ -48,27 +48,27 @@ fn take_any(length: usize) -> Option<Vec<u8>> {
     let rounded = if length < SMALLEST { length } else { length.checked_next_multiple_of(step)? };
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(rounded).ok()?;
-    ask_for_huge_pages(&bytes);
+    ask_for_huge_pages(bytes.as_ptr(), bytes.capacity());
     Some(bytes)
 }
 
 /// Pages of 2 MiB waste little of a buffer that is much larger and is filled, and save the processor
 /// from looking up 512 times as many.
-fn ask_for_huge_pages(bytes: &Vec<u8>) {
+pub fn ask_for_huge_pages(memory: *const u8, num_bytes: usize) {
     #[cfg(target_os = "linux")]
     {
         const HUGE: usize = 2 << 20;
-        let address = bytes.as_ptr() as usize;
+        let address = memory as usize;
         let start = address.next_multiple_of(HUGE);
-        let end = address.saturating_add(bytes.capacity()) / HUGE * HUGE;
+        let end = address.saturating_add(num_bytes) / HUGE * HUGE;
         if end.saturating_sub(start) > 2 * HUGE {
-            // SAFETY: advice about pages that lie wholly in memory of this vector changes no byte.
+            // SAFETY: the pages lie wholly in memory that is the caller's, and advice changes no byte.
             unsafe {
                 libc::madvise(start as *mut _, end.wrapping_sub(start), libc::MADV_HUGEPAGE);
             }
         }
     }
-    let _ = bytes;
+    let _ = (memory, num_bytes);
 }
 
 /// Large enough, and not so large that most of it would lie idle.

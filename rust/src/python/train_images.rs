@@ -231,6 +231,12 @@ impl PyBufferPool {
         Ok(PyPooledBuffer { bytes: Mutex::new(bytes), address, length: num_bytes, pool })
     }
 
+    /// Another one of the same size, which has nothing: what another process makes of it.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (usize,))> {
+        let most_bytes = with(&slf.get().0, |shelf| shelf.most_bytes).unwrap_or_default();
+        Ok((slf.get_type().into_any(), (most_bytes,)))
+    }
+
     /// Bytes that are kept and that nobody uses.
     #[getter]
     fn free_bytes(&self) -> usize {
