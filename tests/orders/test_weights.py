@@ -23,6 +23,12 @@ def test_each_epoch_has_the_share_of_every_record_within_one(weights, seed, leng
     assert not found[np.array(weights) == 0].any()
 
 
+@pytest.mark.parametrize("weight", [5e-324, 1.5e-310, 1.7e308])
+def test_the_smallest_and_the_largest_numbers_are_weights(weight: float) -> None:
+    found = ps.Weighted([weight, weight], 0, 4).take(2, 0, 0, 4)
+    assert np.bincount(found).tolist() == [2, 2]
+
+
 def test_over_epochs_rare_records_come_as_often_as_they_weigh() -> None:
     weights = np.linspace(0, 1, 200)
     order = ps.Weighted(weights, 0)

@@ -67,7 +67,9 @@ class Weighted:
         if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
             raise ValueError("weights are 0 or more, and one is above 0")
         object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "_sums", np.cumsum(weights))
+        # By a power of two, so that sums of the smallest and the largest numbers are exact as well.
+        scaled = np.ldexp(weights, -np.frexp(weights.max())[1])
+        object.__setattr__(self, "_sums", np.cumsum(scaled))
         object.__setattr__(self, "_digest", digest(weights))
         if self.num_records is not None:
             object.__setattr__(self, "num_records", checked_records(self.num_records))
