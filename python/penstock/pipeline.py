@@ -51,6 +51,7 @@ def in_order(
     need: Callable[[], int | None] | None = None,
     counts_taken: bool = False,
     at_once: Callable[[], int] | None = None,
+    helps: bool = False,
 ) -> Generator[Result]:
     """Run all tasks of all streams, and yield their results in order.
 
@@ -65,6 +66,8 @@ def in_order(
         need: says how many bytes a task needs while it runs, or None while that is not known: then
             one runs alone. Without it, a task needs what the largest results held.
         at_once: says how many of the threads are of use, asked before each task; all without it.
+        helps: the caller's thread is one of them: where it would wait, it does a task. For callers that
+            have work of their own with each result.
         counts_taken: a result counts until the caller has the next one, and not only while it waits.
 
     A caller that leaves early waits for the running tasks, but not for `users_code` in them.
@@ -79,7 +82,7 @@ def in_order(
             for task in stream():
                 yield from run(task)
         return
-    work = _Work(streams, run, size, threads, budget_bytes, need, counts_taken, at_once)
+    work = _Work(streams, run, size, threads, budget_bytes, need, counts_taken, at_once, helps)
     try:
         work.start()
         yield from work.results()
@@ -185,6 +188,7 @@ class _Work(Generic[Task, Result]):
         need: Callable[[], int | None] | None,
         counts_taken: bool,
         at_once: Callable[[], int] | None,
+        helps: bool,
     ) -> None:
         self._unopened: deque[_Stream[Task, Result]] = deque(_Stream(s) for s in streams)
         self._open: list[_Stream[Task, Result]] = []
@@ -206,8 +210,10 @@ class _Work(Generic[Task, Result]):
         self._ready = threading.Condition(self._lock)
         self._free = threading.Condition(self._lock)
         self._pool = [
-            _Thread(target=self._serve, name=f"penstock-{n}", daemon=True) for n in range(threads)
+            _Thread(target=self._serve, name=f"penstock-{n}", daemon=True)
+            for n in range(threads - helps)
         ]
+        self._helps = helps
 
     def start(self) -> None:
         _UNDER_WAY.add(self)
@@ -254,23 +260,36 @@ class _Work(Generic[Task, Result]):
         """The results of the next task in order, or None after the last."""
         if os.getpid() != self._process:
             raise RuntimeError("a scan cannot go on in a forked process; start a new one there")
-        with self._lock:
-            while self._open or self._unopened:
-                if not self._open:
-                    self._open.append(self._unopened.popleft())
-                    self._wake(self._threads)
-                head = self._open[0]
-                done = head.done.pop(head.yielded, None)
-                if done is not None:
-                    head.yielded += 1
-                    self._wake(1)
-                    return done
-                if head.exhausted and head.yielded == head.next_number:
-                    self._open.pop(0)
-                    self._wake(self._threads)
-                else:
-                    self._ready.wait()
-            return None
+        while True:
+            with self._lock:
+                found = self._ready_or_task()
+            if not isinstance(found, _Stream):
+                return found
+            self._fetch_and_do(found)
+
+    def _ready_or_task(
+        self,
+    ) -> deque[Result | _Failure] | _Stream[Task, Result] | None:
+        """The next results, waited for; or, where this thread helps, what it may do meanwhile."""
+        while self._open or self._unopened:
+            if not self._open:
+                self._open.append(self._unopened.popleft())
+                self._wake(self._threads)
+            head = self._open[0]
+            done = head.done.pop(head.yielded, None)
+            if done is not None:
+                head.yielded += 1
+                self._wake(1)
+                return done
+            if head.exhausted and head.yielded == head.next_number:
+                self._open.pop(0)
+                self._wake(self._threads)
+            elif self._helps and (stream := self._choose()) is not None:
+                stream.busy = True
+                return stream
+            else:
+                self._ready.wait()
+        return None
 
     def _wake(self, count: int) -> None:
         # Not where there is nothing for them: each would ask for the lock and for the GIL.
@@ -281,19 +300,21 @@ class _Work(Generic[Task, Result]):
 
     def _serve(self) -> None:
         while (stream := self._claim()) is not None:
-            number = stream.next_number
-            try:
-                if stream.tasks is None:
-                    stream.tasks = stream.opener()
-                task = next(stream.tasks, None)
-            except BaseException as error:
-                self._release(stream, exhausted=True, fetched=True)
-                self._deliver(stream, number, deque([_Failure(error)]), 0)
-                continue
-            self._release(stream, exhausted=task is None, fetched=task is not None)
-            if task is not None:
-                self._do(stream, number, task)
-                del task
+            self._fetch_and_do(stream)
+
+    def _fetch_and_do(self, stream: _Stream[Task, Result]) -> None:
+        number = stream.next_number
+        try:
+            if stream.tasks is None:
+                stream.tasks = stream.opener()
+            task = next(stream.tasks, None)
+        except BaseException as error:
+            self._release(stream, exhausted=True, fetched=True)
+            self._deliver(stream, number, deque([_Failure(error)]), 0)
+            return
+        self._release(stream, exhausted=task is None, fetched=task is not None)
+        if task is not None:
+            self._do(stream, number, task)
 
     def _claim(self) -> _Stream[Task, Result] | None:
         """Wait for a stream that has a task to fetch; None when there is nothing left to do."""
@@ -351,6 +372,10 @@ class _Work(Generic[Task, Result]):
         except BaseException as error:
             done.append(_Failure(error))
         self._deliver(stream, number, done, held)
+        last = done[-1] if done else None
+        if isinstance(last, _Failure) and isinstance(last.error, KeyboardInterrupt):
+            if threading.current_thread() is threading.main_thread():
+                raise last.error  # at once, and not when its turn comes
 
     def _deliver(
         self,

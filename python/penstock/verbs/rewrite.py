@@ -245,7 +245,7 @@ class _Work:
         output: Output | None = None
         try:
             for part, framed in in_order(
-                streams, plan.run, held_bytes, self._threads, _AHEAD_BYTES
+                streams, plan.run, held_bytes, self._threads, _AHEAD_BYTES, helps=True
             ):
                 if output is None:
                     output = self._output(part.shard)
