@@ -55,7 +55,9 @@ class FramedWriter:
         self.threads = default_threads() if threads is None else threads
         if self.threads < 1:
             raise ValueError(f"threads must be at least 1, not {threads}")
-        self.pool = ThreadPoolExecutor(self.threads, "penstock-write") if self.threads > 1 else None
+        self.pool = (
+            ThreadPoolExecutor(self.threads - 1, "penstock-write") if self.threads > 1 else None
+        )
         self._work = InOrder(self.pool, 2 * self.threads + 1)
         self._lengths: list[np.ndarray] = []
         self._checksums: list[np.ndarray] = []
