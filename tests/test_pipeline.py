@@ -236,3 +236,38 @@ def test_small_jobs_become_tasks_of_some_milliseconds() -> None:
     assert sum(sizes) == 100
     tasks.lasted(1.0, 8)
     assert tasks.size == 1
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_caller_helps_where_it_would_wait(threads: int) -> None:
+    doers = set()
+
+    def run(task: int) -> list[int]:
+        doers.add(threading.current_thread())
+        time.sleep(0.002)
+        if task == 150:
+            raise ValueError("the 150th")
+        return [task]
+
+    found = []
+    streams = [partial(numbers, 0, 200)]
+    with pytest.raises(ValueError, match="150th"):
+        for number in in_order(streams, run, lambda _: 1, threads, helps=True):
+            found.append(number)
+    assert found == list(range(150))
+    assert len(doers) == threads
+    assert threading.main_thread() in doers
+    assert not threads_of_ours()
+
+
+def test_ctrl_c_in_a_task_of_the_callers_ends_it_at_once() -> None:
+    def run(task: int) -> list[int]:
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        time.sleep(0.01)
+        return [task]
+
+    found = in_order([partial(numbers, 0, 1000)], run, lambda _: 1, 2, helps=True)
+    with pytest.raises(KeyboardInterrupt):
+        list(found)
+    assert not threads_of_ours()

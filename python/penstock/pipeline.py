@@ -372,10 +372,10 @@ class _Work(Generic[Task, Result]):
         except BaseException as error:
             done.append(_Failure(error))
         self._deliver(stream, number, done, held)
-        last = done[-1] if done else None
-        if isinstance(last, _Failure) and isinstance(last.error, KeyboardInterrupt):
-            if threading.current_thread() is threading.main_thread():
-                raise last.error  # at once, and not when its turn comes
+        error = done[-1].error if done and isinstance(done[-1], _Failure) else None
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and isinstance(error, KeyboardInterrupt):
+            raise error  # at once, and not when its turn comes
 
     def _deliver(
         self,
