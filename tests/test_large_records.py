@@ -10,6 +10,7 @@ import pytest
 
 import penstock as ps
 from frames import example, file_of
+from penstock.take import reordered, take
 
 NUM_RECORDS = 120
 RECORD_BYTES = 60_000
@@ -177,3 +178,86 @@ def test_damage_among_many_large_records_is_named(path: Path, images: list[bytes
     assert batch["label"].tolist() == [n for n in range(NUM_RECORDS) if n not in (23, 90)]
     assert batch["image"].tolist() == [x for n, x in enumerate(images) if n not in (23, 90)]
     assert loader.stats().passed_over == 2
+
+
+def blobs(count: int, seed: int) -> list[bytes]:
+    rng = np.random.default_rng(seed)
+    return [rng.bytes(int(size)) for size in rng.integers(0, 300, count)]
+
+
+def seen(loader: ps.Loader, *names: str) -> dict[int, tuple[bytes, ...]]:
+    found = {}
+    for batch in loader:
+        columns = [batch[name] for name in names]
+        found |= {int(n): v for n, *v in zip(batch["n"], *columns, strict=True)}
+    return found
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_batches_of_overlaid_records_have_the_overlay(tmp_path: Path, threads: int) -> None:
+    path, old, new = tmp_path / "a.tfrecord", blobs(200, 1), blobs(200, 2)
+    ps.write({"n": np.arange(200), "blob": old}, path)
+    ps.add_fields(path, {"more": new})
+    loader = ps.Loader(ps.open(path), 16, order=ps.Shuffled(1), threads=threads)
+    assert seen(loader, "blob", "more") == {n: [old[n], new[n]] for n in range(200)}
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_batches_of_files_that_lend_and_files_that_do_not(tmp_path: Path, threads: int) -> None:
+    wanted = {}
+    for number, ending in enumerate(("tfrecord", "parquet", "msgpack")):
+        values, numbers = blobs(100, number), np.arange(100) + 1000 * number
+        ps.write({"n": numbers, "blob": values}, tmp_path / f"{number}.{ending}")
+        wanted |= {int(n): [v] for n, v in zip(numbers, values, strict=True)}
+    dataset = ps.open([str(tmp_path / name) for name in ("0.tfrecord", "1.parquet", "2.msgpack")])
+    loader = ps.Loader(dataset, 16, order=ps.Shuffled(1), threads=threads)
+    assert seen(loader, "blob") == wanted
+
+
+def test_views_of_many_files_share_few_buffers(tmp_path: Path) -> None:
+    wanted: list[bytes | None] = []
+    for number in range(40):
+        values = [None if n % 7 == 3 else v for n, v in enumerate(blobs(16, number))]
+        ps.write(pa.table({"blob": values}), tmp_path / f"{number:02}.tfrecord")
+        wanted += values
+    dataset = ps.open(str(tmp_path))
+    asked = np.random.default_rng(0).permutation(len(wanted))
+    batch = take(dataset, asked, None, lend=True)
+    assert batch["blob"].type == pa.binary_view()
+    assert batch["blob"].to_pylist() == [wanted[n] for n in asked]
+    assert len(batch["blob"].buffers()) <= 2 + 40
+    part = reordered(batch.slice(100, 50), np.array([49, 0, 0, 7]))
+    assert part["blob"].to_pylist() == [wanted[asked[100 + n]] for n in (49, 0, 0, 7)]
+    assert reordered(batch, np.arange(0)).num_rows == 0
+
+
+@pytest.mark.parametrize("damage", ["skip", "stop"])
+def test_batches_in_which_no_image_can_be_decoded(tmp_path: Path, damage: str) -> None:
+    good = ps.encode_images(np.zeros((4, 8, 8, 3), np.uint8), "png").to_pylist()
+    images = [*good, b"none", b"of these", b"is an", b"image", *good]
+    ps.write({"n": np.arange(12), "image": images}, tmp_path / "a.tfrecord")
+    dataset = ps.open(tmp_path / "a.tfrecord", damage=damage)
+    loader = ps.Loader(dataset, 4, order=ps.Sequential(), decode={"image": ps.Image(2)})
+    found = [n for batch in loader for n in batch["n"].tolist()]
+    assert found == [0, 1, 2, 3, *([8, 9, 10, 11] if damage == "skip" else [])]
+
+
+def test_an_error_of_the_storage_comes_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"n": np.arange(400)}, path)
+    dataset = ps.open(path)
+    reader = dataset.reader(0)
+    pick = reader.pick
+
+    def failing(records: np.ndarray) -> object:
+        if 333 in records:
+            raise OSError("the cable is out")
+        return pick(records)
+
+    reader.pick = failing  # pyright: ignore[reportAttributeAccessIssue]
+    loader = ps.Loader(dataset, 2, order=ps.Sequential(), threads=2)
+    found = []
+    with pytest.raises(OSError, match="cable"):
+        for batch in loader:
+            found += batch["n"].tolist()
+    assert found == list(range(332))

@@ -296,8 +296,9 @@ class Lending(Reader, Protocol):
 
 
 def lends(reader: Reader) -> TypeGuard[Lending]:
-    """Whether a reader need not copy byte strings. Asked for each batch, so quicker than `isinstance`."""
-    return hasattr(reader, "lent")
+    """Whether a reader need not copy byte strings. Asked for each batch, so quicker than `isinstance`.
+    One that wraps another does not lend because that one does."""
+    return hasattr(type(reader), "lent")
 
 
 @runtime_checkable

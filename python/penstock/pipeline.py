@@ -158,6 +158,13 @@ class _Failure:
         self.error = error
 
 
+def _raise_interrupt(error: BaseException) -> None:
+    """Ctrl-C in a task of the main thread's: at once, and not when its turn comes."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and isinstance(error, KeyboardInterrupt):
+        raise error
+
+
 class _Stream(Generic[Task, Result]):
     """One stream's tasks and what became of them."""
 
@@ -311,6 +318,7 @@ class _Work(Generic[Task, Result]):
         except BaseException as error:
             self._release(stream, exhausted=True, fetched=True)
             self._deliver(stream, number, deque([_Failure(error)]), 0)
+            _raise_interrupt(error)
             return
         self._release(stream, exhausted=task is None, fetched=task is not None)
         if task is not None:
@@ -372,10 +380,8 @@ class _Work(Generic[Task, Result]):
         except BaseException as error:
             done.append(_Failure(error))
         self._deliver(stream, number, done, held)
-        error = done[-1].error if done and isinstance(done[-1], _Failure) else None
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and isinstance(error, KeyboardInterrupt):
-            raise error  # at once, and not when its turn comes
+        if done and isinstance(done[-1], _Failure):
+            _raise_interrupt(done[-1].error)
 
     def _deliver(
         self,

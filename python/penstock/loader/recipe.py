@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -286,10 +286,12 @@ def size_of(value: Any) -> int:
     """Bytes that a batch holds, about."""
     if isinstance(value, np.ndarray):
         if value.dtype == object:
-            with suppress(TypeError):
+            if set(map(type, value.flat)) <= {bytes, str}:
                 return sum(map(len, value.flat))
-            return sum(len(v) if isinstance(v, (bytes, str)) else 64 for v in value.flat)
+            return sum(size_of(v) for v in value.flat)
         return value.nbytes
+    if isinstance(value, (bytes, str)):
+        return len(value)
     if isinstance(value, Mapping):
         return sum(size_of(v) for v in value.values())
     if isinstance(value, (list, tuple)):

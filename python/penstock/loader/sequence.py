@@ -10,12 +10,12 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import PenstockError
 from penstock.forks import Lock
 from penstock.loader.plan import Part, Plan
 from penstock.loader.sources import EndToEnd, Records
@@ -115,17 +115,18 @@ class Reading:
     ) -> Iterator[Taken]:
         """The records of several batches; small ones are read by one call, which costs as much as one
         of them."""
+        taken: Taken | None = None
         if len(parts) > 1 and sum(map(len, numbers)) <= _TOGETHER_RECORDS:
-            try:
-                batch, kept = self.take(plan, parts[0], np.concatenate(numbers), clock)
-            except PenstockError:
-                pass  # told in its place: batch by batch
-            else:
-                edges = np.cumsum([0, *map(len, numbers)])
-                borders = np.searchsorted(kept, edges)
-                for first, a, b in zip(edges[:-1], borders[:-1], borders[1:], strict=True):
-                    yield batch.slice(a, b - a), kept[a:b] - first
-                return
+            # Whatever goes wrong is told in its place: batch by batch.
+            with suppress(Exception):
+                taken = self.take(plan, parts[0], np.concatenate(numbers), clock)
+        if taken is not None:
+            batch, kept = taken
+            edges = np.cumsum([0, *map(len, numbers)])
+            borders = np.searchsorted(kept, edges)
+            for first, a, b in zip(edges[:-1], borders[:-1], borders[1:], strict=True):
+                yield batch.slice(a, b - a), kept[a:b] - first
+            return
         for part, asked in zip(parts, numbers, strict=True):
             yield self.take(plan, part, asked, clock)
 

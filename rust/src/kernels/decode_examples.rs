@@ -18,9 +18,9 @@ use walker::Walker;
 use super::columns::{Column, Layout, Values, are_large};
 use super::strings::settle;
 use super::walk::Frames;
-use crate::wire::Fault;
 use crate::wire::example::Kind;
 use crate::wire::tf_example::Parser;
+use crate::wire::{Fault, FaultKind};
 
 /// Whose rules decide where writers were odd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,13 @@ pub fn decode(
             prove(0..end).err().unwrap_or(fault)
         })?;
         let is_lent = |column: usize| plan.wanted.get(column).is_some_and(|wanted| wanted.lend);
-        settle(frames, &mut columns, is_lent, threads, prove)?;
+        // As above: too large a column may be one of damaged records.
+        settle(frames, &mut columns, is_lent, threads, &prove).map_err(|fault| {
+            match fault.kind {
+                FaultKind::Limit => prove(0..records).err().unwrap_or(fault),
+                _ => fault,
+            }
+        })?;
     } else {
         read(frames, plan, &mut columns, prove)?;
     }

@@ -72,6 +72,13 @@ pub(super) fn framing(name: &str) -> PyResult<AnyFraming> {
         .ok_or_else(|| PyValueError::new_err(format!("unknown framing {name:?}")))
 }
 
+/// What a kernel has to do, as bytes: each record costs as much as some of them. Where most of a buffer
+/// is not touched it may be a mapped file, whose pages may have to come from a disk.
+fn work(buffer_bytes: usize, num_bytes: usize, records: usize) -> usize {
+    let touched = num_bytes.saturating_add(records.saturating_mul(128));
+    if buffer_bytes / 4 > touched { usize::MAX } else { touched }
+}
+
 #[pymethods]
 impl PyFrames {
     fn __len__(&self) -> usize {
@@ -183,7 +190,7 @@ impl PyFrames {
         let checks = Checks::new(check, indexed)?;
         let frames = &self.0;
         let num_bytes = frames.spans.iter().map(|span| span.1).sum();
-        let decoded = run_on(py, num_bytes, || {
+        let decoded = run_on(py, work(frames.buffer.len(), num_bytes, frames.spans.len()), || {
             let threads = match frames.places.is_some() {
                 true => threads_for(num_bytes),
                 false => 1,
@@ -377,9 +384,8 @@ pub fn frames_at(
     let kind = framing(name)?;
     let (starts, lengths, places) = (u64s(starts)?, u64s(lengths)?, u64s(places)?);
     let (s, l, p) = (starts.values(), lengths.values(), places.values());
-    // A few nanoseconds for each head, wherever they lie.
-    let num_bytes = s.len().saturating_mul(size_of::<[u64; 16]>());
-    run_on(py, num_bytes, || walking::frames_at(kind, &buffer.0, s, l, p)).map(PyFrames)
+    run_on(py, work(buffer.0.len(), 0, s.len()), || walking::frames_at(kind, &buffer.0, s, l, p))
+        .map(PyFrames)
 }
 
 /// The first place from `start` on whose bytes are a right head of a frame: (offset in the
