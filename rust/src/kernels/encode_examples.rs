@@ -82,13 +82,7 @@ impl<'a> Encoder<'a> {
         let mut sections = Sections::new(&columns, payload, num_records);
         for column in &columns {
             let lengths = measure(column, num_records).map_err(|f| f.in_field(&column.name))?;
-            let entries = sections.of(column.section);
-            for (entries, &length) in entries.iter_mut().zip(&lengths) {
-                if length != ABSENT {
-                    let entry = field_len(column.head.entry_len(u64::from(length)));
-                    *entries = entries.saturating_add(entry);
-                }
-            }
+            column.head.add_entries(&lengths, sections.of(column.section));
             measured.push(lengths);
         }
         Ok(Self { columns, measured, sections, num_records })

@@ -191,6 +191,12 @@ impl Column<'_> {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(record))
     }
 
+    /// Whether there are nulls on any level.
+    pub fn has_nulls(&self) -> bool {
+        let levels = [&self.nulls, &self.inner_nulls, &self.value_nulls];
+        levels.into_iter().flatten().any(|nulls| nulls.null_count() > 0)
+    }
+
     /// A fault if a feature's list, or one of its values, is null.
     #[inline(always)]
     pub fn refuse_nulls(&self, row: usize, start: usize, count: usize) -> Result<(), Fault> {

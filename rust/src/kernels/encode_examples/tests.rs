@@ -157,3 +157,47 @@ fn raw_records_are_framed_as_they_are() {
         frame_records(&BinaryViewArray::from(vec![Some(b"a".as_slice()), None])).unwrap_err();
     assert_eq!(fault.record, Some(1));
 }
+
+/// Scalars and fixed lists are measured along a shorter way, and entries of short lists all at once:
+/// around every length at which one more byte is needed, they say what plain lists say.
+#[test]
+fn columns_of_equal_lengths_are_measured_like_lists() {
+    use arrow_array::builder::{FixedSizeListBuilder, Float32Builder, StringBuilder};
+    let numbers: Vec<i64> = (0..63)
+        .flat_map(|bit| [1 << bit, (1 << bit) - 1])
+        .chain([-1, i64::MAX, i64::MIN])
+        .collect();
+    let lists: Vec<Option<&[i64]>> = numbers.chunks(1).map(Some).collect();
+    let texts: Vec<String> = (0..150).chain([16383, 16384]).map(|n| "x".repeat(n)).collect();
+    let mut text_lists = ListBuilder::new(StringBuilder::new());
+    for text in &texts {
+        text_lists.values().append_value(text);
+        text_lists.append(true);
+    }
+    let mut pairs: Vec<(ArrayRef, ArrayRef)> = vec![
+        (Arc::new(Int64Array::from(numbers.clone())), ints(&lists)),
+        (Arc::new(StringArray::from(texts)), Arc::new(text_lists.finish())),
+    ];
+    for width in [1, 27, 30, 31, 32, 40] {
+        let mut fixed = FixedSizeListBuilder::new(Float32Builder::new(), width);
+        let mut plain = ListBuilder::new(Float32Builder::new());
+        for _ in 0..3 {
+            (0..width).for_each(|n| fixed.values().append_value(n as f32));
+            fixed.append(true);
+            (0..width).for_each(|n| plain.values().append_value(n as f32));
+            plain.append(true);
+        }
+        pairs.push((Arc::new(fixed.finish()), Arc::new(plain.finish())));
+    }
+    for (usual, list) in pairs {
+        for key in [0, 1, 20, 33, 60, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 127, 200] {
+            let name = "k".repeat(key);
+            let of = |array: &ArrayRef| {
+                let framed =
+                    encode_examples(&batch(vec![(&name, array.clone())]), Payload::Example);
+                payloads(&framed.unwrap())
+            };
+            assert_eq!(of(&usual), of(&list), "{} of key {key}", usual.data_type());
+        }
+    }
+}

@@ -132,6 +132,25 @@ impl Head {
         head
     }
 
+    /// Add to each record's message the bytes of this entry, given those inside its list.
+    pub(super) fn add_entries(&self, lengths: &[u32], messages: &mut [u64]) {
+        // Where all lengths within an entry take one byte, they and the tags are eight.
+        let around = self.key.len().saturating_add(8) as u64;
+        let most = 127u64.saturating_sub(around.saturating_sub(2)) as u32;
+        let all = |most| lengths.iter().fold(0, |max: u32, &length| max.max(length)) <= most;
+        if self.section == Section::Context && around < 127 && all(most) {
+            for (message, &length) in messages.iter_mut().zip(lengths) {
+                *message = message.wrapping_add(around.wrapping_add(u64::from(length)));
+            }
+            return;
+        }
+        for (message, &length) in messages.iter_mut().zip(lengths) {
+            if length != ABSENT {
+                *message = message.saturating_add(field_len(self.entry_len(u64::from(length))));
+            }
+        }
+    }
+
     /// Bytes of the map entry, given those inside its list (or feature list).
     #[inline(always)]
     pub(super) fn entry_len(&self, length: u64) -> u64 {
