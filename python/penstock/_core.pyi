@@ -279,9 +279,15 @@ class Inflater:
         """Go on from a seek point; the bytes from `compressed_bit // 8` on are to be pushed."""
 
     def push(
-        self, data: Buffer, at_end: bool, out_bytes: int, prefix: Buffer | None = None
+        self,
+        data: Buffer,
+        at_end: bool,
+        out_bytes: int,
+        prefix: Buffer | None = None,
+        more: Buffer | None = None,
     ) -> tuple[Buffer, int]:
-        """Up to `out_bytes` plain bytes behind a copy of `prefix`, and the input bytes taken."""
+        """Up to `out_bytes` plain bytes behind a copy of `prefix`, and the input bytes taken of `data`
+        and of `more` behind it."""
 
     @property
     def finished(self) -> bool: ...
@@ -309,6 +315,9 @@ class ZlibDeflater:
 
     def finish(self) -> Buffer:
         """End the stream; the last compressed bytes."""
+
+def start_sync(fd: int, start: int, length: int) -> None:
+    """Have the system begin to write these bytes of a file to its disk, without waiting for it."""
 
 def walk(
     name: str, buffer: Buffer, base: int, max_record: int, last: bool = True

@@ -26,6 +26,8 @@ SIDECAR_SUFFIX = ".penstock"
 _MOST_PARTS = 512
 """Parts of one write; every system takes as many."""
 _REPEATED_BYTES = 8 << 20
+_SYNCED_BYTES = 4 << 20
+"""So much is written before the disk is told to begin with it."""
 _MOST_LOOKS = 10
 """How often a file is looked at that has another size each time."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
@@ -123,6 +125,11 @@ class Calls:
     def write_at(self, fd: int, part: memoryview, start: int) -> int:
         return os.pwrite(fd, part, start)
 
+    def start_sync(self, fd: int, start: int, length: int) -> None:
+        """Let the system begin to bring these bytes to the disk: a wish, that promises nothing and
+        reports nothing. An error of the disk is `fsync`'s to tell."""
+        _core.start_sync(fd, start, length)
+
     def fsync(self, fd: int) -> None:
         os.fsync(fd)
 
@@ -148,16 +155,18 @@ class Calls:
         os.ftruncate(fd, size)
 
 
-def write_all(calls: Calls, fd: int, parts: Sequence[object]) -> None:
-    """Write all of these bytes-like objects, in as few calls as the system allows."""
+def write_all(calls: Calls, fd: int, parts: Sequence[object]) -> int:
+    """Write all of these bytes-like objects, in as few calls as the system allows; their bytes."""
     views = [memoryview(part).cast("B") for part in parts]  # type: ignore[arg-type]
     views = [view for view in views if len(view)]
+    num_bytes = sum(map(len, views))
     while views:
         done = calls.write(fd, views[:_MOST_PARTS])
         while views and done >= len(views[0]):
             done -= len(views.pop(0))
         if done:
             views[0] = views[0][done:]
+    return num_bytes
 
 
 class LocalSink:
@@ -182,13 +191,19 @@ class LocalSink:
         except FileNotFoundError as error:
             raise FileNotFoundError(error.errno, "no such folder", self._folder) from None
         self._fd: int | None = fd
+        self._written = self._on_its_way = 0
 
     def write(self, data: object) -> None:
         self.write_all([data])
 
     def write_all(self, parts: Sequence[object]) -> None:
         assert self._fd is not None, "written after commit or abort"
-        write_all(self._calls, self._fd, parts)
+        self._written += write_all(self._calls, self._fd, parts)
+        waiting = self._written - self._on_its_way
+        if waiting >= _SYNCED_BYTES:
+            # The disk works while the next bytes are made, and fsync has little left to wait for.
+            self._calls.start_sync(self._fd, self._on_its_way, waiting)
+            self._on_its_way = self._written
 
     def patch(self, start: int, data: object) -> None:
         assert self._fd is not None, "written after commit or abort"

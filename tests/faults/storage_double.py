@@ -163,6 +163,9 @@ class CrashingCalls(Calls):
         self._after()
         return len(taken)
 
+    def start_sync(self, fd: int, start: int, length: int) -> None:
+        pass  # promises nothing
+
     def fsync(self, fd: int) -> None:
         file = self._descriptors[fd]
         if file is None:

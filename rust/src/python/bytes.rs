@@ -446,3 +446,18 @@ impl Drop for Mapping {
         }
     }
 }
+
+/// Have the system begin to write these bytes of a file to its disk, without waiting for it. Where
+/// the system has no such call nothing happens.
+#[pyfunction]
+pub fn start_sync(py: Python<'_>, fd: i32, start: i64, length: i64) {
+    // A disk that is behind with its work makes this wait.
+    py.detach(|| {
+        #[cfg(target_os = "linux")]
+        // SAFETY: the call touches no memory of the process, and refuses what is no file of its.
+        unsafe {
+            libc::sync_file_range(fd, start, length, libc::SYNC_FILE_RANGE_WRITE);
+        }
+        let _ = (fd, start, length);
+    });
+}

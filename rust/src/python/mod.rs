@@ -176,7 +176,7 @@ mod _core {
     use super::{
         KernelError, PyFault,
         arrow::ArrowArray,
-        bytes::{PyBuffer, PyFile, read_files},
+        bytes::{PyBuffer, PyFile, read_files, start_sync},
         compression::{
             PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,
         },
