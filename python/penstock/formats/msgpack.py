@@ -43,7 +43,7 @@ from penstock.format import (
 from penstock.formats.framed_raw import RAW_SCHEMA, RawDecoder, given, without_columns
 from penstock.formats.msgpack_columns import FieldPlan, inferred_field, plan_reading
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import walked_chunks
+from penstock.framing.chunks import sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import MSGPACK
 from penstock.framing.indexing import load_index
@@ -315,7 +315,7 @@ def _sample(shard: Shard, infer_records: int | str) -> tuple[_core.MsgpackFacts,
     chunk_frames = ChunkFrames(shard)
     facts = _core.MsgpackFacts()
     seen_bytes = 0
-    for chunk in walked_chunks(shard):
+    for chunk in sample_chunks(shard):
         if not everything and (left <= 0 or seen_bytes >= SAMPLE_BYTES):
             return facts, False
         frames = chunk_frames.read(chunk, None).frames

@@ -47,7 +47,7 @@ from penstock.format import (
 from penstock.formats.framed_raw import given, without_columns
 from penstock.formats.recordio_text import MXNetIndex
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import walked_chunks
+from penstock.framing.chunks import sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import RECORDIO
 from penstock.framing.indexing import load_index
@@ -364,7 +364,7 @@ def _sample(shard: Shard, most: int | None) -> _Seen:
 
 def _payloads(shard: Shard) -> Iterator[bytes]:
     chunk_frames = ChunkFrames(shard)
-    for chunk in walked_chunks(shard):
+    for chunk in sample_chunks(shard):
         frames = chunk_frames.read(chunk, None).frames
         views: Sequence[Any] = pa.array(_core.recordio_payloads(frames, True))
         for view in views:

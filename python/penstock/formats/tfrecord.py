@@ -43,7 +43,7 @@ from penstock.formats.framed_raw import (
 from penstock.formats.tfrecord_text import DaliIndex
 from penstock.framing import sidecar
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import walked_chunks
+from penstock.framing.chunks import sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import TFRECORD
 from penstock.framing.indexing import load_index
@@ -291,7 +291,7 @@ def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], str]
     chunk_frames = ChunkFrames(shard)
     done = False
     seen_bytes = 0
-    for chunk in walked_chunks(shard):
+    for chunk in sample_chunks(shard):
         frames = chunk_frames.read(chunk, None).frames
         bad = frames.verify(None)
         if bad:

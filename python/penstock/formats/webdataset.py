@@ -49,7 +49,7 @@ from penstock.formats.webdataset_fields import (
 from penstock.formats.webdataset_npy import header_of, type_of
 from penstock.formats.webdataset_objects import type_of_objects
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import walked_chunks
+from penstock.framing.chunks import sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import WEBDATASET
 from penstock.framing.indexing import load_index
@@ -331,7 +331,7 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
     counts: dict[str, int] = {}
     samples: dict[str, list[Any]] = {}
     num_records = seen_bytes = 0
-    for chunk in walked_chunks(shard):
+    for chunk in sample_chunks(shard):
         frames = frames_of.read(chunk, None).frames
         frames = frames if left is None else frames[:left]
         try:

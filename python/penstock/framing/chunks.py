@@ -21,6 +21,8 @@ LARGE_BYTES = 16 << 10
 """From this mean size on, records are hopped over instead of read to find where they end."""
 LARGE_CHUNK_BYTES = 8 << 20
 """Plain bytes of a chunk of such records: there is little to do for each, so fewer calls count for more."""
+_SAMPLE_BYTES = 256 << 10
+"""Plain bytes of the first chunk of a sample: a thousand small records."""
 
 
 def indexed_chunks(index: Index) -> Iterator[Chunk]:
@@ -44,7 +46,15 @@ def indexed_chunks(index: Index) -> Iterator[Chunk]:
         first, number = last, number + 1
 
 
-def walked_chunks(shard: Shard, points: list[SeekPoint] | None = None) -> Iterator[Chunk]:
+def sample_chunks(shard: Shard) -> Iterator[Chunk]:
+    """`walked_chunks` for who looks at the first records only: the first chunk is small, since what is
+    read, and perhaps inflated, for a look is read once more by a scan."""
+    return walked_chunks(shard, first_bytes=_SAMPLE_BYTES)
+
+
+def walked_chunks(
+    shard: Shard, points: list[SeekPoint] | None = None, *, first_bytes: int = CHUNK_BYTES
+) -> Iterator[Chunk]:
     """Cut a shard where a walk over its frames comes to the end of a window.
 
     Where reading goes on after damage, it goes on with the survey of `verify`: a plain shard's at
@@ -55,7 +65,7 @@ def walked_chunks(shard: Shard, points: list[SeekPoint] | None = None) -> Iterat
         yield from surveyed_chunks(shard, 0, 0, 0, points)
         return
     at, first, number = shard.begin, 0, 0
-    want = CHUNK_BYTES
+    want = first_bytes
     large = False
     stream = shard.stream
     while True:

@@ -46,7 +46,7 @@ class Inflation:
                 container, point.compressed_bit, point.plain_start, point.window
             )
             self._at = point.compressed_bit // 8
-        self._input = EMPTY
+        self._input = self._more = EMPTY
 
     @property
     def plain_bytes(self) -> int:
@@ -75,17 +75,30 @@ class Inflation:
         return part
 
     def _push(self, length: int, prefix: _core.Buffer) -> _core.Buffer:
-        if not len(self._input) and self._at < self._source.size:
-            self._input = self._source.read(self._at, INPUT_BYTES)
-            self._at += len(self._input)
+        # Two at a time: where one ends in a window, the window need not be copied to go on in.
+        if not len(self._input):
+            self._input, self._more = self._more, EMPTY
+        if not len(self._input):
+            self._input = self._next_input()
+        if not len(self._more):
+            self._more = self._next_input()
         at_end = self._at >= self._source.size
-        part, consumed = self.inflater.push(self._input, at_end, length, prefix)
+        part, consumed = self.inflater.push(self._input, at_end, length, prefix, self._more)
         still = not consumed and len(part) == len(prefix)
         stuck = at_end and still and not self.inflater.finished
         if stuck:
             raise InternalError("the inflater stands still", byte=self.inflater.compressed_bytes)
-        self._input = self._input.slice(consumed, len(self._input) - consumed)
+        of_more = max(consumed - len(self._input), 0)
+        self._input = self._input.slice(consumed - of_more, len(self._input))
+        self._more = self._more.slice(of_more, len(self._more))
         return part
+
+    def _next_input(self) -> _core.Buffer:
+        if self._at >= self._source.size:
+            return EMPTY
+        read = self._source.read(self._at, INPUT_BYTES)
+        self._at += len(read)
+        return read
 
 
 class Pass:

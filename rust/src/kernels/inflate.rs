@@ -173,27 +173,32 @@ impl Inflater {
     /// to be pushed again, with more behind it if there is more; `at_end` says that there is none.
     /// Every push takes input, gives output, finishes or fails, unless it needs input and got none.
     pub fn push(&mut self, data: &[u8], at_end: bool, out_bytes: usize) -> Result<Piece, Fault> {
-        self.push_after(&[], data, at_end, out_bytes)
+        self.push_after(&[], [data, &[]], at_end, out_bytes)
     }
 
-    /// The same, with the plain bytes behind a copy of `prefix`: what a caller still holds of the
-    /// push before then need not be joined to them.
+    /// The same, from two inputs, one behind the other, and with the plain bytes behind a copy of
+    /// `prefix`: neither input nor what a caller still holds of the push before need be joined.
     pub fn push_after(
         &mut self,
         prefix: &[u8],
-        data: &[u8],
+        data: [&[u8]; 2],
         at_end: bool,
         out_bytes: usize,
     ) -> Result<Piece, Fault> {
         let floor = prefix.len();
+        let [mut rest, mut more] = data;
+        let in_bytes = rest.len().saturating_add(more.len());
         // No more than the input could make, so that a large `out_bytes` costs nothing.
-        let most = data.len().saturating_add(HELD_BYTES).saturating_mul(MAX_RATIO);
+        let most = in_bytes.saturating_add(HELD_BYTES).saturating_mul(MAX_RATIO);
         let room = floor.saturating_add(out_bytes.min(most));
         let mut plain = shelf::take(room).ok_or_else(|| no_memory(room))?;
         plain.extend_from_slice(prefix);
         let out_bytes = out_bytes.saturating_add(floor);
-        let mut rest = data;
         loop {
+            if rest.is_empty() {
+                (rest, more) = (more, &[]);
+            }
+            let at_end = at_end && more.is_empty();
             let step = match self.state {
                 State::Finished => Ok(Step::Stop),
                 State::Failed if plain.len() == floor => return Err(self.failed()),
@@ -205,6 +210,7 @@ impl Inflater {
             };
             match step {
                 Ok(Step::Again) => {}
+                Ok(Step::Stop) if rest.is_empty() && !more.is_empty() => {}
                 Ok(Step::Stop) => break,
                 Err(fault) => {
                     self.state = State::Failed;
@@ -216,7 +222,8 @@ impl Inflater {
             let all = shelf::shelve(plain);
             plain = all.as_slice().to_vec();
         }
-        Ok(Piece { plain, consumed: data.len().saturating_sub(rest.len()) })
+        let left = rest.len().saturating_add(more.len());
+        Ok(Piece { plain, consumed: in_bytes.saturating_sub(left) })
     }
 
     #[cold]

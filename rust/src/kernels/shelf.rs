@@ -13,8 +13,44 @@ const SMALLEST: usize = 128 << 10;
 /// What the shelf holds at most.
 const SHELF_BYTES: usize = 56 << 20;
 
-/// Each with the thread that filled it last, in whose cache it may still be.
-static SHELF: Mutex<Vec<(ThreadId, Vec<u8>)>> = Mutex::new(Vec::new());
+/// Each with the thread that filled it last, in whose cache it may still be; the latest come last.
+struct Shelf {
+    buffers: Vec<(ThreadId, Vec<u8>)>,
+    held: usize,
+}
+
+static SHELF: Mutex<Shelf> = Mutex::new(Shelf { buffers: Vec::new(), held: 0 });
+
+impl Shelf {
+    fn take(&mut self, length: usize) -> Option<Vec<u8>> {
+        let own = thread::current().id();
+        let mine = self.buffers.iter().rposition(|(id, b)| *id == own && fits(b, length));
+        let any = || self.buffers.iter().position(|(_, b)| fits(b, length));
+        let (_, bytes) = self.buffers.remove(mine.or_else(any)?);
+        self.held = self.held.saturating_sub(bytes.capacity());
+        Some(bytes)
+    }
+
+    /// Keep a buffer. Those that had to go for it are returned: the ones that nobody has asked for
+    /// the longest, or sizes out of use would stay for ever.
+    fn put(&mut self, filler: ThreadId, bytes: Vec<u8>) -> Vec<(ThreadId, Vec<u8>)> {
+        self.held = self.held.saturating_add(bytes.capacity());
+        self.buffers.push((filler, bytes));
+        let mut num_gone = 0usize;
+        while let Some((_, oldest)) = self.buffers.get(num_gone)
+            && self.held > SHELF_BYTES
+        {
+            self.held = self.held.saturating_sub(oldest.capacity());
+            num_gone = num_gone.saturating_add(1);
+        }
+        self.buffers.drain(..num_gone).collect()
+    }
+}
+
+/// Large enough, and not so large that most of it would lie idle.
+fn fits(bytes: &Vec<u8>, length: usize) -> bool {
+    bytes.capacity() >= length && bytes.capacity() / 2 <= length
+}
 
 /// An empty vector with room for `length` bytes, or None where there is no memory for them.
 pub fn take(length: usize) -> Option<Vec<u8>> {
@@ -35,13 +71,9 @@ fn take_any(length: usize) -> Option<Vec<u8>> {
     // try_lock: after a fork the lock may belong to a thread that the child does not have.
     if length >= SMALLEST
         && let Ok(mut shelf) = SHELF.try_lock()
+        && let Some(bytes) = shelf.take(length)
     {
-        let own = thread::current().id();
-        let mine = shelf.iter().rposition(|(id, b)| *id == own && fits(b.capacity(), length));
-        let any = || shelf.iter().position(|(_, b)| fits(b.capacity(), length));
-        if let Some(place) = mine.or_else(any) {
-            return Some(shelf.swap_remove(place).1);
-        }
+        return Some(bytes);
     }
     // Sizes that differ by a few bytes must not keep buffers from being used again.
     let step = length.checked_next_power_of_two().map_or(1, |power| power / 8).max(1);
@@ -71,21 +103,15 @@ pub fn ask_for_huge_pages(memory: *const u8, num_bytes: usize) {
     let _ = (memory, num_bytes);
 }
 
-/// Large enough, and not so large that most of it would lie idle.
-fn fits(capacity: usize, length: usize) -> bool {
-    capacity >= length && capacity / 2 <= length
-}
-
 struct Shelved(ThreadId, Vec<u8>);
 
 impl Drop for Shelved {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.1);
         if let Ok(mut shelf) = SHELF.try_lock() {
-            let held: usize = shelf.iter().map(|(_, held)| held.capacity()).sum();
-            if held.saturating_add(bytes.capacity()) <= SHELF_BYTES {
-                shelf.push((self.0, bytes));
-            }
+            let gone = shelf.put(self.0, bytes);
+            drop(shelf);
+            drop(gone);
         }
     }
 }
@@ -99,4 +125,41 @@ pub fn shelve(bytes: Vec<u8>) -> Buffer {
     let (pointer, length) = (NonNull::from(owner.1.as_slice()).cast::<u8>(), owner.1.len());
     // SAFETY: the vector is not touched until its owner is dropped, which keeps it in place.
     unsafe { Buffer::from_custom_allocation(pointer, length, owner) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shelf() -> Shelf {
+        Shelf { buffers: Vec::new(), held: 0 }
+    }
+
+    fn of(capacity: usize) -> Vec<u8> {
+        Vec::with_capacity(capacity)
+    }
+
+    #[test]
+    fn a_buffer_comes_back_where_it_fits_and_fits_no_less_than_half() {
+        let (mut shelf, me) = (shelf(), thread::current().id());
+        assert!(shelf.put(me, of(1 << 20)).is_empty());
+        assert!(shelf.take((1 << 20) + 1).is_none());
+        assert!(shelf.take((1 << 19) - 1).is_none());
+        assert_eq!(shelf.take(1 << 19).unwrap().capacity(), 1 << 20);
+        assert!(shelf.take(1 << 20).is_none());
+        assert_eq!(shelf.held, 0);
+    }
+
+    #[test]
+    fn sizes_that_nobody_asks_for_make_room() {
+        let (mut shelf, me) = (shelf(), thread::current().id());
+        for _ in 0..SHELF_BYTES / (300 << 10) + 10 {
+            drop(shelf.put(me, of(300 << 10)));
+        }
+        assert!(shelf.held <= SHELF_BYTES);
+        assert!(!shelf.put(me, of(2 << 20)).is_empty());
+        assert_eq!(shelf.take(2 << 20).unwrap().capacity(), 2 << 20);
+        let counted: usize = shelf.buffers.iter().map(|(_, b)| b.capacity()).sum();
+        assert_eq!(shelf.held, counted);
+    }
 }

@@ -45,9 +45,9 @@ impl PyInflater {
         Inflater::at_point(self::container(container)?, &point).map(Self).map_err(raise)
     }
 
-    /// Read from the front of `data`: up to `out_bytes` plain bytes, behind a copy of `prefix` if
-    /// one is given, and the input bytes taken.
-    #[pyo3(signature = (data, at_end, out_bytes, prefix = None))]
+    /// Read from the front of `data`, and of `more` behind it: up to `out_bytes` plain bytes, behind
+    /// a copy of `prefix` if one is given, and the input bytes taken.
+    #[pyo3(signature = (data, at_end, out_bytes, prefix = None, more = None))]
     fn push(
         &mut self,
         py: Python<'_>,
@@ -55,13 +55,16 @@ impl PyInflater {
         at_end: bool,
         out_bytes: usize,
         prefix: Option<PyRef<'_, PyBuffer>>,
+        more: Option<PyRef<'_, PyBuffer>>,
     ) -> PyResult<(PyBuffer, usize)> {
         if out_bytes == 0 {
             return Err(PyValueError::new_err("out_bytes must be at least 1"));
         }
         let (inflater, data) = (&mut self.0, data.0.clone());
-        let prefix = prefix.map(|prefix| prefix.0.clone()).unwrap_or_default();
-        let piece = run(py, move || inflater.push_after(&prefix, &data, at_end, out_bytes))?;
+        let [prefix, more] =
+            [prefix, more].map(|bytes| bytes.map(|bytes| bytes.0.clone()).unwrap_or_default());
+        let push = move || inflater.push_after(&prefix, [&data, &more], at_end, out_bytes);
+        let piece = run(py, push)?;
         Ok((PyBuffer(shelf::shelve(piece.plain)), piece.consumed))
     }
 

@@ -19,7 +19,9 @@ pub fn drain(
     loop {
         let end = at.saturating_add(in_bytes).min(data.len());
         let at_end = end == data.len();
-        let piece = match inflater.push(data.get(at..end).unwrap_or_default(), at_end, out_bytes) {
+        let part = data.get(at..end).unwrap_or_default();
+        let (head, tail) = part.split_at(part.len() / 3);
+        let piece = match inflater.push_after(&[], [head, tail], at_end, out_bytes) {
             Ok(piece) => piece,
             Err(fault) => {
                 points.append(&mut inflater.take_points());
