@@ -63,10 +63,21 @@ def _msgpack(data: Data, path: Path) -> None:
             file.write(b"\x82\xa5label" + label + b"\xa7payload" + head + payload)
 
 
+def _array_record(data: Data, path: Path) -> None:
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    # One record a group and nothing compressed, as who reads at random has it.
+    writer = ArrayRecordWriter(str(path), "group_size:1,uncompressed")
+    for payload in payloads(data):
+        writer.write(payload)
+    writer.close()
+
+
 _MAKERS: dict[str, Callable[[Data, Path], None]] = {
     "tar": _tar,
     "rec": _recordio,
     "msgpack": _msgpack,
+    "array_record": _array_record,
 }
 
 

@@ -90,3 +90,30 @@ def container(suffix: str) -> str:
         names = ["jpg", "cls"] if suffix == ".tar" else ["image", "label"]
         ps.write(pa.table([images, label], names), str(path))
     return str(path)
+
+
+RAW_RECORDS = 2000
+
+
+def _raw_pixels() -> np.ndarray:
+    shape = (RAW_RECORDS, SIDE, SIDE, 3)
+    return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
+
+def raw_beton() -> str:
+    """A .beton file of raw images of one size, 150 KB each; penstock writes it where it is missing."""
+    path = Path(os.environ["BENCHMARKS_TMPFS"]) / "raw.beton"
+    if not path.exists():
+        import pyarrow as pa
+
+        import penstock as ps
+
+        images = ps.encode_images(_raw_pixels(), "ppm")
+        table = pa.table({"image": images, "label": pa.array(range(RAW_RECORDS))})
+        ps.write(table, str(path), image_mode="raw")
+    return str(path)
+
+
+def raw_total() -> int:
+    """The sum of all bytes of these images."""
+    return int(_raw_pixels().sum(dtype=np.uint64))

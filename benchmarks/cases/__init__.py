@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.cases import (
     access,
+    arrays,
     containers,
     fields,
     images,
@@ -21,6 +22,7 @@ CASES: tuple[Case, ...] = (
     *fields.CASES,
     *access.CASES,
     *containers.CASES,
+    *arrays.CASES,
     *loading.CASES,
     *images.CASES,
     *programs.CASES,

@@ -19,6 +19,7 @@ ENGINES = (
     "limit",
     "containers_rivals",
     "containers_limit",
+    "arrays_rivals",
     "images_opencv",
     "images_torch",
     "images_limit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks import pictures
@@ -91,7 +92,45 @@ def ffcv(data: Data) -> Job:
     return Job(work)
 
 
+def ffcv_raw(workers: int, *, shuffled: bool) -> Callable[[Data], Job]:
+    """Batches of raw images by FFCV's Loader, one epoch, mapped."""
+
+    def make(data: Data) -> Job:
+        from ffcv.fields.basics import IntDecoder
+        from ffcv.fields.rgb_image import SimpleRGBImageDecoder
+        from ffcv.loader import Loader, OrderOption
+
+        loader = Loader(
+            pictures.raw_beton(),
+            batch_size=pictures.BATCH,
+            num_workers=workers,
+            order=OrderOption.RANDOM if shuffled else OrderOption.SEQUENTIAL,
+            drop_last=False,
+            os_cache=True,
+            pipelines={"image": [SimpleRGBImageDecoder()], "label": [IntDecoder()]},
+        )
+
+        def work(check: bool) -> Outcome:
+            count = total = 0
+            for images, _ in loader:
+                count += len(images)
+                total += int(images.sum(dtype="uint64")) if check else 0
+            if check and total != pictures.raw_total():
+                raise ValueError("the images are not those that were written")
+            return Outcome(count)
+
+        return Job(work)
+
+    return make
+
+
 JOBS = {
+    **{
+        f"beton-raw{'-shuffled' * shuffled}": {
+            f"FFCV, {n} thread{'s' * (n > 1)}": ffcv_raw(n, shuffled=shuffled) for n in (1, 2)
+        }
+        for shuffled in (False, True)
+    },
     "images-load-tar": {"webdataset + cv2, 2 workers": webdataset},
     "images-load-beton": {"FFCV, 2 threads": ffcv},
 }

@@ -1,0 +1,219 @@
+"""The libraries of arrays: h5py and numpy, and ArrayRecord's own reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks import arrays, containers
+from benchmarks.data import Data
+from benchmarks.job import Job, Outcome
+
+ROLE = "rival"
+VENV = "others"
+PIECE_BYTES = 2 << 20
+"""The best of several sizes of slices, for all of them."""
+
+Columns = dict[str, Any]
+
+
+def _slices(columns: Columns) -> Iterator[list[Any]]:
+    """All rows of some columns, in slices that are copied to memory."""
+    import numpy as np
+
+    first = next(iter(columns.values()))
+    size = sum(c.dtype.itemsize * int(np.prod(c.shape[1:])) for c in columns.values())
+    step = max(1024, PIECE_BYTES // size // 1024 * 1024) if size < 1 << 16 else 32
+    for start in range(0, len(first), step):
+        yield [np.array(column[start : start + step]) for column in columns.values()]
+
+
+def _h5py(path: str) -> Iterator[list[Any]]:
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        yield from _slices(dict(file.items()))
+
+
+def _numpy_whole(path: str) -> Iterator[list[Any]]:
+    import numpy as np
+
+    loaded = np.load(path)
+    yield [loaded] if isinstance(loaded, np.ndarray) else [loaded[name] for name in loaded.files]
+
+
+def _numpy_mapped(path: str) -> Iterator[list[Any]]:
+    import numpy as np
+
+    yield from _slices({"": np.load(path, mmap_mode="r")})
+
+
+def scan(form: str, read: Callable[[str], Iterator[list[Any]]]) -> Callable[[Data], Job]:
+    """Every row, as arrays."""
+
+    def make(data: Data) -> Job:
+        path = str(arrays.copy(data, form))
+
+        def work(check: bool) -> Outcome:
+            count = total = 0
+            for columns in read(path):
+                count += len(columns[0])
+                total += arrays.total(columns) if check else 0
+            if check:
+                arrays.proved(data, form, total)
+            return Outcome(count)
+
+        return Job(work)
+
+    return make
+
+
+def take_h5py(form: str, *, one_by_one: bool) -> Callable[[Data], Job]:
+    """256 rows at random: sorted for h5py and put back into the order asked, or row by row."""
+
+    def make(data: Data) -> Job:
+        import h5py
+        import numpy as np
+
+        from benchmarks import checks
+
+        columns = dict(h5py.File(arrays.copy(data, form), "r").items())
+        batches = checks.take_batches(data)
+
+        def rows(batch: Any) -> list[Any]:
+            if one_by_one:
+                return [np.stack([c[i] for i in batch.tolist()]) for c in columns.values()]
+            order = np.argsort(batch)
+            back, wanted = np.argsort(order), batch[order]
+            return [column[wanted][back] for column in columns.values()]
+
+        def work(check: bool) -> Outcome:
+            return Outcome(sum(len(rows(batch)[0]) for batch in batches))
+
+        return Job(work)
+
+    return make
+
+
+def take_numpy(form: str) -> Callable[[Data], Job]:
+    """256 rows at random of mapped arrays; an npz has none, so its arrays are in memory."""
+
+    def make(data: Data) -> Job:
+        import numpy as np
+
+        from benchmarks import checks
+
+        loaded = np.load(arrays.copy(data, form), mmap_mode="r")
+        is_one = isinstance(loaded, np.ndarray)
+        columns = [loaded] if is_one else [loaded[name] for name in loaded.files]
+        batches = checks.take_batches(data)
+
+        def work(check: bool) -> Outcome:
+            count = 0
+            for batch in batches:
+                taken = [column[batch] for column in columns]
+                count += len(taken[0])
+            return Outcome(count)
+
+        return Job(work)
+
+    return make
+
+
+def array_record(data: Data) -> Job:
+    """Every payload, a thousand at a call, by its own threads."""
+    from array_record.python.array_record_module import ArrayRecordReader
+
+    from benchmarks import checks
+
+    path = str(containers.copy(data, "array_record"))
+
+    def work(check: bool) -> Outcome:
+        reader = ArrayRecordReader(path)
+        count = total = 0
+        for start in range(0, data.num_records, 1000):
+            payloads = reader.read(start, min(start + 1000, data.num_records))
+            count += len(payloads)
+            total += checks.payload_sum(payloads) if check else 0
+        reader.close()
+        return Outcome(count, "payloads", total & checks.WRAP)
+
+    return Job(work)
+
+
+def array_record_one_by_one(data: Data) -> Job:
+    """Every payload by `read()`, with its read-ahead."""
+    from array_record.python.array_record_module import ArrayRecordReader
+
+    from benchmarks import checks
+
+    path = str(containers.copy(data, "array_record"))
+
+    def work(check: bool) -> Outcome:
+        reader = ArrayRecordReader(path)
+        count = total = 0
+        for _ in range(data.num_records):
+            payload = reader.read()
+            count += 1
+            total += checks.payload_sum([payload]) if check else 0
+        reader.close()
+        return Outcome(count, "payloads", total & checks.WRAP)
+
+    return Job(work)
+
+
+def array_record_take(data: Data) -> Job:
+    """256 payloads at random, by seek and read with read-ahead off, its best."""
+    from array_record.python.array_record_module import ArrayRecordReader
+
+    from benchmarks import checks
+
+    options = "readahead_buffer_size:0,max_parallelism:0"
+    reader = ArrayRecordReader(str(containers.copy(data, "array_record")), options)
+    batches = [batch.tolist() for batch in checks.take_batches(data)]
+
+    def one(number: int) -> bytes:
+        reader.seek(number)
+        return reader.read()
+
+    def work(check: bool) -> Outcome:
+        return Outcome(sum(len([one(number) for number in batch]) for batch in batches))
+
+    return Job(work)
+
+
+SIZES = ("small", "large")
+HDF5 = ("hdf5-plain", "hdf5-gzip", "hdf5-lzf")
+JOBS: dict[str, dict[str, Callable[[Data], Job]]] = {
+    **{f"{form}-{size}": {"h5py": scan(form, _h5py)} for form in HDF5 for size in SIZES},
+    **{
+        f"npy-{size}": {
+            "np.load": scan("npy", _numpy_whole),
+            "np.load, mapped, slices copied": scan("npy", _numpy_mapped),
+        }
+        for size in SIZES
+    },
+    **{
+        f"{form}-{size}": {"np.load": scan(form, _numpy_whole)}
+        for form in ("npz", "npz-deflated")
+        for size in SIZES
+    },
+    **{
+        f"{form}-take-{size}": {
+            "h5py, sorted lists": take_h5py(form, one_by_one=False),
+            "h5py, row by row": take_h5py(form, one_by_one=True),
+        }
+        for form in HDF5
+        for size in SIZES
+    },
+    **{
+        f"{form}-take-{size}": {"numpy": take_numpy(form)}
+        for form in ("npy", "npz")
+        for size in SIZES
+    },
+    **{
+        f"arrayrecord-{size}": {"read(a, b)": array_record, "read()": array_record_one_by_one}
+        for size in SIZES
+    },
+    **{f"arrayrecord-take-{size}": {"seek, read": array_record_take} for size in SIZES},
+}
