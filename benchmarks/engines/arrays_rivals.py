@@ -95,29 +95,58 @@ def take_h5py(form: str, *, one_by_one: bool) -> Callable[[Data], Job]:
     return make
 
 
-def take_numpy(form: str) -> Callable[[Data], Job]:
-    """256 rows at random of mapped arrays; an npz has none, so its arrays are in memory."""
+def take_numpy(form: str, *, anew: bool = False) -> Callable[[Data], Job]:
+    """256 rows at random of a mapped array. An npz cannot be mapped: its arrays are in memory, or
+    `anew` loaded for each batch."""
 
     def make(data: Data) -> Job:
         import numpy as np
 
         from benchmarks import checks
 
-        loaded = np.load(arrays.copy(data, form), mmap_mode="r")
-        is_one = isinstance(loaded, np.ndarray)
-        columns = [loaded] if is_one else [loaded[name] for name in loaded.files]
+        def columns() -> list[Any]:
+            loaded = np.load(arrays.copy(data, form), mmap_mode="r")
+            is_one = isinstance(loaded, np.ndarray)
+            return [loaded] if is_one else [loaded[name] for name in loaded.files]
+
         batches = checks.take_batches(data)
+        batches = batches[:4] if anew else batches
+        held = [] if anew else columns()
 
         def work(check: bool) -> Outcome:
             count = 0
             for batch in batches:
-                taken = [column[batch] for column in columns]
+                taken = [column[batch] for column in held or columns()]
                 count += len(taken[0])
             return Outcome(count)
 
         return Job(work)
 
     return make
+
+
+def take_fromfile(data: Data) -> Job:
+    """256 rows at random of an npy file, read one by one from an open file."""
+    import numpy as np
+
+    from benchmarks import checks
+
+    path = arrays.copy(data, "npy")
+    mapped = np.load(path, mmap_mode="r")
+    start, size, dtype = mapped.offset, mapped[0].nbytes, mapped.dtype
+    count, shape = size // dtype.itemsize, mapped.shape[1:]
+    file = open(path, "rb", buffering=0)
+    batches = [batch.tolist() for batch in checks.take_batches(data)]
+
+    def row(number: int) -> Any:
+        file.seek(start + number * size)
+        return np.fromfile(file, dtype, count)
+
+    def work(check: bool) -> Outcome:
+        taken = (np.stack([row(n) for n in batch]).reshape(-1, *shape) for batch in batches)
+        return Outcome(sum(map(len, taken)))
+
+    return Job(work)
 
 
 def array_record(data: Data) -> Job:
@@ -207,8 +236,14 @@ JOBS: dict[str, dict[str, Callable[[Data], Job]]] = {
         for size in SIZES
     },
     **{
-        f"{form}-take-{size}": {"numpy": take_numpy(form)}
-        for form in ("npy", "npz")
+        f"npy-take-{size}": {"mapped": take_numpy("npy"), "np.fromfile": take_fromfile}
+        for size in SIZES
+    },
+    **{
+        f"npz-take-{size}": {
+            "in memory": take_numpy("npz"),
+            "np.load for each batch": take_numpy("npz", anew=True),
+        }
         for size in SIZES
     },
     **{

@@ -385,6 +385,17 @@ def inflate_member(data: Buffer, start: int, length: int, max_bytes: int) -> Buf
 def inflate_members(data: Buffer, members: list[tuple[int, int]], max_bytes: int) -> Buffer:
     """The plain bytes of whole gzip members (start, length), one after the other."""
 
+def unpack_chunks(
+    data: Buffer,
+    chunks: list[tuple[int, int]],
+    filters: list[str],
+    chunk_bytes: int,
+    width: int,
+    threads: int,
+) -> Buffer:
+    """The chunks of an HDF5 dataset, each of (bytes, mask of filters left out) and one behind another
+    in `data`, unpacked; the fault of one has its number as its record."""
+
 def gzip_member(plain: Buffer, start: int, length: int, num_records: int, level: int) -> Buffer:
     """A gzip member of a part of `plain`, with its size and number of records in its header."""
 

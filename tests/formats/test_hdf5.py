@@ -248,13 +248,13 @@ def test_a_take_reads_each_chunk_once(tmp_path: Path, monkeypatch: pytest.Monkey
     data = np.arange(1000)
     path = made(tmp_path, x=(data, {"chunks": (100,), "compression": "gzip"}))
     seen: list[int] = []
-    original = hdf5_direct.ChunkedArray._inflated
+    original = hdf5_direct.ChunkedArray._unpacked
 
-    def counting(self: Any, offset: int, size: int, mask: int) -> np.ndarray:
-        seen.append(offset)
-        return original(self, offset, size, mask)
+    def counting(self: Any, places: np.ndarray, threads: int) -> np.ndarray:
+        seen.extend(places[:, 0].tolist())
+        return original(self, places, threads)
 
-    monkeypatch.setattr(hdf5_direct.ChunkedArray, "_inflated", counting)
+    monkeypatch.setattr(hdf5_direct.ChunkedArray, "_unpacked", counting)
     dataset = opened(path)
     assert dataset.take([150, 901, 101, 150, 199, 0])["x"].to_pylist() == [
         150,

@@ -71,9 +71,20 @@ class FilePlace:
             raise ChangedError("the file was cut while it was open", file=self.source.path)
         return found
 
+    def read_all(self, starts: np.ndarray, lengths: np.ndarray) -> Any:
+        """A buffer of several ranges, one behind another."""
+        total = int(lengths.sum())
+        if (starts[:-1] + lengths[:-1] == starts[1:]).all():
+            found = self.source.read(self.start + int(starts[0]), total)
+        else:
+            places = as_arrow((starts + self.start).astype(np.uint64))
+            found = self.source.gather(places, as_arrow(lengths.astype(np.uint64)))
+        if len(found) < total:
+            raise ChangedError("the file was cut while it was open", file=self.source.path)
+        return found
+
     def gather(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        places = as_arrow((starts + self.start).astype(np.uint64))
-        return as_bytes(self.source.gather(places, as_arrow(lengths.astype(np.uint64))))
+        return as_bytes(self.read_all(starts, lengths))
 
 
 def as_bytes(buffer: Any) -> np.ndarray:

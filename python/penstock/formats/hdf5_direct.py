@@ -2,13 +2,12 @@
 
 libhdf5 works for one thread at a time, whatever it has to inflate. Its part here is to say where a
 dataset's bytes are: one range, or one for each chunk. They are read and unpacked by penstock, if
-they are at rest what NumPy wants in memory, plain or packed by gzip and shuffle; anything else
+they are at rest what NumPy wants in memory, plain or packed by gzip, LZF and shuffle; anything else
 stays with libhdf5 (`hdf5.py`).
 
-    bytes        what
-    per chunk    the chunk's values in C order, whole even where the dataset ends inside; then, in
-                 the order of the filters: shuffle (all first bytes of the values, all second ...),
-                 gzip (a zlib stream). A bit of the chunk's mask is set for a filter left out
+A chunk's values lie in C order, and are whole even where the dataset ends inside of them. They went
+through the filters that the dataset names, but for those whose bits are set in the chunk's mask:
+chunks that LZF would not have made smaller are stored as they are.
 """
 
 from __future__ import annotations
@@ -26,13 +25,12 @@ from penstock.forks import Lock
 from penstock.formats.arrays import Cut, FilePlace, StoredArray, as_bytes
 from penstock.formats.hdf5_file import Found
 from penstock.formats.npy_header import Header
-from penstock.pipeline import in_order
+from penstock.pipeline import default_threads
 from penstock.storage import Source
 
-_FILTERS = ((), ("gzip",), ("shuffle",), ("shuffle", "gzip"))
-_Rows = slice | np.ndarray
-_Table = dict[tuple[int, ...], tuple[int, int, int]]
-"""Where each chunk is, by its first cell: offset in the file, bytes, mask of filters left out."""
+_FILTERS = ((), ("gzip",), ("lzf",), ("shuffle",), ("shuffle", "gzip"), ("shuffle", "lzf"))
+GROUP_BYTES = 8 << 20
+"""Chunks are unpacked side by side up to so many bytes of values."""
 
 
 def direct(found: Found, source: Source, lock: Lock) -> StoredArray | ChunkedArray | None:
@@ -79,159 +77,166 @@ class ChunkedArray:
         self._dtype = found.dtype
         self._chunk = found.chunk
         self._bytes = math.prod(found.chunk) * found.dtype.itemsize
-        self._table: _Table | None = None
+        self._written: tuple[np.ndarray, np.ndarray] | None = None
         self._fill = np.zeros((), found.dtype)
         # The chunks beside each other that the records of one chunk need.
         axes = zip(found.shape[1:], found.chunk[1:], strict=True)
         self._columns = list(itertools.product(*(range(0, size, step) for size, step in axes)))
 
-    def _places(self) -> _Table:
-        """Where each chunk is: offset in the file, bytes, mask of filters left out."""
+    def _places(self, rows: np.ndarray) -> np.ndarray:
+        """Where the chunks of some rows of chunks are, int64 [rows, chunks of a row, (offset in the
+        file, bytes, mask of filters left out)]; -1 bytes where one was never written."""
+        keys, table = self._index()
+        width = len(self._columns)
+        wanted = rows[:, None] * width + np.arange(width)
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where((keys[at] == wanted)[..., None], table[at], -1)
+
+    def _index(self) -> tuple[np.ndarray, np.ndarray]:
+        """The chunks that were written, by their numbers; libhdf5 is asked once. As large as the file
+        has chunks, whatever the dataset's shape claims."""
         with self._lock:
-            if self._table is None:
-                table: _Table = {}
+            if self._written is None:
+                numbers = {column: number for number, column in enumerate(self._columns)}
+                found = {-1: (-1, -1, -1)}
 
                 def note(info: Any) -> None:
-                    table[info.chunk_offset] = (info.byte_offset, info.size, info.filter_mask)
+                    base, *column = info.chunk_offset
+                    number = numbers.get(tuple(column))
+                    if number is not None:
+                        key = base // self._chunk[0] * len(numbers) + number
+                        found[key] = info.byte_offset, info.size, info.filter_mask
 
                 plan = self._found.id.get_create_plist()
                 if plan.fill_value_defined():
                     plan.get_fill_value(self._fill)
                 if self._found.id.get_storage_size():
                     self._found.id.chunk_iter(note)
-                self._table = table
-            return self._table
+                keys = np.array(sorted(found), np.int64)
+                self._written = keys, np.array([found[key] for key in keys.tolist()], np.int64)
+            return self._written
 
     def read(self, cut: Cut, *, alone: bool) -> np.ndarray:
         """The records of a cut; `alone` where no other thread works on the same call."""
-        table = self._places()
-        if not self._found.filters and self._chunk[1:] == self._found.shape[1:] and cut.total:
-            gathered = self._gathered(table, cut)
-            if gathered is not None:
-                return gathered
-        out = np.empty((cut.total, *self._found.shape[1:]), self._dtype)
-        work = self._parts(cut)
-        if alone and len(cut.starts) and cut.total > 1:
-            tasks = iter(work)
+        if not cut.total:
+            return np.empty((0, *self._found.shape[1:]), self._dtype)
+        threads = default_threads() if alone else 1
+        if len(cut.starts) == 1:
+            return self._read_run(int(cut.starts[0]), cut.total, threads)
+        return self._read_records(cut.records(), threads)
 
-            def fill(part: tuple[int, _Rows, slice]) -> Iterator[None]:
-                self._fill_rows(table, out, *part)
-                yield None
-
-            for _ in in_order([lambda: tasks], fill, lambda _: 0, None):
-                pass
-        else:
-            for part in work:
-                self._fill_rows(table, out, *part)
+    def _read_run(self, first: int, count: int, threads: int) -> np.ndarray:
+        """Records one after another."""
+        step = self._chunk[0]
+        low, high = first // step, -(-(first + count) // step)
+        places = self._places(np.arange(low, high))
+        if self._are_stored(places).all():
+            row = self._bytes // step
+            edges = np.arange(low, high + 1) * step
+            edges[0], edges[-1] = first, first + count
+            starts = places[:, 0, 0] + (edges[:-1] - np.arange(low, high) * step) * row
+            return self._rows(starts, np.diff(edges) * row)
+        most = max(1, GROUP_BYTES // (self._bytes * len(self._columns)))
+        if high - low <= most:
+            return self._whole(places, threads)[first - low * step :][:count]
+        out = np.empty((count, *self._found.shape[1:]), self._dtype)
+        for begin in range(low, high, most):
+            end = min(begin + most, high)
+            start, stop = max(first, begin * step), min(first + count, end * step)
+            values = self._whole(places[begin - low : end - low], threads)
+            out[start - first : stop - first] = values[start - begin * step :][: stop - start]
         return out
 
-    def _parts(self, cut: Cut) -> Iterator[tuple[int, _Rows, slice]]:
-        """(first record of a row of chunks, which of its records, where they go)."""
-        step = self._chunk[0]
-        if len(cut.starts) == 1:
-            first, end = int(cut.starts[0]), int(cut.starts[0]) + cut.total
-            for base in range(first // step * step, end, step):
-                low, high = max(first, base), min(end, base + step)
-                yield base, slice(low - base, high - base), slice(low - first, high - first)
-            return
-        records = cut.records()
-        bases = records // step * step
-        edges = [0, *(np.flatnonzero(np.diff(bases)) + 1).tolist(), len(records)]
-        for start, stop in itertools.pairwise(edges):
-            if stop > start:
-                base = int(bases[start])
-                yield base, records[start:stop] - base, slice(start, stop)
+    def _read_records(self, records: np.ndarray, threads: int) -> np.ndarray:
+        """Records whose numbers rise."""
+        step, row = self._chunk[0], self._bytes // self._chunk[0]
+        bases = records // step
+        inside = records - bases * step
+        places = self._places(bases)
+        stored = self._are_stored(places)
+        found = self._rows(places[stored, 0, 0] + inside[stored] * row, row)
+        if len(found) == len(records):
+            return found
+        out = np.empty((len(records), *self._found.shape[1:]), self._dtype)
+        out[stored] = found
+        packed = np.flatnonzero(~stored)
+        numbers = np.unique(bases[packed])
+        most = max(1, GROUP_BYTES // (self._bytes * len(self._columns)))
+        for begin in range(0, len(numbers), most):
+            group = numbers[begin : begin + most]
+            low, high = np.searchsorted(bases[packed], [group[0], group[-1] + 1])
+            wanted = packed[low:high]
+            values = self._whole(self._places(group), threads)
+            out[wanted] = values[np.searchsorted(group, bases[wanted]) * step + inside[wanted]]
+        return out
 
-    def _fill_rows(
-        self, table: _Table, out: np.ndarray, base: int, rows: _Rows, target: slice
-    ) -> None:
-        """Unpack what is wanted of the chunks that start at the record `base`."""
-        for column in self._columns:
-            ends = [
-                min(s + c, n)
-                for s, c, n in zip(column, self._chunk[1:], self._found.shape[1:], strict=True)
+    def _are_stored(self, places: np.ndarray) -> np.ndarray:
+        """Where the values of a record lie one behind another as they are, bool [rows of chunks]."""
+        if len(self._columns) > 1:
+            return np.zeros(len(places), bool)
+        every = (1 << len(self._found.filters)) - 1
+        return (places[:, 0, 1] == self._bytes) & (places[:, 0, 2] & every == every)
+
+    def _rows(self, starts: np.ndarray, lengths: np.ndarray | int) -> np.ndarray:
+        """Records that lie in the file as they are: only their own bytes are read."""
+        lengths = np.broadcast_to(lengths, starts.shape)
+        inner = self._found.shape[1:]
+        if not len(starts):
+            return np.empty((0, *inner), self._dtype)
+        self._check(starts, lengths)
+        found = as_bytes(FilePlace(self._source, 0, self._source.size).read_all(starts, lengths))
+        return found.view(self._dtype).reshape(-1, *inner)
+
+    def _whole(self, places: np.ndarray, threads: int) -> np.ndarray:
+        """All records of some rows of chunks."""
+        step, inner = self._chunk[0], self._found.shape[1:]
+        there = places[..., 1] >= 0
+        chunks = self._unpacked(places[there], threads)
+        if len(self._columns) == 1 and there.all():
+            return chunks.reshape(-1, *inner)
+        out = np.empty((len(places) * step, *inner), self._dtype)
+        for number, (row, column) in enumerate(np.argwhere(there).tolist()):
+            cells = tuple(self._cells(self._columns[column]))
+            within = (slice(0, cell.stop - cell.start) for cell in cells)
+            out[(slice(row * step, (row + 1) * step), *cells)] = chunks[number][
+                (slice(None), *within)
             ]
-            cells = tuple(slice(s, e) for s, e in zip(column, ends, strict=True))
-            inside = tuple(slice(0, e - s) for s, e in zip(column, ends, strict=True))
-            place = table.get((base, *column))
-            if place is None:
-                out[(target, *cells)] = self._fill
-            else:
-                self._unpack(place, rows, out[(target, *cells)], inside)
+        for row, column in np.argwhere(~there).tolist():
+            cells = self._cells(self._columns[column])
+            out[(slice(row * step, (row + 1) * step), *cells)] = self._fill
+        return out
 
-    def _unpack(
-        self, place: tuple[int, int, int], rows: _Rows, out: np.ndarray, inside: tuple[slice, ...]
-    ) -> None:
-        offset, size, mask = place
-        data = self._inflated(offset, size, mask)
-        width = self._dtype.itemsize
-        if width == 1 or not self._has("shuffle", mask):
-            out[...] = data.view(self._dtype).reshape(self._chunk)[rows][(slice(None), *inside)]
-            return
-        planes = data.reshape(width, *self._chunk)
-        # Copied plane by plane: a transposed copy takes three times as long.
-        target = out[..., np.newaxis].view(np.uint8)
-        for n in range(width):
-            target[..., n] = planes[n][rows][(slice(None), *inside)]
+    def _cells(self, column: tuple[int, ...]) -> Iterator[slice]:
+        """What a chunk that starts at this cell covers of a record."""
+        for start, length, end in zip(column, self._chunk[1:], self._found.shape[1:], strict=True):
+            yield slice(start, min(start + length, end))
 
-    def _has(self, name: str, mask: int) -> bool:
-        """Whether a chunk of this mask went through a filter."""
-        filters = self._found.filters
-        return name in filters and not mask >> filters.index(name) & 1
-
-    def _inflated(self, offset: int, size: int, mask: int) -> np.ndarray:
-        """The bytes of a chunk behind gzip."""
-        path = self._source.path
-        self._check(offset, size)
-        packed = self._source.read(offset, size)
-        if self._has("gzip", mask):
-            engine = _core.Inflater("zlib")
-            try:
-                # One more than there may be, so that a stream which goes on is not taken for whole.
-                packed, _ = engine.push(packed, True, self._bytes + 1)
-            except _core.KernelError as error:
-                message = f"a chunk is no zlib stream: {error}"
-                raise FormatError(message, file=path, byte=offset) from None
-            if not engine.finished:
-                raise FormatError("a chunk inflates to another size", file=path, byte=offset)
-        if len(packed) != self._bytes:
-            raise FormatError(
-                "a chunk has another size than the dataset says",
-                file=path,
-                byte=offset,
-                expected=f"{self._bytes} bytes",
-                found=f"{len(packed)} bytes",
+    def _unpacked(self, places: np.ndarray, threads: int) -> np.ndarray:
+        """The values of some chunks: [chunks, ...]."""
+        if not len(places):
+            return np.empty((0, *self._chunk), self._dtype)
+        starts, sizes = places[:, 0], places[:, 1]
+        self._check(starts, sizes)
+        packed = FilePlace(self._source, 0, self._source.size).read_all(starts, sizes)
+        try:
+            plain = _core.unpack_chunks(
+                packed,
+                list(zip(sizes.tolist(), places[:, 2].tolist(), strict=True)),
+                list(self._found.filters),
+                self._bytes,
+                self._dtype.itemsize,
+                threads,
             )
-        return as_bytes(packed)
+        except _core.KernelError as error:
+            fault = error.args[0]
+            byte = int(starts[fault.record or 0])
+            raise FormatError(fault.message, file=self._source.path, byte=byte) from None
+        return as_bytes(plain).view(self._dtype).reshape(len(places), *self._chunk)
 
-    def _check(self, offset: int, size: int) -> None:
-        if offset < 0 or offset + size > self._source.size:
+    def _check(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+        size = self._source.size
+        # Compared without a sum, which could wrap.
+        if ((starts < 0) | (lengths > size) | (starts > size - lengths)).any():
             raise TruncatedError(
-                "a chunk reaches beyond the file", file=self._source.path, byte=self._source.size
+                "a chunk reaches beyond the file", file=self._source.path, byte=size
             )
-
-    def _gathered(self, table: _Table, cut: Cut) -> np.ndarray | None:
-        """The records of chunks that are not packed and as wide as the dataset: only their own
-        bytes are read. None where a chunk is missing or has another size."""
-        row = self._bytes // self._chunk[0]
-        starts: list[int] = []
-        lengths: list[int] = []
-        for base, rows, _ in self._parts(cut):
-            place = table.get((base, *self._columns[0]))
-            if place is None or place[1] != self._bytes:
-                return None
-            self._check(place[0], place[1])
-            if isinstance(rows, slice):
-                starts.append(place[0] + rows.start * row)
-                lengths.append((rows.stop - rows.start) * row)
-            else:
-                starts += (place[0] + rows * row).tolist()
-                lengths += [row] * len(rows)
-        whole = FilePlace(self._source, 0, self._source.size)
-        if all(
-            at + size == after for at, size, after in zip(starts, lengths, starts[1:], strict=False)
-        ):
-            found = whole.read(starts[0], sum(lengths))
-        else:
-            found = whole.gather(np.array(starts, np.int64), np.array(lengths, np.int64))
-        return found.view(self._dtype).reshape(cut.total, *self._found.shape[1:])

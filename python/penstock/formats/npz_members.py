@@ -9,17 +9,21 @@ agree on, and the checksum is proved on the way.
 from __future__ import annotations
 
 import mmap
+import struct
 import tempfile
-import zlib
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 
-from penstock.errors import ChecksumError, FormatError, TruncatedError
+from penstock import _core
+from penstock.errors import ChecksumError, FormatError, PenstockError, TruncatedError
 from penstock.forks import Lock
 from penstock.formats.zip_directory import Member
+from penstock.numbers import as_numpy
 from penstock.storage import Source
 
+EMPTY = _core.Buffer.from_bytes(b"")
 STEP_BYTES = 1 << 20
 MEMORY_BYTES = 64 << 20
 """What the inflated members of one file may take in memory; the others go to temporary files."""
@@ -70,67 +74,87 @@ class InflatedPlace:
 
     def _inflate(self) -> np.ndarray:
         size = self._member.plain_bytes
-        target: Any
         if self._room.take(size):
-            target = bytearray(size)
+            found = np.empty(size, np.uint8)
+            at = 0
+            for part in inflated(self._source, self._member):
+                found[at : at + len(part)] = part
+                at += len(part)
         else:
-            with tempfile.TemporaryFile(prefix="penstock-") as file:
-                file.truncate(size)
-                target = mmap.mmap(file.fileno(), size)
-        at = crc = 0
-        for part in inflated(self._source, self._member):
-            target[at : at + len(part)] = part
-            crc = zlib.crc32(part, crc)
-            at += len(part)
-        if at < size:
-            raise TruncatedError(
-                f"the member {self._member.name!r} inflates to too few bytes",
-                file=self._source.path,
-                byte=self._member.start,
-                expected=f"{size} bytes",
-                found=f"{at} bytes",
-            )
-        if crc != self._member.crc:
-            raise ChecksumError(
-                f"the checksum of the member {self._member.name!r} does not match",
-                file=self._source.path,
-                byte=self._member.start,
-                expected=f"0x{self._member.crc:08x} (stored)",
-                found=f"0x{crc:08x}",
-            )
-        found = np.frombuffer(target, np.uint8)
+            with tempfile.TemporaryFile(prefix="penstock-", buffering=0) as file:
+                for part in inflated(self._source, self._member):
+                    rest = part.data
+                    while len(rest):
+                        rest = rest[file.write(rest) :]
+                found = np.frombuffer(mmap.mmap(file.fileno(), size), np.uint8)
         found.flags.writeable = False
         return found
 
 
-def inflated(source: Source, member: Member) -> Any:
-    """The plain bytes of a deflated member, part by part; never more than it claims to have."""
-    engine = zlib.decompressobj(-15)
+_HEAD = _core.Buffer.from_bytes(b"\x1f\x8b\x08" + bytes(6) + b"\xff")
+"""Of a gzip member without a name or a time."""
+
+
+def inflated(source: Source, member: Member) -> Generator[np.ndarray]:
+    """The plain bytes of a deflated member, part by part as uint8; never more than it claims to have.
+
+    It is read as the gzip member that it would be: behind a head, and before the checksum and the
+    size that the archive's directory has of it. At the last part, both are proved.
+
+    Raises:
+        FormatError: no deflated data, or more of it than the member says.
+        TruncatedError: less.
+        ChecksumError: other bytes than the member says.
+    """
+    engine = _core.Inflater("gzip")
+    engine.push(_HEAD, False, 1)
+    said = struct.pack("<II", member.crc, member.plain_bytes & 0xFFFFFFFF)
     done = taken = 0
-    waiting = b""
-    try:
-        while not engine.eof:
-            if not waiting and taken < member.packed_bytes:
-                length = min(STEP_BYTES, member.packed_bytes - taken)
-                waiting = source.read(member.start + taken, length).to_bytes()
-                taken += len(waiting)
-            part = engine.decompress(waiting, STEP_BYTES)
-            waiting = engine.unconsumed_tail
-            done += len(part)
-            if done > member.plain_bytes:
-                raise FormatError(
-                    f"the member {member.name!r} inflates to more bytes than it says",
-                    file=source.path,
-                    byte=member.start,
-                    expected=f"{member.plain_bytes} bytes",
-                )
-            if part:
-                yield part
-            elif not waiting and taken >= member.packed_bytes:
-                return
-    except zlib.error as error:
-        raise FormatError(
-            f"the member {member.name!r} is no deflated data: {error}",
-            file=source.path,
-            byte=member.start,
-        ) from None
+    waiting, tail = EMPTY, _core.Buffer.from_bytes(said)
+    while not engine.finished:
+        if not len(waiting) and taken < member.packed_bytes:
+            length = min(STEP_BYTES, member.packed_bytes - taken)
+            waiting = source.read(member.start + taken, length)
+            taken += length
+        at_end = taken == member.packed_bytes
+        last = tail if at_end else EMPTY
+        try:
+            part, consumed = engine.push(waiting, at_end, STEP_BYTES, None, last)
+        except _core.KernelError as error:
+            raise _error(error.args[0], source, member, done) from None
+        of_tail = max(consumed - len(waiting), 0)
+        waiting = waiting.slice(consumed - of_tail, len(waiting))
+        tail = tail.slice(of_tail, len(tail))
+        done += len(part)
+        if done > member.plain_bytes:
+            raise FormatError(
+                f"the member {member.name!r} inflates to more bytes than it says",
+                file=source.path,
+                byte=member.start,
+                expected=f"{member.plain_bytes} bytes",
+            )
+        if len(part):
+            yield as_numpy(part)
+    if done < member.plain_bytes:
+        raise _too_few(source, member, done)
+
+
+def _error(fault: Any, source: Source, member: Member, done: int) -> PenstockError:
+    where: Any = {"file": source.path, "byte": member.start}
+    if fault.kind == "compression_checksum" and done == member.plain_bytes:
+        message = f"the checksum of the member {member.name!r} does not match"
+        return ChecksumError(message, **where, expected=fault.expected, found=fault.found)
+    if fault.kind in ("truncated", "compression_checksum"):
+        return _too_few(source, member, done)
+    message = f"the member {member.name!r} is no deflated data: {fault.message}"
+    return FormatError(message, **where)
+
+
+def _too_few(source: Source, member: Member, done: int) -> TruncatedError:
+    return TruncatedError(
+        f"the member {member.name!r} inflates to too few bytes",
+        file=source.path,
+        byte=member.start,
+        expected=f"{member.plain_bytes} bytes",
+        found=f"{done} bytes",
+    )

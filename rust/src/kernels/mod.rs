@@ -24,6 +24,7 @@ pub mod interpolate;
 pub mod members;
 pub mod messages;
 pub mod mixture;
+pub mod packed_chunks;
 pub mod permute;
 pub mod riegeli;
 pub mod shelf;

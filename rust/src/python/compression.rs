@@ -9,6 +9,7 @@ use super::bytes::PyBuffer;
 use super::{PyFault, raise, run};
 use crate::kernels::deflate::{self, ZlibDeflater};
 use crate::kernels::inflate::{Inflater, SeekPoint};
+use crate::kernels::packed_chunks::{Filter, Packing, unpack_chunks as unpack_chunks_of};
 use crate::kernels::{members, shelf};
 use crate::wire::gzip::{self, Container};
 
@@ -129,6 +130,30 @@ pub fn inflate_members(
 ) -> PyResult<PyBuffer> {
     let data = data.0.clone();
     let plain = run(py, move || members::inflate_members(&data, &members, max_bytes))?;
+    Ok(PyBuffer(shelf::shelve(plain)))
+}
+
+/// The chunks of an HDF5 dataset, each of (bytes, mask of filters left out) and one behind another in
+/// `data`, unpacked; the fault of one has its number as its record.
+#[pyfunction]
+pub fn unpack_chunks(
+    py: Python<'_>,
+    data: PyRef<'_, PyBuffer>,
+    chunks: Vec<(usize, u32)>,
+    filters: Vec<String>,
+    chunk_bytes: usize,
+    width: usize,
+    threads: usize,
+) -> PyResult<PyBuffer> {
+    let filters = filters.iter().map(|name| match name.as_str() {
+        "shuffle" => Ok(Filter::Shuffle),
+        "gzip" => Ok(Filter::Gzip),
+        "lzf" => Ok(Filter::Lzf),
+        _ => Err(PyValueError::new_err(format!("unknown filter {name:?}"))),
+    });
+    let packing = Packing { filters: filters.collect::<PyResult<_>>()?, chunk_bytes, width };
+    let data = data.0.clone();
+    let plain = run(py, move || unpack_chunks_of(&data, &chunks, &packing, threads))?;
     Ok(PyBuffer(shelf::shelve(plain)))
 }
 

@@ -179,6 +179,7 @@ mod _core {
         bytes::{PyBuffer, PyFile, read_files, start_sync},
         compression::{
             PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,
+            unpack_chunks,
         },
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
