@@ -49,6 +49,9 @@ pub fn unpack_chunks(
     packing: &Packing,
     threads: usize,
 ) -> Result<Vec<u8>, Fault> {
+    if packing.chunk_bytes == 0 {
+        return Err(other_size());
+    }
     let mut jobs = Vec::with_capacity(chunks.len());
     let mut rest = data;
     for (number, &(size, mask)) in chunks.iter().enumerate() {
@@ -64,7 +67,7 @@ pub fn unpack_chunks(
     }
     let total = packing.chunk_bytes.saturating_mul(chunks.len());
     let mut out = shelf::take_used(total).ok_or_else(|| no_memory(total))?;
-    let places = out.chunks_exact_mut(packing.chunk_bytes.max(1));
+    let places = out.chunks_exact_mut(packing.chunk_bytes);
     let jobs = jobs.into_iter().zip(places);
     let state = || (Decompressor::new(), Vec::new());
     side_by_side(jobs, chunks.len(), threads, state, |(engine, scratch), ((chunk, mask), out)| {
