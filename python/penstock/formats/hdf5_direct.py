@@ -30,7 +30,9 @@ from penstock.storage import Source
 
 _FILTERS = ((), ("gzip",), ("lzf",), ("shuffle",), ("shuffle", "gzip"), ("shuffle", "lzf"))
 GROUP_BYTES = 8 << 20
-"""Chunks are unpacked side by side up to so many bytes of values."""
+"""Chunks are unpacked side by side up to so many bytes of values,"""
+GROUP_CHUNKS = 1 << 16
+"""and up to so many of them."""
 
 
 def direct(found: Found, source: Source, lock: Lock) -> StoredArray | ChunkedArray | None:
@@ -82,6 +84,10 @@ class ChunkedArray:
         # The chunks beside each other that the records of one chunk need.
         axes = zip(found.shape[1:], found.chunk[1:], strict=True)
         self._columns = list(itertools.product(*(range(0, size, step) for size, step in axes)))
+        # Whether the values of a record lie one behind another in one chunk, and nothing between records.
+        self._is_wide = found.chunk[1:] == found.shape[1:]
+        width = max(len(self._columns), 1)
+        self._most_rows = max(1, min(GROUP_BYTES // (self._bytes * width), GROUP_CHUNKS // width))
 
     def _places(self, rows: np.ndarray) -> np.ndarray:
         """Where the chunks of some rows of chunks are, int64 [rows, chunks of a row, (offset in the
@@ -129,21 +135,22 @@ class ChunkedArray:
         """Records one after another."""
         step = self._chunk[0]
         low, high = first // step, -(-(first + count) // step)
-        places = self._places(np.arange(low, high))
+        numbers = np.arange(low, high)
+        places = self._places_of_rows(numbers)
         if self._are_stored(places).all():
             row = self._bytes // step
             edges = np.arange(low, high + 1) * step
             edges[0], edges[-1] = first, first + count
-            starts = places[:, 0, 0] + (edges[:-1] - np.arange(low, high) * step) * row
+            starts = places[:, 0] + (edges[:-1] - numbers * step) * row
             return self._rows(starts, np.diff(edges) * row)
-        most = max(1, GROUP_BYTES // (self._bytes * len(self._columns)))
+        most = self._most_rows
         if high - low <= most:
-            return self._whole(places, threads)[first - low * step :][:count]
+            return self._whole(numbers, threads)[first - low * step :][:count]
         out = np.empty((count, *self._found.shape[1:]), self._dtype)
         for begin in range(low, high, most):
             end = min(begin + most, high)
             start, stop = max(first, begin * step), min(first + count, end * step)
-            values = self._whole(places[begin - low : end - low], threads)
+            values = self._whole(np.arange(begin, end), threads)
             out[start - first : stop - first] = values[start - begin * step :][: stop - start]
         return out
 
@@ -152,30 +159,33 @@ class ChunkedArray:
         step, row = self._chunk[0], self._bytes // self._chunk[0]
         bases = records // step
         inside = records - bases * step
-        places = self._places(bases)
+        places = self._places_of_rows(bases)
         stored = self._are_stored(places)
-        found = self._rows(places[stored, 0, 0] + inside[stored] * row, row)
+        found = self._rows(places[stored, 0] + inside[stored] * row, row)
         if len(found) == len(records):
             return found
         out = np.empty((len(records), *self._found.shape[1:]), self._dtype)
         out[stored] = found
         packed = np.flatnonzero(~stored)
         numbers = np.unique(bases[packed])
-        most = max(1, GROUP_BYTES // (self._bytes * len(self._columns)))
-        for begin in range(0, len(numbers), most):
-            group = numbers[begin : begin + most]
+        for begin in range(0, len(numbers), self._most_rows):
+            group = numbers[begin : begin + self._most_rows]
             low, high = np.searchsorted(bases[packed], [group[0], group[-1] + 1])
             wanted = packed[low:high]
-            values = self._whole(self._places(group), threads)
+            values = self._whole(group, threads)
             out[wanted] = values[np.searchsorted(group, bases[wanted]) * step + inside[wanted]]
         return out
 
+    def _places_of_rows(self, rows: np.ndarray) -> np.ndarray:
+        """The places of rows of one chunk as wide as the dataset, [rows, 3]; else of none."""
+        if not self._is_wide:
+            return np.full((len(rows), 3), -1, np.int64)
+        return self._places(rows)[:, 0]
+
     def _are_stored(self, places: np.ndarray) -> np.ndarray:
-        """Where the values of a record lie one behind another as they are, bool [rows of chunks]."""
-        if len(self._columns) > 1:
-            return np.zeros(len(places), bool)
+        """Where a chunk's values lie in the file as they are."""
         every = (1 << len(self._found.filters)) - 1
-        return (places[:, 0, 1] == self._bytes) & (places[:, 0, 2] & every == every)
+        return (places[:, 1] == self._bytes) & (places[:, 2] & every == every)
 
     def _rows(self, starts: np.ndarray, lengths: np.ndarray | int) -> np.ndarray:
         """Records that lie in the file as they are: only their own bytes are read."""
@@ -187,14 +197,15 @@ class ChunkedArray:
         found = as_bytes(FilePlace(self._source, 0, self._source.size).read_all(starts, lengths))
         return found.view(self._dtype).reshape(-1, *inner)
 
-    def _whole(self, places: np.ndarray, threads: int) -> np.ndarray:
+    def _whole(self, rows: np.ndarray, threads: int) -> np.ndarray:
         """All records of some rows of chunks."""
+        places = self._places(rows)
         step, inner = self._chunk[0], self._found.shape[1:]
         there = places[..., 1] >= 0
         chunks = self._unpacked(places[there], threads)
-        if len(self._columns) == 1 and there.all():
+        if self._is_wide and there.all():
             return chunks.reshape(-1, *inner)
-        out = np.empty((len(places) * step, *inner), self._dtype)
+        out = np.empty((len(rows) * step, *inner), self._dtype)
         for number, (row, column) in enumerate(np.argwhere(there).tolist()):
             cells = tuple(self._cells(self._columns[column]))
             within = (slice(0, cell.stop - cell.start) for cell in cells)

@@ -163,7 +163,7 @@ fn lzf(mut data: &[u8], out: &mut [u8]) -> Option<usize> {
 
 /// Write `length` bytes again that stand `back` bytes before `at`, which may overlap them.
 fn repeat(out: &mut [u8], at: usize, back: usize, length: usize) -> Option<usize> {
-    let from = at.checked_sub(back)?;
+    at.checked_sub(back)?;
     let end = at.checked_add(length).filter(|&end| end <= out.len())?;
     let mut done = at;
     // Eight bytes at a time, which may go beyond the end, but not beyond the room.
@@ -172,8 +172,9 @@ fn repeat(out: &mut [u8], at: usize, back: usize, length: usize) -> Option<usize
         *out.get_mut(done..)?.first_chunk_mut::<8>()? = word;
         done = done.wrapping_add(8);
     }
+    let from = done.wrapping_sub(back);
     while done < end {
-        // What was written is there to be copied as well: each round doubles it.
+        // What was written is there to be copied as well: whole periods, twice as many each round.
         let step = done.wrapping_sub(from).min(end.wrapping_sub(done));
         out.copy_within(from..from.wrapping_add(step), done);
         done = done.wrapping_add(step);
@@ -312,6 +313,30 @@ mod tests {
             let how = packing(&[Filter::Lzf], bytes, 1);
             let fault = unpack_chunks(data, &[(data.len(), 0)], &how, 1).unwrap_err();
             assert_eq!((fault.kind, fault.record), (FaultKind::Compression, Some(0)));
+        }
+    }
+
+    #[test]
+    fn lzf_repeats_at_any_distance_up_to_the_end_of_the_room() {
+        let start: Vec<u8> = (1..=32).collect();
+        for back in 1..=32usize {
+            for length in 9..=40usize {
+                for more in 0..20usize {
+                    let mut plain = start.clone();
+                    (0..length).for_each(|_| plain.push(plain[plain.len() - back]));
+                    let mut packed = vec![31];
+                    packed.extend(&start);
+                    packed.extend([0b1110_0000, (length - 9) as u8, (back - 1) as u8]);
+                    if more > 0 {
+                        packed.push(more as u8 - 1);
+                        packed.extend((0..more).map(|n| n as u8 | 0x80));
+                        plain.extend((0..more).map(|n| n as u8 | 0x80));
+                    }
+                    let how = packing(&[Filter::Lzf], plain.len(), 1);
+                    let found = unpack_chunks(&packed, &[(packed.len(), 0)], &how, 1).unwrap();
+                    assert_eq!(found, plain, "{length} from {back} back, {more} more");
+                }
+            }
         }
     }
 
