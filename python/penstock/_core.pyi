@@ -90,9 +90,11 @@ __all__ = [
     "riegeli_head",
     "riegeli_records",
     "splice_fields",
+    "start_sync",
     "tar_comment",
     "tar_end_bytes",
     "tar_fields",
+    "unpack_chunks",
     "walk",
 ]
 
