@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,53 @@ def test_any_layout_reads_as_h5py_reads_it(tmp_path: Path, seed: int) -> None:
         last = int(rng.integers(first, len(expected))) + 1
         some = found.take(np.arange(first, last))
         assert values_of(some["x"]) == expected[first:last].reshape(-1).tolist()
+
+
+def test_chunks_larger_than_the_dataset_take_no_memory_for_what_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    empty = np.empty
+
+    def counting(shape: Any, *args: Any, **kwargs: Any) -> Any:
+        found = empty(shape, *args, **kwargs)
+        asked.append(found.nbytes)
+        return found
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        how: Any = {"maxshape": (None, 32), "chunks": (1 << 24, 1), "compression": "gzip"}
+        file.create_dataset("never", (1, 32), "f4", **how)
+        tall: Any = {"maxshape": (None, 64, 64), "chunks": (1024, 32, 32)}
+        file.create_dataset("tall", data=np.ones((1, 64, 64), "f4"), **tall)
+    found = ps.open(str(tmp_path / "a.h5"))
+    monkeypatch.setattr(np, "empty", counting)
+    assert found.take([0, 0]).num_rows == 2
+    assert sum(batch.num_rows for batch in found.scan(threads=1)) == 1
+    assert max(asked) < 1 << 20
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lzf", None])
+def test_ends_that_are_stored_without_filters_and_do_not_say_so(
+    tmp_path: Path, codec: str | None
+) -> None:
+    library = next(
+        ctypes.CDLL(line.split()[-1])
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "libhdf5" in line and "_hl" not in line
+    )
+    values = np.arange(800, dtype="i4").reshape(100, 8)
+    with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
+        plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plan.set_chunk((64, 8))
+        plan.set_shuffle()
+        if codec == "gzip":
+            plan.set_deflate(4)
+        elif codec == "lzf":
+            plan.set_filter(h5py.h5z.FILTER_LZF)
+        library.H5Pset_chunk_opts(ctypes.c_int64(plan.id), ctypes.c_uint(2))
+        space = h5py.h5s.create_simple((100, 8), (h5py.h5s.UNLIMITED, 8))
+        made = h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_INT32, space, dcpl=plan)
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+    found = ps.open(str(tmp_path / "a.h5"))
+    assert [v for b in found.scan() for v in values_of(b["x"])] == values.reshape(-1).tolist()
+    assert values_of(found.take([99, 3])["x"]) == values[[99, 3]].reshape(-1).tolist()

@@ -471,3 +471,48 @@ def test_no_temporary_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("tempfile.tempdir", None)
     ps.write({"x": np.arange(100_000)}, str(tmp_path / "w.npz"))
     assert os.listdir(tmp_path / "spool") == []
+
+
+def archive(packed: bytes, crc: int, size: int) -> bytes:
+    """A zip archive of one deflated member x.npy, whatever its bytes are."""
+    name = b"x.npy"
+    facts = struct.pack("<IIIHH", crc, len(packed), size, len(name), 0)
+    local = struct.pack("<IHHHHH", 0x04034B50, 20, 0, 8, 0, 0) + facts + name + packed
+    central = struct.pack("<IHHHHHH", 0x02014B50, 20, 20, 0, 8, 0, 0) + facts
+    central += struct.pack("<HHHII", 0, 0, 0, 0, 0) + name
+    return (
+        local
+        + central
+        + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 1, 1, len(central), len(local), 0)
+    )
+
+
+def test_a_deflated_member_is_what_the_archive_says_or_an_error() -> None:
+    plain = member(array=np.arange(1000))
+    packed = _deflated(plain)
+    crc, size = zlib.crc32(plain), len(plain)
+    good = archive(packed, crc, size)
+    assert opened(good).take([999])["x"].to_pylist() == [999]
+    gzip_head = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+    hostile = {
+        "another gzip member inside": (b"\x03\x00" + bytes(8) + gzip_head + packed, crc, size),
+        "a trailer inside": (packed + struct.pack("<II", crc, size), crc, size),
+        "other bytes behind": (packed + bytes(20), crc, size),
+        "a wrong checksum": (packed, crc ^ 1, size),
+        "a size too large": (packed, crc, size + 1),
+        "a size too small": (packed, crc, size - 1),
+        **{f"cut by {n}": (packed[:-n], crc, size) for n in (1, 2, 3, 5, 8, 9, 20, len(packed))},
+    }
+    for name, (bytes_, sum_, length) in hostile.items():
+        with pytest.raises(ps.PenstockError):
+            opened(archive(bytes_, sum_, length)).take([0])
+            pytest.fail(name)
+    with pytest.raises(ps.TruncatedError, match="too few bytes"):
+        opened(archive(packed[:-20], crc, size)).take([0])
+    with pytest.raises(ps.ChecksumError):
+        opened(archive(packed, crc ^ 1, size)).take([0])
+
+
+def _deflated(plain: bytes) -> bytes:
+    engine = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return engine.compress(plain) + engine.flush()

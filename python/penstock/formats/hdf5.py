@@ -148,11 +148,12 @@ class _Field:
         caller has no other threads at work."""
         if isinstance(self._direct, StoredArray):
             values = self._direct.read(cut)
-        elif self._direct is not None:
-            values = self._direct.read(cut, alone=alone)
         else:
-            with self._lock:
-                values = self._by_libhdf5(cut)
+            found = None if self._direct is None else self._direct.read(cut, alone=alone)
+            if found is None:
+                with self._lock:
+                    found = self._by_libhdf5(cut)
+            values = found
         return column(values, self.field.type)
 
     def _by_libhdf5(self, cut: Cut) -> np.ndarray:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
-from penstock.errors import FormatError, TruncatedError
+from penstock.errors import FormatError, LimitError, TruncatedError
 from penstock.forks import Lock
 from penstock.formats.arrays import Cut, FilePlace, StoredArray, as_bytes
 from penstock.formats.hdf5_file import Found
@@ -33,6 +33,10 @@ GROUP_BYTES = 8 << 20
 """Chunks are unpacked side by side up to so many bytes of values,"""
 GROUP_CHUNKS = 1 << 16
 """and up to so many of them."""
+
+
+_Part = tuple[int, slice | np.ndarray, slice]
+"""Of a row of chunks: its number, which of its records, and where they go."""
 
 
 def direct(found: Found, source: Source, lock: Lock) -> StoredArray | ChunkedArray | None:
@@ -52,6 +56,10 @@ def direct(found: Found, source: Source, lock: Lock) -> StoredArray | ChunkedArr
     if found.chunk is not None:
         if found.filters not in _FILTERS or not math.prod(found.chunk) or base is not dtype:
             return None
+        if "shuffle" in found.filters:
+            told = found.id.get_create_plist().get_filter(found.filters.index("shuffle"))[2]
+            if told[:1] != (dtype.itemsize,):
+                return None
         return ChunkedArray(found, source, lock)
     start = found.id.get_offset()
     size = math.prod(whole) * base.itemsize
@@ -80,23 +88,21 @@ class ChunkedArray:
         self._chunk = found.chunk
         self._bytes = math.prod(found.chunk) * found.dtype.itemsize
         self._written: tuple[np.ndarray, np.ndarray] | None = None
+        self._is_odd = False
         self._fill = np.zeros((), found.dtype)
         # The chunks beside each other that the records of one chunk need.
         axes = zip(found.shape[1:], found.chunk[1:], strict=True)
         self._columns = list(itertools.product(*(range(0, size, step) for size, step in axes)))
         # Whether the values of a record lie one behind another in one chunk, and nothing between records.
         self._is_wide = found.chunk[1:] == found.shape[1:]
-        width = max(len(self._columns), 1)
-        self._most_rows = max(1, min(GROUP_BYTES // (self._bytes * width), GROUP_CHUNKS // width))
+        self._most = max(1, min(GROUP_BYTES // self._bytes, GROUP_CHUNKS))
 
-    def _places(self, rows: np.ndarray) -> np.ndarray:
-        """Where the chunks of some rows of chunks are, int64 [rows, chunks of a row, (offset in the
-        file, bytes, mask of filters left out)]; -1 bytes where one was never written."""
+    def _places(self, numbers: np.ndarray) -> np.ndarray:
+        """Where chunks are, counted along the rows of chunks, int64 [chunks, (offset in the file,
+        bytes, mask of filters left out)]; -1 bytes where one was never written."""
         keys, table = self._index()
-        width = len(self._columns)
-        wanted = rows[:, None] * width + np.arange(width)
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where((keys[at] == wanted)[..., None], table[at], -1)
+        at = np.minimum(np.searchsorted(keys, numbers), len(keys) - 1)
+        return np.where((keys[at] == numbers)[:, None], table[at], -1)
 
     def _index(self) -> tuple[np.ndarray, np.ndarray]:
         """The chunks that were written, by their numbers; libhdf5 is asked once. As large as the file
@@ -109,6 +115,9 @@ class ChunkedArray:
                 def note(info: Any) -> None:
                     base, *column = info.chunk_offset
                     number = numbers.get(tuple(column))
+                    is_whole = info.size == self._bytes and not info.filter_mask
+                    if is_whole and self._found.filters and self._is_partial(info.chunk_offset):
+                        self._is_odd = True
                     if number is not None:
                         key = base // self._chunk[0] * len(numbers) + number
                         found[key] = info.byte_offset, info.size, info.filter_mask
@@ -122,8 +131,18 @@ class ChunkedArray:
                 self._written = keys, np.array([found[key] for key in keys.tolist()], np.int64)
             return self._written
 
-    def read(self, cut: Cut, *, alone: bool) -> np.ndarray:
-        """The records of a cut; `alone` where no other thread works on the same call."""
+    def _is_partial(self, start: tuple[int, ...]) -> bool:
+        """Whether a chunk reaches beyond the end of the dataset."""
+        ends = zip(start, self._chunk, self._found.shape, strict=True)
+        return any(at + length > end for at, length, end in ends)
+
+    def read(self, cut: Cut, *, alone: bool) -> np.ndarray | None:
+        """The records of a cut; `alone` where no other thread works on the same call. None where
+        chunks at the end of the dataset may be stored without filters and without saying so, which
+        is an option of newer files: libhdf5 knows."""
+        self._index()
+        if self._is_odd:
+            return None
         if not cut.total:
             return np.empty((0, *self._found.shape[1:]), self._dtype)
         threads = default_threads() if alone else 1
@@ -133,25 +152,26 @@ class ChunkedArray:
 
     def _read_run(self, first: int, count: int, threads: int) -> np.ndarray:
         """Records one after another."""
-        step = self._chunk[0]
+        step, inner = self._chunk[0], self._found.shape[1:]
         low, high = first // step, -(-(first + count) // step)
         numbers = np.arange(low, high)
-        places = self._places_of_rows(numbers)
-        if self._are_stored(places).all():
-            row = self._bytes // step
-            edges = np.arange(low, high + 1) * step
-            edges[0], edges[-1] = first, first + count
-            starts = places[:, 0] + (edges[:-1] - numbers * step) * row
-            return self._rows(starts, np.diff(edges) * row)
-        most = self._most_rows
-        if high - low <= most:
-            return self._whole(numbers, threads)[first - low * step :][:count]
-        out = np.empty((count, *self._found.shape[1:]), self._dtype)
-        for begin in range(low, high, most):
-            end = min(begin + most, high)
-            start, stop = max(first, begin * step), min(first + count, end * step)
-            values = self._whole(np.arange(begin, end), threads)
-            out[start - first : stop - first] = values[start - begin * step :][: stop - start]
+        edges = np.arange(low, high + 1) * step
+        edges[0], edges[-1] = first, first + count
+        inside = edges[:-1] - numbers * step
+        if self._is_wide:
+            places = self._places(numbers)
+            if self._are_stored(places).all():
+                row = self._bytes // step
+                return self._rows(places[:, 0] + inside * row, np.diff(edges) * row)
+            if len(numbers) <= self._most and (places[:, 1] >= 0).all():
+                return self._unpacked(places, threads).reshape(-1, *inner)[inside[0] :][:count]
+        out = np.empty((count, *inner), self._dtype)
+        parts: list[_Part] = []
+        for number, start, at, end in zip(
+            numbers.tolist(), inside.tolist(), edges.tolist(), edges[1:].tolist(), strict=False
+        ):
+            parts.append((number, slice(start, start + end - at), slice(at - first, end - first)))
+        self._fill_parts(out, parts, threads)
         return out
 
     def _read_records(self, records: np.ndarray, threads: int) -> np.ndarray:
@@ -159,28 +179,49 @@ class ChunkedArray:
         step, row = self._chunk[0], self._bytes // self._chunk[0]
         bases = records // step
         inside = records - bases * step
-        places = self._places_of_rows(bases)
+        out = np.empty((len(records), *self._found.shape[1:]), self._dtype)
+        if not self._is_wide:
+            edges = [0, *(np.flatnonzero(np.diff(bases)) + 1).tolist(), len(records)]
+            runs = itertools.pairwise(edges)
+            parts: list[_Part] = [
+                (int(bases[a]), inside[a:b], slice(a, b)) for a, b in runs if b > a
+            ]
+            self._fill_parts(out, parts, threads)
+            return out
+        places = self._places(bases)
         stored = self._are_stored(places)
         found = self._rows(places[stored, 0] + inside[stored] * row, row)
         if len(found) == len(records):
             return found
-        out = np.empty((len(records), *self._found.shape[1:]), self._dtype)
         out[stored] = found
-        packed = np.flatnonzero(~stored)
-        numbers = np.unique(bases[packed])
-        for begin in range(0, len(numbers), self._most_rows):
-            group = numbers[begin : begin + self._most_rows]
-            low, high = np.searchsorted(bases[packed], [group[0], group[-1] + 1])
-            wanted = packed[low:high]
-            values = self._whole(group, threads)
-            out[wanted] = values[np.searchsorted(group, bases[wanted]) * step + inside[wanted]]
+        missing = places[:, 1] < 0
+        out[missing] = self._fill
+        packed = np.flatnonzero(~(stored | missing))
+        numbers, firsts = np.unique(bases[packed], return_index=True)
+        for begin in range(0, len(numbers), self._most):
+            group = numbers[begin : begin + self._most]
+            ends = [*firsts.tolist(), len(packed)]
+            wanted = packed[ends[begin] : ends[begin + len(group)]]
+            chunks = self._unpacked(self._places(group), threads)
+            out[wanted] = chunks[np.searchsorted(group, bases[wanted]), inside[wanted]]
         return out
 
-    def _places_of_rows(self, rows: np.ndarray) -> np.ndarray:
-        """The places of rows of one chunk as wide as the dataset, [rows, 3]; else of none."""
-        if not self._is_wide:
-            return np.full((len(rows), 3), -1, np.int64)
-        return self._places(rows)[:, 0]
+    def _fill_parts(self, out: np.ndarray, parts: list[_Part], threads: int) -> None:
+        """Unpack what is wanted of rows of chunks, some chunks at a time."""
+        width = len(self._columns)
+        pairs = ((part, column) for part in parts for column in range(width))
+        while group := list(itertools.islice(pairs, self._most)):
+            numbers = np.array([row * width + column for (row, _, _), column in group], np.int64)
+            places = self._places(numbers)
+            there = places[:, 1] >= 0
+            chunks = iter(self._unpacked(places[there], threads))
+            for ((_, rows, target), column), is_there in zip(group, there.tolist(), strict=True):
+                cells = tuple(self._cells(self._columns[column]))
+                if is_there:
+                    within = (slice(0, cell.stop - cell.start) for cell in cells)
+                    out[(target, *cells)] = next(chunks)[rows][(slice(None), *within)]
+                else:
+                    out[(target, *cells)] = self._fill
 
     def _are_stored(self, places: np.ndarray) -> np.ndarray:
         """Where a chunk's values lie in the file as they are."""
@@ -196,26 +237,6 @@ class ChunkedArray:
         self._check(starts, lengths)
         found = as_bytes(FilePlace(self._source, 0, self._source.size).read_all(starts, lengths))
         return found.view(self._dtype).reshape(-1, *inner)
-
-    def _whole(self, rows: np.ndarray, threads: int) -> np.ndarray:
-        """All records of some rows of chunks."""
-        places = self._places(rows)
-        step, inner = self._chunk[0], self._found.shape[1:]
-        there = places[..., 1] >= 0
-        chunks = self._unpacked(places[there], threads)
-        if self._is_wide and there.all():
-            return chunks.reshape(-1, *inner)
-        out = np.empty((len(rows) * step, *inner), self._dtype)
-        for number, (row, column) in enumerate(np.argwhere(there).tolist()):
-            cells = tuple(self._cells(self._columns[column]))
-            within = (slice(0, cell.stop - cell.start) for cell in cells)
-            out[(slice(row * step, (row + 1) * step), *cells)] = chunks[number][
-                (slice(None), *within)
-            ]
-        for row, column in np.argwhere(~there).tolist():
-            cells = self._cells(self._columns[column])
-            out[(slice(row * step, (row + 1) * step), *cells)] = self._fill
-        return out
 
     def _cells(self, column: tuple[int, ...]) -> Iterator[slice]:
         """What a chunk that starts at this cell covers of a record."""
@@ -240,6 +261,8 @@ class ChunkedArray:
             )
         except _core.KernelError as error:
             fault = error.args[0]
+            if fault.kind == "limit":
+                raise LimitError(fault.message, file=self._source.path) from None
             byte = int(starts[fault.record or 0])
             raise FormatError(fault.message, file=self._source.path, byte=byte) from None
         return as_bytes(plain).view(self._dtype).reshape(len(places), *self._chunk)

@@ -44,6 +44,11 @@ class Room:
             self._left -= size
             return True
 
+    def give_back(self, size: int) -> None:
+        """So many bytes are not kept after all."""
+        with self._lock:
+            self._left += size
+
 
 class InflatedPlace:
     """The array of a deflated member: what follows its header of `start` bytes."""
@@ -77,9 +82,13 @@ class InflatedPlace:
         if self._room.take(size):
             found = np.empty(size, np.uint8)
             at = 0
-            for part in inflated(self._source, self._member):
-                found[at : at + len(part)] = part
-                at += len(part)
+            try:
+                for part in inflated(self._source, self._member):
+                    found[at : at + len(part)] = part
+                    at += len(part)
+            except BaseException:
+                self._room.give_back(size)
+                raise
         else:
             with tempfile.TemporaryFile(prefix="penstock-", buffering=0) as file:
                 for part in inflated(self._source, self._member):
@@ -108,53 +117,58 @@ def inflated(source: Source, member: Member) -> Generator[np.ndarray]:
     """
     engine = _core.Inflater("gzip")
     engine.push(_HEAD, False, 1)
-    said = struct.pack("<II", member.crc, member.plain_bytes & 0xFFFFFFFF)
     done = taken = 0
-    waiting, tail = EMPTY, _core.Buffer.from_bytes(said)
-    while not engine.finished:
+    waiting = EMPTY
+    while done <= member.plain_bytes:
         if not len(waiting) and taken < member.packed_bytes:
             length = min(STEP_BYTES, member.packed_bytes - taken)
             waiting = source.read(member.start + taken, length)
             taken += length
-        at_end = taken == member.packed_bytes
-        last = tail if at_end else EMPTY
         try:
-            part, consumed = engine.push(waiting, at_end, STEP_BYTES, None, last)
+            part, consumed = engine.push(waiting, False, STEP_BYTES)
         except _core.KernelError as error:
-            raise _error(error.args[0], source, member, done) from None
-        of_tail = max(consumed - len(waiting), 0)
-        waiting = waiting.slice(consumed - of_tail, len(waiting))
-        tail = tail.slice(of_tail, len(tail))
+            raise _error(error.args[0], source, member) from None
+        waiting = waiting.slice(consumed, len(waiting))
         done += len(part)
-        if done > member.plain_bytes:
-            raise FormatError(
-                f"the member {member.name!r} inflates to more bytes than it says",
-                file=source.path,
-                byte=member.start,
-                expected=f"{member.plain_bytes} bytes",
-            )
+        if engine.num_members or done > member.plain_bytes:
+            break
         if len(part):
             yield as_numpy(part)
-    if done < member.plain_bytes:
-        raise _too_few(source, member, done)
+        elif not consumed and taken == member.packed_bytes:
+            break
+    if done < member.plain_bytes and not engine.num_members:
+        raise TruncatedError(
+            f"the member {member.name!r} inflates to too few bytes",
+            file=source.path,
+            byte=member.start,
+            expected=f"{member.plain_bytes} bytes",
+            found=f"{done} bytes",
+        )
+    said = struct.pack("<II", member.crc, member.plain_bytes & 0xFFFFFFFF)
+    try:
+        more = engine.push(_core.Buffer.from_bytes(said), True, 1)[0]
+    except _core.KernelError as error:
+        fault = error.args[0]
+        if fault.kind != "compression_checksum" or engine.num_members:
+            raise _error(fault, source, member) from None
+        raise ChecksumError(
+            f"the checksum of the member {member.name!r} does not match",
+            file=source.path,
+            byte=member.start,
+            expected=f"0x{member.crc:08x} (stored)",
+        ) from None
+    if len(more) or done > member.plain_bytes or engine.num_members != 1 or not engine.finished:
+        raise FormatError(
+            f"the member {member.name!r} inflates to more bytes than it says",
+            file=source.path,
+            byte=member.start,
+            expected=f"{member.plain_bytes} bytes",
+        )
 
 
-def _error(fault: Any, source: Source, member: Member, done: int) -> PenstockError:
-    where: Any = {"file": source.path, "byte": member.start}
-    if fault.kind == "compression_checksum" and done == member.plain_bytes:
-        message = f"the checksum of the member {member.name!r} does not match"
-        return ChecksumError(message, **where, expected=fault.expected, found=fault.found)
-    if fault.kind in ("truncated", "compression_checksum"):
-        return _too_few(source, member, done)
-    message = f"the member {member.name!r} is no deflated data: {fault.message}"
-    return FormatError(message, **where)
-
-
-def _too_few(source: Source, member: Member, done: int) -> TruncatedError:
-    return TruncatedError(
-        f"the member {member.name!r} inflates to too few bytes",
-        file=source.path,
-        byte=member.start,
-        expected=f"{member.plain_bytes} bytes",
-        found=f"{done} bytes",
-    )
+def _error(fault: Any, source: Source, member: Member) -> PenstockError:
+    # What looks like a wrong trailer are bytes of the member behind its data.
+    is_behind = fault.kind != "compression"
+    why = "other bytes follow its end" if is_behind else fault.message
+    message = f"the member {member.name!r} is no deflated data: {why}"
+    return FormatError(message, file=source.path, byte=member.start)

@@ -96,6 +96,8 @@ fn unpack(
     if !is_shuffled {
         return decompress(chunk, codec, engine, out);
     }
+    let missing = out.len().saturating_sub(scratch.len());
+    scratch.try_reserve_exact(missing).map_err(|_| no_memory(out.len()))?;
     scratch.resize(out.len(), 0);
     decompress(chunk, codec, engine, scratch)?;
     unshuffle(scratch, packing.width, out);

@@ -34,6 +34,9 @@ impl Shelf {
     /// Keep a buffer. Those that had to go for it are returned: the ones that nobody has asked for
     /// the longest, or sizes out of use would stay for ever.
     fn put(&mut self, filler: ThreadId, bytes: Vec<u8>) -> Vec<(ThreadId, Vec<u8>)> {
+        if bytes.capacity() > SHELF_BYTES {
+            return vec![(filler, bytes)];
+        }
         self.held = self.held.saturating_add(bytes.capacity());
         self.buffers.push((filler, bytes));
         let mut num_gone = 0usize;
@@ -157,6 +160,9 @@ mod tests {
             drop(shelf.put(me, of(300 << 10)));
         }
         assert!(shelf.held <= SHELF_BYTES);
+        let held = shelf.held;
+        assert_eq!(shelf.put(me, of(SHELF_BYTES + 1)).len(), 1);
+        assert_eq!(shelf.held, held, "what does not fit takes no place from others");
         assert!(!shelf.put(me, of(2 << 20)).is_empty());
         assert_eq!(shelf.take(2 << 20).unwrap().capacity(), 2 << 20);
         let counted: usize = shelf.buffers.iter().map(|(_, b)| b.capacity()).sum();
