@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from benchmarks import arrays, containers, pictures
@@ -45,14 +47,16 @@ def scan(form: str, threads: int, *, mmap: bool = False) -> Callable[[Data], Job
     return make
 
 
-def take(form: str, *, mmap: bool) -> Callable[[Data], Job]:
+def take(
+    path_of: Callable[[Data], Path], *, mmap: bool, raw: bool = False
+) -> Callable[[Data], Job]:
     """256 rows at random at a time, from a data set that is open."""
 
     def make(data: Data) -> Job:
         import penstock as ps
         from benchmarks import checks
 
-        dataset = ps.open(str(arrays.copy(data, form)), mmap=mmap)
+        dataset = ps.open(str(path_of(data)), mmap=mmap, raw=raw)
         batches = checks.take_batches(data)
         len(dataset)
 
@@ -62,6 +66,13 @@ def take(form: str, *, mmap: bool) -> Callable[[Data], Job]:
         return Job(work)
 
     return make
+
+
+def takes(
+    path_of: Callable[[Data], Path], *, raw: bool = False
+) -> dict[str, Callable[[Data], Job]]:
+    """The rows of a case of takes."""
+    return {row: take(path_of, mmap=row == "mmap", raw=raw) for row in ("pread", "mmap")}
 
 
 def array_record(threads: int) -> Callable[[Data], Job]:
@@ -80,25 +91,6 @@ def array_record(threads: int) -> Callable[[Data], Job]:
                 if check:
                     total += checks.payload_sum(v.as_py() for v in batch.column(0))
             return Outcome(count, "payloads", total & checks.WRAP)
-
-        return Job(work)
-
-    return make
-
-
-def array_record_take(*, mmap: bool) -> Callable[[Data], Job]:
-    """256 payloads at random at a time."""
-
-    def make(data: Data) -> Job:
-        import penstock as ps
-        from benchmarks import checks
-
-        dataset = ps.open(str(containers.copy(data, "array_record")), raw=True, mmap=mmap)
-        batches = checks.take_batches(data)
-        len(dataset)
-
-        def work(check: bool) -> Outcome:
-            return Outcome(sum(dataset.take(batch).num_rows for batch in batches))
 
         return Job(work)
 
@@ -145,10 +137,7 @@ JOBS: dict[str, dict[str, Callable[[Data], Job]]] = {
         for size in SIZES
     },
     **{
-        f"{form}-take-{size}": {
-            "pread": take(form, mmap=False),
-            "mmap": take(form, mmap=True),
-        }
+        f"{form}-take-{size}": takes(partial(arrays.copy, form=form))
         for form in TAKEN
         for size in SIZES
     },
@@ -157,10 +146,7 @@ JOBS: dict[str, dict[str, Callable[[Data], Job]]] = {
         for size in SIZES
     },
     **{
-        f"arrayrecord-take-{size}": {
-            "pread": array_record_take(mmap=False),
-            "mmap": array_record_take(mmap=True),
-        }
+        f"arrayrecord-take-{size}": takes(partial(containers.copy, suffix="array_record"), raw=True)
         for size in SIZES
     },
     **{

@@ -149,46 +149,30 @@ def take_fromfile(data: Data) -> Job:
     return Job(work)
 
 
-def array_record(data: Data) -> Job:
-    """Every payload, a thousand at a call, by its own threads."""
-    from array_record.python.array_record_module import ArrayRecordReader
+def array_record(at_once: int) -> Callable[[Data], Job]:
+    """Every payload, so many at a call, by its own threads; 1 is `read()` with its read-ahead."""
 
-    from benchmarks import checks
+    def make(data: Data) -> Job:
+        from array_record.python.array_record_module import ArrayRecordReader
 
-    path = str(containers.copy(data, "array_record"))
+        from benchmarks import checks
 
-    def work(check: bool) -> Outcome:
-        reader = ArrayRecordReader(path)
-        count = total = 0
-        for start in range(0, data.num_records, 1000):
-            payloads = reader.read(start, min(start + 1000, data.num_records))
-            count += len(payloads)
-            total += checks.payload_sum(payloads) if check else 0
-        reader.close()
-        return Outcome(count, "payloads", total & checks.WRAP)
+        path = str(containers.copy(data, "array_record"))
 
-    return Job(work)
+        def work(check: bool) -> Outcome:
+            reader = ArrayRecordReader(path)
+            count = total = 0
+            for start in range(0, data.num_records, at_once):
+                end = min(start + at_once, data.num_records)
+                payloads = [reader.read()] if at_once == 1 else reader.read(start, end)
+                count += len(payloads)
+                total += checks.payload_sum(payloads) if check else 0
+            reader.close()
+            return Outcome(count, "payloads", total & checks.WRAP)
 
+        return Job(work)
 
-def array_record_one_by_one(data: Data) -> Job:
-    """Every payload by `read()`, with its read-ahead."""
-    from array_record.python.array_record_module import ArrayRecordReader
-
-    from benchmarks import checks
-
-    path = str(containers.copy(data, "array_record"))
-
-    def work(check: bool) -> Outcome:
-        reader = ArrayRecordReader(path)
-        count = total = 0
-        for _ in range(data.num_records):
-            payload = reader.read()
-            count += 1
-            total += checks.payload_sum([payload]) if check else 0
-        reader.close()
-        return Outcome(count, "payloads", total & checks.WRAP)
-
-    return Job(work)
+    return make
 
 
 def array_record_take(data: Data) -> Job:
@@ -247,7 +231,7 @@ JOBS: dict[str, dict[str, Callable[[Data], Job]]] = {
         for size in SIZES
     },
     **{
-        f"arrayrecord-{size}": {"read(a, b)": array_record, "read()": array_record_one_by_one}
+        f"arrayrecord-{size}": {"read(a, b)": array_record(1000), "read()": array_record(1)}
         for size in SIZES
     },
     **{f"arrayrecord-take-{size}": {"seek, read": array_record_take} for size in SIZES},

@@ -146,14 +146,14 @@ class _Field:
     def read(self, cut: Cut, *, alone: bool) -> Any:
         """Some records as a column. The runs of a cut rise and do not meet. `alone` where the
         caller has no other threads at work."""
+        values: np.ndarray | None = None
         if isinstance(self._direct, StoredArray):
             values = self._direct.read(cut)
-        else:
-            found = None if self._direct is None else self._direct.read(cut, alone=alone)
-            if found is None:
-                with self._lock:
-                    found = self._by_libhdf5(cut)
-            values = found
+        elif self._direct is not None:
+            values = self._direct.read(cut, alone=alone)
+        if values is None:
+            with self._lock:
+                values = self._by_libhdf5(cut)
         return column(values, self.field.type)
 
     def _by_libhdf5(self, cut: Cut) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
-from penstock.errors import ChecksumError, FormatError, PenstockError, TruncatedError
+from penstock.errors import ChecksumError, FormatError, LimitError, PenstockError, TruncatedError
 from penstock.forks import Lock
 from penstock.formats.zip_directory import Member
 from penstock.numbers import as_numpy
@@ -156,6 +156,7 @@ def inflated(source: Source, member: Member) -> Generator[np.ndarray]:
             file=source.path,
             byte=member.start,
             expected=f"0x{member.crc:08x} (stored)",
+            found=None if fault.found is None else f"0x{fault.found:08x}",
         ) from None
     if len(more) or done > member.plain_bytes or engine.num_members != 1 or not engine.finished:
         raise FormatError(
@@ -167,8 +168,10 @@ def inflated(source: Source, member: Member) -> Generator[np.ndarray]:
 
 
 def _error(fault: Any, source: Source, member: Member) -> PenstockError:
-    # What looks like a wrong trailer are bytes of the member behind its data.
-    is_behind = fault.kind != "compression"
-    why = "other bytes follow its end" if is_behind else fault.message
+    if fault.kind == "limit":
+        return LimitError(fault.message, file=source.path, byte=member.start)
+    why = fault.message
+    if fault.kind not in ("compression", "truncated"):
+        why = "other bytes follow its end"  # which were read as the trailer, or as another member
     message = f"the member {member.name!r} is no deflated data: {why}"
     return FormatError(message, file=source.path, byte=member.start)
