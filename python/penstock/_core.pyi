@@ -256,8 +256,12 @@ class Framed:
         """The frames; copied where they are in parts."""
 
     @property
-    def parts(self) -> list[Buffer]:
-        """The frames as parts that follow one another: large payloads stay where they lay."""
+    def buffers(self) -> list[Buffer]:
+        """What the frames lie in: memory of their own, and that of large values, which stay where they are."""
+
+    @property
+    def pieces(self) -> list[tuple[int, int, int]]:
+        """Their bytes, one piece after another: the number of a buffer, and from where to where in it."""
 
     @property
     def num_bytes(self) -> int: ...
@@ -556,8 +560,8 @@ def message_numbers(frames: Frames, fields: list[int]) -> tuple[ArrowArray, Arro
 class TarPlan:
     """What to read of the records of a tar archive, made once for many batches.
 
-    A field is (name, contents), contents "bytes", "text" or "number"; with `keys`, the records' keys
-    are the first column.
+    A field is (name, contents), contents "bytes", "views" (bytes as views into the frames), "text" or
+    "number"; with `keys`, the records' keys are the first column.
     """
 
     def __new__(cls, fields: list[tuple[str, str]], keys: bool) -> TarPlan: ...

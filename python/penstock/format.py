@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, runtime_che
 import numpy as np
 import pyarrow as pa
 
+from penstock import _core
 from penstock.limits import Limits
 from penstock.storage import Sink, Source
 
 if TYPE_CHECKING:
-    from penstock import _core
     from penstock.framing.framings import Framing
     from penstock.framing.sidecar import Index
     from penstock.framing.survey import Survey
@@ -28,6 +28,9 @@ Selection = np.ndarray | None
 
 Projection = Sequence[str] | None
 """Names of the wanted columns, in the order wanted, or None for all of them."""
+
+Part = _core.Buffer | memoryview
+"""Some bytes of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,9 @@ class FormatInfo:
     """Its records have a fixed order, so fields can be kept beside them."""
     holds_images: bool = False
     """Images have a place of their own in it: columns of them are found when data is converted."""
+    takes_views: bool = False
+    """Its writers take batches of `types.lent_schema` as well, and write the same bytes: byte strings
+    need not be copied on their way from one file to another."""
     lossless: bool = True
     """A written batch reads back with the same Arrow types."""
     has_checksums: bool = False
@@ -342,7 +348,7 @@ class FrameWriter(Writer, IndexMaking, Protocol):
     """A Writer that takes frames as they stand."""
 
     def write_frames(
-        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
+        self, frames: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
         """Append whole frames: their bytes in any number of parts, the uint64 length of each, and the uint32 checksum of
         each payload as it is stored there."""

@@ -1,4 +1,5 @@
-"""Numbers between Arrow and NumPy, without copying; and whole numbers that users gave.
+"""Numbers between Arrow and NumPy, and byte strings between Arrow and Python, without copying; and whole
+numbers that users gave.
 
 pyarrow's own ways (`pa.array(ndarray)`, `Array.to_numpy`) import pandas where it is installed, which
 costs the first read of a process a third of a second and more. These do not.
@@ -7,6 +8,7 @@ costs the first read of a process a third of a second and more. These do not.
 from __future__ import annotations
 
 import operator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ _DTYPES = {
     pa.uint64(): np.uint64,
     pa.int64(): np.int64,
 }
+_IN_VIEW = 12
+"""Bytes that an Arrow view has room for in itself."""
 _TYPES = {np.dtype(dtype): type_ for type_, dtype in _DTYPES.items()}
 
 
@@ -36,6 +40,49 @@ def as_arrow(numbers: np.ndarray) -> pa.Array:
     numbers = np.ascontiguousarray(numbers)
     type_ = _TYPES[numbers.dtype]
     return pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def memoryviews(column: Any) -> list[memoryview]:
+    """The bytes of each value of a column of byte strings, of which none may be null.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.numbers import memoryviews
+        >>> [
+        ...     bytes(view)
+        ...     for view in memoryviews(pa.array([b"one", b"a second value"], pa.binary_view()))
+        ... ]
+        [b'one', b'a second value']
+    """
+    array = column.storage if isinstance(column, pa.ExtensionArray) else column
+    if array.type == pa.binary_view():
+        return _of_views(array)
+    if array.type not in (pa.binary(), pa.large_binary()):
+        array = array.cast(pa.large_binary())
+    width = np.int32 if array.type == pa.binary() else np.int64
+    _, offsets, values = array.buffers()
+    if offsets is None:
+        return []
+    edges = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1].tolist()
+    whole = memoryview(b"" if values is None else values).cast("B")
+    return [whole[start:end] for start, end in pairwise(edges)]
+
+
+def _of_views(array: Any) -> list[memoryview]:
+    """Of each: its length, four bytes of it, and the number of a buffer and the place in it; a short one
+    lies behind its length."""
+    _, heads, *buffers = array.buffers()
+    if heads is None:
+        return []
+    wholes = [memoryview(buffer).cast("B") for buffer in buffers]
+    own = memoryview(heads).cast("B")[16 * array.offset :]
+    words = np.frombuffer(own, np.int32, 4 * len(array)).reshape(-1, 4).tolist()
+    return [
+        wholes[number][start : start + length]
+        if length > _IN_VIEW
+        else own[16 * at + 4 : 16 * at + 4 + length]
+        for at, (length, _, number, start) in enumerate(words)
+    ]
 
 
 def checked_count(word: str, value: Any, least: int) -> int:

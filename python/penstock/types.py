@@ -182,6 +182,29 @@ def storage_of(type_: pa.DataType) -> pa.DataType:
     return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
 
 
+def lent_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of batches whose byte strings and images are views into what was read: of those that
+    a writer with `takes_views` takes as well as its own.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.types import lent_schema
+        >>> lent_schema(pa.schema([("jpg", pa.binary()), ("n", pa.int64())])).field("jpg").type
+        DataType(binary_view)
+    """
+    return pa.schema([_lent(field) for field in schema], schema.metadata)
+
+
+def _lent(field: pa.Field) -> pa.Field:
+    if storage_of(field.type) != pa.binary():
+        return field
+    if isinstance(field.type, ImageType):
+        return field.with_type(ImageType(field.type.codec, pa.binary_view()))
+    return (
+        field if isinstance(field.type, pa.BaseExtensionType) else field.with_type(pa.binary_view())
+    )
+
+
 def fixed_tensors(values: np.ndarray) -> pa.Array:
     """An array whose first axis counts records as a column: numbers where that is the only axis,
     tensors of a fixed shape otherwise. Shares memory where the order is C.

@@ -85,7 +85,9 @@ class BetonReadOptions:
 class BetonFormat:
     """FFCV's .beton as a penstock format."""
 
-    info = FormatInfo("beton", (".beton",), can_map=True, lossless=False, holds_images=True)
+    info = FormatInfo(
+        "beton", (".beton",), can_map=True, takes_views=True, lossless=False, holds_images=True
+    )
     read_options = BetonReadOptions
 
     @property

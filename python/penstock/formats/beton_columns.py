@@ -35,7 +35,7 @@ class Stored(NamedTuple):
     row: Any
     """What goes into the rows: numbers, or a structured array without places and lengths."""
     values: Any = None
-    """What goes into pages, as a binary array; None for numbers."""
+    """What goes into pages, as a binary array; None for numbers. Images may be views, none of them empty."""
 
 
 Encode = Callable[[Any, int], Stored]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.beton_columns import Stored, binary_from, edges_of, picked
 from penstock.formats.beton_layout import IMAGE, JPEG_MODE, RAW_MODE, field_of
+from penstock.numbers import memoryviews
 
 if TYPE_CHECKING:
     from penstock.formats.beton_write import BetonOptions
@@ -33,11 +33,11 @@ class Images:
 
     def __call__(self, array: Any, first: int) -> Stored:
         """Rows and values of some records."""
-        images = array.storage.cast(pa.binary())
-        everything = np.arange(len(images))
+        everything = np.arange(len(array))
         mode = self._options.image_mode
         if mode == "jpg":
-            return self._jpegs(images, everything, first)
+            return self._jpegs(array.storage, everything, first)
+        images = array.storage.cast(pa.binary())
         if mode == "raw":
             return self._pixels(images, everything, first)
         if mode == "smart":
@@ -71,6 +71,7 @@ class Images:
         is_kept = (row["width"] > 0) & (np.maximum(row["width"], row["height"]) <= self._most)
         if is_kept.all():
             return Stored(row, images)
+        images = images.cast(pa.binary())
         others = np.flatnonzero(~is_kept)
         made = self._reencoded(images, chosen, others, first, "jpeg", self._options.jpeg_quality)
         row[others] = _plain_jpegs(made)
@@ -150,9 +151,7 @@ class Images:
 
 def _plain_jpegs(images: Any) -> np.ndarray:
     """The rows of images that are JPEGs of grey or of three colours; zeros for others."""
-    data = images.buffers()[2]
-    view = memoryview(data if data is not None else b"").cast("B")
-    sizes = [_jpeg_size(view[a:b]) for a, b in pairwise(edges_of(images).tolist())]
+    sizes = [_jpeg_size(view) for view in memoryviews(images)]
     row = np.zeros(len(images), _ROW)
     row["mode"] = JPEG_MODE
     if sizes:

@@ -43,14 +43,16 @@ class Pages:
     def _up(self, size: int) -> int:
         return -(-size // self.page_bytes) * self.page_bytes
 
-    def add(self, rows: np.ndarray, sizes: np.ndarray, values: np.ndarray) -> None:
+    def add(
+        self, rows: np.ndarray, sizes: np.ndarray, values: np.ndarray | list[memoryview]
+    ) -> None:
         """Append records.
 
         Args:
             rows: their rows; the places of values are put in here.
             sizes: bytes of their stored values, int64[records, fields], no record larger than a
                 page.
-            values: these values, record by record.
+            values: these values, record by record: all their bytes, or those of each record.
         """
         if not self._stored:
             self._sink.write(rows.view(np.uint8).data)
@@ -67,7 +69,7 @@ class Pages:
         self._table.write(entries.tobytes())
         self.num_records += len(rows)
 
-    def _place(self, sizes: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def _place(self, sizes: np.ndarray, values: np.ndarray | list[memoryview]) -> np.ndarray:
         """Write values into pages; where each one is."""
         ends = np.cumsum(sizes.sum(axis=1))
         starts = (np.cumsum(sizes) - sizes.reshape(-1)).reshape(sizes.shape)
@@ -81,7 +83,10 @@ class Pages:
                 continue
             last = int(ends[fitting - 1])
             starts[done:fitting] += self.num_bytes - done_bytes
-            self._write(values[done_bytes:last].data)
+            each = isinstance(values, list)
+            parts = values[done:fitting] if each else [values[done_bytes:last].data]
+            self._sink.write_all(parts)
+            self.num_bytes += last - done_bytes
             done, done_bytes = fitting, last
         return starts
 

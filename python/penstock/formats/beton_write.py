@@ -15,8 +15,9 @@ from penstock.formats.beton_images import Images, pixel_bytes
 from penstock.formats.beton_layout import BYTES, IMAGE, JSON, MAX_PAGE_BYTES, MIN_PAGE_BYTES
 from penstock.formats.beton_pages import Pages
 from penstock.formats.regroup import record_bytes
+from penstock.numbers import memoryviews
 from penstock.storage import Sink
-from penstock.types import is_image
+from penstock.types import is_image, lent_schema
 
 _PIECE_BYTES = 16 << 20
 """Bytes of values that are put in order together."""
@@ -73,6 +74,7 @@ class BetonWriter:
         self._is_decoding = options.image_mode != "jpg"
         self._path = sink.path
         self._schema = schema
+        self._lent = lent_schema(schema)
         self._columns = self._plan(schema, options, threads)
         self._pages = Pages(sink, tuple(c.field for c in self._columns), options.page_bytes)
         self._is_closed = False
@@ -117,7 +119,8 @@ class BetonWriter:
                     record=first + at,
                     field=name,
                 )
-        batch = conform(batch, self._schema, self._path)
+        if batch.schema != self._lent:
+            batch = conform(batch, self._schema, self._path)
         rows = np.zeros(batch.num_rows, self._pages.row)
         values: list[Any] = []
         for column, array in zip(self._columns, batch.columns, strict=True):
@@ -192,10 +195,14 @@ def _fill(rows: np.ndarray, column: Column, stored: Stored) -> None:
         rows[field.name]["size"] = np.diff(edges_of(stored.values))
 
 
-def _interleaved(values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+def _interleaved(values: list[Any]) -> tuple[np.ndarray | list[memoryview], np.ndarray]:
     """The values of all fields, record by record, and their sizes. One of no bytes becomes a zero:
     ffcv would take the value behind it for empty as well."""
     count = len(values[0])
+    if len(values) == 1 and values[0].type == pa.binary_view():
+        views = memoryviews(values[0])
+        return views, np.array([[len(view)] for view in views], np.int64)
+    values = [array.cast(pa.binary()) for array in values]
     sizes = np.stack([np.diff(edges_of(array)).astype(np.int64) for array in values], axis=1)
     is_empty = sizes == 0
     if len(values) == 1 and not is_empty.any():

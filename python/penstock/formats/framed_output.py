@@ -7,12 +7,14 @@ the end.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.format import Part
 from penstock.formats.in_order import InOrder
 from penstock.framing.inflated import POINT_BYTES
 from penstock.framing.sidecar import SeekPoint
@@ -37,17 +39,16 @@ class PlainOutput:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._waiting_parts: list[_core.Buffer] = []
+        self._waiting_parts: deque[memoryview] = deque()
         self._waiting_bytes = 0
         self.num_bytes = 0
         """Bytes of output, written or waiting."""
         self.points: list[SeekPoint] = []
 
-    def add(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+    def add(self, frames: Sequence[Part], lengths: np.ndarray) -> None:
         """Append whole frames: their bytes in any number of parts, and the length of each."""
         del lengths
-        for part in frames:
-            self.put(part)
+        self.put(*frames)
 
     def drain(self) -> None:
         """Wait until everything that can be written is counted."""
@@ -56,12 +57,13 @@ class PlainOutput:
         """Write what is left."""
         self._write_out(self._waiting_bytes)
 
-    def put(self, data: _core.Buffer) -> None:
+    def put(self, *parts: Part) -> None:
         """Append bytes of the file."""
-        if len(data):
-            self._waiting_parts.append(data)
-            self._waiting_bytes += len(data)
-            self.num_bytes += len(data)
+        views = [_view(part) for part in parts if len(part)]
+        num_bytes = sum(map(len, views))
+        self._waiting_parts += views
+        self._waiting_bytes += num_bytes
+        self.num_bytes += num_bytes
         if self._waiting_bytes >= WRITE_BYTES:
             self._write_out(self._waiting_bytes - self.num_bytes % WRITE_BYTES)
 
@@ -70,11 +72,11 @@ class PlainOutput:
         parts: list[memoryview] = []
         self._waiting_bytes -= num_bytes
         while num_bytes:
-            part = self._waiting_parts.pop(0)
+            part = self._waiting_parts.popleft()
             if len(part) > num_bytes:
-                self._waiting_parts.insert(0, part.slice(num_bytes, len(part)))
-                part = part.slice(0, num_bytes)
-            parts.append(_view(part))
+                self._waiting_parts.appendleft(part[num_bytes:])
+                part = part[:num_bytes]
+            parts.append(part)
             num_bytes -= len(part)
         self._sink.write_all(parts)
 
@@ -96,8 +98,8 @@ class GzipMembers(PlainOutput):
         self._open_bytes = 0
         self._open_records = 0
 
-    def add(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
-        data = _joined(list(frames))
+    def add(self, frames: Sequence[Part], lengths: np.ndarray) -> None:
+        data = joined(frames)
         ends = np.cumsum(lengths, dtype=np.uint64)
         start, first = 0, 0
         while first < len(ends):
@@ -131,7 +133,7 @@ class GzipMembers(PlainOutput):
         self._plain_start += num_bytes
 
         def compress() -> _core.Buffer:
-            return _core.gzip_member(_joined(parts), 0, num_bytes, num_records, level)
+            return _core.gzip_member(joined(parts), 0, num_bytes, num_records, level)
 
         def write(member: _core.Buffer) -> None:
             check = member.slice(0, _CHECK_BYTES).crc32c()
@@ -159,9 +161,9 @@ class OneStream(PlainOutput):
         self._waiting: list[SeekPoint] = []
         self._tail = b""
 
-    def add(self, frames: Sequence[_core.Buffer], lengths: np.ndarray) -> None:
+    def add(self, frames: Sequence[Part], lengths: np.ndarray) -> None:
         del lengths
-        data = _joined(list(frames))
+        data = joined(frames)
         start = 0
         while len(data) - start >= ZLIB_PUSH_BYTES - self._open_bytes:
             end = start + ZLIB_PUSH_BYTES - self._open_bytes
@@ -180,7 +182,7 @@ class OneStream(PlainOutput):
 
     def _push(self) -> None:
         parts, self._parts, self._open_bytes = self._parts, [], 0
-        self._follow(self._deflater.push(_joined(parts)), at_end=False)
+        self._follow(self._deflater.push(joined(parts)), at_end=False)
 
     def _follow(self, data: _core.Buffer, *, at_end: bool) -> None:
         self.put(data)
@@ -207,12 +209,24 @@ class OneStream(PlainOutput):
         self._tail = recent[max(0, min(oldest, len(recent) - 2 * _CHECK_BYTES)) :]
 
 
-def _joined(parts: list[_core.Buffer]) -> _core.Buffer:
-    if len(parts) == 1:
-        return parts[0]
-    return _core.Buffer.join(parts)
+def parts_of(framed: _core.Framed) -> list[Part]:
+    """The bytes of frames, where they lie."""
+    if len(framed.buffers) == 1:
+        return [framed.data]
+    wholes = [_view(buffer) if len(buffer) else memoryview(b"") for buffer in framed.buffers]
+    return [wholes[number][start:end] for number, start, end in framed.pieces]
 
 
-def _view(data: _core.Buffer) -> memoryview:
-    """The bytes of a Buffer, which stays where it is."""
+def joined(parts: Sequence[Part]) -> _core.Buffer:
+    """All of it in one Buffer; copied if it is in several parts."""
+    whole = [part for part in parts if isinstance(part, _core.Buffer)]
+    if len(whole) < len(parts):
+        return _core.Buffer.from_bytes(b"".join(map(_view, parts)))
+    return whole[0] if len(whole) == 1 else _core.Buffer.join(whole)
+
+
+def _view(data: Part) -> memoryview:
+    """Bytes as they lie."""
+    if isinstance(data, memoryview):
+        return data
     return memoryview(pa.array(data).buffers()[1])

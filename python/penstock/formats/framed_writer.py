@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import SchemaError
-from penstock.formats.framed_output import PlainOutput
+from penstock.format import Part
+from penstock.formats.framed_output import PlainOutput, parts_of
 from penstock.formats.in_order import InOrder
 from penstock.framing.sidecar import Index
 from penstock.numbers import as_numpy
 from penstock.pipeline import default_threads
 from penstock.storage import Sink
+from penstock.types import lent_schema
 
 SLICE_BYTES = 1 << 20
 """Arrow bytes that are encoded at once: they and their frames stay in a core's cache."""
@@ -30,6 +33,17 @@ LARGE_RECORD_BYTES = 16 << 10
 """From this size on there is little to do for a record but to copy it, and a task costs more than that
 unless it has several."""
 LARGE_SLICE_BYTES = 8 << 20
+
+
+class Encoded(NamedTuple):
+    """The frames of a slice."""
+
+    parts: Sequence[Part]
+    """Their bytes."""
+    lengths: np.ndarray
+    """Of each frame, uint64."""
+    checksums: np.ndarray
+    """Of each payload, as it is stored; uint32."""
 
 
 class FramedWriter:
@@ -51,6 +65,7 @@ class FramedWriter:
         threads: int | None = None,
     ) -> None:
         self._schema = schema
+        self._lent = lent_schema(schema)
         self._encode = encode
         self.threads = default_threads() if threads is None else threads
         if self.threads < 1:
@@ -75,7 +90,7 @@ class FramedWriter:
             SchemaError: a value does not fit; names the record (of this shard) and the field. It
                 may come with a later batch, or with `close`.
         """
-        if batch.schema != self._schema:
+        if not self._takes(batch):
             raise SchemaError(
                 f"a batch has another schema than the writer: {batch.schema.names} and "
                 f"{self._schema.names}"
@@ -83,19 +98,26 @@ class FramedWriter:
                 else "a batch has other types than the writer was told"
             )
         try:
+            # Large slices that wait are memory that is new each time, which costs more than to wait.
+            ahead = self.threads + 1 if _is_large(batch) else None
             for part in slices_of(batch):
                 first_record = self._num_records
                 self._num_records += part.num_rows
                 self._work.put(
                     lambda part=part, first=first_record: self._encoded(part, first),
                     self._take,
+                    ahead,
                 )
         except BaseException:
             self._stop()
             raise
 
+    def _takes(self, batch: pa.RecordBatch) -> bool:
+        """Whether it has the writer's schema; byte strings may be views."""
+        return batch.schema in (self._schema, self._lent)
+
     def write_frames(
-        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
+        self, frames: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
         """Append whole frames as they stand: their bytes in any number of parts, the uint64 length of each, and the
         uint32 checksum of each payload as it is stored there."""
@@ -138,9 +160,9 @@ class FramedWriter:
             layout=self._output.layout,
         )
 
-    def _encoded(self, part: pa.RecordBatch, first_record: int) -> _core.Framed:
+    def _encoded(self, part: pa.RecordBatch, first_record: int) -> Encoded:
         try:
-            return self._encode(part, first_record)
+            framed = self._encode(part, first_record)
         except _core.KernelError as error:
             fault = error.args[0]
             record = None if fault.record is None else first_record + fault.record
@@ -149,13 +171,13 @@ class FramedWriter:
             if error.record is not None:
                 error.record += first_record
             raise
+        lengths, checksums = as_numpy(framed.lengths), as_numpy(framed.checksums)
+        return Encoded(parts_of(framed), lengths, checksums)
 
-    def _take(self, framed: _core.Framed) -> None:
-        self._add([framed.data], as_numpy(framed.lengths), as_numpy(framed.checksums))
+    def _take(self, frames: Encoded) -> None:
+        self._add(*frames)
 
-    def _add(
-        self, parts: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
-    ) -> None:
+    def _add(self, parts: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray) -> None:
         self._lengths.append(lengths)
         self._checksums.append(checksums)
         self._output.add(parts, lengths)
@@ -181,11 +203,15 @@ class FramedWriter:
 
 
 def slices_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Parts of a batch that are worth a task each."""
+    """Parts of a batch that are worth a task each, all of about the same size."""
     if batch.num_rows == 0:
         return
-    record_bytes = max(1, batch.nbytes // batch.num_rows)
-    slice_bytes = SLICE_BYTES if record_bytes < LARGE_RECORD_BYTES else LARGE_SLICE_BYTES
-    step = min(SLICE_RECORDS, max(1, slice_bytes // record_bytes))
+    count = round(batch.nbytes / (LARGE_SLICE_BYTES if _is_large(batch) else SLICE_BYTES))
+    count = max(count, -(-batch.num_rows // SLICE_RECORDS))
+    step = -(-batch.num_rows // max(1, count))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
+
+
+def _is_large(batch: pa.RecordBatch) -> bool:
+    return batch.nbytes >= LARGE_RECORD_BYTES * batch.num_rows

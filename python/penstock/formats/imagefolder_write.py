@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.folders import FolderSink, is_hidden, is_image_name, is_table_name
 from penstock.formats.batches import same_columns
 from penstock.formats.imagefolder import FILE_NAME, IMAGE, LABEL, WriteOptions
-from penstock.types import is_image, storage_of
+from penstock.numbers import memoryviews
+from penstock.types import is_image
 
 _MOST_NAME_BYTES = 255
 _ENDINGS = {"jpeg": "jpg", "png": "png", "webp": "webp", "ppm": "ppm"}
@@ -63,7 +63,7 @@ class ImageFolderWriter:
         same_columns(batch, self._schema, self._sink.path)
         first = len(self._names)
         names = self._batch_names(batch, first)
-        images = _bytes_of(batch.column(IMAGE))
+        images = memoryviews(batch.column(IMAGE))
         for place, (name, image) in enumerate(zip(names, images, strict=True)):
             try:
                 self._sink.add(name, [image])
@@ -156,19 +156,6 @@ class ImageFolderWriter:
 
 def _is_classes(type_: Any) -> bool:
     return pa.types.is_dictionary(type_) and pa.types.is_string(type_.value_type)
-
-
-def _bytes_of(column: Any) -> list[memoryview]:
-    """The bytes of each image, without copying them."""
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    if storage_of(column.type) not in (pa.binary(), pa.large_binary()):
-        column = column.cast(pa.large_binary())
-    width = np.int32 if column.type == pa.binary() else np.int64
-    _, offsets, values = column.buffers()
-    edges = np.frombuffer(offsets, width)[column.offset : column.offset + len(column) + 1]
-    view = memoryview(b"" if values is None else values)
-    return [view[a:b] for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
 
 
 def _wrong_name(name: str) -> str | None:

@@ -23,13 +23,16 @@ class InOrder:
         self._ahead = ahead
         self._pending: deque[_Pending] = deque()
 
-    def put(self, task: Callable[[], Result], then: Callable[[Result], None]) -> None:
-        """Run a task; `then` gets its result, in this thread, after those of earlier tasks."""
+    def put(
+        self, task: Callable[[], Result], then: Callable[[Result], None], ahead: int | None = None
+    ) -> None:
+        """Run a task; `then` gets its result, in this thread, after those of earlier tasks. `ahead`: fewer
+        than usual, for tasks that hold much."""
         if self._pool is None:
             then(task())
             return
         self._pending.append(_Pending(self._pool.submit(task), task, then))
-        while len(self._pending) > self._ahead:
+        while len(self._pending) > (self._ahead if ahead is None else ahead):
             self._next()
 
     def drain(self) -> None:

@@ -57,7 +57,7 @@ from penstock.framing.sidecar import Index
 from penstock.framing.survey import Survey
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import Sink, Source
-from penstock.types import ImageType, storage_of
+from penstock.types import ImageType, lent_schema, storage_of
 
 MAGIC = b"\x0a\x23\xd7\xce"
 PACK = ("label", "id", "id2", "image")
@@ -98,6 +98,7 @@ class RecordIOFormat:
         (".rec", ".recordio"),
         can_append=True,
         can_map=True,
+        takes_views=True,
         lossless=False,
         holds_images=True,
     )
@@ -173,6 +174,10 @@ class RecordIODecoder:
         self._num_labels = num_labels
         # Views cost no copy, but pyarrow can do little with them: they are for who asks.
         self._lends = any(storage_of(field.type) == pa.binary_view() for field in schema)
+
+    def lending(self) -> RecordIODecoder:
+        """See penstock.framing.framed.Lender."""
+        return RecordIODecoder(lent_schema(self.schema), self._num_labels)
 
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: Proof | None = None

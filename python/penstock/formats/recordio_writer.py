@@ -84,7 +84,7 @@ class RecordIOWriter(FramedWriter):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """See FramedWriter.write."""
-        if "label" in batch.schema.names and batch.schema == self._schema:
+        if "label" in batch.schema.names and self._takes(batch):
             self._check_names(batch.column("label"))
         super().write(batch)
 

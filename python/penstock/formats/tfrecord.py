@@ -87,6 +87,7 @@ class TFRecordFormat:
         can_append=True,
         can_map=True,
         compressions=("gzip", "zlib"),
+        takes_views=True,
         lossless=False,
         has_checksums=True,
     )

@@ -59,6 +59,7 @@ from penstock.framing.survey import Survey
 from penstock.limits import Limits
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import Sink, Source
+from penstock.types import lent_schema
 
 KEY = "__key__"
 URL = "__url__"
@@ -86,7 +87,12 @@ class WebDatasetFormat:
     """See penstock.format.Format."""
 
     info = FormatInfo(
-        "webdataset", (".tar", ".tgz"), can_map=True, compressions=("gzip",), holds_images=True
+        "webdataset",
+        (".tar", ".tgz"),
+        can_map=True,
+        compressions=("gzip",),
+        holds_images=True,
+        takes_views=True,
     )
     read_options = WebDatasetOptions
     framing = WEBDATASET
@@ -196,6 +202,15 @@ class RecordDecoder:
         self._url = url
         self._limits = limits
         self.schema = schema
+
+    def lending(self) -> RecordDecoder:
+        """See penstock.framing.framed.Lender."""
+        schema = lent_schema(self.schema)
+        plans = [
+            plan_field(schema.field(plan.column.name), plan.field, self._limits)
+            for plan in self._plans.values()
+        ]
+        return RecordDecoder(plans, schema, self._url, self._limits)
 
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: Proof | None = None

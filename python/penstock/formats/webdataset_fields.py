@@ -144,8 +144,10 @@ def plan_field(column: pa.Field, field: str, limits: Limits) -> Plan:
     """
     last, inflates = ending(field)
     contents, finish = _how(column, last, limits)
-    if contents == "bytes" and column.type in (pa.binary(), pa.large_binary(), pa.binary_view()):
+    if column.type in (pa.binary(), pa.large_binary(), pa.binary_view()):
         inflates = False  # bytes were asked for, and these are the member's own
+    if inflates and contents == "views":
+        contents = "bytes"  # what is inflated lies nowhere
     return Plan(column, field, contents, finish, inflates)
 
 
@@ -154,6 +156,8 @@ def _how(column: pa.Field, last: str, limits: Limits) -> tuple[str, Finish]:
     storage = storage_of(type_)
     if is_json(type_):
         return "text", lambda values: _wrapped(type_, values.cast(storage))
+    if storage == pa.binary_view():
+        return "views", lambda values: _wrapped(type_, values.cast(storage))
     if holds_bytes(storage):
         return "bytes", lambda values: _wrapped(type_, values.cast(storage))
     if is_text(storage):

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from penstock import _core
+from penstock.format import Part
+from penstock.formats.framed_output import joined
 from penstock.formats.webdataset_comment import END_BYTES
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Bad, Found, Frames, Task
@@ -48,10 +50,10 @@ class ArchiveSurvey(Survey):
 
 
 def without_ends(
-    parts: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
-) -> tuple[Sequence[_core.Buffer], np.ndarray, np.ndarray]:
+    parts: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
+) -> tuple[Sequence[Part], np.ndarray, np.ndarray]:
     """Whole records of an archive without the zeros behind them, in which it ended."""
-    data = parts[0] if len(parts) == 1 else _core.Buffer.join(list(parts))
+    data = joined(parts)
     starts = np.cumsum(lengths, dtype=np.uint64) - lengths
     places = as_arrow(starts)
     frames = _core.frames_at("webdataset", data, places, as_arrow(lengths), places)

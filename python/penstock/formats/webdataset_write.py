@@ -30,9 +30,10 @@ import pyarrow.compute as pc
 
 from penstock import _core
 from penstock.errors import SchemaError
+from penstock.format import Part
 from penstock.formats.batches import empty_columns
-from penstock.formats.framed_output import OneStream, PlainOutput
-from penstock.formats.framed_writer import FramedWriter
+from penstock.formats.framed_output import OneStream, PlainOutput, joined
+from penstock.formats.framed_writer import Encoded, FramedWriter
 from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, comment_of
 from penstock.formats.webdataset_fields import (
     IMAGES,
@@ -50,7 +51,6 @@ from penstock.formats.webdataset_fields import (
 from penstock.formats.webdataset_npy import files, stacked_files
 from penstock.formats.webdataset_survey import without_ends
 from penstock.framing.sidecar import Index
-from penstock.numbers import as_numpy
 from penstock.storage import Sink
 from penstock.types import (
     is_fixed_tensor,
@@ -141,7 +141,7 @@ class WebDatasetWriter(FramedWriter):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """See FramedWriter.write. A key that is no good is a SchemaError, too."""
-        if batch.schema == self._schema:
+        if self._takes(batch):
             self._finishing(lambda: self._check_keys(batch))
         super().write(batch)
 
@@ -158,19 +158,19 @@ class WebDatasetWriter(FramedWriter):
         return replace(index, plain_bytes=plain_bytes, starts=starts, checksums=checksums)
 
     def write_frames(
-        self, frames: Sequence[_core.Buffer], lengths: np.ndarray, checksums: np.ndarray
+        self, frames: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
         """See FramedWriter.write_frames. Zeros that ended another archive are left out."""
         super().write_frames(*without_ends(frames, lengths, checksums))
 
-    def _take(self, framed: _core.Framed) -> None:
+    def _take(self, frames: Encoded) -> None:
         comment, self._comment = self._comment, None
         if comment is None:
-            super()._take(framed)
+            super()._take(frames)
             return
         # What describes the archive stands before its first record, and goes with it.
-        data, lengths = framed.data, as_numpy(framed.lengths).copy()
-        checksums = as_numpy(framed.checksums).copy()
+        data = joined(frames.parts)
+        lengths, checksums = frames.lengths.copy(), frames.checksums.copy()
         checksums[0] = data.slice(0, int(lengths[0])).crc32c(comment.crc32c())
         lengths[0] += np.uint64(len(comment))
         self._add([comment, data], lengths, checksums)

@@ -25,6 +25,7 @@ from penstock.storage import LocalStorage
 from penstock.verbs.choice import Choice
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
 from penstock.verbs.convert_reading import Reading, is_tfrecord, opened
+from penstock.verbs.incoming import Incoming
 from penstock.verbs.shards import Names
 from penstock.verbs.write import (
     check_cuts,
@@ -157,8 +158,8 @@ def convert(
             raise ValueError("a folder gets one file a shard; shard_bytes needs a file name")
         if prove:
             raise ValueError("prove=True needs shards that are cut by records, not by bytes")
-        batches = tell.watch(reading.batches(0, reading.num_records))
-        stream = pa.RecordBatchReader.from_batches(reading.schema, batches)
+        batches = tell.watch(reading.batches(0, reading.num_records, lend=True))
+        stream = Incoming(reading.schema, batches, None)
         cuts = {"shard_records": shard_records, "shard_bytes": shard_bytes, "overwrite": overwrite}
         return writing.file(stream, to, **cuts)
     parts = _plan(reading, kind, to, is_folder, num_shards, shard_records, compression)
@@ -246,7 +247,7 @@ class _Writing:
     index: bool | str
     threads: int | None
 
-    def file(self, data: Any, path: str, **more: Any) -> Summary:
+    def file(self, data: Incoming, path: str, **more: Any) -> Summary:
         """Write records to one file or to several."""
         return write(
             data,
@@ -306,8 +307,8 @@ def _run(
         if part.number in journal.parts:
             tell.add(part.last - part.first)
             continue
-        batches = tell.watch(reading.batches(part.first, part.last))
-        stream = pa.RecordBatchReader.from_batches(reading.schema, batches)
+        batches = tell.watch(reading.batches(part.first, part.last, lend=True))
+        stream = Incoming(reading.schema, batches, None)
         path = journal.part_path(part.number)
         try:
             made = writing.file(stream, path, overwrite=True)

@@ -13,8 +13,10 @@ import pyarrow as pa
 from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
-from penstock.format import Format
+from penstock.format import Format, lends
+from penstock.formats.framed_writer import LARGE_RECORD_BYTES
 from penstock.overlay.file import has_overlays
+from penstock.types import lent_schema
 from penstock.verbs.choice import Choice, chosen
 from penstock.verbs.pictures import pictures_of
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
@@ -95,6 +97,17 @@ class Reading:
             # A file of the source keeps its part of the records, whatever their order.
             edges = np.searchsorted(np.sort(self._order), self.firsts)
             self.firsts, self.num_records = edges, len(self._order)
+        self._can_lend = kind.info.takes_views and self._lends()
+
+    def _lends(self) -> bool:
+        """Whether byte strings need not be copied before they are written. Of short ones a copy costs
+        less than a view."""
+        if self._delivered is not None or (self._pictures and self._pictures.is_rewritten):
+            return False
+        paths = self.dataset.paths
+        if sum(map(os.path.getsize, paths)) < LARGE_RECORD_BYTES * self.num_records:
+            return False
+        return all(lends(self.dataset.reader(shard)) for shard in range(len(paths)))
 
     @property
     def told(self) -> list[Any]:
@@ -104,16 +117,20 @@ class Reading:
         damage = repr(self.dataset.options.damage)
         return [str(self.schema), digest, damage, repr(self._pictures)]
 
-    def batches(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """Records [first, last) in the order in which they are written."""
+    def batches(self, first: int, last: int, *, lend: bool = False) -> Iterator[pa.RecordBatch]:
+        """Records [first, last) in the order in which they are written. With `lend` their byte strings
+        may be views (`types.lent_schema`), for a writer that takes them."""
         dataset, columns, threads = self.dataset, self._columns, self._threads
+        lend = lend and self._can_lend
+        schema = lent_schema(self.schema) if lend else self.schema
         if self._delivered is not None and self._order is None:
             read = self._delivered.between(first, last)
         elif self._order is None:
-            read = batches_between(dataset, first, last, columns, threads)
+            read = batches_between(dataset, first, last, columns, threads, lend=lend)
         else:
             size = sum(os.path.getsize(path) for path in dataset.paths)
-            read = shuffled_between(dataset, self._order[first:last], columns, threads, size)
+            order = self._order[first:last]
+            read = shuffled_between(dataset, order, columns, threads, size, lend=lend)
         done = first
         casts: list[Cast] = []
         for batch in read:
@@ -122,11 +139,11 @@ class Reading:
             done += batch.num_rows
             if not casts:
                 # Once for all of them: comparing types costs more than many a batch does.
-                pairs = zip(batch.schema, self.schema, strict=True)
+                pairs = zip(batch.schema, schema, strict=True)
                 casts = [cast_of(before.type, after.type) for before, after in pairs]
             pairs = zip(casts, batch.columns, strict=True)
             arrays = [array if cast is None else cast(array) for cast, array in pairs]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 Cast = Callable[[pa.Array], pa.Array] | None

@@ -30,7 +30,8 @@ ACCEPTED = (
 
 
 class Incoming(NamedTuple):
-    """Records on their way to a writer. All batches have the schema."""
+    """Records on their way to a writer. All batches have the schema, or its `lent_schema` where the
+    writer takes views."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -59,6 +60,8 @@ def batches_of(data: Any) -> Incoming:
         >>> schema.names, num_records
         (['label', 'name'], 2)
     """
+    if isinstance(data, Incoming):
+        return data
     given = _given(data)
     schema = own_types(given.schema)
     if schema is given.schema:

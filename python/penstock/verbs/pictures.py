@@ -119,14 +119,22 @@ def _is_bytes(type_: pa.DataType) -> bool:
     return is_image(type_) or pa.types.is_binary(type_) or type_ == pa.binary_view()
 
 
+def _first_records(dataset: Dataset, columns: list[str]) -> pa.RecordBatch | None:
+    """A few records, the first that are delivered; None where there are none."""
+    if dataset.options.damage != "error":
+        return next(dataset.scan(columns, batch_records=_LOOKED_AT, threads=1), None)
+    count = min(_LOOKED_AT, len(dataset))
+    return take(dataset, list(range(count)), columns) if count else None
+
+
 def _looking_like_images(dataset: Dataset, columns: Sequence[str]) -> list[str]:
     """Columns of bytes whose first values are all images."""
     from penstock.images import image_sizes
 
     candidates = [name for name in columns if _is_bytes(dataset.schema.field(name).type)]
-    if not candidates or not len(dataset):
+    first = _first_records(dataset, candidates) if candidates else None
+    if first is None:
         return []
-    first = take(dataset, list(range(min(_LOOKED_AT, len(dataset)))), candidates)
     found: list[str] = []
     for name in candidates:
         column = first.column(name).cast(pa.binary()).drop_null()

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from penstock.dataset import Dataset
 from penstock.errors import ChangedError
-from penstock.format import Chunk
-from penstock.pipeline import in_order
+from penstock.format import Chunk, lends
+from penstock.framing.chunks import LARGE_CHUNK_BYTES
+from penstock.pipeline import BUDGET_BYTES, default_threads, in_order
 from penstock.scan import shard_batches
 from penstock.take import take
 
@@ -25,9 +26,16 @@ _MOST_RECORDS = 1 << 20
 
 
 def batches_between(
-    dataset: Dataset, first: int, last: int, columns: Sequence[str] | None, threads: int | None
+    dataset: Dataset,
+    first: int,
+    last: int,
+    columns: Sequence[str] | None,
+    threads: int | None,
+    *,
+    lend: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Records [first, last) in order. Chunks before them are not read."""
+    """Records [first, last) in order. Chunks before them are not read. With `lend`, which takes that all
+    readers can, byte strings are views into what was read."""
     firsts = dataset.firsts
 
     def tasks(shard: int) -> Iterator[tuple[int, Chunk, int, int]]:
@@ -40,18 +48,25 @@ def batches_between(
             elif chunk.first_record >= high:
                 return
 
-    def decode(task: tuple[int, Chunk, int, int]) -> Iterable[pa.RecordBatch]:
+    def run(task: tuple[int, Chunk, int, int]) -> Iterable[pa.RecordBatch]:
         shard, chunk, begin, end = task
         whole = begin == 0 and end == chunk.num_records
         chosen = None if whole else np.arange(begin, end)
-        return [dataset.reader(shard).decode(chunk, chosen, columns)]
+        reader = dataset.reader(shard)
+        decode = reader.lent if lend and lends(reader) else reader.decode
+        return [decode(chunk, chosen, columns)]
 
     wanted = [
         shard
         for shard in range(len(firsts) - 1)
         if int(firsts[shard]) < last and int(firsts[shard + 1]) > first
     ]
-    yield from in_order([partial(tasks, shard) for shard in wanted], decode, _held_bytes, threads)
+    # Who reads these writes them with threads of its own, and holds on to some while it does. More of
+    # them ahead would be memory that is new each time, which costs more than to wait.
+    threads = default_threads() if threads is None else threads
+    ahead = min((threads + 1) * LARGE_CHUNK_BYTES, BUDGET_BYTES)
+    streams = [partial(tasks, shard) for shard in wanted]
+    yield from in_order(streams, run, _held_bytes, threads, ahead, helps=True)
 
 
 class Delivered:
@@ -98,8 +113,11 @@ def shuffled_between(
     columns: Sequence[str] | None,
     threads: int | None,
     source_bytes: int,
+    *,
+    lend: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The records that `order` names, in that order, gathered a block at a time."""
+    """The records that `order` names, in that order, gathered a block at a time. `lend`: see
+    `batches_between`."""
     record_bytes = max(1, source_bytes // max(1, len(dataset)))
     block = min(_MOST_RECORDS, max(1, BLOCK_BYTES // record_bytes))
 
@@ -108,7 +126,7 @@ def shuffled_between(
             yield order[start : start + block]
 
     def gather(numbers: np.ndarray) -> Iterable[pa.RecordBatch]:
-        return [take(dataset, numbers, columns)]
+        return [take(dataset, numbers, columns, lend=lend)]
 
     # One block ahead: a block is large, and its records are gathered by several threads anyway.
     yield from in_order([blocks], gather, _held_bytes, min(threads or 2, 2), BLOCK_BYTES)

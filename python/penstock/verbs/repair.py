@@ -249,7 +249,7 @@ def _copy(writer: FrameWriter, framing: Framing, found: Found) -> None:
         elif part.payload is not None:
             framed = framing.frames([part.payload.to_bytes()])
             lengths, checksums = pa.array(framed.lengths), pa.array(framed.checksums)
-            writer.write_frames(framed.parts, lengths.to_numpy(), checksums.to_numpy())
+            writer.write_frames([framed.data], lengths.to_numpy(), checksums.to_numpy())
 
 
 class _Chunks(_Saving):

@@ -12,6 +12,7 @@ from penstock.dataset import Dataset
 from penstock.errors import PenstockError, SchemaError
 from penstock.faults import error_from
 from penstock.format import Abortable, Chunk
+from penstock.formats.framed_output import parts_of
 from penstock.formats.tfrecord import TFRecordFormat, compression_of
 from penstock.formats.tfrecord_columns import LISTS_PREFIX, PayloadPlan, plan_payload
 from penstock.framing import sidecar
@@ -142,7 +143,7 @@ class Output:
         """Append whole frames."""
         lengths = as_numpy(framed.lengths)
         checksums = as_numpy(framed.checksums)
-        self._writer.write_frames(framed.parts, lengths, checksums)
+        self._writer.write_frames(parts_of(framed), lengths, checksums)
         self.num_records += len(lengths)
 
     def finish(self) -> sidecar.Index:

@@ -16,6 +16,8 @@ use crate::wire::{Fault, FaultKind};
 pub enum Contents {
     /// Bytes as they are.
     Bytes,
+    /// The same, as views into what was read.
+    Views,
     /// UTF-8.
     Text,
     /// A whole number as text.
@@ -241,7 +243,10 @@ fn fill<'a, I: Iterator<Item = Option<&'a [u8]>>>(
     let kind = if contents == Contents::Number { Kind::Int64 } else { Kind::Bytes };
     let is_text = contents == Contents::Text;
     let mut column = Column::new(Some(kind), Layout::Scalar, is_text, records);
-    column.reserve_bytes(values().flatten().map(<[u8]>::len).sum());
+    match contents {
+        Contents::Views => column.lend(&frames.buffer),
+        _ => column.reserve_bytes(values().flatten().map(<[u8]>::len).sum()),
+    }
     for (record, value) in values().enumerate() {
         let Some(value) = value else {
             column.close_null();

@@ -16,14 +16,14 @@ mod tests;
 mod values;
 
 use arrow_array::{Array, StructArray};
-use arrow_buffer::Buffer;
 
 use self::frames::Frames;
 pub use self::lengths::field_len;
 use self::lengths::{Sections, measure};
 pub use self::values::{Head, Pen};
 use self::values::{SHORT_HEAD, write_section};
-use super::example_columns::{Bytes, Column, Section, columns_of};
+use super::example_columns::{Bytes, Column, Section, Values, columns_of};
+use super::parts::{LENT_BYTES, Pieces};
 use crate::wire::{Fault, FaultKind};
 
 /// The message that a record becomes.
@@ -38,8 +38,8 @@ pub enum Payload {
 /// Frames one after another, with what an index keeps of each.
 #[derive(Clone, Debug)]
 pub struct Framed {
-    /// The frames.
-    pub data: Buffer,
+    /// The frames: one piece, where no value is lent.
+    pub bytes: Pieces,
     /// Bytes of each whole frame.
     pub lengths: Vec<u64>,
     /// The masked checksum of each payload, as it is stored.
@@ -58,11 +58,9 @@ const SECOND: u8 = 0x12;
 /// A batch, whose columns are the features, as frames.
 pub fn encode_examples(batch: &StructArray, payload: Payload) -> Result<Framed, Fault> {
     let encoder = Encoder::new(batch, payload)?;
-    let mut frames = Frames::room(batch.len(), |record| encoder.sections.payload_len(record))?;
-    for record in 0..batch.len() {
-        frames.next(|pen| encoder.write(pen, record, true)).ok_or_else(|| disagree(record))?;
-    }
-    Ok(frames.finish())
+    let lent = encoder.lent_bytes()?;
+    let frames = Frames::room(batch.len(), |record| encoder.sections.payload_len(record), lent)?;
+    frames.fill(|pen, record| encoder.write(pen, record, true))
 }
 
 /// The records of a batch, measured and ready to be written one by one.
@@ -86,6 +84,26 @@ impl<'a> Encoder<'a> {
             measured.push(lengths);
         }
         Ok(Self { columns, measured, sections, num_records })
+    }
+
+    /// Bytes of all values that are lent.
+    fn lent_bytes(&self) -> Result<u64, Fault> {
+        let mut total = 0u64;
+        for (column, lengths) in self.columns.iter().zip(&self.measured) {
+            // ABSENT and one is zero. No branch, so that many are looked at at once.
+            let longest = lengths.iter().fold(0u32, |max, length| max.max(length.wrapping_add(1)));
+            let Values::Bytes(values) = &column.values else { continue };
+            if longest as usize <= LENT_BYTES {
+                continue;
+            }
+            for (record, &length) in lengths.iter().enumerate() {
+                if length != ABSENT && length as usize >= LENT_BYTES {
+                    let lent = lent_of_record(column, values, record);
+                    total = total.saturating_add(lent.ok_or_else(|| disagree(record))?);
+                }
+            }
+        }
+        Ok(total)
     }
 
     /// How many records the batch has.
@@ -126,7 +144,7 @@ impl<'a> Encoder<'a> {
         let stop = start.wrapping_add(length as usize);
         // Room for a ready-made head behind the end, which only then may be copied whole.
         out.resize(stop.wrapping_add(SHORT_HEAD), 0);
-        let mut pen = Pen { out, at: start };
+        let mut pen = Pen { out, at: start, lent: None };
         let written = self.write(&mut pen, record, false);
         if written.is_none() || pen.at != stop {
             return Err(disagree(record));
@@ -162,11 +180,36 @@ pub fn frame_records(array: &dyn Array) -> Result<Framed, Fault> {
         return Err(Fault::new(FaultKind::Schema, 0, message).in_record(record));
     }
     let length = |record| bytes.get(record).map(|value| value.len() as u64);
-    let mut frames = Frames::room(array.len(), length)?;
+    let mut lent = 0u64;
     for record in 0..array.len() {
-        frames.next(|pen| pen.put(bytes.get(record)?)).ok_or_else(|| disagree(record))?;
+        let bytes = lent_bytes(&bytes, record).ok_or_else(|| disagree(record))?;
+        lent = lent.saturating_add(bytes);
     }
-    Ok(frames.finish())
+    let frames = Frames::room(array.len(), length, lent)?;
+    frames.fill(|pen, record| pen.put_or_lend(bytes.get(record)?, || bytes.home(record)))
+}
+
+/// Bytes of those values of a column that one record has and lends.
+fn lent_of_record(column: &Column<'_>, values: &Bytes<'_>, record: usize) -> Option<u64> {
+    let (first, count) = match &column.frames {
+        Some(frames) => frames.span(record)?,
+        None => (record, 1),
+    };
+    let mut total = 0u64;
+    for row in first..first.checked_add(count)? {
+        let (start, count) = column.rows.span(row)?;
+        for at in start..start.checked_add(count)? {
+            total = total.saturating_add(lent_bytes(values, at)?);
+        }
+    }
+    Some(total)
+}
+
+/// Bytes of a value, if it is lent.
+#[inline(always)]
+fn lent_bytes(values: &Bytes<'_>, at: usize) -> Option<u64> {
+    let length = values.get(at)?.len();
+    Some(if length >= LENT_BYTES && values.home(at).is_some() { length as u64 } else { 0 })
 }
 
 /// The two passes differ, or the array's offsets point outside of its values.

@@ -15,6 +15,7 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use super::decode_msgpack::{MARK, TYPE_LEVELS, dtype_of};
 use super::encode_examples::Framed;
 use super::example_columns::{Bytes, Rows};
+use super::parts::Pieces;
 use crate::wire::crc32c::crc32c;
 use crate::wire::msgpack::{
     Extent, extent, put_array, put_bin_head, put_ext, put_int, put_map, put_str, put_timestamp,
@@ -120,7 +121,7 @@ impl Ends {
     }
 
     fn finish(self, out: Vec<u8>) -> Framed {
-        Framed { data: Buffer::from_vec(out), lengths: self.lengths, checksums: self.checksums }
+        Framed { bytes: Pieces::whole(out), lengths: self.lengths, checksums: self.checksums }
     }
 }
 

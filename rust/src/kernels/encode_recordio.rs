@@ -7,6 +7,7 @@ use arrow_schema::DataType;
 
 use super::encode_examples::Framed;
 use super::example_columns::Bytes;
+use super::parts::Pieces;
 use super::shelf;
 use crate::wire::crc32c::crc32c;
 use crate::wire::recordio::{LENGTH_LIMIT, PART_HEAD, write_frame};
@@ -106,7 +107,7 @@ pub fn encode_recordio(bodies: &dyn Array, headers: Option<&StructArray>) -> Res
         lengths.push(frame.len() as u64);
         checksums.push(crc32c(frame));
     }
-    Ok(Framed { data: shelf::shelve(data), lengths, checksums })
+    Ok(Framed { bytes: Pieces::whole(data), lengths, checksums })
 }
 
 /// Memory for the frames of such bodies, as long as none is cut.

@@ -5,11 +5,12 @@
 //! the member. A null is no member; a record of nulls only gets an empty member, so that it is there.
 
 use arrow_array::{Array, StructArray};
+use arrow_buffer::Buffer;
 
 use super::encode_examples::Framed;
 use super::example_columns::Bytes;
+use super::parts::{Between, LENT_BYTES};
 use super::shelf;
-use crate::wire::crc32c::crc32c;
 use crate::wire::tar::{BLOCK, split};
 use crate::wire::{Fault, FaultKind};
 
@@ -79,8 +80,10 @@ fn octal<const N: usize>(mut value: usize) -> [u8; N] {
     digits
 }
 
-fn pad(out: &mut Vec<u8>) {
-    out.resize(out.len().next_multiple_of(BLOCK), 0);
+/// Append the zeros that follow so many bytes.
+fn pad(out: &mut Vec<u8>, length: usize) {
+    let zeros = length.next_multiple_of(BLOCK).wrapping_sub(length);
+    out.resize(out.len().wrapping_add(zeros), 0);
 }
 
 /// One line of a PAX header. Its length counts its own digits.
@@ -96,22 +99,29 @@ pub fn pax_line(key: &[u8], value: &[u8]) -> Vec<u8> {
 /// Writes members.
 struct Archive {
     out: Vec<u8>,
+    lent: Between,
     file: Template,
     pax: Template,
 }
 
 impl Archive {
-    fn member(&mut self, name: &[u8], contents: &[u8]) {
+    /// One member. Long contents are lent by the buffer that they lie in.
+    fn member(&mut self, name: &[u8], contents: &[u8], home: Option<&Buffer>) {
+        let out = &mut self.out;
         if name.len() > NAME_BYTES || !name.is_ascii() {
             let line = pax_line(b"path", name);
-            self.pax.write(&mut self.out, b"././@PaxHeader", line.len());
-            self.out.extend_from_slice(&line);
-            pad(&mut self.out);
+            self.pax.write(out, b"././@PaxHeader", line.len());
+            out.extend_from_slice(&line);
+            pad(out, line.len());
         }
         // What a reader without PAX sees of a long name is its beginning.
-        self.file.write(&mut self.out, name, contents.len());
-        self.out.extend_from_slice(contents);
-        pad(&mut self.out);
+        self.file.write(out, name, contents.len());
+        let is_lent = contents.len() >= LENT_BYTES
+            && home.is_some_and(|home| self.lent.lend(out.len(), contents, home));
+        if !is_lent {
+            out.extend_from_slice(contents);
+        }
+        pad(out, contents.len());
     }
 }
 
@@ -121,7 +131,7 @@ pub fn comment(comment: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     Template::new(b'g').write(&mut out, b"pax_global_header", line.len());
     out.extend_from_slice(&line);
-    pad(&mut out);
+    pad(&mut out, line.len());
     out
 }
 
@@ -134,22 +144,28 @@ pub fn encode(keys: &dyn Array, batch: &StructArray) -> Result<Framed, Fault> {
     for (name, array) in names.iter().zip(batch.columns()) {
         columns.push((name.as_bytes(), bytes_of(array.as_ref(), name)?, array.logical_nulls()));
     }
-    let total = batch.columns().iter().map(|array| array.get_buffer_memory_size()).sum::<usize>();
+    let copied = columns.iter().map(|(_, values, _)| copied_bytes(values, records));
     let headers = records.saturating_mul(names.len()).saturating_mul(2 * BLOCK);
-    let Some(out) = shelf::take(total.saturating_add(headers)) else {
+    let room = copied.fold(headers, usize::saturating_add);
+    let Some(out) = shelf::take(room) else {
         return Err(Fault::new(FaultKind::Limit, 0, "no memory for the records"));
     };
-    let mut archive = Archive { out, file: Template::new(b'0'), pax: Template::new(b'x') };
+    let mut archive = Archive {
+        out,
+        lent: Between::default(),
+        file: Template::new(b'0'),
+        pax: Template::new(b'x'),
+    };
     let (mut lengths, mut checksums) = (Vec::with_capacity(records), Vec::with_capacity(records));
     let mut name = Vec::new();
     for record in 0..records {
-        let start = archive.out.len();
+        let (start, before) = (archive.out.len(), archive.lent.mark());
         let key = keys.get(record).ok_or_else(|| outside(record))?;
-        let mut put = |field: &[u8], contents: &[u8]| {
+        let mut put = |field: &[u8], contents: &[u8], home: Option<&Buffer>| {
             name.clear();
             [key, b".", field].iter().for_each(|part| name.extend_from_slice(part));
             check(&name, key, field, contents).map_err(|fault| fault.in_record(record))?;
-            archive.member(&name, contents);
+            archive.member(&name, contents, home);
             Ok::<(), Fault>(())
         };
         let mut is_empty = true;
@@ -157,17 +173,25 @@ pub fn encode(keys: &dyn Array, batch: &StructArray) -> Result<Framed, Fault> {
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(record)) {
                 continue;
             }
-            put(field, values.get(record).ok_or_else(|| outside(record))?)?;
+            let contents = values.get(record).ok_or_else(|| outside(record))?;
+            put(field, contents, values.home(record))?;
             is_empty = false;
         }
         if is_empty {
-            put(NOTHING, b"")?;
+            put(NOTHING, b"", None)?;
         }
-        let frame = archive.out.get(start..).unwrap_or_default();
-        lengths.push(frame.len() as u64);
-        checksums.push(crc32c(frame));
+        let end = archive.out.len();
+        let length = end.wrapping_sub(start).wrapping_add(archive.lent.bytes_since(before));
+        lengths.push(length as u64);
+        checksums.push(archive.lent.crc32c(&archive.out, start, end, before));
     }
-    Ok(Framed { data: shelf::shelve(archive.out), lengths, checksums })
+    Ok(Framed { bytes: archive.lent.finish(archive.out), lengths, checksums })
+}
+
+/// Bytes of those values of a column that are not lent.
+fn copied_bytes(values: &Bytes<'_>, records: usize) -> usize {
+    let lengths = (0..records).filter_map(|record| values.get(record)).map(<[u8]>::len);
+    lengths.filter(|&length| length < LENT_BYTES).fold(0, usize::saturating_add)
 }
 
 fn bytes_of<'a>(array: &'a dyn Array, name: &str) -> Result<Bytes<'a>, Fault> {

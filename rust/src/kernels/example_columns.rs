@@ -7,7 +7,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type};
 use arrow_array::{Array, StructArray};
-use arrow_buffer::NullBuffer;
+use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::DataType;
 
 use super::encode_examples::{Head, Payload};
@@ -63,9 +63,9 @@ impl Rows<'_> {
 /// Byte strings of any Arrow layout.
 pub enum Bytes<'a> {
     /// One after another.
-    Packed(Rows<'a>, &'a [u8]),
+    Packed(Rows<'a>, &'a [u8], &'a Buffer),
     /// By views: 16 bytes each, and the buffers that the long ones point into.
-    Views(&'a [u8], &'a [arrow_buffer::Buffer]),
+    Views(&'a [u8], &'a [Buffer]),
 }
 
 impl<'a> Bytes<'a> {
@@ -74,24 +74,24 @@ impl<'a> Bytes<'a> {
         Some(match array.data_type() {
             DataType::Binary => {
                 let array = array.as_binary_opt::<i32>()?;
-                Self::Packed(Rows::Small(array.value_offsets()), array.value_data())
+                Self::Packed(Rows::Small(array.value_offsets()), array.value_data(), array.values())
             }
             DataType::LargeBinary => {
                 let array = array.as_binary_opt::<i64>()?;
-                Self::Packed(Rows::Large(array.value_offsets()), array.value_data())
+                Self::Packed(Rows::Large(array.value_offsets()), array.value_data(), array.values())
             }
             DataType::Utf8 => {
                 let array = array.as_string_opt::<i32>()?;
-                Self::Packed(Rows::Small(array.value_offsets()), array.value_data())
+                Self::Packed(Rows::Small(array.value_offsets()), array.value_data(), array.values())
             }
             DataType::LargeUtf8 => {
                 let array = array.as_string_opt::<i64>()?;
-                Self::Packed(Rows::Large(array.value_offsets()), array.value_data())
+                Self::Packed(Rows::Large(array.value_offsets()), array.value_data(), array.values())
             }
             DataType::FixedSizeBinary(_) => {
                 let array = array.as_fixed_size_binary_opt()?;
                 let width = usize::try_from(array.value_length()).ok()?;
-                Self::Packed(Rows::Fixed(width), array.value_data())
+                Self::Packed(Rows::Fixed(width), array.value_data(), array.values())
             }
             DataType::BinaryView => {
                 let array = array.as_binary_view_opt()?;
@@ -109,7 +109,7 @@ impl<'a> Bytes<'a> {
     #[inline(always)]
     pub fn get(&self, at: usize) -> Option<&'a [u8]> {
         match self {
-            Self::Packed(rows, data) => {
+            Self::Packed(rows, data, _) => {
                 let (start, length) = rows.span(at)?;
                 data.get(start..start.checked_add(length)?)
             }
@@ -125,6 +125,18 @@ impl<'a> Bytes<'a> {
                 let buffer = buffers.get((value >> 64) as u32 as usize)?;
                 let start = (value >> 96) as u32 as usize;
                 buffer.get(start..start.checked_add(length)?)
+            }
+        }
+    }
+
+    /// The buffer that a byte string lies in; None for a short one, which lies in its view.
+    pub fn home(&self, at: usize) -> Option<&'a Buffer> {
+        match self {
+            Self::Packed(_, _, buffer) => Some(buffer),
+            Self::Views(views, buffers) => {
+                let view = views.get(at.checked_mul(16)?..)?.first_chunk::<16>()?;
+                let value = u128::from_le_bytes(*view);
+                buffers.get((value >> 64) as u32 as usize).filter(|_| value as u32 > 12)
             }
         }
     }

@@ -25,6 +25,7 @@ pub mod members;
 pub mod messages;
 pub mod mixture;
 pub mod packed_chunks;
+pub mod parts;
 pub mod permute;
 pub mod riegeli;
 pub mod shelf;

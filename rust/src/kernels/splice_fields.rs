@@ -40,6 +40,7 @@ use find::{Found, Hit, Map};
 
 use super::encode_examples::{Encoder, FIRST, Framed, MESSAGE_BYTES, Payload, field_len, too_long};
 use super::example_columns::Section;
+use super::parts::{Between, LENT_BYTES};
 use super::shelf;
 use super::walk::Frames;
 use crate::wire::crc32c::{crc32c, crc32c_u64, extend, mask, unmask};
@@ -49,28 +50,12 @@ use crate::wire::{Fault, FaultKind, varint};
 /// The records with their new fields.
 #[derive(Clone, Debug)]
 pub struct Spliced {
-    /// Their frames; where payloads are lent, only what is between these.
+    /// Their frames; where payloads are large and only get an addition, these are lent.
     pub framed: Framed,
-    /// Where payloads are large: the frames in order, as parts of the old buffer and of the new one.
-    pub pieces: Vec<Piece>,
     /// For each name that was to be dropped or renamed, how many records had it.
     pub found: Vec<u64>,
 }
 
-/// Some bytes of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Whether they lie in the buffer of the old frames, or in the new one.
-    pub is_old: bool,
-    /// Where they start there.
-    pub start: usize,
-    /// How many they are.
-    pub length: usize,
-}
-
-/// From this mean size on, payloads that only get an addition are not copied: who writes the result
-/// takes them from where they lie.
-const LENT_BYTES: usize = 16 << 10;
 /// A long payload is checked and copied in pieces of this size, which stay in the nearest cache.
 const PIECE_BYTES: usize = 16 << 10;
 /// What the encoder may touch behind the end of an addition.
@@ -103,8 +88,7 @@ pub fn splice(
         verify,
         proven: false,
         lends,
-        pieces: Vec::new(),
-        own_end: 0,
+        lent: Between::default(),
         out: room(frames, edit, added, lends)?,
         lengths: Vec::with_capacity(num_records),
         checksums: Vec::with_capacity(num_records),
@@ -123,9 +107,8 @@ pub fn splice(
             splicer.next(record, &mut found).map_err(|fault| fault.in_record(record))?;
         }
     }
-    splicer.own_up_to(splicer.out.len());
-    let Splicer { out, lengths, checksums, found, pieces, .. } = splicer;
-    Ok(Spliced { framed: Framed { data: shelf::shelve(out), lengths, checksums }, pieces, found })
+    let Splicer { out, lent, lengths, checksums, found, .. } = splicer;
+    Ok(Spliced { framed: Framed { bytes: lent.finish(out), lengths, checksums }, found })
 }
 
 /// Some records that fit into the nearest cache together, or a longer one.
@@ -206,9 +189,7 @@ struct Splicer<'a> {
     proven: bool,
     /// Whether payloads stay where they are.
     lends: bool,
-    pieces: Vec<Piece>,
-    /// How much of `out` is in the pieces.
-    own_end: usize,
+    lent: Between,
     out: Vec<u8>,
     lengths: Vec<u64>,
     checksums: Vec<u32>,
@@ -249,17 +230,15 @@ impl<'a> Splicer<'a> {
             return Err(too_long(record, length));
         }
         self.out.extend_from_slice(&head(length));
-        if self.lends {
-            self.lend(record, payload.len());
-        }
+        let is_lent = self.lends && self.lent.lend(self.out.len(), payload, &self.frames.buffer);
         if self.verify && !self.proven {
-            let crc = if self.lends { crc32c(payload) } else { self.copy_checked(payload) };
+            let crc = if is_lent { crc32c(payload) } else { self.copy_checked(payload) };
             if mask(crc) != stored {
                 self.frames.prove(TfRecord, record, None)?;
                 let message = "the record changed while it was read";
                 return Err(Fault::new(FaultKind::Stale, self.frames.place(record), message));
             }
-        } else if !self.lends {
+        } else if !is_lent {
             self.out.extend_from_slice(payload);
         }
         if addition == 0 {
@@ -274,22 +253,6 @@ impl<'a> Splicer<'a> {
         let checksum = mask(extend(unmask(stored), added));
         self.finish(length, checksum);
         Ok(())
-    }
-
-    /// What follows is in the old buffer.
-    fn lend(&mut self, record: usize, length: usize) {
-        self.own_up_to(self.out.len());
-        let start = self.frames.spans.get(record).map_or(0, |span| span.0);
-        self.pieces.push(Piece { is_old: true, start, length });
-    }
-
-    /// What was written since the last piece is the next one.
-    fn own_up_to(&mut self, end: usize) {
-        if self.lends && end > self.own_end {
-            let length = end.wrapping_sub(self.own_end);
-            self.pieces.push(Piece { is_old: false, start: self.own_end, length });
-            self.own_end = end;
-        }
     }
 
     /// Copy a payload, and return its checksum.

@@ -11,12 +11,12 @@ use super::arrow::{ArrowArray, import};
 use super::bytes::{PyBuffer, joined};
 use super::run;
 use crate::kernels::encode_examples::{self as kernel, Framed, Payload};
+use crate::kernels::parts::Pieces;
 
 /// Frames one after another, with what an index keeps of each.
 #[pyclass(name = "Framed", frozen, module = "penstock._core")]
 pub struct PyFramed {
-    /// The frames, in parts that follow one another.
-    parts: Vec<Buffer>,
+    bytes: Pieces,
     /// uint64: the bytes of each whole frame.
     #[pyo3(get)]
     lengths: Py<ArrowArray>,
@@ -28,21 +28,10 @@ pub struct PyFramed {
 impl PyFramed {
     /// The result of a kernel.
     pub(super) fn new(py: Python<'_>, framed: Framed) -> PyResult<Self> {
-        let parts = vec![framed.data];
-        Self::of(py, parts, framed.lengths, framed.checksums)
-    }
-
-    /// A result that has parts of the buffer `old` in it.
-    pub(super) fn of(
-        py: Python<'_>,
-        parts: Vec<Buffer>,
-        lengths: Vec<u64>,
-        checksums: Vec<u32>,
-    ) -> PyResult<Self> {
         Ok(Self {
-            parts,
-            lengths: Py::new(py, ArrowArray::new(UInt64Array::from(lengths)))?,
-            checksums: Py::new(py, ArrowArray::new(UInt32Array::from(checksums)))?,
+            bytes: framed.bytes,
+            lengths: Py::new(py, ArrowArray::new(UInt64Array::from(framed.lengths)))?,
+            checksums: Py::new(py, ArrowArray::new(UInt32Array::from(framed.checksums)))?,
         })
     }
 }
@@ -52,22 +41,29 @@ impl PyFramed {
     /// The frames as one Buffer; copied where they are in parts.
     #[getter]
     fn data(&self, py: Python<'_>) -> PyResult<PyBuffer> {
-        match &self.parts[..] {
+        let parts: Vec<Buffer> = self.bytes.parts().collect();
+        match &parts[..] {
             [whole] => Ok(PyBuffer(whole.clone())),
             parts => joined(py, parts),
         }
     }
 
-    /// The frames as Buffers that follow one another.
+    /// The Buffers that the frames lie in.
     #[getter]
-    fn parts(&self) -> Vec<PyBuffer> {
-        self.parts.iter().cloned().map(PyBuffer).collect()
+    fn buffers(&self) -> Vec<PyBuffer> {
+        self.bytes.buffers.iter().cloned().map(PyBuffer).collect()
+    }
+
+    /// Where in these the bytes of the frames lie, one piece after another.
+    #[getter]
+    fn pieces(&self) -> Vec<(usize, usize, usize)> {
+        self.bytes.pieces.iter().map(|piece| (piece.buffer, piece.start, piece.end)).collect()
     }
 
     /// Bytes of all frames.
     #[getter]
     fn num_bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.len()).sum()
+        self.bytes.num_bytes()
     }
 }
 

@@ -12,7 +12,7 @@ use super::arrow::{ArrowArray, import};
 use super::encode::{PyFramed, payload};
 use super::frames::PyFrames;
 use super::run;
-use crate::kernels::encode_examples::{Encoder, Framed};
+use crate::kernels::encode_examples::Encoder;
 use crate::kernels::splice_fields::{self as kernel, Edit};
 use crate::wire::{Fault, FaultKind};
 
@@ -49,18 +49,7 @@ pub fn splice_fields(
         let edit = Edit::new(payload, &drop, &rename, added.as_ref(), replace)?;
         kernel::splice(&frames.0, &edit, added.as_ref(), verify)
     })?;
-    let Framed { data, lengths, checksums } = spliced.framed;
-    let parts = match spliced.pieces.is_empty() {
-        true => vec![data],
-        false => {
-            let part = |piece: &kernel::Piece| {
-                let whole = if piece.is_old { &frames.0.buffer } else { &data };
-                whole.slice_with_length(piece.start, piece.length)
-            };
-            spliced.pieces.iter().map(part).collect()
-        }
-    };
-    Ok((PyFramed::of(py, parts, lengths, checksums)?, spliced.found))
+    Ok((PyFramed::new(py, spliced.framed)?, spliced.found))
 }
 
 /// Which of the names each record has: a struct array with a bool column a name.

@@ -35,6 +35,7 @@ impl PyTarPlan {
         }
         let contents = |kind: &str| match kind {
             "bytes" => Ok(Contents::Bytes),
+            "views" => Ok(Contents::Views),
             "text" => Ok(Contents::Text),
             "number" => Ok(Contents::Number),
             other => Err(PyValueError::new_err(format!("unknown contents {other:?}"))),

@@ -75,13 +75,13 @@ fn what_is_inferred_fits_the_records() {
     assert!(matches!(&kinds[2], DataType::Struct(inner) if inner.len() == 2));
     assert!(matches!(kinds[3], DataType::Timestamp(..)));
     let batch = decoded(&records, fields.iter().map(|f| f.as_ref().clone()).collect()).unwrap();
-    let again = encode_msgpack(&batch).unwrap();
+    let mut again = encode_msgpack(&batch).unwrap();
     let mut spans = Vec::new();
     for length in &again.lengths {
         let start = spans.last().map_or(0, |&(start, length)| start + length);
         spans.push((start, *length as usize));
     }
-    let written = Frames { buffer: again.data, spans, ..Frames::default() };
+    let written = Frames { buffer: again.bytes.buffers.remove(0), spans, ..Frames::default() };
     let plan = Plan::new(&fields, COSTS).unwrap();
     let second = decode(&written, &plan, |_| Ok(())).unwrap();
     for (first, second) in batch.columns().iter().zip(&second) {
@@ -95,7 +95,7 @@ fn mixed_values_are_kept_as_their_bytes() {
     let fields = inferred(&records).unwrap();
     assert_eq!(fields[0].metadata()[MARK], "raw");
     let batch = decoded(&records, vec![fields[0].as_ref().clone()]).unwrap();
-    assert_eq!(encode_msgpack(&batch).unwrap().data.as_slice(), records.concat());
+    assert_eq!(encode_msgpack(&batch).unwrap().bytes.buffers[0].as_slice(), records.concat());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::values::Pen;
 use super::{Framed, MESSAGE_BYTES, disagree, too_long};
+use crate::kernels::parts::{Between, Pieces};
 use crate::kernels::shelf;
 use crate::wire::crc32c::{crc32c, crc32c_u64, mask};
 use crate::wire::frames::{TFRECORD_HEAD, TFRECORD_TAIL};
@@ -11,15 +12,19 @@ use crate::wire::{Fault, FaultKind};
 pub(super) struct Frames {
     data: Vec<u8>,
     at: usize,
+    /// Long values, which are not in `data`; None where there are none.
+    lent: Option<Between>,
     lengths: Vec<u64>,
     checksums: Vec<u32>,
 }
 
 impl Frames {
-    /// Room for records of these lengths; a None is an array that contradicts itself.
+    /// Room for records of these lengths, of which so many bytes are lent; a None is an array that
+    /// contradicts itself.
     pub(super) fn room(
         num_records: usize,
         payload_len: impl Fn(usize) -> Option<u64>,
+        lent: u64,
     ) -> Result<Self, Fault> {
         let mut lengths = Vec::with_capacity(num_records);
         let mut total = 0u64;
@@ -32,22 +37,38 @@ impl Frames {
             total = total.saturating_add(frame);
             lengths.push(frame);
         }
+        let total = total.checked_sub(lent).ok_or_else(|| disagree(0))?;
         let data = usize::try_from(total).ok().and_then(shelf::take_used).ok_or_else(|| {
             Fault::new(FaultKind::Limit, 0, format!("no memory for {total} bytes"))
         })?;
-        Ok(Self { data, at: 0, lengths, checksums: Vec::with_capacity(num_records) })
+        let lent = (lent > 0).then(Between::default);
+        Ok(Self { data, at: 0, lent, lengths, checksums: Vec::with_capacity(num_records) })
     }
 
-    /// The next frame, whose payload `write` puts there.
+    /// Every frame, whose payload `write` puts there.
     #[inline(always)]
-    pub(super) fn next(&mut self, write: impl FnOnce(&mut Pen<'_>) -> Option<()>) -> Option<()> {
+    pub(super) fn fill(
+        mut self,
+        write: impl Fn(&mut Pen<'_>, usize) -> Option<()>,
+    ) -> Result<Framed, Fault> {
+        if let Some(lent) = self.lent.take() {
+            return self.fill_between(lent, &write);
+        }
+        for record in 0..self.lengths.len() {
+            self.next(|pen| write(pen, record)).ok_or_else(|| disagree(record))?;
+        }
+        let bytes = Pieces::whole(self.data);
+        Ok(Framed { bytes, lengths: self.lengths, checksums: self.checksums })
+    }
+
+    #[inline(always)]
+    fn next(&mut self, write: impl FnOnce(&mut Pen<'_>) -> Option<()>) -> Option<()> {
         let frame = *self.lengths.get(self.checksums.len())? as usize;
         let start = self.at.wrapping_add(TFRECORD_HEAD);
         let stop = self.at.wrapping_add(frame).wrapping_sub(TFRECORD_TAIL);
         let length = (stop.wrapping_sub(start)) as u64;
-        let mut pen = Pen { out: &mut self.data, at: self.at };
-        pen.put(&length.to_le_bytes())?;
-        pen.put(&mask(crc32c_u64(length)).to_le_bytes())?;
+        let mut pen = Pen { out: &mut self.data, at: self.at, lent: None };
+        pen.head(length)?;
         write(&mut pen)?;
         if pen.at != stop {
             return None;
@@ -59,7 +80,53 @@ impl Frames {
         Some(())
     }
 
-    pub(super) fn finish(self) -> Framed {
-        Framed { data: shelf::shelve(self.data), lengths: self.lengths, checksums: self.checksums }
+    /// The same where long values are lent. Apart, and called for every record: the other loop, which
+    /// is that of short records, is to ask nothing for it.
+    #[inline(never)]
+    fn fill_between(
+        mut self,
+        mut lent: Between,
+        write: &dyn Fn(&mut Pen<'_>, usize) -> Option<()>,
+    ) -> Result<Framed, Fault> {
+        for record in 0..self.lengths.len() {
+            self.next_between(&mut lent, &|pen| write(pen, record))
+                .ok_or_else(|| disagree(record))?;
+        }
+        let bytes = lent.finish(self.data);
+        Ok(Framed { bytes, lengths: self.lengths, checksums: self.checksums })
+    }
+
+    fn next_between(
+        &mut self,
+        lent: &mut Between,
+        write: &dyn Fn(&mut Pen<'_>) -> Option<()>,
+    ) -> Option<()> {
+        let frame = *self.lengths.get(self.checksums.len())? as usize;
+        let start = self.at.wrapping_add(TFRECORD_HEAD);
+        let length = frame.wrapping_sub(TFRECORD_HEAD + TFRECORD_TAIL);
+        let before = lent.mark();
+        let mut pen = Pen { out: &mut self.data, at: self.at, lent: Some(lent) };
+        pen.head(length as u64)?;
+        write(&mut pen)?;
+        let stop = pen.at;
+        let own = stop.wrapping_sub(start);
+        let lent = pen.lent.take()?;
+        if own.wrapping_add(lent.bytes_since(before)) != length {
+            return None;
+        }
+        let checksum = mask(lent.crc32c(pen.out, start, stop, before));
+        pen.put(&checksum.to_le_bytes())?;
+        self.at = pen.at;
+        self.checksums.push(checksum);
+        Some(())
+    }
+}
+
+impl Pen<'_> {
+    /// What stands before a payload.
+    #[inline(always)]
+    fn head(&mut self, length: u64) -> Option<()> {
+        self.put(&length.to_le_bytes())?;
+        self.put(&mask(crc32c_u64(length)).to_le_bytes())
     }
 }

@@ -17,13 +17,14 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> StructArray {
 }
 
 fn payloads(framed: &Framed) -> Vec<Vec<u8>> {
+    let data: Vec<u8> = framed.bytes.parts().flat_map(|part| part.to_vec()).collect();
     let mut at = 0;
     framed
         .lengths
         .iter()
         .zip(&framed.checksums)
         .map(|(&length, &checksum)| {
-            let frame = &framed.data[at..at + length as usize];
+            let frame = &data[at..at + length as usize];
             at += length as usize;
             let payload = frame[TFRECORD_HEAD..frame.len() - TFRECORD_TAIL].to_vec();
             let mut again = Vec::new();
@@ -81,13 +82,13 @@ fn ready_made_heads_agree_with_built_ones() {
         let head = Head::new(&key, 0x0a, Section::Context, true);
         for length in 2..=130u32 {
             let mut short = [0; 512];
-            let mut pen = Pen { out: &mut short, at: 0 };
+            let mut pen = Pen { out: &mut short, at: 0, lent: None };
             if !head.write_short(&mut pen, length) {
                 continue;
             }
             let at = pen.at;
             let mut built = [0; 512];
-            let mut pen = Pen { out: &mut built, at: 0 };
+            let mut pen = Pen { out: &mut built, at: 0, lent: None };
             head.write(&mut pen, length.into()).unwrap();
             pen.open(0x0a, length.into()).unwrap();
             pen.open(FIRST, run_len(length.into()).unwrap()).unwrap();
@@ -200,4 +201,34 @@ fn columns_of_equal_lengths_are_measured_like_lists() {
             assert_eq!(of(&usual), of(&list), "{} of key {key}", usual.data_type());
         }
     }
+}
+
+#[test]
+fn long_values_are_lent_and_the_message_is_the_same() {
+    use arrow_array::builder::{BinaryBuilder, BinaryViewBuilder};
+
+    let value = |n: usize| vec![n as u8; if n.is_multiple_of(2) { LENT_BYTES + n } else { n }];
+    let lists = |frames: usize| {
+        let mut builder = ListBuilder::new(ListBuilder::new(BinaryBuilder::new()));
+        for n in 0..frames {
+            builder.values().values().append_value(value(n));
+            builder.values().values().append_value(value(n + 1));
+            builder.values().append(true);
+            builder.append(n != 2);
+        }
+        builder.finish()
+    };
+    let mut views = BinaryViewBuilder::new();
+    (0..6).for_each(|n| views.append_option((n != 4).then(|| value(n))));
+    let batch = batch(vec![("v", Arc::new(views.finish())), ("f", Arc::new(lists(6)))]);
+    let framed = encode_examples(&batch, Payload::Sequence).unwrap();
+    // Of six views two are long, one of them null; of each list one value is.
+    let long = |piece: &&crate::kernels::parts::Piece| piece.buffer > 0;
+    assert_eq!(framed.bytes.pieces.iter().filter(long).count(), 2 + 5);
+    let whole = encode_examples(&batch.slice(3, 1), Payload::Sequence).unwrap();
+    assert_eq!(payloads(&whole)[0], payloads(&framed)[3]);
+    let raw = BinaryViewArray::from_iter_values((0..5).map(value));
+    let framed = frame_records(&raw).unwrap();
+    assert_eq!(payloads(&framed), (0..5).map(value).collect::<Vec<_>>());
+    assert_eq!(framed.bytes.pieces.iter().filter(long).count(), 3);
 }

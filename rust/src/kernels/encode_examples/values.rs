@@ -1,8 +1,11 @@
 //! The second pass: map entries, lists and values, written forward into memory of the right size.
 
+use arrow_buffer::Buffer;
+
 use super::lengths::{field_len, run_len};
 use super::{ABSENT, FIRST, SECOND};
 use crate::kernels::example_columns::{Column, Section, Values};
+use crate::kernels::parts::{Between, LENT_BYTES};
 
 impl Values<'_> {
     /// The values of a list, after the list's own length.
@@ -20,7 +23,7 @@ impl Values<'_> {
                 for at in start..start.checked_add(count)? {
                     let value = values.get(at)?;
                     pen.open(FIRST, value.len() as u64)?;
-                    pen.put(value)?;
+                    pen.put_or_lend(value, || values.home(at))?;
                 }
                 Some(())
             }
@@ -207,6 +210,8 @@ impl Head {
 pub struct Pen<'a> {
     pub(super) out: &'a mut [u8],
     pub(super) at: usize,
+    /// Where long values are lent, if they are.
+    pub(super) lent: Option<&'a mut Between>,
 }
 
 impl Pen<'_> {
@@ -216,6 +221,21 @@ impl Pen<'_> {
         self.out.get_mut(self.at..end)?.copy_from_slice(bytes);
         self.at = end;
         Some(())
+    }
+
+    /// A value that lies in a buffer, if in any: copied, unless it is long and may be lent.
+    #[inline(always)]
+    pub(super) fn put_or_lend<'b>(
+        &mut self,
+        value: &[u8],
+        home: impl FnOnce() -> Option<&'b Buffer>,
+    ) -> Option<()> {
+        if value.len() >= LENT_BYTES
+            && let (Some(lent), Some(home)) = (&mut self.lent, home())
+        {
+            return lent.lend(self.at, value, home).then_some(());
+        }
+        self.put(value)
     }
 
     #[inline(always)]

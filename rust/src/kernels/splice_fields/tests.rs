@@ -49,9 +49,13 @@ fn texts(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
+fn file_of(spliced: &Spliced) -> Vec<u8> {
+    spliced.framed.bytes.parts().flat_map(|part| part.to_vec()).collect()
+}
+
 /// The payloads of a result, each proved against its new checksum.
 fn payloads(spliced: &Spliced) -> Vec<Vec<u8>> {
-    let frames = of_file(spliced.framed.data.to_vec());
+    let frames = of_file(file_of(spliced));
     assert!(frames.verify(Some(&spliced.framed.checksums)).is_empty());
     let lengths: Vec<u64> = frames.spans.iter().map(|span| span.1 as u64 + 16).collect();
     assert_eq!(lengths, spliced.framed.lengths);
@@ -103,23 +107,17 @@ fn long_payloads_are_checked_in_pieces() {
     let before = frames(&old);
     let whole = add(&before, &batch, true).unwrap();
     // Such payloads are lent: only what is between them is new.
-    assert_eq!(whole.pieces.iter().filter(|piece| piece.is_old).count(), 2);
-    let file: Vec<u8> = whole
-        .pieces
-        .iter()
-        .flat_map(|piece| {
-            let from = if piece.is_old { &before.buffer } else { &whole.framed.data };
-            from[piece.start..piece.start + piece.length].to_vec()
-        })
-        .collect();
-    assert!(whole.framed.data.len() < 200);
+    let is_old = |part: &Buffer| before.buffer.as_ptr_range().contains(&part.as_ptr());
+    assert_eq!(whole.framed.bytes.parts().filter(is_old).count(), 2);
+    assert!(whole.framed.bytes.parts().filter(|part| !is_old(part)).all(|part| part.len() < 100));
+    let file = file_of(&whole);
     let after = of_file(file.clone());
     assert!(after.verify(Some(&whole.framed.checksums)).is_empty());
     assert_eq!(whole.framed.lengths.iter().sum::<u64>(), file.len() as u64);
     for (record, payload) in old.iter().enumerate() {
         assert!(after.payload(record).unwrap().starts_with(payload));
     }
-    assert_eq!(whole.pieces, add(&before, &batch, false).unwrap().pieces);
+    assert_eq!(file, file_of(&add(&before, &batch, false).unwrap()));
     let mut file = frames(&old).buffer.to_vec();
     let at = file.len() - 5;
     file[at] ^= 0x40;
@@ -140,15 +138,15 @@ fn damage_is_found_or_passed_on_and_never_laundered() {
         assert_eq!((fault.kind, fault.record), (FaultKind::DataChecksum, Some(0)), "bit {bit}");
 
         let carried = add(&bad, &batch, false).unwrap();
-        assert!(carried.framed.data[12..].starts_with(bad.payload(0).unwrap()));
-        let after = of_file(carried.framed.data.to_vec());
+        assert!(file_of(&carried)[12..].starts_with(bad.payload(0).unwrap()));
+        let after = of_file(file_of(&carried));
         assert_eq!(after.verify(None).len(), 1, "bit {bit}");
 
         let edit = Edit::new(Payload::Example, &texts(&["b"]), &[], None, false).unwrap();
         match splice(&bad, &edit, None, false) {
             Err(fault) => assert_eq!(fault.kind, FaultKind::DataChecksum, "bit {bit}"),
             Ok(carried) => {
-                let after = of_file(carried.framed.data.to_vec());
+                let after = of_file(file_of(&carried));
                 assert_eq!(after.verify(None).len(), 1, "bit {bit}");
             }
         }
