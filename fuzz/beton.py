@@ -150,6 +150,10 @@ class _Sink:
     def write(self, data: Any) -> None:
         self.data += memoryview(data)
 
+    def write_all(self, parts: Any) -> None:
+        for part in parts:
+            self.write(part)
+
     def patch(self, start: int, data: Any) -> None:
         self.data[start : start + len(data)] = memoryview(data)
 
