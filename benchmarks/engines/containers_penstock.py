@@ -15,18 +15,18 @@ from benchmarks.job import Job, Outcome
 FIELDS = {"tar": "bin", "rec": "data", "msgpack": "payload"}
 
 
-def scan(suffix: str, threads: int) -> Callable[[Data], Job]:
-    """Every record, as columns, without an index."""
+def scan(suffix: str, threads: int, *, raw: bool = False) -> Callable[[Data], Job]:
+    """Every record, as columns, or as it stands (views), without an index."""
 
     def make(data: Data) -> Job:
         import penstock as ps
         from benchmarks import checks
 
-        path, field = str(containers.copy(data, suffix)), FIELDS[suffix]
+        path, field = str(containers.copy(data, suffix)), "record" if raw else FIELDS[suffix]
 
         def work(check: bool) -> Outcome:
             count = total = 0
-            for batch in ps.open(path, index="never").scan(threads=threads):
+            for batch in ps.open(path, index="never", raw=raw).scan(threads=threads):
                 count += batch.num_rows
                 if check:
                     total += checks.payload_sum(v.as_py() for v in batch.column(field))
@@ -85,7 +85,7 @@ def pictures() -> Path:
     return folder
 
 
-def convert(source: str, target: str, threads: int) -> Callable[[Data], Job]:
+def convert(source: str, target: str, threads: int, *, mmap: bool = False) -> Callable[[Data], Job]:
     """One file to another format, and the index that comes with it."""
 
     def make(data: Data) -> Job:
@@ -100,7 +100,8 @@ def convert(source: str, target: str, threads: int) -> Callable[[Data], Job]:
 
         def work(check: bool) -> Outcome:
             remove()
-            made = ps.convert(str(folder / f"a.{source}"), str(out), threads=threads, prove=check)
+            data = ps.open(str(folder / f"a.{source}"), mmap=mmap)
+            made = ps.convert(data, str(out), threads=threads, prove=check)
             return Outcome(made.num_records)
 
         return Job(work, after=remove)
@@ -113,6 +114,7 @@ SUFFIXES = {"tar": "tar", "recordio": "rec", "msgpack": "msgpack"}
 JOBS = (
     {
         f"{name}-{size}": {row: scan(suffix, n) for row, n in THREADS.items()}
+        | ({"1 thread, raw": scan(suffix, 1, raw=True)} if name == "recordio" else {})
         for name, suffix in SUFFIXES.items()
         for size in ("small", "large")
     }
@@ -125,6 +127,7 @@ JOBS = (
     }
     | {
         f"convert-{a}-{b}": {row: convert(a, b, n) for row, n in THREADS.items()}
+        | {"2 threads, mmap": convert(a, b, 2, mmap=True)}
         for a, b in (("tfrecord", "tar"), ("tar", "beton"), ("beton", "tfrecord"))
     }
 )

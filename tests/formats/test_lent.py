@@ -7,6 +7,7 @@ import pytest
 
 import penstock as ps
 from penstock import formats
+from penstock.formats.batches import conform
 from penstock.formats.framed_writer import LARGE_RECORD_BYTES
 from penstock.numbers import memoryviews
 from penstock.types import ImageType, lent_schema
@@ -123,6 +124,18 @@ def test_damage_that_is_passed_over_is_not_lent(tmp_path):
     (tmp_path / "a.tfrecord.penstock").unlink()
     dataset = ps.open(str(path), damage="skip", index="never")
     assert ps.convert(dataset, str(tmp_path / "b.tar")).num_records == 19
+
+
+def test_images_of_views_are_cast_by_their_storage():
+    some = pa.array([b"no image, but longer than a view", b"short"], pa.binary_view())
+    column = pa.ExtensionArray.from_storage(ImageType("jpeg", pa.binary_view()), some)
+    batch = pa.record_batch({"image": column})
+    for wanted in (pa.binary(), pa.large_binary(), ImageType("jpeg"), ImageType("")):
+        found = conform(batch, pa.schema([("image", wanted)]), "somewhere").column(0)
+        stored = found.storage if isinstance(found, pa.ExtensionArray) else found
+        assert found.type == wanted
+        assert stored.to_pylist() == some.to_pylist()
+    assert lent_schema(lent_schema(batch.schema)) == batch.schema
 
 
 def test_memoryviews_of_any_byte_strings():
