@@ -297,7 +297,8 @@ class Lending(Reader, Protocol):
     """A Reader that need not copy byte strings out of what it has read. See `lends`."""
 
     def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
-        """What `decode` gives, with binary_view in place of binary where that saves a copy."""
+        """What `decode` gives, with binary_view in place of binary, also under images, where that saves
+        a copy."""
         ...
 
 

@@ -85,6 +85,14 @@ def _of_views(array: Any) -> list[memoryview]:
     ]
 
 
+def view_lengths(array: Any) -> np.ndarray:
+    """Bytes of each value of an array of views, int32; of a null anything."""
+    heads = array.buffers()[1]
+    if heads is None:
+        return np.zeros(0, np.int32)
+    return np.frombuffer(heads, np.int32, 4 * len(array), 16 * array.offset)[::4]
+
+
 def checked_count(word: str, value: Any, least: int) -> int:
     """What a user gave for `word`, as a Python number of at least so much.
 

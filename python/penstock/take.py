@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from penstock.errors import RecordIndexError, StaleIndexError
 from penstock.format import Chunk, lends
 from penstock.numbers import as_arrow
 from penstock.scan import join
+from penstock.types import as_lent, storage_of
 
 if TYPE_CHECKING:
     from penstock.dataset import Dataset
@@ -32,7 +33,8 @@ def take(
 
     Args:
         watch: sees the chunks go by, to know how long reading them takes.
-        lend: columns of bytes may be views into what was read: for who takes the values out at once.
+        lend: columns of bytes and images may be views into what was read (`types.lent_schema`): for who
+            takes the values out at once.
     """
     numbers = _numbers(dataset, records)
     if len(dataset.paths) == 1 or not len(numbers):
@@ -47,6 +49,8 @@ def take(
         _from_shard(dataset, shard, local[order[shards[order] == shard]], columns, watch, lend)
         for shard in touched
     ]
+    if lend and any(part.schema != parts[0].schema for part in parts):
+        parts = [as_lent(part) for part in parts]  # shards of several formats
     joined = join(parts)
     if (order == np.arange(len(order))).all():
         return joined
@@ -64,17 +68,22 @@ def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
     """Records of a batch, by their places and in that order."""
     rows = as_arrow(place)
     try:
-        if pa.binary_view() not in batch.schema.types:
+        if not any(storage_of(type_) == pa.binary_view() for type_ in batch.schema.types):
             return batch.take(rows)
-        columns = [
-            _views(column, place) if column.type == pa.binary_view() else column.take(rows)
-            for column in batch.columns
-        ]
+        columns = [_taken(column, rows, place) for column in batch.columns]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
     except pa.ArrowNotImplementedError:
         # pyarrow cannot take from view types yet; one slice a record moves views, not bytes.
         slices = [batch.slice(int(at), 1) for at in place]
         return join(slices) if slices else batch.slice(0, 0)
+
+
+def _taken(column: Any, rows: pa.Array, place: np.ndarray) -> pa.Array:
+    if storage_of(column.type) != pa.binary_view():
+        return column.take(rows)
+    if isinstance(column, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(column.type, _views(column.storage, place))
+    return _views(column, place)
 
 
 def _views(array: pa.Array, place: np.ndarray) -> pa.Array:

@@ -195,6 +195,21 @@ def lent_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([_lent(field) for field in schema], schema.metadata)
 
 
+def as_lent(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch in its `lent_schema`; the bytes stay where they are."""
+    schema = lent_schema(batch.schema)
+    arrays: list[Any] = []
+    for field, column in zip(schema, batch.columns, strict=True):
+        array: Any = column
+        if array.type != field.type:
+            stored = array.storage if isinstance(array, pa.ExtensionArray) else array
+            array = stored.cast(pa.binary_view())
+            if isinstance(field.type, pa.BaseExtensionType):
+                array = pa.ExtensionArray.from_storage(field.type, array)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def _lent(field: pa.Field) -> pa.Field:
     if storage_of(field.type) != pa.binary():
         return field

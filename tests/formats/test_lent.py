@@ -9,7 +9,9 @@ import penstock as ps
 from penstock import formats
 from penstock.formats.batches import conform
 from penstock.formats.framed_writer import LARGE_RECORD_BYTES
+from penstock.loader.recipe import _taken_bytes
 from penstock.numbers import memoryviews
+from penstock.take import take
 from penstock.types import ImageType, lent_schema
 from penstock.verbs.incoming import Incoming
 from penstock.verbs.write import write
@@ -148,3 +150,60 @@ def test_memoryviews_of_any_byte_strings():
             assert all(view.format == "B" for view in views)
     assert bytes(memoryviews(pa.array([b"abc"], pa.binary(3)))[0]) == b"abc"
     assert memoryviews(pa.array([], pa.binary_view())) == []
+
+
+@pytest.mark.parametrize("kind", ["tar", "rec", "tfrecord"])
+def test_images_of_several_shards_are_taken_in_any_order(tmp_path, kind):
+    images = pictures(60)
+    batch = pa.record_batch({"image": images, "label": pa.array(range(60), pa.int64())})
+    ps.write(batch, tmp_path / f"a.{kind}", num_shards=5)
+    source = str(tmp_path / f"a-*.{kind}")
+    dataset = ps.open(source)
+    (name,) = [n for n in dataset.schema.names if n.startswith("image")]
+    order = np.random.default_rng(2).permutation(60)
+    found = take(dataset, order, [name], lend=True).column(name)
+    stored = found.storage if isinstance(found, pa.ExtensionArray) else found
+    assert stored.type == pa.binary_view()
+    assert stored.to_pylist() == [images.storage[int(n)].as_py() for n in order]
+    # As many as were read, and not some for each record.
+    assert len(stored.buffers()) <= 2 + 2 * 5
+    assert _taken_bytes(pa.record_batch({"image": found})) == sum(map(len, stored.to_pylist()))
+    target = tmp_path / "b.tfrecord"
+    ps.convert(source, str(target), columns=[name], shuffle=1, prove=True)
+    found = table_of(target).column(0).to_pylist()
+    assert sorted(found) == sorted(images.storage.to_pylist())
+
+
+@pytest.mark.parametrize(
+    "kinds", [("tar", "tfrecord"), ("tfrecord", "tar"), ("tfrecord", "msgpack")]
+)
+@pytest.mark.parametrize("shuffle", [None, 4])
+def test_shards_of_several_formats_are_lent_together(tmp_path, kinds, shuffle):
+    images = pictures(30).storage
+    paths = []
+    for number, kind in enumerate(kinds):
+        paths.append(str(tmp_path / f"{number}.{kind}"))
+        ps.write({"jpg": images[15 * number : 15 * number + 15]}, paths[-1])
+    for schema in (
+        None,
+        pa.schema([("jpg", pa.binary())]),
+        pa.schema([("jpg", ImageType("jpeg"))]),
+    ):
+        if schema is None and "msgpack" in kinds:
+            continue
+        dataset = ps.open(paths, schema=schema)
+        for target in ("tfrecord", "tar", "rec"):
+            rename = {"jpg": "data"} if target == "rec" else {}
+            out = tmp_path / f"out.{target}"
+            how = {"columns": ["jpg"], "rename": rename, "shuffle": shuffle, "overwrite": True}
+            ps.convert(dataset, str(out), prove=True, **how)
+            (name,) = [n for n in ps.open(str(out)).schema.names if n in ("jpg", "data")]
+            column = table_of(out).column(name).combine_chunks()
+            found = (
+                column.storage if isinstance(column, pa.ExtensionArray) else column
+            ).to_pylist()
+            assert (found if shuffle is None else sorted(found)) == (
+                images.to_pylist() if shuffle is None else sorted(images.to_pylist())
+            )
+        loaded = [b for x in ps.Loader(dataset, 10, columns=["jpg"]) for b in x["jpg"].tolist()]
+        assert sorted(map(bytes, loaded)) == sorted(images.to_pylist())

@@ -104,8 +104,8 @@ def _cast(array: Any, field: Any, path: str) -> Any:
 
 
 def _cast_values(array: Any, wanted: Any) -> Any:
-    """`array.cast`. Of an extension type over views pyarrow 26 makes other bytes, unless its storage is
-    cast."""
+    """`array.cast`. Of an extension type over views pyarrow 26 makes other bytes, or crashes, unless
+    its storage is cast."""
     views = (pa.binary_view(), pa.string_view())
     if isinstance(array, pa.ExtensionArray) and array.storage.type in views:
         array = array.storage

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.formats.batches import empty_columns
+from penstock.numbers import view_lengths
 from penstock.types import is_bytes, is_text
 
 
@@ -33,8 +34,12 @@ def record_bytes(array: Any) -> np.ndarray | int:
 
         pc: Any = pyarrow.compute
 
-        lengths = array.cast(pa.large_binary()) if _is_view(kind) else array
-        return np.asarray(pc.binary_length(lengths).fill_null(0), dtype=np.int64)
+        if _is_view(kind):
+            lengths = view_lengths(array).astype(np.int64)
+            return (
+                np.where(np.asarray(array.is_valid()), lengths, 0) if array.null_count else lengths
+            )
+        return np.asarray(pc.binary_length(array).fill_null(0), dtype=np.int64)
     if pa.types.is_struct(kind):
         return _masked(sum(record_bytes(array.field(i)) for i in range(kind.num_fields)), array)
     if pa.types.is_fixed_size_list(kind):

@@ -291,7 +291,7 @@ def _decode(column: pa.Array) -> pa.Array:
 
 def _cast_to(wanted: pa.DataType) -> Callable[[Any], Any]:
     def cast(column: pa.Array) -> pa.Array:
-        # pyarrow 26 makes other bytes of an extension type over views, unless its storage is cast.
+        # pyarrow 26 makes other bytes of an extension type over views, or crashes.
         stored = column.storage if isinstance(column, pa.ExtensionArray) else column
         is_lent = wanted == pa.binary() and stored.type == pa.binary_view()
         return stored if is_lent else stored.cast(wanted)

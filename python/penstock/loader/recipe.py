@@ -24,7 +24,7 @@ from penstock.loader.images import Image, decode_into
 from penstock.loader.processes import Workers
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
-from penstock.numbers import as_arrow, as_numpy
+from penstock.numbers import as_arrow, as_numpy, view_lengths
 from penstock.pipeline import users_code
 from penstock.take import reordered
 
@@ -273,10 +273,9 @@ def _taken_bytes(batch: pa.RecordBatch) -> int:
     of what they point to, and are all there is."""
     total = 0
     for column in batch.columns:
-        if column.type == pa.binary_view():
-            data = column.buffers()[1]
-            views = np.frombuffer(data, np.int32, 4 * len(column), 16 * column.offset)
-            total += int(views[::4].sum(dtype=np.int64))
+        stored = column.storage if isinstance(column, pa.ExtensionArray) else column
+        if stored.type == pa.binary_view():
+            total += int(view_lengths(stored).sum(dtype=np.int64))
         else:
             total += 2 * column.nbytes
     return total

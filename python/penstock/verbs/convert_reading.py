@@ -16,7 +16,7 @@ from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, lends
 from penstock.formats.framed_writer import LARGE_RECORD_BYTES
 from penstock.overlay.file import has_overlays
-from penstock.types import lent_schema
+from penstock.types import is_bytes, lent_schema
 from penstock.verbs.choice import Choice, chosen
 from penstock.verbs.pictures import pictures_of
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
@@ -105,7 +105,7 @@ class Reading:
         if self._delivered is not None or (self._pictures and self._pictures.is_rewritten):
             return False
         paths = self.dataset.paths
-        if sum(map(os.path.getsize, paths)) < LARGE_RECORD_BYTES * self.num_records:
+        if sum(map(os.path.getsize, paths)) < LARGE_RECORD_BYTES * len(self.dataset):
             return False
         return all(lends(self.dataset.reader(shard)) for shard in range(len(paths)))
 
@@ -132,13 +132,17 @@ class Reading:
             order = self._order[first:last]
             read = shuffled_between(dataset, order, columns, threads, size, lend=lend)
         done = first
+        # Shards of several formats lend in different types.
+        may_differ = lend and len(dataset.paths) > 1
+        seen: pa.Schema | None = None
         casts: list[Cast] = []
         for batch in read:
             if self._pictures is not None and self._pictures.is_rewritten:
                 batch = self._pictures.batch(batch, done, threads)
             done += batch.num_rows
-            if not casts:
+            if seen is None or (may_differ and batch.schema != seen):
                 # Once for all of them: comparing types costs more than many a batch does.
+                seen = batch.schema
                 pairs = zip(batch.schema, schema, strict=True)
                 casts = [cast_of(before.type, after.type) for before, after in pairs]
             pairs = zip(casts, batch.columns, strict=True)
@@ -154,7 +158,9 @@ def cast_of(before: Any, after: Any) -> Cast:
     if before == after:
         return None
     if not isinstance(after, pa.BaseExtensionType):
-        return lambda array: array.cast(after)
+        # pyarrow 26 crashes where it casts an extension type over views itself.
+        bare = isinstance(before, pa.BaseExtensionType) and is_bytes(before.storage_type)
+        return lambda array: (array.storage if bare else array).cast(after)
     stored: Any = after.storage_type
 
     def wrapped(array: pa.Array) -> pa.Array:

@@ -61,11 +61,12 @@ def batches_between(
         for shard in range(len(firsts) - 1)
         if int(firsts[shard]) < last and int(firsts[shard + 1]) > first
     ]
-    # Who reads these writes them with threads of its own, and holds on to some while it does. More of
-    # them ahead would be memory that is new each time, which costs more than to wait.
     threads = default_threads() if threads is None else threads
-    ahead = min((threads + 1) * LARGE_CHUNK_BYTES, BUDGET_BYTES)
+    # What is lent is held until it is written. More of it ahead would be memory that is new each time,
+    # which costs more than to wait.
+    ahead = min((threads + 1) * LARGE_CHUNK_BYTES, BUDGET_BYTES) if lend else BUDGET_BYTES
     streams = [partial(tasks, shard) for shard in wanted]
+    # Who reads these writes them with threads of its own, so the caller's is one of the readers.
     yield from in_order(streams, run, _held_bytes, threads, ahead, helps=True)
 
 

@@ -65,7 +65,8 @@ def write(
     Args:
         data: a pyarrow Table, RecordBatch or reader; anything with the Arrow C stream or array
             interface (polars, duckdb, pandas, a Dataset); a dict of equally long arrays; an
-            iterable of record batches, of dicts (one a record) or of bytes (raw records).
+            iterable of record batches, of dicts (one a record) or of bytes (raw records). Batches must
+            stay as they are until all is written: long values are written from where they lie.
         path: where to. With several shards `x.tfrecord` becomes `x-00000-of-00010.tfrecord`, and
             so on; a path with `{shard}` (or `{shard:05d}`) is taken as it is written.
         format: name of the format; None goes by the path's extension.
