@@ -177,6 +177,21 @@ def is_text(type_: pa.DataType) -> bool:
     return bool(kind.is_string(type_) or kind.is_large_string(type_) or kind.is_string_view(type_))
 
 
+def is_bytes_view(type_: pa.DataType) -> bool:
+    """Whether values are byte strings or texts that lie elsewhere, by views."""
+    return bool(pa.types.is_binary_view(type_) or pa.types.is_string_view(type_))
+
+
+def cast_values(array: Any, wanted: pa.DataType) -> Any:
+    """`array.cast(wanted)`, also for an extension type over views: of that pyarrow 26 makes other bytes, or
+    crashes, unless its storage is cast."""
+    if isinstance(array, pa.ExtensionArray) and is_bytes_view(array.storage.type):
+        array = array.storage
+        if isinstance(wanted, pa.BaseExtensionType):
+            return pa.ExtensionArray.from_storage(wanted, array.cast(wanted.storage_type))
+    return array.cast(wanted)
+
+
 def storage_of(type_: pa.DataType) -> pa.DataType:
     """The type that values are kept as: that of an extension, or the type itself."""
     return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_

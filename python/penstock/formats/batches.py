@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import FormatError, RecordIndexError, SchemaError, UnsupportedError
 from penstock.format import Options, Projection
-from penstock.types import own_tensors
+from penstock.types import cast_values, own_tensors
 
 
 def check_options(options: Options, format_name: str) -> Any:
@@ -85,7 +85,7 @@ def _cast(array: Any, field: Any, path: str) -> Any:
     array = own_tensors(array, field.type)
     if array.type != field.type:
         try:
-            array = _cast_values(array, field.type)
+            array = cast_values(array, field.type)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise SchemaError(
                 f"a value does not fit the schema: {error}",
@@ -101,18 +101,6 @@ def _cast(array: Any, field: Any, path: str) -> Any:
             field=field.name,
         )
     return array
-
-
-def _cast_values(array: Any, wanted: Any) -> Any:
-    """`array.cast`. Of an extension type over views pyarrow 26 makes other bytes, or crashes, unless
-    its storage is cast."""
-    views = (pa.binary_view(), pa.string_view())
-    if isinstance(array, pa.ExtensionArray) and array.storage.type in views:
-        array = array.storage
-        if isinstance(wanted, pa.BaseExtensionType):
-            stored = array.cast(wanted.storage_type, safe=True)
-            return pa.ExtensionArray.from_storage(wanted, stored)
-    return array.cast(wanted, safe=True)
 
 
 def same_columns(batch: Any, schema: Any, path: str) -> Any:

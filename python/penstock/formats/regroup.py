@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.formats.batches import empty_columns
 from penstock.numbers import view_lengths
-from penstock.types import is_bytes, is_text
+from penstock.types import is_bytes, is_bytes_view, is_text
 
 
 def record_bytes(array: Any) -> np.ndarray | int:
@@ -34,7 +34,7 @@ def record_bytes(array: Any) -> np.ndarray | int:
 
         pc: Any = pyarrow.compute
 
-        if _is_view(kind):
+        if is_bytes_view(kind):
             lengths = view_lengths(array).astype(np.int64)
             return (
                 np.where(np.asarray(array.is_valid()), lengths, 0) if array.null_count else lengths
@@ -50,10 +50,6 @@ def record_bytes(array: Any) -> np.ndarray | int:
         return max(kind.bit_width // 8, 1)
     except ValueError:
         return 8  # unions, list views and run ends: a guess, the same for every cut
-
-
-def _is_view(kind: Any) -> bool:
-    return pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
 
 
 def _masked(sizes: Any, array: Any) -> Any:

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SchemaError
-from penstock.types import is_bytes, is_text
+from penstock.types import cast_values, is_bytes, is_bytes_view, is_text, storage_of
 
 Payload = Literal["example", "sequence", "raw"]
 RECORD = "record"
@@ -171,8 +171,10 @@ def _steps(
         steps.append(_decode if pa.types.is_run_end_encoded(given) else _cast_to(stored))
     wanted = _mapped(stored, _wire)
     leaf = _leaf(given)
-    if leaf != given and isinstance(leaf, pa.BaseExtensionType) and _is_views(leaf.storage_type):
-        raise _unheld(key, given)  # see _cast_to: pyarrow's cast of these is wrong as well
+    if leaf != given and isinstance(leaf, pa.BaseExtensionType) and is_bytes_view(storage_of(leaf)):
+        raise _unheld(
+            key, given
+        )  # see types.cast_values: pyarrow's cast of lists of these is wrong as well
     if wanted is None or _depth(wanted) > 2:
         raise _unheld(key, given)
     if wanted != stored:
@@ -237,10 +239,6 @@ def _is_view(given: pa.DataType) -> bool:
     return pa.types.is_list_view(given) or pa.types.is_large_list_view(given)
 
 
-def _is_views(given: pa.DataType) -> bool:
-    return pa.types.is_binary_view(given) or pa.types.is_string_view(given)
-
-
 def _is_list(given: pa.DataType) -> bool:
     types = pa.types
     return types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)
@@ -291,10 +289,9 @@ def _decode(column: pa.Array) -> pa.Array:
 
 def _cast_to(wanted: pa.DataType) -> Callable[[Any], Any]:
     def cast(column: pa.Array) -> pa.Array:
-        # pyarrow 26 makes other bytes of an extension type over views, or crashes.
-        stored = column.storage if isinstance(column, pa.ExtensionArray) else column
-        is_lent = wanted == pa.binary() and stored.type == pa.binary_view()
-        return stored if is_lent else stored.cast(wanted)
+        if wanted == pa.binary() and storage_of(column.type) == pa.binary_view():
+            return column.storage if isinstance(column, pa.ExtensionArray) else column
+        return cast_values(column, wanted)
 
     return cast
 

@@ -16,7 +16,7 @@ from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, lends
 from penstock.formats.framed_writer import LARGE_RECORD_BYTES
 from penstock.overlay.file import has_overlays
-from penstock.types import is_bytes, lent_schema
+from penstock.types import cast_values, lent_schema
 from penstock.verbs.choice import Choice, chosen
 from penstock.verbs.pictures import pictures_of
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
@@ -158,9 +158,7 @@ def cast_of(before: Any, after: Any) -> Cast:
     if before == after:
         return None
     if not isinstance(after, pa.BaseExtensionType):
-        # pyarrow 26 crashes where it casts an extension type over views itself.
-        bare = isinstance(before, pa.BaseExtensionType) and is_bytes(before.storage_type)
-        return lambda array: (array.storage if bare else array).cast(after)
+        return lambda array: cast_values(array, after)
     stored: Any = after.storage_type
 
     def wrapped(array: pa.Array) -> pa.Array:
