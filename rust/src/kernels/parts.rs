@@ -4,6 +4,7 @@
 use arrow_buffer::Buffer;
 
 use super::shelf;
+use super::views::place_in;
 use crate::wire::crc32c::extend;
 
 /// From this length on a value is lent: below it, one more part costs as much as a copy.
@@ -76,12 +77,8 @@ pub struct Mark {
 impl Between {
     /// What stands at this place lies in that buffer; false if it does not.
     pub fn lend(&mut self, place: usize, value: &[u8], lender: &Buffer) -> bool {
-        // Only the buffer's own bytes lie between its first and its last.
-        let start = (value.as_ptr() as usize).wrapping_sub(lender.as_ptr() as usize);
+        let Some(start) = place_in(value, lender) else { return false };
         let end = start.wrapping_add(value.len());
-        if start > end || end > lender.len() {
-            return false;
-        }
         let same =
             |known: &Buffer| known.as_ptr() == lender.as_ptr() && known.len() == lender.len();
         let recent = self.lenders.len().saturating_sub(RECENT);

@@ -9,7 +9,7 @@ use arrow_buffer::{Buffer, NullBuffer};
 use super::columns::{Column, MAX_OFFSET, Values, too_large};
 use super::shelf;
 use super::side_by_side::side_by_side;
-use super::views::Views;
+use super::views::{Views, place_in};
 use super::walk::Frames;
 use crate::wire::{Fault, FaultKind};
 
@@ -46,10 +46,10 @@ impl Lent {
             self.spans.push((0, 0));
             return;
         }
-        // Only the buffer's own bytes lie between its first and its last.
-        let start = (value.as_ptr() as usize).wrapping_sub(self.buffer.as_ptr() as usize);
-        let is_inside = start.checked_add(value.len()).is_some_and(|end| end <= self.buffer.len());
-        let start = if is_inside { start } else { self.keep(value) };
+        let start = match place_in(value, &self.buffer) {
+            Some(start) => start,
+            None => self.keep(value),
+        };
         self.spans.push((start, value.len()));
     }
 

@@ -13,6 +13,14 @@ const REACH: usize = i32::MAX as usize;
 /// Bytes that a view has of its own, for a value that is as short.
 const INLINE: usize = 12;
 
+/// Where a value starts in a buffer, if it is a part of it.
+#[inline]
+pub fn place_in(value: &[u8], buffer: &Buffer) -> Option<usize> {
+    // Only the buffer's own bytes lie between its first and its last.
+    let start = (value.as_ptr() as usize).wrapping_sub(buffer.as_ptr() as usize);
+    (start.checked_add(value.len())? <= buffer.len()).then_some(start)
+}
+
 /// The views of an array in the making, over one large buffer and over copies of what does not
 /// lie in it as a whole.
 pub struct Views<'a> {
