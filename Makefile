@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 FFCV := .venv-ffcv
+MXNET := .venv-mxnet
 RUNS ?= 1000000
 SEED ?= 1
 # Tests on several cores; each process of them may load TensorFlow and torch.
@@ -37,14 +38,14 @@ types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled modu
 rust-tests: $(VENV)/built
 	cargo test --release --lib --locked --quiet
 
-python-tests: $(VENV)/tools $(VENV)/built $(VENV)/browser $(FFCV)/built
+python-tests: $(VENV)/tools $(VENV)/built $(VENV)/browser $(FFCV)/built $(MXNET)/built
 	python -m pytest $(PARALLEL)
 
 fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RUNS=, SEED= choose
 	for target in $$(python -c 'from fuzz.targets import TARGETS; print(*TARGETS)'); do \
 	    python -m fuzz $$target --runs $(RUNS) --seed $(SEED) || exit 1; done
 
-stress: $(VENV)/tools $(VENV)/built $(FFCV)/built ## the long and exhaustive tests
+stress: $(VENV)/tools $(VENV)/built $(FFCV)/built $(MXNET)/built ## the long and exhaustive tests
 	python -m pytest -m stress
 
 bench: $(VENV)/tools $(VENV)/built ## penstock beside its rivals, as one table of ratios
@@ -78,3 +79,8 @@ $(FFCV)/built: .ci/needs | $(VENV)/needs
 	@PYTHON="$(PYTHON)" .ci/needs $(FFCV) ffcv
 	uv pip install --quiet --python $(FFCV) torch numpy numba opencv-python-headless pybind11 pillow wheel setuptools
 	uv pip install --quiet --python $(FFCV) --no-build-isolation ffcv==1.0.2 && touch $@
+
+# MXNet is retired: it calls what NumPy 2 took away (ndarray.tostring), so NumPy is an older one here.
+$(MXNET)/built: .ci/needs | $(VENV)/needs
+	@PYTHON="$(PYTHON)" .ci/needs $(MXNET)
+	uv pip install --quiet --python $(MXNET) mxnet==1.9.1 'numpy<2' && touch $@

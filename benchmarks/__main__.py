@@ -18,6 +18,8 @@ from benchmarks.engines import ENGINES
 from benchmarks.rounds import Row, measure, rows_of
 
 ROOT = Path(__file__).parent.parent
+RIVALS = ("tensorflow", "others", "ffcv", "mxnet")
+"""The environments that benchmarks/setup makes."""
 
 
 def arguments() -> argparse.Namespace:
@@ -163,7 +165,7 @@ def main() -> None:
         return
     pythons = {
         "penstock": penstock_python(args.python),
-        **{v: args.rivals / v / "bin" / "python" for v in ("tensorflow", "others", "ffcv")},
+        **{v: args.rivals / v / "bin" / "python" for v in RIVALS},
     }
     folder = data_folder(args, cases)
     tmpfs = tmpfs_folder(folder)

@@ -1,7 +1,7 @@
 """MXNet's rules of RecordIO, as plain as they come: the second opinion. Only `struct`.
 
-Written from the layout that its 1.9.1 was observed to read and write; MXNet itself is retired, and
-cannot be installed beside a NumPy of today.
+Written from the layout that its 1.9.1 was observed to read and write. MXNet itself, which cannot be
+installed beside a NumPy of today, is asked in tests/interop/test_mxnet.py.
 """
 
 from __future__ import annotations

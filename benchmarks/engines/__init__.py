@@ -1,7 +1,7 @@
 """How the work is done: one file for penstock, for each rival, and for the machine's own limits.
 
-A file states its ROLE ("penstock", "rival" or "limit"), its VENV ("penstock", "tensorflow", "ffcv" or
-"others") and its JOBS: case name -> row name -> function of the data that gives a `Job`. Libraries
+A file states its ROLE ("penstock", "rival" or "limit"), its VENV ("penstock", or one that
+benchmarks/setup makes) and its JOBS: case name -> row name -> function of the data that gives a `Job`. Libraries
 are imported inside those functions, so that the parent can list the rows without them.
 """
 
@@ -18,6 +18,7 @@ ENGINES = (
     "parquet",
     "limit",
     "containers_rivals",
+    "mxnet",
     "containers_limit",
     "arrays_rivals",
     "images_opencv",
