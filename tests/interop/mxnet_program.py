@@ -22,8 +22,8 @@ import numpy as np
 
 np.bool = bool  # type: ignore[misc]  # MXNet asks for it while it is imported
 
-import mxnet
-from mxnet import recordio
+import mxnet  # noqa: E402
+from mxnet import recordio  # noqa: E402
 
 
 def records(path: str) -> Iterator[bytes]:
@@ -62,7 +62,7 @@ def pictures(path: str, out: str) -> None:
         verbose=False,
     )
     parts = [(batch.data[0].asnumpy(), batch.label[0].asnumpy()) for batch in batches]
-    pixels, labels = (np.concatenate(part) for part in zip(*parts))
+    pixels, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
     np.savez(out, pixels=pixels, labels=labels)
 
 

@@ -85,6 +85,7 @@ def walked_chunks(
             shard.stop_in_file(error.args[0], first)
             return
         frames, consumed, need, fault, num_bytes = walked
+        at_end = num_bytes < want
         if not num_bytes:
             return
         if consumed and not len(frames):
@@ -96,7 +97,7 @@ def walked_chunks(
             want = CHUNK_BYTES
             large = consumed >= LARGE_BYTES * len(frames)
         if fault is None and need:
-            if num_bytes < want:
+            if at_end:
                 broken = _fault_at(stream, at + num_bytes - consumed)
                 if broken is not None and not shard.goes_on:
                     shard.stop_in_file(broken, first)
