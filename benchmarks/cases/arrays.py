@@ -17,7 +17,10 @@ FORMS = {
 }
 TAKE_RIVALS = {
     "": {"pread": BEST_RIVAL, "mmap": BEST_RIVAL},
-    "npy": {"pread": "arrays_rivals: np.fromfile", "mmap": "arrays_rivals: mapped"},
+    "npy": {
+        "pread": "arrays_rivals: np.fromfile",
+        "mmap": "arrays_rivals: mapped, as record batches",
+    },
     # What is in memory already was read before the clock started.
     "npz": dict.fromkeys(("pread", "mmap"), "arrays_rivals: np.load for each batch"),
 }

@@ -125,6 +125,26 @@ def take_numpy(form: str, *, anew: bool = False) -> Callable[[Data], Job]:
     return make
 
 
+def take_arrow(data: Data) -> Job:
+    """256 rows at random of a mapped array, as a record batch of tensors: what a take gives."""
+    import numpy as np
+    import pyarrow as pa
+
+    from benchmarks import checks
+
+    held = np.load(arrays.copy(data, "npy"), mmap_mode="r")
+    batches = checks.take_batches(data)
+
+    def taken(batch: Any) -> Any:
+        tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(held[batch])
+        return pa.RecordBatch.from_arrays([tensors], ["data"])
+
+    def work(check: bool) -> Outcome:
+        return Outcome(sum(len(taken(batch)) for batch in batches))
+
+    return Job(work)
+
+
 def take_fromfile(data: Data) -> Job:
     """256 rows at random of an npy file, read one by one from an open file."""
     import numpy as np
@@ -220,7 +240,11 @@ JOBS: dict[str, dict[str, Callable[[Data], Job]]] = {
         for size in SIZES
     },
     **{
-        f"npy-take-{size}": {"mapped": take_numpy("npy"), "np.fromfile": take_fromfile}
+        f"npy-take-{size}": {
+            "mapped": take_numpy("npy"),
+            "mapped, as record batches": take_arrow,
+            "np.fromfile": take_fromfile,
+        }
         for size in SIZES
     },
     **{

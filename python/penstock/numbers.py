@@ -42,6 +42,12 @@ def as_arrow(numbers: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
 
 
+def outside(numbers: np.ndarray, count: int) -> bool:
+    """Whether any of some int64 numbers is not one of 0 to `count` - 1: negative ones are the largest
+    of all when their sign is a bit like the others, so that one look is enough."""
+    return len(numbers) > 0 and int(numbers.view(np.uint64).max()) >= count
+
+
 def memoryviews(column: Any) -> list[memoryview]:
     """The bytes of each value of a column of byte strings, of which none may be null.
 

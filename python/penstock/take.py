@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import RecordIndexError, StaleIndexError
 from penstock.format import Chunk, lends
-from penstock.numbers import as_arrow
+from penstock.numbers import as_arrow, outside
 from penstock.scan import join
 from penstock.types import as_lent, storage_of
 
@@ -111,11 +111,12 @@ def _numbers(dataset: Dataset, records: Sequence[int] | np.ndarray) -> np.ndarra
     if numbers.dtype == np.uint64:
         numbers = np.minimum(numbers, np.uint64(np.iinfo(np.int64).max))
     numbers = numbers.astype(np.int64)
-    numbers = np.where(numbers < 0, numbers + total, numbers)
-    wrong = (numbers < 0) | (numbers >= total)
-    if wrong.any():
-        asked = np.asarray(records)[np.flatnonzero(wrong)[0]]
-        raise RecordIndexError(f"no record {asked} among {total}")
+    if not outside(numbers, total):
+        return numbers
+    numbers[numbers < 0] += total
+    if outside(numbers, total):
+        wrong = (numbers < 0) | (numbers >= total)
+        raise RecordIndexError(f"no record {np.asarray(records)[wrong][0]} among {total}")
     return numbers
 
 

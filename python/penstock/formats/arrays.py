@@ -122,15 +122,14 @@ class StoredArray:
         if self._fortran:
             return self._read_fortran(cut)
         size = self.record_bytes
-        if len(cut.starts) == 1:
-            found = self._place.read(int(cut.starts[0]) * size, cut.total * size)
+        if cut.is_run:
+            found = self._place.read(int(cut.runs[0][0]) * size, cut.total * size)
+        elif (mapped := self._place.mapped()) is not None:
+            lines = mapped[: self.num_records * size].reshape(self.num_records, size)
+            found = lines.take(cut.records, axis=0).reshape(-1)
         else:
-            mapped = self._place.mapped()
-            if mapped is not None:
-                lines = mapped[: self.num_records * size].reshape(self.num_records, size)
-                found = np.take(lines, cut.records(), axis=0).reshape(-1)
-            else:
-                found = self._place.gather(cut.starts * size, cut.counts * size)
+            starts, counts = cut.runs
+            found = self._place.gather(starts * size, counts * size)
         return found.view(self.dtype).reshape(cut.total, *self.inner)
 
     def _read_fortran(self, cut: Cut) -> np.ndarray:
@@ -140,19 +139,20 @@ class StoredArray:
         if mapped is not None:
             whole = mapped[: num_cells * self.num_records * size].view(self.dtype)
             lines = whole.reshape(*self.inner[::-1], self.num_records)
-            if len(cut.starts) == 1:
-                start = int(cut.starts[0])
+            if cut.is_run:
+                start = int(cut.runs[0][0])
                 found = lines[..., start : start + cut.total]
             else:
-                found = lines[..., cut.records()]
+                found = lines[..., cut.records]
         else:
+            runs, counts = cut.runs
             flat = np.empty((num_cells, cut.total), self.dtype)
-            block = max(1, MOST_RANGES // len(cut.starts))
+            block = max(1, MOST_RANGES // len(runs))
             for first in range(0, num_cells, block):
                 some = flat[first : first + block]
                 cells = np.arange(first, first + len(some), dtype=np.int64)[:, None]
-                starts = (cells * self.num_records + cut.starts) * size
-                lengths = np.broadcast_to(cut.counts * size, starts.shape)
+                starts = (cells * self.num_records + runs) * size
+                lengths = np.broadcast_to(counts * size, starts.shape)
                 data = self._place.gather(starts.reshape(-1), lengths.reshape(-1))
                 some[...] = data.view(self.dtype).reshape(some.shape)
             found = flat.reshape(*self.inner[::-1], cut.total)
@@ -160,27 +160,52 @@ class StoredArray:
 
 
 class Cut:
-    """Runs of records, and what was read of them already."""
+    """Some records, in any order, and what was read of them already."""
 
-    def __init__(self, starts: np.ndarray, counts: np.ndarray) -> None:
-        self.starts = starts
-        self.counts = counts
-        self.total = int(counts.sum())
+    def __init__(self, records: np.ndarray) -> None:
+        self.total = len(records)
+        self._records: np.ndarray | None = records
+        self._runs: tuple[np.ndarray, np.ndarray] | None = None
         self._read: dict[int, np.ndarray] = {}
 
     @staticmethod
-    def of(records: np.ndarray) -> Cut:
-        """Records in any order; neighbours are one run."""
-        if not len(records):
-            return Cut(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        edges = np.flatnonzero(np.diff(records) != 1) + 1
-        firsts = np.concatenate([[0], edges])
-        return Cut(records[firsts], np.diff(np.concatenate([firsts, [len(records)]])))
+    def of_runs(starts: np.ndarray, counts: np.ndarray) -> Cut:
+        """So many records from each start on."""
+        cut = Cut(np.zeros(0, np.int64))
+        cut.total, cut._records, cut._runs = int(counts.sum()), None, (starts, counts)
+        return cut
 
+    @staticmethod
+    def of_run(first: int, count: int) -> Cut:
+        """So many records from the first on."""
+        return Cut.of_runs(np.array([first]), np.array([count]))
+
+    @property
     def records(self) -> np.ndarray:
-        """The number of each record."""
-        ends = np.cumsum(self.counts)
-        return np.repeat(self.starts - (ends - self.counts), self.counts) + np.arange(self.total)
+        """The number of each."""
+        if self._records is None:
+            starts, counts = self.runs
+            ends = np.cumsum(counts)
+            self._records = np.repeat(starts - (ends - counts), counts) + np.arange(self.total)
+        return self._records
+
+    @property
+    def runs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same as starts and counts, where neighbours are one run."""
+        if self._runs is None:
+            records = self.records
+            edges = np.flatnonzero(records[1:] != records[:-1] + 1) + 1
+            firsts = np.concatenate([[0], edges] if self.total else [edges])
+            self._runs = records[firsts], np.diff(firsts, append=self.total)
+        return self._runs
+
+    @property
+    def is_run(self) -> bool:
+        """Whether each is behind the one before; looked at only where the ends say so."""
+        records = self._records
+        if records is not None and self.total > 1 and records[-1] - records[0] != self.total - 1:
+            return False
+        return len(self.runs[0]) == 1
 
     def values(self, array: StoredArray) -> np.ndarray:
         """The records of an array, read once."""
@@ -326,10 +351,10 @@ class ArraysReader:
         """
         schema: Any = projected(self.schema, columns, self._path)
         if records is None:
-            cut = Cut(np.array([chunk.first_record]), np.array([chunk.num_records]))
+            cut = Cut.of_run(chunk.first_record, chunk.num_records)
         else:
             check_records(records, chunk.num_records, self._path)
-            cut = Cut.of(records.astype(np.int64, copy=False) + chunk.first_record)
+            cut = Cut(records.astype(np.int64, copy=False) + chunk.first_record)
         if not schema.names:
             return empty_columns(cut.total)
         arrays: list[Any] = []
@@ -338,11 +363,13 @@ class ArraysReader:
                 arrays.append(self._columns[name].read(cut))
             except FormatError as error:
                 if error.record is not None:
-                    error.record = int(cut.records()[error.record])
+                    error.record = int(cut.records[error.record])
                 raise error.at(file=self._path, field=name) from None
-        fields = [self._columns[name].field for name in schema.names]
-        stored = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, self._stored.metadata))
-        return conform(stored, schema, self._path)
+        fields: Any = self._stored
+        if schema is not self.schema or schema.names != fields.names:
+            fields = [self._columns[name].field for name in schema.names]
+            fields = pa.schema(fields, self._stored.metadata)
+        return conform(pa.RecordBatch.from_arrays(arrays, schema=fields), schema, self._path)
 
     def close(self) -> None:
         """Let go of the file."""

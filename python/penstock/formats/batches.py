@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import FormatError, RecordIndexError, SchemaError, UnsupportedError
 from penstock.format import Options, Projection
+from penstock.numbers import outside
 from penstock.types import cast_values, own_tensors
 
 
@@ -176,6 +177,6 @@ def gather_parts(
 
 def check_records(records: np.ndarray, num_records: int, path: str) -> None:
     """Raise RecordIndexError for record numbers that the shard does not have."""
-    wrong = records[(records < 0) | (records >= num_records)]
-    if len(wrong):
+    if outside(records.astype(np.int64, copy=False), num_records):
+        wrong = records[(records < 0) | (records >= num_records)]
         raise RecordIndexError(f"there are {num_records} records", file=path, record=int(wrong[0]))

@@ -185,11 +185,12 @@ class _Field:
     def _slabs(self, cut: Cut) -> Iterator[tuple[int, int, np.ndarray | None]]:
         """(first, last, which of them or None for all): runs of records to be read at once, so
         that no chunk of HDF5 is met by two of them."""
-        if len(cut.starts) <= 1 or self.found.chunk is None:
-            for start, count in zip(cut.starts.tolist(), cut.counts.tolist(), strict=True):
+        starts, counts = cut.runs
+        if len(starts) <= 1 or self.found.chunk is None:
+            for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
                 yield start, start + count, None
             return
-        records = cut.records()
+        records = cut.records
         chunks = records // self.step
         edges = np.flatnonzero(np.diff(chunks)) + 1
         for run in np.split(records, edges):
@@ -270,13 +271,13 @@ class Hdf5Reader:
         schema: Any = projected(self.schema, columns, self._path)
         back: np.ndarray | None = None
         if records is None:
-            cut = Cut(np.array([chunk.first_record]), np.array([chunk.num_records]))
+            cut = Cut.of_run(chunk.first_record, chunk.num_records)
         else:
             check_records(records, chunk.num_records, self._path)
             order, inverse = np.unique(records, return_inverse=True)
             if len(order) != len(records) or not np.array_equal(order, records):
                 back = inverse.astype(np.int64)
-            cut = Cut.of(order.astype(np.int64) + chunk.first_record)
+            cut = Cut(order.astype(np.int64) + chunk.first_record)
         if not schema.names:
             return empty_columns(cut.total if back is None else len(back))
         arrays: list[Any] = []
@@ -287,7 +288,7 @@ class Hdf5Reader:
                     arrays.append(_as_lists(array, schema.field(name).type))
                 except FormatError as error:
                     if error.record is not None:
-                        error.record = int(cut.records()[error.record])
+                        error.record = int(cut.records[error.record])
                     raise error.at(field=name) from error.__cause__
         names, metadata = schema.names, self._stored.metadata
         batch: Any = pa.RecordBatch.from_arrays(arrays, names=names, metadata=metadata)

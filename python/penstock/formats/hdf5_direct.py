@@ -146,9 +146,9 @@ class ChunkedArray:
         if not cut.total:
             return np.empty((0, *self._found.shape[1:]), self._dtype)
         threads = default_threads() if alone else 1
-        if len(cut.starts) == 1:
-            return self._read_run(int(cut.starts[0]), cut.total, threads)
-        return self._read_records(cut.records(), threads)
+        if cut.is_run:
+            return self._read_run(int(cut.runs[0][0]), cut.total, threads)
+        return self._read_records(cut.records, threads)
 
     def _read_run(self, first: int, count: int, threads: int) -> np.ndarray:
         """Records one after another."""

@@ -134,9 +134,10 @@ class _Ranges:
 
     def ranges(self, cut: Cut) -> tuple[Cut, np.ndarray]:
         """Where the values of the records are, and int64 offsets of the records among them."""
-        around = Cut(cut.starts, cut.counts + 1).values(self._offsets).astype(np.int64, copy=False)
-        ends = np.cumsum(cut.counts + 1)
-        firsts = ends - (cut.counts + 1)
+        runs, counts = cut.runs
+        around = Cut.of_runs(runs, counts + 1).values(self._offsets).astype(np.int64, copy=False)
+        ends = np.cumsum(counts + 1)
+        firsts = ends - (counts + 1)
         low, high = around[firsts], around[ends - 1]
         keep = np.ones(len(around), bool)
         keep[ends - 1] = False
@@ -149,8 +150,7 @@ class _Ranges:
         offsets = np.zeros(cut.total + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         some = high > low
-        starts, counts = low[some], (high - low)[some]
-        return Cut(starts, counts), offsets
+        return Cut.of_runs(low[some], (high - low)[some]), offsets
 
 
 class _Bytes(_Ranges):
@@ -215,7 +215,7 @@ class _Labels:
         if self._read_names is None:
             count = self._names.num_records
             try:
-                self._read_names = self._names.read(Cut(np.array([0]), np.array([count])))
+                self._read_names = self._names.read(Cut.of_run(0, count))
             except FormatError as error:
                 error.record = None
                 raise
