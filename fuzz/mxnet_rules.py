@@ -25,11 +25,11 @@ def part(flag: int, piece: bytes) -> bytes:
 
 def frame(payload: bytes) -> bytes:
     """All parts of a record, cut at each aligned magic."""
-    pieces = [b""]
+    pieces = [bytearray()]
     for at in range(0, len(payload), 4):
         word = payload[at : at + 4]
         if word == MAGIC_BYTES:
-            pieces.append(b"")
+            pieces.append(bytearray())
         else:
             pieces[-1] += word
     if len(pieces) == 1:

@@ -302,6 +302,16 @@ class Lending(Reader, Protocol):
         ...
 
 
+@runtime_checkable
+class SideBySide(Protocol):
+    """A Reader some of whose chunks several threads find at once."""
+
+    def side_by_side(self) -> Iterable[Callable[[], Chunk | None]] | None:
+        """Calls that give the chunks of `chunks`, one each, or None for none. Each may wait for those
+        before it, so that they are begun in order. None where `chunks` is as good."""
+        ...
+
+
 def lends(reader: Reader) -> TypeGuard[Lending]:
     """Whether a reader need not copy byte strings. Asked for each batch, so quicker than `isinstance`.
     One that wraps another does not lend because that one does."""

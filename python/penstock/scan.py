@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
-from penstock.format import Chunk, PartlyReadable, Reader, SkippedRegion
-from penstock.pipeline import in_order
+from penstock.format import Chunk, PartlyReadable, Reader, SideBySide, SkippedRegion
+from penstock.pipeline import default_threads, in_order
 
 if TYPE_CHECKING:
     from penstock.dataset import Dataset
 
-Task = tuple[int, Reader, Chunk | None, list[SkippedRegion]]
-"""A chunk of a shard, None after the last, and what was passed over to find it."""
+Task = tuple[int, Reader, Chunk | Callable[[], Chunk | None] | None, list[SkippedRegion]]
+"""A chunk of a shard, or the call that finds one, None after the last; and what was passed over."""
 Result = tuple[int, pa.RecordBatch | SkippedRegion]
 """A batch of a shard, or what was passed over in its place."""
 
@@ -48,10 +48,16 @@ def shard_batches(
     """
     stopped: set[int] = set()
     stops = dataset.options.damage == "stop"
+    several = (default_threads() if threads is None else threads) > 1
 
     def tasks(shard: int) -> Iterator[Task]:
         reader = dataset.reader(shard)
-        chunks = reader.chunks()
+        found = reader.side_by_side() if several and isinstance(reader, SideBySide) else None
+        for find in found or ():
+            if shard in stopped:
+                return
+            yield shard, reader, find, []
+        chunks = reader.chunks() if found is None else iter(())
         while shard not in stopped:
             chunk, regions = dataset.noting(lambda: next(chunks, None))
             if chunk is not None or regions:
@@ -80,6 +86,8 @@ def _held_bytes(result: Result) -> int:
 def _decode(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iterator[Result]:
     """A chunk's records; those before a fault first, then the fault as `damage=` says."""
     shard, reader, chunk, passed = task
+    if callable(chunk):
+        chunk, passed = dataset.noting(chunk)
     for region in passed:
         yield shard, region
     if chunk is None:

@@ -168,6 +168,9 @@ class ArrayReader(FramedReader):
             yield chunk
         self._compare(seen, at_end=True)
 
+    def side_by_side(self) -> None:
+        """None: chunks are counted as they come."""
+
     def _compare(self, found: int, *, at_end: bool) -> None:
         facts: dict[str, Any] = {"file": self.source.path, "expected": self._count, "found": found}
         if found > self._count:

@@ -102,7 +102,7 @@ def walked_chunks(
                 if broken is not None and not shard.goes_on:
                     shard.stop_in_file(broken, first)
                     return
-                fault = _cut(shard, num_bytes - consumed, at, need)
+                fault = cut(shard, num_bytes - consumed, at, need)
             elif not len(frames):
                 want = max(shard.framing.more_bytes(need, want), CHUNK_BYTES)
         if fault is not None:
@@ -134,7 +134,7 @@ def _fault_at(stream: Stream, end: int) -> Any:
     return None
 
 
-def _cut(shard: Shard, left: int, at: int, need: int) -> Any:
+def cut(shard: Shard, left: int, at: int, need: int) -> Any:
     """The fault of a stream that ends `left` bytes into a frame."""
     if left < shard.framing.head_bytes:
         message = f"{left} bytes at the end are no whole record head"

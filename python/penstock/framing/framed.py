@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -26,6 +26,7 @@ from penstock.framing.chunks import indexed_chunks, walked_chunks
 from penstock.framing.indexing import build_index
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
+from penstock.framing.windows import Windows
 from penstock.numbers import as_arrow
 
 UNPROVED = "unproved"
@@ -106,6 +107,15 @@ class FramedReader:
         if self._index is not None and self._index.gap_ends is None:
             return indexed_chunks(self._index)
         return walked_chunks(self._shard)
+
+    def side_by_side(self) -> Iterable[Callable[[], Chunk | None]] | None:
+        """See penstock.format.SideBySide. Where heads are enough to find records, or all are known,
+        chunks are as good; and after damage a survey goes on, which is one walk."""
+        shard = self._shard
+        size = None if shard.stream.container else shard.stream.size()
+        if size is None or self._index is not None or shard.goes_on or shard.framing.is_checked:
+            return None
+        return Windows(shard, size)
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
         """The asked records as one chunk of their own: an index makes any set of them a chunk."""
