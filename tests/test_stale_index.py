@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,108 @@ def test_a_file_that_shrinks_under_an_open_dataset(keep: int, tmp_path: Path) ->
                 dataset[number]
     with pytest.raises((ps.PenstockError, OSError)):
         records_of(dataset)
+
+
+# -- between the records of a sample --------------------------------------------------------------
+
+
+def same_size_other_records(count: int = 3000) -> tuple[list[bytes], list[bytes]]:
+    """Records, and the same with one of them as two, in a file of the same size."""
+    old = [b"%060d" % number for number in range(count)]
+    cut = old[count // 3]
+    return old, [*old[: count // 3], cut[:10], cut[10:-16], *old[count // 3 + 1 :]]
+
+
+def test_a_record_that_became_two_at_the_same_size_is_noticed(tmp_path: Path) -> None:
+    old, new = same_size_other_records()
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of(old))
+    assert len(ps.open(str(path), raw=True)) == len(old)
+    path.write_bytes(frames.file_of(new))
+    assert check_nothing_wrong(str(path), new) == "read"
+
+
+def test_it_is_noticed_where_records_were_appended_as_well(tmp_path: Path) -> None:
+    old, new = same_size_other_records()
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of(old))
+    assert len(ps.open(str(path), raw=True)) == len(old)
+    path.write_bytes(frames.file_of([*new, b"more"]))
+    assert check_nothing_wrong(str(path), [*new, b"more"]) == "read"
+
+
+def test_a_replaced_record_of_the_same_length_is_noticed(tmp_path: Path) -> None:
+    """It is right in itself, so that only the index that knows another one can be wrong."""
+    old, _ = same_size_other_records()
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of(old))
+    assert len(ps.open(str(path), raw=True)) == len(old)
+    new = [*old[:1000], bytes(60), *old[1001:]]
+    path.write_bytes(frames.file_of(new))
+    assert check_nothing_wrong(str(path), new) == "read"
+
+
+def test_other_framings_are_compared_as_well(tmp_path: Path) -> None:
+    """MessagePack has no heads to go by, so a small file is read whole."""
+    path = tmp_path / "a.msgpack"
+    old = [b"\xc4\x03abc"] * 3000
+    path.write_bytes(b"".join(old))
+    assert len(ps.open(str(path), raw=True)) == 3000
+    new = [*old[:1000], b"\x01", b"\xc4\x02ab", *old[1001:]]
+    path.write_bytes(b"".join(new))
+    assert check_nothing_wrong(str(path), new) == "read"
+
+
+def test_an_untouched_file_is_known_without_looking_at_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, _ = same_size_other_records()
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of(old))
+    beside = Path(f"{path}.penstock")
+    time.sleep(0.03)  # a file that was written just now may be written to in the same tick
+    assert len(ps.open(str(path), raw=True)) == len(old)
+    before = beside.stat().st_ino
+    looks: list[object] = []
+    walk = sidecar._core.index_file
+    monkeypatch.setattr(
+        sidecar._core, "index_file", lambda *asked: (looks.append(asked), walk(*asked))[1]
+    )
+    assert len(ps.open(str(path), raw=True)) == len(old)
+    assert not looks
+    os.utime(path)
+    time.sleep(0.03)
+    assert len(ps.open(str(path), raw=True)) == len(old)
+    assert len(looks) == 1
+    assert len(ps.open(str(path), raw=True)) == len(old)
+    assert len(looks) == 1, "what was found out is kept"
+    assert beside.stat().st_ino != before
+
+
+def test_a_sidecar_that_knows_no_state_of_its_file_is_read(
+    indexed: tuple[Path, list[bytes]],
+) -> None:
+    """As older versions wrote them."""
+    path, some = indexed
+    beside = Path(f"{path}.penstock")
+    good = beside.read_bytes()
+    header = good[:56] + bytes(4)
+    beside.write_bytes(header + struct.pack("<I", Buffer.from_bytes(header).crc32c()) + good[64:])
+    assert ps.open(str(path), raw=True).reader(0).has_index
+    assert check_nothing_wrong(str(path), some) == "read"
+
+
+def test_the_index_verb_makes_an_index_anew_that_is_of_another_state(tmp_path: Path) -> None:
+    old, new = same_size_other_records()
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of(old))
+    ps.index(str(path))
+    path.write_bytes(frames.file_of(new))
+    said = [finding.kind for finding in ps.verify(str(path)).findings]
+    assert said == ["stale_index"]
+    ps.index(str(path))
+    assert ps.verify(str(path)).findings == ()
+    assert len(ps.open(str(path), raw=True)) == len(new)
 
 
 # -- the sidecar itself ---------------------------------------------------------------------------

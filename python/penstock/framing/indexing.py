@@ -30,25 +30,44 @@ def load_index(shard: Shard) -> Index | None:
     if options.index == "never" or not _has_place(source, options.index):
         return None
     storage = LocalStorage()
-    explicit = options.index != "auto"
-    folders = [options.index] if explicit else [None, sidecar.cache_folder()]
-    for folder in folders:
-        path = sidecar.path_for(source.path, folder)
-        try:
-            index = sidecar.load(path, storage)
-        except (OSError, StaleIndexError):
-            continue  # not there, not readable, or none: an index can be made again
-        if sidecar.fits(index, source, shard.framing):
-            _teach(shard, index)
-            return index
-        if sidecar.begins(index, source, shard.framing):
-            longer = _extended(shard, index)
-            if longer is not None:
-                if sidecar.worth_saving(index.num_records, longer.num_records):
-                    with suppress(OSError):  # then it is extended again the next time
-                        sidecar.save(longer, source.path, storage, folder)
-                _teach(shard, longer)
-                return longer
+    identity = sidecar.identity_of(source.path)
+    for folder, index in _kept(source.path, options.index, storage, identity):
+        known = _of_this_state(shard, index)
+        if known is None:
+            continue
+        if known is not index or (identity and index.identity != identity):
+            # What was found out is not to be found out again at each open.
+            known = replace(known, identity=identity)
+            if known.num_records == index.num_records or sidecar.worth_saving(
+                index.num_records, known.num_records
+            ):
+                with suppress(OSError):
+                    sidecar.keep(known, source.path, storage, folder)
+        _teach(shard, known)
+        return known
+    return None
+
+
+def _kept(
+    path: str, kept: str, storage: LocalStorage, identity: int
+) -> list[tuple[str | None, Index]]:
+    """The sidecars of a file and the folders they are in; first the one made of its present state."""
+    found: list[tuple[str | None, Index]] = []
+    for folder in [None, sidecar.cache_folder()] if kept == "auto" else [kept]:
+        # Not there, not readable, or none: an index can be made again.
+        with suppress(OSError, StaleIndexError):
+            found.append((folder, sidecar.load(sidecar.path_for(path, folder), storage)))
+    found.sort(key=lambda entry: entry[1].identity != identity)
+    return found
+
+
+def _of_this_state(shard: Shard, index: Index) -> Index | None:
+    """An index if it is of the file as it is, or of what was its first part, then extended."""
+    source, framing = shard.source, shard.framing
+    if sidecar.fits(index, source, framing):
+        return index if sidecar.stands(index, source, framing) else None
+    if sidecar.begins(index, source, framing) and sidecar.stands(index, source, framing):
+        return _extended(shard, index)
     return None
 
 
@@ -95,12 +114,14 @@ def build_index(shard: Shard) -> Index:
     kept, since it says nothing about the file as it was meant to be.
     """
     kept = shard.options.index
+    identity = sidecar.identity_of(shard.source.path)  # before it is read: it may change meanwhile
     if shard.stream.container:
         index, whole = _index_compressed(shard)
     elif isinstance(shard.source, LocalSource):
         index, whole = _index_plain(shard, shard.source)
     else:
         index, whole = _index_by_walking(shard)
+    index = replace(index, identity=identity)
     if whole and kept != "never" and _has_place(shard.source, kept):
         _save_index(index, shard.source.path, None if kept == "auto" else kept)
     _teach(shard, index)

@@ -12,22 +12,23 @@ offset  size        field                       (all numbers little endian)
 32      8           plain_bytes: size of the stream of frames
 40      8           num_points, P
 48      8           points_bytes: size of the last section
-56      4           0
+56      4           identity: a name for the state of the file, see `identity_of`; 0 where none is known
 60      4           crc32c of the 60 bytes before
 64      8 (N + 1)   starts: where each frame begins in the stream, then where the last one ends
 ...     4 N         checksums: the stored checksum of each record
 ...     ...         points: P x { bit u64, plain u64, check u32, window u32 } then the deflated windows
 ```
 
-A sidecar is never the truth. It is tied to its file by size and by a sample of the file's own
-records, not by time stamps, and every record read through it must stand where it says and carry
-the checksum it says. What disagrees is rebuilt.
+A sidecar is never the truth. It is tied to its file by size and by the file's own records: by a
+sample where the system knows the file as untouched since, else by the heads of all. Every record
+read through it must stand where it says and carry the checksum it says. What disagrees is rebuilt.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import time
 import zlib
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,7 +40,7 @@ from penstock import _core
 from penstock.errors import StaleIndexError
 from penstock.framing.framings import Framing
 from penstock.numbers import as_arrow, as_numpy
-from penstock.storage import SIDECAR_SUFFIX, Source, Storage
+from penstock.storage import SIDECAR_SUFFIX, LocalSource, Source, Storage
 
 MAGIC = b"PENSTOCK"
 VERSION = 1
@@ -53,6 +54,10 @@ _SAMPLES = 64
 _MOST_UNSAVED = 256
 # Up to this size a sidecar is read and its checksum verified; a larger one is mapped.
 _READ_BYTES = 64 << 20
+# So long a change may bear the time of the change before it: some ticks of the system's clock.
+_TICK_NS = 20_000_000
+# Frames whose heads do not prove them are read whole to be compared, up to a file of this size.
+_COMPARED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,8 @@ class Index:
     points: tuple[SeekPoint, ...] = ()
     layout: str = "plain"
     gap_ends: np.ndarray | None = None
+    identity: int | None = None
+    """`identity_of` the file before it was looked at; None: that of the file when it is saved."""
 
     @property
     def ends(self) -> np.ndarray:
@@ -114,6 +121,22 @@ def cache_folder() -> str:
     return os.path.join(base, "penstock", "index")
 
 
+def identity_of(data_path: str) -> int:
+    """A name for a file as it is now, which it loses when it is written to, replaced or copied.
+
+    Made of the number and size of the file and of when it was changed last, a time that only the
+    system sets. 0 where there is none, or where another change might still bear the same time.
+    """
+    try:
+        told = os.stat(data_path)
+    except OSError:
+        return 0
+    if time.time_ns() - told.st_ctime_ns < _TICK_NS:
+        return 0
+    facts = told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns
+    return zlib.crc32(repr(facts).encode())
+
+
 def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
     """Write the sidecar of a file, and return its path."""
     numbers = [
@@ -136,7 +159,7 @@ def save(index: Index, data_path: str, storage: Storage, folder: str | None = No
         index.plain_bytes,
         len(index.points),
         len(points),
-        0,
+        identity_of(data_path) if index.identity is None else index.identity,
     )
     header += struct.pack("<I", _core.Buffer.from_bytes(header).crc32c())
     path = path_for(data_path, folder)
@@ -199,7 +222,7 @@ def _parse(source: Source) -> Index:
     (magic, version, compression, layout, body_crc, num_records, data_bytes, plain_bytes) = fields[
         :8
     ]
-    num_points, points_bytes = fields[8:10]
+    num_points, points_bytes, identity = fields[8:]
     (header_crc,) = struct.unpack_from("<I", header, _HEADER.size)
     if magic != MAGIC or version != VERSION:
         raise ValueError("unknown magic or version")
@@ -229,6 +252,7 @@ def _parse(source: Source) -> Index:
         checksums,
         points,
         _LAYOUTS[layout],
+        identity=identity,
     )
 
 
@@ -275,8 +299,37 @@ def _check(source: Source, point: SeekPoint) -> int:
     return source.read(point.compressed_bit // 8, _CHECK_BYTES).crc32c()
 
 
+def stands(index: Index, source: Source, framing: Framing) -> bool:
+    """Whether records of a file are where an index says, all of them up to the first damage.
+
+    Costs nothing where the file is untouched since the index was made. Else all heads of a plain
+    local file are looked at, for which small files of other framings than TFRecord's are read whole.
+    Of what is left, larger or compressed, a sample was taken, which must do.
+    """
+    if index.identity and index.identity == identity_of(source.path):
+        return True
+    known = not framing.is_checked and source.size > _COMPARED_BYTES
+    if index.compression or known or not isinstance(source, LocalSource):
+        return True
+    first, end = int(index.starts[0]), int(index.starts[-1])
+    if not first < end:
+        return True
+    found, stored, _ = _core.index_file(framing.name, source.file, end, first, end - first)
+    starts, checksums = as_numpy(found), as_numpy(stored)
+    if not np.array_equal(starts, index.starts[: len(starts)]):
+        return False
+    # A record of another checksum is damaged, unless it proves itself: then it is another one.
+    for record in np.flatnonzero(checksums != index.checksums[: len(checksums)]):
+        frame = source.read(int(starts[record]), int(starts[record + 1] - starts[record]))
+        payload = frame.slice(framing.head_bytes, len(frame) - framing.least_bytes)
+        tail = frame.slice(len(frame) - framing.tail_bytes, framing.tail_bytes).to_bytes()
+        if framing.proves(payload, tail):
+            return False
+    return True
+
+
 def fits(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether an index was made of this file: its size, and a sample of its records or points.
+    """Whether an index may have been made of this file: its size, and a sample of its records or points.
 
     Costs at most 64 small reads. Most of the sample must agree, so that damage to some records is
     not taken for another file: what the index then knows of the damaged ones is worth keeping.

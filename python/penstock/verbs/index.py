@@ -158,6 +158,6 @@ def load_fitting(
             index = sidecar.load(kept_at, storage)
         except (FileNotFoundError, NotADirectoryError, StaleIndexError):
             continue
-        if sidecar.fits(index, source, framing):
+        if sidecar.fits(index, source, framing) and sidecar.stands(index, source, framing):
             return kept_at, index
     return None

@@ -170,7 +170,8 @@ def stale_index(
     try:
         index = sidecar.load(kept_at, storage)
         framing = kind.framing
-        if sidecar.fits(index, source, framing) or sidecar.begins(index, source, framing):
+        seems = sidecar.fits(index, source, framing) or sidecar.begins(index, source, framing)
+        if seems and sidecar.stands(index, source, framing):
             return None
         reason = "was made of another state of the file"
     except StaleIndexError as error:
