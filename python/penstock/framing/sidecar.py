@@ -88,8 +88,9 @@ class Index:
     points: tuple[SeekPoint, ...] = ()
     layout: str = "plain"
     gap_ends: np.ndarray | None = None
-    identity: int | None = None
-    """`identity_of` the file before it was looked at; None: that of the file when it is saved."""
+    identity: int = 0
+    """`identity_of` the file before it was looked at. A writer does not know it, so that the same
+    records make the same index; who opens the file first finds it out."""
 
     @property
     def ends(self) -> np.ndarray:
@@ -159,7 +160,7 @@ def save(index: Index, data_path: str, storage: Storage, folder: str | None = No
         index.plain_bytes,
         len(index.points),
         len(points),
-        identity_of(data_path) if index.identity is None else index.identity,
+        index.identity,
     )
     header += struct.pack("<I", _core.Buffer.from_bytes(header).crc32c())
     path = path_for(data_path, folder)
