@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from penstock import SchemaError
+from penstock.verbs.convert import convert
 from penstock.verbs.incoming import batches_of
 from penstock.verbs.write import write
 
@@ -321,3 +322,31 @@ def test_progress_counts_over_all_shards(tmp_path: Path) -> None:
 def test_impossible_cuts_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"whole number|leave out"):
         write(TABLE, tmp_path / "x.tfrecord", **options)
+
+
+@pytest.mark.parametrize("index", [False, "indexes"])
+@pytest.mark.parametrize("by_convert", [False, True])
+def test_the_index_of_a_replaced_file_goes_with_it(
+    tmp_path: Path, index: bool | str, by_convert: bool
+) -> None:
+    path, source = str(tmp_path / "a.tfrecord"), str(tmp_path / "source.arrow")
+    write({"id": list(range(100))}, path)
+    assert os.path.exists(path + ".penstock")
+    kept = index if index is False else str(tmp_path / "indexes")
+    if kept:
+        os.mkdir(kept)
+    if by_convert:
+        write({"id": [*range(98), 7, 5]}, source)
+        convert(source, path, index=kept, overwrite=True)
+    else:
+        write({"id": [*range(98), 7, 5]}, path, index=kept, overwrite=True)
+    assert not os.path.exists(path + ".penstock")
+    assert ids_of(path)[-2:] == [7, 5]
+
+
+def test_a_refused_write_leaves_the_index_that_is_there(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.tfrecord")
+    write({"id": [1]}, path)
+    with pytest.raises(FileExistsError):
+        write({"id": [2]}, path, index=False)
+    assert os.path.exists(path + ".penstock")

@@ -29,6 +29,7 @@ from penstock.verbs.incoming import Incoming
 from penstock.verbs.shards import Names
 from penstock.verbs.write import (
     check_cuts,
+    drop_old_indexes,
     format_and_options,
     format_of,
     write,
@@ -322,6 +323,7 @@ def _run(
             path = journal.part_path(part.number)
             _prove(part, path if os.path.exists(path) else part.final, reading, writing)
     done = [journal.parts[part.number] for part in parts]
+    drop_old_indexes(finals, LocalStorage(), writing.index, overwrite=overwrite)
     journal.publish(finals, overwrite=overwrite)
     num_records = sum(part.num_records for part in done)
     return Summary(tuple(finals), num_records, sum(part.num_bytes for part in done))

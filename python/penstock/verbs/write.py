@@ -23,6 +23,7 @@ from penstock.format import (
     Summary,
     options_from,
 )
+from penstock.framing import sidecar
 from penstock.pipeline import default_threads
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage, Sink, Storage
 from penstock.types import own_batch
@@ -128,10 +129,25 @@ def write(
         try:
             fill(shards, incoming, cut)
             shards.finish()
+            finals = [names.final(n, shards.num_shards) for n in range(shards.num_shards)]
+            drop_old_indexes(finals, storage, index, overwrite=overwrite)
             return shards.commit(names, storage, index, overwrite=overwrite)
         except BaseException:
             shards.abort()
             raise
+
+
+def drop_old_indexes(
+    paths: list[str], storage: Storage, index: bool | str, *, overwrite: bool
+) -> None:
+    """Remove the indexes beside files that are about to be replaced, where no new ones take their
+    places. Before, not after: a file that loses its index can be indexed again, and a new one that is
+    left with the old index, by a kill in between, would have a wrong one."""
+    if index is True or not isinstance(storage, LocalStorage):
+        return
+    for path in paths:
+        if overwrite or not storage.exists(path):
+            sidecar.discard(path)
 
 
 def _sink_maker(storage: Storage, kind: Format) -> Callable[..., Sink]:
