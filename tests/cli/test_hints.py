@@ -57,3 +57,16 @@ def test_a_failing_command_advises_what_can_be_typed(tmp_path: Path) -> None:
     assert "try: --read other_files=ignore\n" in failed.err
     told = run("info", "--json", tmp_path).document["error"]["hint"]
     assert run("info", tmp_path, *told.split()).status == 0
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "lr=3; b.parquet"])
+def test_an_existing_target_is_replaced_by_the_option_that_is_named(
+    tmp_path: Path, name: str
+) -> None:
+    ps.write({"id": [1]}, tmp_path / "a.tfrecord")
+    target = tmp_path / name
+    target.write_bytes(b"old")
+    failed = run("convert", tmp_path / "a.tfrecord", target)
+    assert failed.status == 2
+    assert failed.err == f"{target} exists; pass --overwrite to replace it\n"
+    assert run("convert", tmp_path / "a.tfrecord", target, "--overwrite").status == 0

@@ -78,6 +78,11 @@ class Program(click.Group):
                 from penstock.cli.hints import in_options
 
                 error.hint = in_options(hint, given, self)  # type: ignore[attr-defined]
+            elif isinstance(error, FileExistsError) and error.strerror is None:
+                from penstock.cli.hints import in_options
+
+                fact, mark, advice = str(error).rpartition("; ")
+                error.args = (fact + mark + in_options(advice, given, self),)
             status = _status_of(error, "--json" in given)
         sys.exit(status if isinstance(status, int) else 0)
 
