@@ -245,7 +245,9 @@ class ExamplePlan:
     `penstock.schema.Wire`.
     """
 
-    def __new__(cls, columns: list[_Column], dialect: str) -> ExamplePlan: ...
+    def __new__(
+        cls, columns: list[_Column], dialect: str, complete: bool = False
+    ) -> ExamplePlan: ...
 
 @final
 class Framed:
@@ -564,7 +566,9 @@ class TarPlan:
     "number"; with `keys`, the records' keys are the first column.
     """
 
-    def __new__(cls, fields: list[tuple[str, str]], keys: bool) -> TarPlan: ...
+    def __new__(
+        cls, fields: list[tuple[str, str]], keys: bool, complete: bool = False
+    ) -> TarPlan: ...
     def decode(self, frames: Frames) -> ArrowArray:
         """The columns of some records: a struct array."""
 
@@ -602,7 +606,9 @@ class MsgpackPlan:
     """What to decode of MessagePack maps, made once for many batches: the columns of a batch
     without records, as `MsgpackFacts.columns` gives them."""
 
-    def __new__(cls, columns: _Arrow, nesting: int, blanks: int) -> MsgpackPlan: ...
+    def __new__(
+        cls, columns: _Arrow, nesting: int, blanks: int, complete: bool = False
+    ) -> MsgpackPlan: ...
     def decode(
         self, frames: Frames, check: bool = False, indexed: _Arrow | None = None
     ) -> ArrowArray:

@@ -22,7 +22,7 @@ from penstock.notes import Notes
 from penstock.overlay.reader import Overlays
 from penstock.paths import expand
 from penstock.scan import scan
-from penstock.schema import INFERRED_KEY, NO_RECORDS
+from penstock.schema import INFERRED_KEY, NO_RECORDS, in_common
 from penstock.shard_lists import ShardList, shard_list
 from penstock.storage import LocalStorage, Source, Storage, Watched
 from penstock.take import take
@@ -104,6 +104,9 @@ class Dataset:
         if self._overlays is not None:
             self._names = first.schema.names
         self._settled = getattr(first, "base", first).schema
+        if len(paths) > 1 and call["format_options"].get("infer_records") == "all":
+            first = self._settle_by_all(first)
+            self._full_schema = first.schema
         missing = [c for c in self._columns or () if c not in self._full_schema.names]
         if missing:
             known = ", ".join(self._full_schema.names)
@@ -293,6 +296,18 @@ class Dataset:
                 return reader
         return self.reader(0)
 
+    def _settle_by_all(self, first: Reader) -> Reader:
+        """Let the schema be what the records of all files have in common; the first reader by it."""
+        if self._options.schema is not None or self._options.raw:
+            return first
+        alone, self._settled = self._settled, None
+        schemas = [getattr(r, "base", r).schema for r in map(self._open, range(len(self._paths)))]
+        self._settled = in_common(schemas)
+        if alone == self._settled:
+            return first
+        self._readers = [None] * len(self._paths)
+        return self.reader(0)
+
     def _open(self, shard: int) -> Reader:
         path = self._paths[shard]
         source = self._storage.source(path, mmap=self._options.mmap)
@@ -345,6 +360,21 @@ class Dataset:
     def columns(self) -> Sequence[str] | None:
         """The columns that `open` was asked for, None for all."""
         return self._columns
+
+    def complete(self) -> Dataset:
+        """This dataset for who would lose what it does not show: where its schema was inferred from some
+        of the records, another that has fields besides is a SchemaError. What is passed over is noted in
+        both."""
+        if self._options.schema is not None or self._options.raw or self._columns is not None:
+            return self
+        other = object.__new__(Dataset)
+        other.__dict__ |= self.__dict__
+        other._options = replace(self._options, complete=True)
+        other._readers = [None] * len(self._paths)
+        other._sources = [None] * len(self._paths)
+        other._checks = [None] * len(self._paths)
+        other._locks = [Lock() for _ in self._paths]
+        return other
 
     def reopened(self, **other: Any) -> Dataset:
         """The same files, opened the same way but for some keywords."""

@@ -24,6 +24,7 @@ _KINDS: dict[str, type[PenstockError]] = {
     "cut_trailer": TruncatedError,
     "limit": LimitError,
     "schema": SchemaError,
+    "unexpected": SchemaError,
     "stale": StaleIndexError,
     "unsupported": UnsupportedError,
 }
@@ -61,6 +62,8 @@ def _hint(fault: Any, file: str) -> str | None:
         return f"open(..., limits=penstock.Limits({(named or ['record_bytes'])[0]}=...))"
     if kind == "schema":
         return f"penstock schema --all {file}"
+    if kind == "unexpected":
+        return 'open(..., infer_records="all"), or name the columns to keep'
     if kind == "stale":
         return f"penstock index {file}"
     if kind == "unsupported":

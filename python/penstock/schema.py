@@ -54,9 +54,14 @@ class FieldPlan:
 
 
 def example_plan(
-    wires: Sequence[Wire], dialect: str, keys: Sequence[bytes] | None = None
+    wires: Sequence[Wire],
+    dialect: str,
+    keys: Sequence[bytes] | None = None,
+    *,
+    complete: bool = False,
 ) -> _core.ExamplePlan:
-    """The kernel's plan for these columns; `keys` are theirs where they are no text."""
+    """The kernel's plan for these columns; `keys` are theirs where they are no text. `complete` says that
+    records may have no others."""
     if keys is None:
         keys = [w.key.encode("utf-8", "surrogateescape") for w in wires]
     columns = [
@@ -73,16 +78,19 @@ def example_plan(
         )
         for number, (key, w) in enumerate(zip(keys, wires, strict=True))
     ]
-    return _core.ExamplePlan(columns, dialect)
+    return _core.ExamplePlan(columns, dialect, complete)
 
 
 class DecodePlan:
     """How a batch of a schema is decoded; made once, used for many batches."""
 
-    def __init__(self, fields: Sequence[FieldPlan], dialect: str) -> None:
+    def __init__(
+        self, fields: Sequence[FieldPlan], dialect: str, *, complete: bool = False
+    ) -> None:
         self.fields = tuple(fields)
         self.schema = pa.schema([f.field for f in fields])
-        self._plan = example_plan([w for f in fields for w in f.wires], dialect)
+        wires = [w for f in fields for w in f.wires]
+        self._plan = example_plan(wires, dialect, complete=complete)
 
     def decode(
         self, frames: _core.Frames, check: bool = False, indexed: pa.Array | None = None
@@ -108,6 +116,54 @@ def lent(plan: FieldPlan) -> FieldPlan:
         return plan
     field = plan.field.with_type(pa.binary_view())
     return FieldPlan(field, (replace(wire, strings="views"),), _finisher(field))
+
+
+def in_common(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The schema by which records of all these schemas, inferred from a file each, can be read: every
+    field, in the order in which they come first, of a type that holds the values of all.
+
+    Raises:
+        SchemaError: a field has types that have none in common.
+    """
+    known = [s for s in schemas if (s.metadata or {}).get(INFERRED_KEY) != NO_RECORDS]
+    found: dict[str, pa.Field] = {}
+    for schema in known:
+        for field in schema:
+            before = found.get(field.name)
+            found[field.name] = field if before is None else _wider(before, field)
+    fields = [
+        field if all(name in schema.names for schema in known) else field.with_nullable(True)
+        for name, field in found.items()
+    ]
+    # What was said of the records of one file may not hold for the others.
+    metadata = {INFERRED_KEY: f"all records of {len(schemas)} files".encode()}
+    return pa.schema(fields, metadata) if known else schemas[0]
+
+
+def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
+    """A field for the values of both."""
+    if one.type == other.type:
+        return one.with_nullable(one.nullable or other.nullable)
+    for a, b in ((one, other), (other, one)):
+        # A number in all records of one file, and several in another's.
+        if pa.types.is_list(a.type) and not pa.types.is_nested(b.type):
+            item = pa.unify_schemas(
+                [pa.schema([a.type.value_field.with_name("x")]), pa.schema([b.with_name("x")])],
+                promote_options="permissive",
+            ).field(0)
+            return a.with_type(pa.list_(item.with_name(a.type.value_field.name)))
+    try:
+        both = [pa.schema([one.remove_metadata()]), pa.schema([other.remove_metadata()])]
+        wider = pa.unify_schemas(both, promote_options="permissive").field(0)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise SchemaError(
+            "the files hold values of types that have none in common",
+            field=one.name,
+            expected=one.type,
+            found=other.type,
+            hint="open(..., schema=...) says what they are to be",
+        ) from None
+    return wider.with_metadata(one.metadata)
 
 
 # -- from a pyarrow schema ------------------------------------------------------------------------

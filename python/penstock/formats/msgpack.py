@@ -226,7 +226,15 @@ _BLANK_SHARE = 8
 class MapDecoder:
     """Records that are maps, as columns."""
 
-    def __init__(self, fields: Sequence[FieldPlan], limits: Limits, metadata: Any = None) -> None:
+    def __init__(
+        self,
+        fields: Sequence[FieldPlan],
+        limits: Limits,
+        metadata: Any = None,
+        *,
+        complete: bool = False,
+    ) -> None:
+        self._complete = complete
         self._fields = {plan.field.name: plan for plan in fields}
         self._limits = limits
         self._kernels: dict[tuple[str, ...], _core.MsgpackPlan] = {}
@@ -253,7 +261,8 @@ class MapDecoder:
             columns = pa.RecordBatch.from_pylist([], schema=schema)
             limits = self._limits
             blanks = limits.batch_bytes // _BLANK_SHARE
-            plan = _core.MsgpackPlan(columns, limits.nesting, blanks)
+            complete = self._complete and set(names) >= self._fields.keys()
+            plan = _core.MsgpackPlan(columns, limits.nesting, blanks, complete)
             self._kernels[names] = plan
         return plan
 
@@ -280,7 +289,7 @@ def _maps(fields: Sequence[pa.Field], limits: Limits, metadata: Any, shard: Shar
         # A schema that was inferred from another shard of the same dataset is no wish for a cast.
         exact = INFERRED_KEY in (metadata or {})
         plans = [plan_reading(field, exact=exact) for field in fields]
-        return MapDecoder(plans, limits, metadata)
+        return MapDecoder(plans, limits, metadata, complete=shard.options.complete)
     except _core.KernelError as error:
         raise shard.error(error.args[0], None) from None
     except SchemaError as error:

@@ -216,16 +216,25 @@ def compression_of(head: bytes) -> str | None:
 class ExampleDecoder:
     """Payloads as tf.train.Example or SequenceExample."""
 
-    def __init__(self, fields: Sequence[FieldPlan], dialect: str, metadata: Any = None) -> None:
+    def __init__(
+        self,
+        fields: Sequence[FieldPlan],
+        dialect: str,
+        metadata: Any = None,
+        *,
+        complete: bool = False,
+    ) -> None:
         self._fields = {plan.field.name: plan for plan in fields}
         self._dialect = dialect
-        self._plans: dict[tuple[str, ...] | None, DecodePlan] = {None: DecodePlan(fields, dialect)}
+        self._complete = complete
+        every = DecodePlan(fields, dialect, complete=complete)
+        self._plans: dict[tuple[str, ...] | None, DecodePlan] = {None: every}
         self.schema = self._plans[None].schema.with_metadata(metadata)
 
     def lending(self) -> ExampleDecoder:
         """See penstock.framing.framed.Lender."""
         fields = [lent(plan) for plan in self._fields.values()]
-        return ExampleDecoder(fields, self._dialect, self.schema.metadata)
+        return ExampleDecoder(fields, self._dialect, self.schema.metadata, complete=self._complete)
 
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
@@ -236,7 +245,9 @@ class ExampleDecoder:
         plan = self._plans.get(wanted)
         if plan is None:
             assert wanted is not None
-            plan = DecodePlan([self._fields[name] for name in wanted], self._dialect)
+            complete = self._complete and set(wanted) >= self._fields.keys()
+            fields = [self._fields[name] for name in wanted]
+            plan = DecodePlan(fields, self._dialect, complete=complete)
             self._plans[wanted] = plan
         return plan.decode(frames, *given(proof))
 
@@ -255,7 +266,8 @@ def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, A
     if isinstance(schema, pa.Schema):
         if schema.names == ["record"] and is_bytes(schema.field(0).type):
             return RawDecoder(schema)
-        return ExampleDecoder(plan_fields(schema), options.dialect, schema.metadata)
+        fields = plan_fields(schema)
+        return ExampleDecoder(fields, options.dialect, schema.metadata, complete=options.complete)
     if isinstance(schema, dict):
         from penstock.features import plans as feature_plans
 
@@ -274,7 +286,8 @@ def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, A
         inferred = infer_schema(facts, seen)
     except SchemaError as error:
         raise error.at(file=path) from None
-    return ExampleDecoder(plan_fields(inferred), options.dialect, inferred.metadata)
+    fields = plan_fields(inferred)
+    return ExampleDecoder(fields, options.dialect, inferred.metadata, complete=options.complete)
 
 
 SAMPLE_BYTES = 4 << 20

@@ -196,7 +196,16 @@ def _inflates_to_archive(head: bytes) -> bool:
 class RecordDecoder:
     """Frames, each the members of a record, as columns."""
 
-    def __init__(self, plans: Sequence[Plan], schema: pa.Schema, url: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        schema: pa.Schema,
+        url: str,
+        limits: Limits,
+        *,
+        complete: bool = False,
+    ) -> None:
+        self._complete = complete
         self._plans = {plan.column.name: plan for plan in plans}
         self._kernels: dict[tuple[str, ...], Any] = {}
         self._url = url
@@ -210,7 +219,7 @@ class RecordDecoder:
             plan_field(schema.field(plan.column.name), plan.field, self._limits)
             for plan in self._plans.values()
         ]
-        return RecordDecoder(plans, schema, self._url, self._limits)
+        return RecordDecoder(plans, schema, self._url, self._limits, complete=self._complete)
 
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
@@ -238,7 +247,9 @@ class RecordDecoder:
         if kernel is None:
             wanted = [self._plans[name] for name in names if name in self._plans]
             fields = {_place(plan): "bytes" if plan.inflates else plan.contents for plan in wanted}
-            kernel = _core.TarPlan(list(fields.items()), KEY in names and KEY not in self._plans)
+            keys = KEY in names and KEY not in self._plans
+            complete = self._complete and set(names) >= self._plans.keys()
+            kernel = _core.TarPlan(list(fields.items()), keys, complete)
             self._kernels[names] = kernel
         return kernel
 
@@ -277,7 +288,8 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
     seen = [plan.field for plan in plans]
     if len(set(seen)) < len(seen):
         raise SchemaError("two columns of one field", field=seen[0])
-    return RecordDecoder(plans, schema, shard.source.path, options.limits)
+    path, limits = shard.source.path, options.limits
+    return RecordDecoder(plans, schema, path, limits, complete=options.complete)
 
 
 def _with_types(schema: pa.Schema, types: dict[str, Any]) -> pa.Schema:

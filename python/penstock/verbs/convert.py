@@ -150,6 +150,8 @@ def convert(
     # What reads fields, or changes them, has to have them parsed.
     whole_records = columns is None and not rename and where is None and not asked
     dataset = opened(source, kind, options, whole_records=whole_records)
+    if columns is None:
+        dataset = dataset.complete()
     reading = Reading(dataset, columns, rename, choice, (images, asked), kind, threads)
     writing = _Writing(kind, options, format_options, index, threads)
     total_bytes = sum(os.path.getsize(path) for path in dataset.paths)

@@ -180,7 +180,7 @@ def _storable(field: pa.Field, kind: Format) -> pa.Field:
     types = {pa.binary_view(): pa.binary(), pa.string_view(): pa.string()}
     if not is_tfrecord(kind) and field.type in types:
         field = field.with_type(types[field.type])
-    return field.remove_metadata()
+    return field
 
 
 def _kept_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[bytes, bytes] | None:

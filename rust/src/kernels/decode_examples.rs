@@ -64,6 +64,8 @@ pub struct Plan {
     /// Whether an entry without a kind never replaces an earlier one, as in `parse_single_example`.
     /// In TensorFlow's batch form that is so for dense tensors only.
     pub single: bool,
+    /// Whether a record may have no other features.
+    pub complete: bool,
 }
 
 impl Plan {
@@ -81,7 +83,7 @@ impl Plan {
         if dialect != Dialect::Protobuf && !lists.is_empty() {
             dialect = Dialect::TensorFlow(Parser::Sequence);
         }
-        Self { wanted, dialect, context, lists, shared, single: false }
+        Self { wanted, dialect, context, lists, shared, single: false, complete: false }
     }
 
     fn columns(&self, records: usize) -> Vec<Column> {

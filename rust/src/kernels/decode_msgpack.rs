@@ -35,6 +35,8 @@ pub struct Costs {
     pub nesting: usize,
     /// Bytes of nulls in one batch, which cost nothing in the file.
     pub blanks: u64,
+    /// Whether a map may have no other keys, but for such as are no text.
+    pub complete: bool,
 }
 
 /// The columns to fill, made once for many batches.
@@ -134,7 +136,11 @@ impl Map {
     ) -> Result<(), Fault> {
         let mut filled = 0usize;
         for place in 0..count as usize {
+            let start = cursor.offset();
             let Some(number) = self.column_of(place, cursor)? else {
+                if costs.complete {
+                    no_text(&mut cursor.at(start))?;
+                }
                 skip(cursor, costs.nesting)?;
                 continue;
             };
@@ -217,6 +223,15 @@ impl Map {
 pub fn unfit(what: &str, found: &Token<'_>, wanted: &str) -> Fault {
     let message = format!("{what} is {}, the schema wants {wanted}", found.name());
     Fault::new(FaultKind::Schema, 0, message)
+}
+
+/// The fault of a key that has no column, but could have one.
+#[cold]
+fn no_text(cursor: &mut Cursor<'_>) -> Result<(), Fault> {
+    match token(cursor)? {
+        Token::Str(key) | Token::Bin(key) => Err(Fault::unexpected(0, key)),
+        _ => Ok(()),
+    }
 }
 
 /// The mark of a field.

@@ -32,14 +32,17 @@ pub struct Plan {
     numbers: HashMap<Vec<u8>, usize>,
     /// Whether the keys are wanted, as the first column.
     keys: bool,
+    /// Whether a record may have no other fields.
+    complete: bool,
 }
 
 impl Plan {
-    /// These fields, behind the keys if these are wanted.
-    pub fn new(fields: Vec<(String, Contents)>, keys: bool) -> Self {
+    /// These fields, behind the keys if these are wanted. With `complete`, a record that has others is
+    /// a fault.
+    pub fn new(fields: Vec<(String, Contents)>, keys: bool, complete: bool) -> Self {
         let number = |(at, field): (usize, &(String, Contents))| (field.0.clone().into_bytes(), at);
         let numbers = fields.iter().enumerate().map(number).collect();
-        Self { fields, numbers, keys }
+        Self { fields, numbers, keys, complete }
     }
 
     /// The number of a field among those wanted; `guess` is right where all records are alike.
@@ -228,7 +231,12 @@ fn collect<'a>(
         match place {
             Some(value) if value.is_none() => *value = Some(field.contents),
             Some(_) => return Err(twice(fields.place, &field)),
-            None => fields.once(&field)?,
+            None => {
+                fields.once(&field)?;
+                if plan.complete {
+                    return Err(Fault::unexpected(fields.place, &field.field));
+                }
+            }
         }
     }
     Ok(())

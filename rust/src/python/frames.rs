@@ -305,8 +305,10 @@ fn default_values(kind: Kind, list: &Bound<'_, PyList>) -> PyResult<Values> {
 
 #[pymethods]
 impl PyPlan {
+    /// With `complete`, a record that has other features is a fault.
     #[new]
-    fn new(columns: Vec<Given<'_>>, dialect: &str) -> PyResult<Self> {
+    #[pyo3(signature = (columns, dialect, complete = false))]
+    fn new(columns: Vec<Given<'_>>, dialect: &str, complete: bool) -> PyResult<Self> {
         let single = dialect == "tensorflow_single";
         let dialect = match dialect {
             "protobuf" => Dialect::Protobuf,
@@ -318,6 +320,7 @@ impl PyPlan {
             columns.into_iter().map(wanted).collect::<PyResult<Vec<_>>>()?.into_iter().unzip();
         let mut plan = Plan::new(columns, dialect);
         plan.single = single;
+        plan.complete = complete;
         Ok(Self { plan, names })
     }
 }

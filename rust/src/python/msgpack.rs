@@ -64,16 +64,19 @@ fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<StructArray> {
 
 #[pymethods]
 impl PyMsgpackPlan {
-    /// The columns of a batch without records; `nesting` and `blanks` limit what a file may cost.
+    /// The columns of a batch without records; `nesting` and `blanks` limit what a file may cost. With
+    /// `complete`, a map that has other keys is a fault.
     #[new]
+    #[pyo3(signature = (columns, nesting, blanks, complete = false))]
     fn new(
         py: Python<'_>,
         columns: &Bound<'_, PyAny>,
         nesting: usize,
         blanks: u64,
+        complete: bool,
     ) -> PyResult<Self> {
         let fields = batch_of(columns)?.fields().clone();
-        let plan = run(py, || Plan::new(&fields, Costs { nesting, blanks }))?;
+        let plan = run(py, || Plan::new(&fields, Costs { nesting, blanks, complete }))?;
         Ok(Self { plan, fields })
     }
 

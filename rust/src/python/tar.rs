@@ -27,8 +27,10 @@ pub struct PyTarPlan {
 
 #[pymethods]
 impl PyTarPlan {
+    /// With `complete`, a record that has other fields is a fault.
     #[new]
-    fn new(fields: Vec<(String, String)>, keys: bool) -> PyResult<Self> {
+    #[pyo3(signature = (fields, keys, complete = false))]
+    fn new(fields: Vec<(String, String)>, keys: bool, complete: bool) -> PyResult<Self> {
         let mut names: Vec<String> = fields.iter().map(|field| field.0.clone()).collect();
         if keys {
             names.insert(0, "__key__".to_owned());
@@ -41,7 +43,7 @@ impl PyTarPlan {
             other => Err(PyValueError::new_err(format!("unknown contents {other:?}"))),
         };
         let fields = fields.into_iter().map(|(name, kind)| Ok((name, contents(&kind)?)));
-        Ok(Self { plan: Plan::new(fields.collect::<PyResult<_>>()?, keys), names })
+        Ok(Self { plan: Plan::new(fields.collect::<PyResult<_>>()?, keys, complete), names })
     }
 
     /// The columns of some records: a struct array.

@@ -20,6 +20,8 @@ pub enum FaultKind {
     Message,
     /// A value that does not fit the wanted column.
     Schema,
+    /// A field that a record has and the schema has not, where that is not to be.
+    Unexpected,
     /// A compressed stream that breaks its format's rules.
     Compression,
     /// A checksum or length at the end of a compressed stream does not match.
@@ -53,6 +55,7 @@ impl FaultKind {
             Self::Limit => "limit",
             Self::Message => "message",
             Self::Schema => "schema",
+            Self::Unexpected => "unexpected",
             Self::Compression => "compression",
             Self::CompressionChecksum => "compression_checksum",
             Self::EmptyMember => "empty_member",
@@ -111,6 +114,13 @@ impl Fault {
         self.expected = Some(expected);
         self.found = Some(found);
         self
+    }
+
+    /// A field that nobody expects, at its key's place in the record.
+    #[cold]
+    pub fn unexpected(byte: u64, key: &[u8]) -> Self {
+        let message = "the record has a field that was not seen when the schema was inferred";
+        Self::new(FaultKind::Unexpected, byte, message).in_field(&String::from_utf8_lossy(key))
     }
 
     /// The same, in this record.

@@ -119,7 +119,7 @@ impl<'a, 'p> Walker<'a, 'p> {
                     map(self, false, features)?;
                 }
                 WireField { number: 2, value: WireValue::Bytes(lists) }
-                    if !self.plan.lists.is_empty() =>
+                    if self.plan.complete || !self.plan.lists.is_empty() =>
                 {
                     map(self, true, lists)?;
                 }
@@ -242,6 +242,9 @@ impl<'a, 'p> Walker<'a, 'p> {
             (&self.plan.context, &mut self.context_guess)
         };
         let column = keys.get(key).copied();
+        if column.is_none() && self.plan.complete {
+            return Err(Fault::unexpected(0, key));
+        }
         if self.place >= guess.len() && guess.len() < 4096 {
             guess.resize(self.place.wrapping_add(1).min(4096), (Vec::new(), None));
         }

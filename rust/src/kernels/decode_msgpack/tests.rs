@@ -8,7 +8,7 @@ use super::*;
 use crate::kernels::encode_msgpack::encode_msgpack;
 use crate::kernels::infer_msgpack::{Facts, looks_like_maps};
 
-const COSTS: Costs = Costs { nesting: 100, blanks: 1 << 20 };
+const COSTS: Costs = Costs { nesting: 100, blanks: 1 << 20, complete: false };
 
 fn frames(records: &[&[u8]]) -> Frames {
     let buffer = Buffer::from_vec(records.concat());

@@ -1,0 +1,144 @@
+"""A conversion loses no field in silence: what the schema was inferred without is an error that says
+what to do, and `infer_records="all"` looks at all files."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+
+MANY = 1500
+"""More records than a schema is inferred from."""
+
+
+def tar(rows: list[dict[str, bytes]]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for n, row in enumerate(rows):
+            for name, data in row.items():
+                member = tarfile.TarInfo(f"{n:06d}.{name}")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+    return file.getvalue()
+
+
+def late(path: Path) -> None:
+    """Records with `id`, the last of which has `late` as well."""
+    rows = [{"id": n} for n in range(MANY)]
+    if path.suffix == ".tfrecord":
+        ps.write({"id": range(MANY), "late": [None] * (MANY - 1) + [7]}, path)
+    elif path.suffix == ".tar":
+        found = [{"id.txt": b"%d" % row["id"]} for row in rows]
+        found[-1]["late.txt"] = b"7"
+        path.write_bytes(tar(found))
+    else:
+        rows[-1]["late"] = 7
+        path.write_bytes(b"".join(map(msgpack.packb, rows)))
+
+
+NAMES = ["a.tfrecord", "a.tar", "a.msgpack"]
+
+
+def named(schema: pa.Schema) -> set[str]:
+    return {name.removesuffix(".txt") for name in schema.names if not name.startswith("__")}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_field_that_comes_late_is_an_error_of_a_conversion(
+    name: str, threads: int, tmp_path: Path
+) -> None:
+    late(tmp_path / name)
+    out = tmp_path / "out.parquet"
+    for source in (str(tmp_path / name), ps.open(tmp_path / name)):
+        with pytest.raises(ps.SchemaError, match="was not seen") as told:
+            ps.convert(source, out, threads=threads, prove=True)
+        assert told.value.record == MANY - 1
+        assert (told.value.field or "").startswith("late")
+        assert "infer_records" in (told.value.hint or "")
+        assert not out.exists()
+    found = ps.open(tmp_path / name, infer_records="all")
+    assert ps.convert(found, out, threads=threads, prove=True).num_records == MANY
+    assert named(ps.open(out).schema) == {"id", "late"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_who_names_columns_or_reads_is_not_disturbed(name: str, tmp_path: Path) -> None:
+    late(tmp_path / name)
+    dataset = ps.open(tmp_path / name)
+    column = next(c for c in dataset.schema.names if not c.startswith("__"))
+    assert ps.convert(dataset, tmp_path / "out.parquet", columns=[column]).num_records == MANY
+    some = ps.open(tmp_path / name, columns=[column])
+    made = ps.convert(some, tmp_path / "out.parquet", overwrite=True)
+    assert made.num_records == MANY
+    assert sum(map(len, dataset.scan())) == MANY
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_another_file_has_is_told_and_found(name: str, tmp_path: Path) -> None:
+    stem, suffix = name.split(".")
+    paths = [tmp_path / f"{stem}-{n}.{suffix}" for n in range(3)]
+    rows = [[{"id": b"1"}, {"id": b"2"}], [{"id": b"3", "late": b"x"}], [{"only": b"y"}]]
+    for path, some in zip(paths, rows, strict=True):
+        if suffix == "tfrecord":
+            columns = some[0]
+            ps.write({key: [row[key] for row in some] for key in columns}, path)
+        elif suffix == "tar":
+            path.write_bytes(tar([{f"{k}.txt": v for k, v in row.items()} for row in some]))
+        else:
+            path.write_bytes(b"".join(map(msgpack.packb, some)))
+    out = tmp_path / "out.parquet"
+    with pytest.raises(ps.SchemaError, match="was not seen"):
+        ps.convert([str(path) for path in paths], out)
+    dataset = ps.open(paths, infer_records="all")
+    assert ps.convert(dataset, out, prove=True).num_records == 4
+    assert named(ps.open(out).schema) == {"id", "late", "only"}
+    assert ps.open(out).take([0, 3]).num_rows == 2
+    assert ps.open(paths, infer_records="all").take([3, 2]).num_rows == 2
+
+
+def test_keys_within_maps_are_fields_as_well(tmp_path: Path) -> None:
+    rows = [{"a": {"b": n}} for n in range(MANY)]
+    rows[-1]["a"]["late"] = 1
+    (tmp_path / "a.msgpack").write_bytes(b"".join(map(msgpack.packb, rows)))
+    with pytest.raises(ps.SchemaError, match="was not seen"):
+        ps.convert(tmp_path / "a.msgpack", tmp_path / "a.parquet")
+
+
+def test_types_of_several_files_become_one_that_holds_all(tmp_path: Path) -> None:
+    ps.write({"a": [1, 2], "t": ["x", "y"]}, tmp_path / "a-0.tfrecord")
+    ps.write({"a": [[3, 4], [5]], "t": [b"\xff", b"y"]}, tmp_path / "a-1.tfrecord")
+    dataset = ps.open(tmp_path / "a-*.tfrecord", infer_records="all")
+    assert dataset.schema.field("a").type == pa.list_(pa.int64())
+    found = pa.table(dataset).to_pylist()
+    assert [row["a"] for row in found] == [[1], [2], [3, 4], [5]]
+    assert [row["t"] for row in found] == [b"x", b"y", b"\xff", b"y"]
+    ps.write({"a": ["text"]}, tmp_path / "a-2.tfrecord")
+    with pytest.raises(ps.SchemaError, match="none in common"):
+        ps.open([tmp_path / "a-0.tfrecord", tmp_path / "a-2.tfrecord"], infer_records="all")
+
+
+def test_a_conversion_keeps_what_fields_say_of_themselves(tmp_path: Path) -> None:
+    field = pa.field("x", pa.int64(), metadata={"unit": "mm"})
+    ps.write(pa.table([pa.array([1, 2])], pa.schema([field])), tmp_path / "a.arrow")
+    for name in ("a.parquet", "a.npz", "a.h5", "a.tar"):
+        ps.convert(tmp_path / "a.arrow", tmp_path / name, prove=True)
+        ps.convert(tmp_path / name, tmp_path / "back.arrow", overwrite=True)
+        metadata = ps.open(tmp_path / "back.arrow").schema.field("x").metadata or {}
+        assert metadata.get(b"unit") == b"mm", name
+    np.savez(tmp_path / "c.npz", x=np.array([1 + 2j, 3 - 4j], np.complex64))
+    ps.convert(tmp_path / "c.npz", tmp_path / "d.npz")
+    with np.load(tmp_path / "d.npz") as found:
+        assert found["x"].dtype == np.complex64
+    mixed = [{"k": n, "e": msgpack.ExtType(5, b"ab"), "m": [1, "x"][n % 2]} for n in range(4)]
+    (tmp_path / "e.msgpack").write_bytes(b"".join(map(msgpack.packb, mixed)))
+    ps.convert(tmp_path / "e.msgpack", tmp_path / "f.parquet")
+    ps.convert(tmp_path / "f.parquet", tmp_path / "g.msgpack", where="k >= 0")
+    assert list(msgpack.Unpacker(io.BytesIO((tmp_path / "g.msgpack").read_bytes()))) == mixed
