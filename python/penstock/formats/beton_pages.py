@@ -38,6 +38,8 @@ class Pages:
         self._first_page = self._page_end = self._up(len(head))
         """Where the first page begins, and where the last one ends: at first there is none."""
         self.num_records = 0
+        self.record_bytes = 0
+        """What the records themselves take: their rows, their values, and the table's entries for these."""
         self._rows, self._table = _spool(sink.path), _spool(sink.path)
 
     def _up(self, size: int) -> int:
@@ -58,6 +60,7 @@ class Pages:
             self._sink.write(rows.view(np.uint8).data)
             self.num_bytes += rows.nbytes
             self.num_records += len(rows)
+            self.record_bytes += rows.nbytes
             return
         entries = np.zeros(sizes.shape, ENTRY)
         entries["ptr"] = self._place(sizes, values)
@@ -68,6 +71,7 @@ class Pages:
         self._rows.write(rows.tobytes())
         self._table.write(entries.tobytes())
         self.num_records += len(rows)
+        self.record_bytes += rows.nbytes + entries.nbytes + int(sizes.sum())
 
     def _place(self, sizes: np.ndarray, values: np.ndarray | list[memoryview]) -> np.ndarray:
         """Write values into pages; where each one is."""

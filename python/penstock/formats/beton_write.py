@@ -95,8 +95,9 @@ class BetonWriter:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of output so far; rows and the table are not in it before the end."""
-        return self._pages.num_bytes
+        """What the records so far take themselves: rows, values and the table's entries for these; of the
+        file once it is closed. Pages are whole, so with them any few records would take 16 MiB."""
+        return self._pages.num_bytes if self._is_closed else self._pages.record_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the records of a batch."""
