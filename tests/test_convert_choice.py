@@ -59,6 +59,37 @@ def test_a_condition_in_words_keeps_the_records_that_fulfil_it(
         ], words
 
 
+@pytest.mark.parametrize("type_", [pa.int64(), pa.int8(), pa.uint64(), pa.float64()])
+@pytest.mark.parametrize("value", [2**63, 2**64, -(2**63) - 1, 10**30, 200, -1, 3])
+def test_numbers_beyond_those_of_a_field_are_compared_as_numbers(
+    type_: pa.DataType, value: int, tmp_path: Path
+) -> None:
+    numbers = [1, 3, 100, None] if type_ != pa.uint64() else [1, 3, 2**64 - 1, None]
+    path = tmp_path / "numbers.arrow"
+    ps.write(pa.table({"x": pa.array(numbers, type_)}), path)
+    asked = {
+        "==": lambda x: x == value,
+        "!=": lambda x: x != value,
+        "<": lambda x: x < value,
+        "<=": lambda x: x <= value,
+        ">": lambda x: x > value,
+        ">=": lambda x: x >= value,
+    }
+    for operator, holds in asked.items():
+        found = converted(str(path), tmp_path, where=f"x {operator} {value}")["x"].to_pylist()
+        assert found == [x for x in numbers if x is not None and holds(x)], operator
+    found = converted(str(path), tmp_path, where=f"x in [3, {value}]")["x"].to_pylist()
+    assert found == [3]
+
+
+def test_a_number_that_nothing_can_be_compared_with_is_a_schema_error(tmp_path: Path) -> None:
+    for column in ([1.5], ["a"], [True]):
+        path = tmp_path / "a.arrow"
+        ps.write({"x": column}, path, overwrite=True)
+        with pytest.raises(ps.SchemaError, match="field 'x'"):
+            converted(str(path), tmp_path, where=f"x > {10**400}")
+
+
 def test_a_function_of_batches_filters_as_well(source: list[str], tmp_path: Path) -> None:
     given: set[tuple[str, ...]] = set()
 

@@ -61,19 +61,49 @@ class Comparison:
             column = column.cast(pa.binary())
         try:
             if self.operator == "in":
-                values = pa.array([_as(value, column.type) for value in self.value])
+                values = [value for value in self.value if not _beyond(value, column.type)]
+                if not values:
+                    return pa.array(np.zeros(len(column), bool))
+                values = pa.array([_as(value, column.type) for value in values])
                 return compute.and_(
                     compute.is_in(column, values.cast(column.type)), compute.is_valid(column)
                 )
+            if beyond := _beyond(self.value, column.type):
+                holds = self.operator in ("!=", *(("<", "<=") if beyond > 0 else (">", ">=")))
+                return compute.and_(compute.is_valid(column), holds)
             value = pa.scalar(_as(self.value, column.type))
             function = getattr(compute, _FUNCTIONS[self.operator])
             return compute.fill_null(function(column, value), False)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        except (
+            pa.ArrowInvalid,
+            pa.ArrowNotImplementedError,
+            pa.ArrowTypeError,
+            OverflowError,
+        ) as error:
             message = f"{column.type} cannot be compared with {self.value!r}: {error}"
             raise SchemaError(message, field=self.field) from None
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _beyond(value: Any, type_: pa.DataType) -> int:
+    """1 for a whole number above all that an integer type holds, -1 for one below, else 0."""
+    if not (pa.types.is_integer(type_) and _is_whole(value)):
+        return 0
+    bits = type_.bit_width
+    signed = pa.types.is_signed_integer(type_)
+    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    return (value > most) - (value < least)
+
+
 def _as(value: Any, type_: pa.DataType) -> Any:
+    """A value as one that Arrow compares with those of a type."""
+    if _is_whole(value):
+        if pa.types.is_floating(type_):
+            return float(value)
+        return pa.scalar(value, type_) if pa.types.is_uint64(type_) else value
     return value.encode() if isinstance(value, str) and pa.types.is_binary(type_) else value
 
 
