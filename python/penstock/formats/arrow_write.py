@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.formats.arrow_waiting import Waiting
 from penstock.formats.batches import conform, same_columns
 from penstock.formats.borrowed import SinkFile, writable
-from penstock.formats.regroup import Regroup
 from penstock.storage import Sink
 
 
@@ -42,25 +42,35 @@ class ArrowWriter:
         self._path = sink.path
         self._schema = schema
         self._file = SinkFile(sink)
-        self._regroup = Regroup(
+        self._regroup = Waiting(
             schema, group_records=options.batch_records, group_bytes=options.batch_bytes
         )
         self._known: dict[int, Any] = {}
         self._unify = not options.stream
         with writable(sink.path):
-            settings = pa.ipc.IpcWriteOptions(
+            self._settings = pa.ipc.IpcWriteOptions(
                 compression=_codec(options),
                 use_threads=threads > 1,
                 emit_dictionary_deltas=True,
             )
             start = pa.ipc.new_stream if options.stream else pa.ipc.new_file
             file = pa.PythonFile(self._file, mode="w")
-            self._writer: Any = start(file, schema, options=settings)
+            self._writer: Any = start(file, schema, options=self._settings)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of output so far; records that wait for their batch are not in it."""
-        return self._file.num_bytes
+        """Bytes of output so far, with about those of the records that wait for their batch."""
+        return self._file.num_bytes + self._regroup.num_bytes(self._size_of)
+
+    def _size_of(self, group: Any) -> int:
+        """Bytes that a batch makes, without writing it."""
+        file = pa.MockOutputStream()
+        with (
+            writable(self._path),
+            pa.ipc.new_stream(file, self._schema, options=self._settings) as s,
+        ):
+            s.write_batch(group)
+        return file.size()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the records of a batch."""

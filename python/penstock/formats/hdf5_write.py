@@ -22,7 +22,7 @@ from penstock.formats.dtypes import dtype_of, field_of
 from penstock.formats.dtypes_values import missing_of, values_of
 from penstock.formats.hdf5 import SCHEMA_ATTRIBUTE
 from penstock.formats.hdf5_file import MOST_ATTRIBUTE_BYTES, h5py_or_error
-from penstock.formats.regroup import Regroup
+from penstock.formats.regroup import Regroup, record_bytes
 from penstock.storage import Sink
 from penstock.types import is_bytes, is_text
 
@@ -92,6 +92,8 @@ class _Dataset:
         self.chunk_records = options.chunk_records or self._chunk_records()
         self._waiting: list[np.ndarray] = []
         self._num_waiting = 0
+        self.waiting_bytes = 0
+        """Bytes of the values that wait for their chunk to be whole."""
         self._written = 0
         self._dataset: Any = None
 
@@ -143,6 +145,7 @@ class _Dataset:
         values = self._values(array)
         self._waiting.append(values)
         self._num_waiting += len(values)
+        self.waiting_bytes += _value_bytes(array)
         if self._num_waiting >= self.chunk_records:
             self._drain(file, self._num_waiting // self.chunk_records * self.chunk_records)
 
@@ -161,6 +164,7 @@ class _Dataset:
         whole = np.concatenate(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
         self._waiting = [whole[count:]] if count < len(whole) else []
         self._num_waiting -= count
+        self.waiting_bytes = 0  # of steps that make whole chunks, nothing is left
         assert self._dataset is not None
         self._dataset.resize(self._written + count, axis=0)
         if 0 not in self.shape:
@@ -231,6 +235,12 @@ class _Dataset:
         return codes.astype(self.dtype)
 
 
+def _value_bytes(array: Any) -> int:
+    """Bytes of the values of a column."""
+    sizes = record_bytes(array)
+    return sizes * len(array) if isinstance(sizes, int) else int(sizes.sum())
+
+
 def set_attribute(handle: Any, key: bytes, value: bytes) -> None:
     """Metadata as an attribute: text where it is text, else bytes."""
     if not key or len(value) > MOST_ATTRIBUTE_BYTES - 1024:
@@ -265,6 +275,8 @@ class Hdf5Writer:
         self._path: str | None = None
         self._file: Any = None
         self._copied = 0
+        self._step_bytes = 0
+        """Bytes of the values that wait for a step to be whole."""
         try:
             _check_names(self._schema.names)
             self._datasets = [_Dataset(field, options) for field in self._schema]
@@ -310,16 +322,18 @@ class Hdf5Writer:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the file so far, but for what waits for its chunk to be whole."""
+        """Bytes of the file so far, with the values that wait for their chunk to be whole, not compressed."""
         if self._file is None:
             return self._copied
         self._file.flush()
-        return int(self._file.id.get_filesize())
+        waiting = sum(dataset.waiting_bytes for dataset in self._datasets)
+        return int(self._file.id.get_filesize()) + self._step_bytes + waiting
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the records of a batch."""
         path = self._sink.path
         batch = conform(same_columns(batch, self._schema, path), self._schema, path)
+        self._step_bytes += sum(_value_bytes(column) for column in batch.columns)
         for group in self._regroup.add(batch):
             self._write(group)
 
@@ -335,6 +349,7 @@ class Hdf5Writer:
                 raise UnsupportedError(
                     f"h5py cannot write this: {error}", file=self._sink.path, field=dataset.name
                 ) from error
+            self._step_bytes -= _value_bytes(group.column(n))
         self._records += group.num_rows
 
     def close(self) -> None:

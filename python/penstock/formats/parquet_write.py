@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import UnsupportedError
+from penstock.formats.arrow_waiting import Waiting
 from penstock.formats.batches import conform, same_columns
 from penstock.formats.borrowed import SinkFile, writable
-from penstock.formats.regroup import Regroup
 from penstock.storage import Sink
 
 CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
@@ -52,26 +52,36 @@ class ParquetWriter:
         self._path = sink.path
         self._schema = schema
         self._file = SinkFile(sink)
-        self._regroup = Regroup(
+        self._regroup = Waiting(
             schema,
             group_records=options.row_group_records,
             group_bytes=options.row_group_bytes,
         )
+        self._how: dict[str, Any] = {
+            "compression": codec,
+            "compression_level": options.level if codec not in ("none", "snappy") else None,
+            "use_dictionary": options.dictionary,
+            "write_page_checksum": options.page_checksums,
+        }
         self._writer: Any = None
         with writable(sink.path):
-            self._writer = pq.ParquetWriter(
-                pa.PythonFile(self._file, mode="w"),
-                schema,
-                compression=codec,
-                compression_level=options.level if codec not in ("none", "snappy") else None,
-                use_dictionary=options.dictionary,
-                write_page_checksum=options.page_checksums,
-            )
+            file = pa.PythonFile(self._file, mode="w")
+            self._writer = pq.ParquetWriter(file, schema, **self._how)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of output so far; records that wait for their row group are not in it."""
-        return self._file.num_bytes
+        """Bytes of output so far, with about those of the records that wait for their row group."""
+        return self._file.num_bytes + self._regroup.num_bytes(self._size_of)
+
+    def _size_of(self, group: Any) -> int:
+        """Bytes of the file that a row group makes, without writing it."""
+        import pyarrow.parquet as pq
+
+        file = pa.MockOutputStream()
+        with writable(self._path):
+            table = pa.Table.from_batches([group], schema=self._schema)
+            pq.write_table(table, file, row_group_size=max(group.num_rows, 1), **self._how)
+        return file.size()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the records of a batch."""
