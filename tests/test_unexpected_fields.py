@@ -64,6 +64,8 @@ def test_a_field_that_comes_late_is_an_error_of_a_conversion(
         assert (told.value.field or "").startswith("late")
         assert "infer_records" in (told.value.hint or "")
         assert not out.exists()
+    with pytest.raises(ps.SchemaError, match="was not seen"):
+        ps.write(ps.open(tmp_path / name), out)
     found = ps.open(tmp_path / name, infer_records="all")
     assert ps.convert(found, out, threads=threads, prove=True).num_records == MANY
     assert named(ps.open(out).schema) == {"id", "late"}

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
+from penstock.dataset import Dataset
 from penstock.errors import SchemaError
 from penstock.types import own_batch, own_types
 
@@ -82,6 +83,9 @@ def _given(data: Any) -> Incoming:
         return _from_pandas(data)
     if isinstance(data, Mapping):
         return _from_columns(cast("Mapping[Any, Any]", data))
+    if isinstance(data, Dataset):
+        whole = data.complete()  # what it does not show would be lost
+        return Incoming(whole.schema, whole.scan(), len(data))
     if hasattr(data, "__arrow_c_stream__"):
         return _from_stream(data)
     if hasattr(data, "__arrow_c_array__"):
@@ -131,7 +135,7 @@ def _from_pandas(frame: Any) -> Incoming:
 
 def _from_stream(data: Any) -> Incoming:
     # Asking a relation of a database how long it is would run it twice.
-    is_counted = _module_of(data) in ("polars", "penstock") and hasattr(data, "__len__")
+    is_counted = _module_of(data) == "polars" and hasattr(data, "__len__")
     num_records = len(data) if is_counted else None
     try:
         reader = pa.RecordBatchReader.from_stream(data)
