@@ -94,11 +94,12 @@ def test_a_replaced_file_of_the_same_size_is_told_from_a_damaged_one(tmp_path: P
     payloads = [bytes([n]) * 50 for n in range(62)]
     path = tmp_path / "x.tfrecord"
     path.write_bytes(frames.file_of(payloads))
-    assert ps.open(path, raw=True)[61]["record"] == payloads[61]
+    dataset = ps.open(path, raw=True)
+    assert dataset[61]["record"] == payloads[61]
     payloads[60:] = [b"y" * 40, b"z" * 60]
     path.write_bytes(frames.file_of(payloads))
     with pytest.raises(ps.StaleIndexError):
-        ps.open(path, raw=True).take([61])
+        dataset.take([61])
     assert ps.open(path, raw=True)[61]["record"] == b"z" * 60
 
 
