@@ -179,3 +179,14 @@ def test_a_picture_says_how_it_is_opened(tmp_path: Path, head: bytes) -> None:
     with pytest.raises(ps.FormatError, match="a picture") as caught:
         ps.open(tmp_path / "x")
     assert "folder" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("suffix", [".tfrecord", ".rec", ".msgpack", ".tar"])
+def test_what_is_no_number_of_records_to_infer_from_is_refused(suffix: str, tmp_path: Path) -> None:
+    path = str(tmp_path / f"a{suffix}")
+    ps.write({"data": [b"a", b"b"]}, path)
+    for wrong in (0, -1, True, 1.5, None, "x", "10"):
+        with pytest.raises((TypeError, ValueError), match="infer_records"):
+            ps.open(path, infer_records=wrong)
+    for right in (1, np.int64(2), "all"):
+        assert len(ps.open(path, infer_records=right)) == 2

@@ -115,3 +115,16 @@ def checked_count(word: str, value: Any, least: int) -> int:
     if number < least:
         raise ValueError(f"{word} must be at least {least}, not {number}")
     return number
+
+
+def checked_infer(value: Any) -> None:
+    """Refuse for `infer_records` what is neither a whole number of at least 1 nor "all".
+
+    Raises:
+        TypeError: it is no whole number and no text.
+        ValueError: it is smaller, or another text.
+    """
+    if not isinstance(value, str):
+        checked_count("infer_records", value, 1)
+    elif value != "all":
+        raise ValueError(f'infer_records is a whole number or "all", not {value!r}')

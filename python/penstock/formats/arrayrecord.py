@@ -47,7 +47,7 @@ from penstock.format import (
 )
 from penstock.formats.batches import check_records
 from penstock.formats.tfrecord import SAMPLE_BYTES, decoder_of
-from penstock.numbers import as_arrow, as_numpy
+from penstock.numbers import as_arrow, as_numpy, checked_infer
 from penstock.schema import merge_facts
 from penstock.storage import Sink, Source
 
@@ -75,6 +75,9 @@ class ArrayRecordOptions:
     """
 
     infer_records: int | str = 1000
+
+    def __post_init__(self) -> None:
+        checked_infer(self.infer_records)
 
 
 class ArrayRecordFormat:

@@ -51,6 +51,7 @@ from penstock.framing.inflated import PlainStream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, ends_whole
 from penstock.limits import Limits
+from penstock.numbers import checked_infer
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import Sink, Source
 from penstock.types import is_bytes
@@ -69,6 +70,7 @@ class MessagePackOptions:
     infer_records: int | str = 1000
 
     def __post_init__(self) -> None:
+        checked_infer(self.infer_records)
         if self.layout not in ("auto", "values", "array"):
             raise ValueError(f"unknown layout {self.layout!r}; known: 'auto', 'values', 'array'")
 

@@ -55,6 +55,7 @@ from penstock.framing.inflated import PlainStream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.survey import Survey
+from penstock.numbers import checked_infer
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import Sink, Source
 from penstock.types import ImageType, lent_schema, storage_of
@@ -84,6 +85,7 @@ class RecordIOOptions:
     infer_records: int | str = 1000
 
     def __post_init__(self) -> None:
+        checked_infer(self.infer_records)
         if self.label not in (None, "scalar", "list"):
             raise ValueError(f"unknown label {self.label!r}; known: None, 'scalar', 'list'")
         if self.header not in (None, True, False):

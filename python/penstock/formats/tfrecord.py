@@ -51,6 +51,7 @@ from penstock.framing.inflated import InflatedStream, PlainStream, Stream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.survey import Survey
+from penstock.numbers import checked_infer
 from penstock.schema import (
     INFERRED_KEY,
     NO_RECORDS,
@@ -76,6 +77,9 @@ class TFRecordOptions:
 
     compression: str | None = None
     infer_records: int | str = 1000
+
+    def __post_init__(self) -> None:
+        checked_infer(self.infer_records)
 
 
 class TFRecordFormat:

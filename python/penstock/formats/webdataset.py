@@ -57,6 +57,7 @@ from penstock.framing.inflated import InflatedStream, PlainStream, Stream
 from penstock.framing.shard import Shard
 from penstock.framing.survey import Survey
 from penstock.limits import Limits
+from penstock.numbers import checked_infer
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import Sink, Source
 from penstock.types import lent_schema
@@ -81,6 +82,9 @@ class WebDatasetOptions:
     decode: bool = True
     compression: str | None = None
     infer_records: int | str = 1000
+
+    def __post_init__(self) -> None:
+        checked_infer(self.infer_records)
 
 
 class WebDatasetFormat:
