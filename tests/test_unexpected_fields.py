@@ -144,3 +144,14 @@ def test_a_conversion_keeps_what_fields_say_of_themselves(tmp_path: Path) -> Non
     ps.convert(tmp_path / "e.msgpack", tmp_path / "f.parquet")
     ps.convert(tmp_path / "f.parquet", tmp_path / "g.msgpack", where="k >= 0")
     assert list(msgpack.Unpacker(io.BytesIO((tmp_path / "g.msgpack").read_bytes()))) == mixed
+
+
+@pytest.mark.parametrize("late", [2**63 + 5, "text", {"a": 1}])
+def test_a_proof_looks_at_all_records_that_were_written(late: object, tmp_path: Path) -> None:
+    early = 1 if isinstance(late, int) else None
+    type_ = pa.uint64() if isinstance(late, int) else None
+    column = pa.array([early] * MANY + [late], type_)
+    ps.write(pa.table({"x": column}), tmp_path / "a.arrow")
+    made = ps.convert(tmp_path / "a.arrow", tmp_path / "a.msgpack", prove=True)
+    assert made.num_records == MANY + 1
+    assert [path.name for path in tmp_path.glob(".penstock*")] == []

@@ -371,6 +371,8 @@ def _prove(part: _Part, path: str, reading: Reading, writing: _Writing) -> None:
         # Where a record lies is not written, and other than where it lay.
         written = [name for name in reading.schema.names if name != URL]
         wanted = (batch.select(written) for batch in wanted)
+    if "infer_records" in {field.name for field in fields(writing.kind.read_options)}:
+        how["infer_records"] = "all"  # what is proved is all of it
     found = open_dataset(path, **how)
     if not writing.kind.info.lossless and "schema" not in how:
         wanted = (as_stored(batch, found.schema) for batch in wanted)
