@@ -503,6 +503,8 @@ def open(
             raise ValueError(f"{word}={value!r} is not one of {listed}")
     if isinstance(columns, str):
         raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+    if raw and schema is not None:
+        raise ValueError("raw=True gives records as bytes, which have no schema; leave out one")
     call = {
         "format": format,
         "schema": schema,
