@@ -6,13 +6,18 @@
 | float16, float32; float64, rounded as FloatList rounds it | float32 |
 | strings, binary, fixed-size binary, views | bytes |
 | lists of these, fixed or not; fixed-shape tensors | the same, row-major |
-| lists of lists | feature lists of a SequenceExample |
+| lists of lists; lists that were read from feature lists | feature lists of a SequenceExample |
 | dictionaries, run-end encoded, extensions | their values, their storage |
 | structs | one feature a field, called `parent/child` |
 | null | nothing |
 
 What does not fit (a uint64 beyond int64, a float64 beyond float32's range, a null inside a list, a
 decimal) is a SchemaError that names record and field.
+
+A feature list that has one value a frame is a plain list in Arrow, and only the metadata of its field
+(`schema.IN_LISTS_KEY`) tells it from a feature of the context. So it goes by these, unless records are
+to be Examples, which have no feature lists. The key is the column's name, which may have been changed
+since it was read.
 """
 
 from __future__ import annotations
@@ -26,11 +31,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SchemaError
+from penstock.schema import IN_LISTS_KEY, WIRE_KEY
 from penstock.types import cast_values, is_bytes, is_bytes_view, is_text, storage_of
 
 Payload = Literal["example", "sequence", "raw"]
 RECORD = "record"
 """The column of records as they stand."""
+CONTEXT_PREFIX = "context/"
 LISTS_PREFIX = "feature_lists/"
 
 _ROUND_HINT = 'float64="round" to store the nearest float32, or cast the column yourself'
@@ -102,7 +109,8 @@ def plan_payload(
     Args:
         schema: the columns.
         payload: "example", "sequence" or "raw"; None decides: a lone binary column "record" is
-            raw, lists of lists and columns called `feature_lists/...` make SequenceExamples.
+            raw; lists of lists, columns called `feature_lists/...` and those that were read from
+            SequenceExamples make SequenceExamples.
         exact_float64: refuse a float64 that is no float32, instead of storing the nearest one.
 
     Raises:
@@ -112,15 +120,21 @@ def plan_payload(
         payload = "raw" if is_bytes(schema.field(0).type) else None
     if payload == "raw":
         return _plan_raw(schema)
+    if payload is None and any(_is_of_sequence(field) for field in schema):
+        payload = "sequence"
     columns: list[ColumnPlan] = []
     depths: list[int] = []
     as_it_is = True
     for number, field in enumerate(schema):
-        for path, key, given in _leaves((number,), field.name, field.type):
-            steps, wanted = _steps(key, given, exact_float64)
+        name = _name_in_sequence(field) if payload == "sequence" else field.name
+        for path, key, given in _leaves((number,), name, field.type):
+            if payload == "sequence" and key.startswith(LISTS_PREFIX):
+                steps, wanted = _list_steps(key, given, exact_float64)
+            else:
+                steps, wanted = _steps(key, given, exact_float64)
             depths.append(_depth(wanted))
             columns.append(ColumnPlan(path, key, steps))
-            as_it_is &= not steps and len(path) == 1
+            as_it_is &= not steps and len(path) == 1 and name == field.name
     if payload is None:
         listed = any(c.key.startswith(LISTS_PREFIX) for c in columns)
         payload = "sequence" if listed or 2 in depths else "example"
@@ -129,6 +143,25 @@ def plan_payload(
             message = "a tf.train.Example cannot hold lists of lists"
             raise SchemaError(message, field=column.key, hint='payload="sequence"')
     return PayloadPlan(payload, tuple(columns), as_it_is and bool(columns))
+
+
+def _is_of_sequence(field: pa.Field) -> bool:
+    """Whether a column is a feature list, or the half in the context of a key that both parts have."""
+    if _is_feature_list(field) or field.name.startswith(LISTS_PREFIX):
+        return True
+    key = (field.metadata or {}).get(WIRE_KEY)
+    return key is not None and field.name == CONTEXT_PREFIX + key.decode()
+
+
+def _is_feature_list(field: pa.Field) -> bool:
+    return IN_LISTS_KEY in (field.metadata or {}) and not pa.types.is_struct(field.type)
+
+
+def _name_in_sequence(field: pa.Field) -> str:
+    """The name by which the kernel knows the part of a SequenceExample that a column belongs to."""
+    if not _is_feature_list(field) or field.name.startswith(LISTS_PREFIX):
+        return field.name
+    return LISTS_PREFIX + field.name
 
 
 def _plan_raw(schema: pa.Schema) -> PayloadPlan:
@@ -181,6 +214,29 @@ def _steps(
         is_double = _leaf(stored) == pa.float64()
         steps.append(_narrow_to(wanted, exact_float64) if is_double else _cast_to(wanted))
     return tuple(steps), wanted
+
+
+def _list_steps(
+    key: str, given: pa.DataType, exact_float64: bool
+) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
+    """The same for a feature list: each record has a list of frames."""
+    if pa.types.is_null(given):
+        wanted = pa.list_(given)
+        return (_cast_to(wanted),), wanted
+    first: tuple[Callable[[Any], Any], ...] = ()
+    if isinstance(given, pa.FixedShapeTensorType) and len(given.shape) > 1 and all(given.shape):
+        first = (_in_frames,)
+        size = _logical_shape(given)[0]
+        width = given.storage_type.list_size // size
+        given = pa.list_(pa.list_(given.value_type, width), size)
+    steps, wanted = _steps(key, given, exact_float64)
+    if not _depth(wanted):
+        raise SchemaError(
+            f"a feature list takes a list for each record, not a column of type {given}",
+            field=key,
+            hint="[value] instead of value, or another name for a feature of the context",
+        )
+    return first + steps, wanted
 
 
 def _unheld(key: str, given: pa.DataType) -> SchemaError:
@@ -273,6 +329,23 @@ def _row_major(column: pa.Array) -> pa.Array:
     values = flat.take(pa.array(order))
     mask = column.is_null() if column.null_count else None
     return pa.FixedSizeListArray.from_arrays(values, size, mask=mask)
+
+
+def _logical_shape(given: pa.FixedShapeTensorType) -> list[int]:
+    order = range(len(given.shape)) if given.permutation is None else given.permutation
+    return [given.shape[axis] for axis in order]
+
+
+def _in_frames(column: pa.Array) -> pa.Array:
+    """A tensor column as lists of frames, one for each place along the first axis."""
+    type_ = column.type
+    flat = _row_major(column) if _is_permuted(type_) else column.storage
+    width = flat.type.list_size
+    size = _logical_shape(type_)[0]
+    values = flat.values.slice(flat.offset * width, len(flat) * width)
+    frames = pa.FixedSizeListArray.from_arrays(values, width // size)
+    mask = column.is_null() if column.null_count else None
+    return pa.FixedSizeListArray.from_arrays(frames, size, mask=mask)
 
 
 def _packed(column: pa.Array) -> pa.Array:

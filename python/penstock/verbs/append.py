@@ -34,7 +34,7 @@ from penstock.framing import sidecar
 from penstock.framing.sidecar import Index
 from penstock.overlay.file import has_overlays
 from penstock.pipeline import default_threads
-from penstock.schema import INFERRED_KEY, NO_RECORDS
+from penstock.schema import IN_LISTS_KEY, INFERRED_KEY, NO_RECORDS, WIRE_KEY
 from penstock.storage import LocalSink, LocalStorage, Storage
 from penstock.tail import WAIT_SECONDS, Tail
 from penstock.verbs import textindex
@@ -255,9 +255,8 @@ class _Work:
     def check(self, encoded: str, incoming: Incoming, schema: pa.Schema, path: str) -> None:
         """Raise SchemaError where the encoded records are not of the schema: all of them are read
         as records of it."""
-        is_empty = (schema.metadata or {}).get(INFERRED_KEY) == NO_RECORDS
         is_raw = schema.names == incoming.schema.names == ["record"]
-        if self.kind.info.lossless or is_empty or is_raw:
+        if self.kind.info.lossless or _is_empty(schema) or is_raw:
             return
         reading: dict[str, Any] = {
             "format": self.kind.info.name,
@@ -266,7 +265,7 @@ class _Work:
         }
         try:
             found = datasets.open(encoded, **reading, infer_records="all")
-            _check_names(found.schema.names, incoming.schema.names, schema, path)
+            _check_features(found.schema, incoming.schema.names, schema, path)
             for _ in datasets.open(encoded, **reading, schema=schema).scan(threads=self.threads):
                 pass
         except SchemaError as error:
@@ -351,11 +350,14 @@ class _Work:
 
 
 def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> Incoming:
-    """The records in the types of the files that keep types; those of others are checked once they
-    are encoded."""
+    """The records in the types of the files that keep types. Those of others are checked once they
+    are encoded; whether a list is a feature list is what the files say."""
     if not kind.info.lossless:
-        return incoming
-    _check_names(incoming.schema.names, incoming.schema.names, schema, path)
+        if _is_empty(schema):
+            return incoming
+        fields = [_as_there(field, schema) for field in incoming.schema]
+        return incoming._replace(schema=pa.schema(fields, incoming.schema.metadata))
+    _check_names(incoming.schema, schema, path)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in incoming.batches:
@@ -364,18 +366,71 @@ def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> 
     return Incoming(schema, batches(), incoming.num_records)
 
 
-def _check_names(written: list[str], given: list[str], schema: pa.Schema, path: str) -> None:
+def _is_empty(schema: pa.Schema) -> bool:
+    """Whether it was told from files without records."""
+    return (schema.metadata or {}).get(INFERRED_KEY) == NO_RECORDS
+
+
+def _as_there(field: pa.Field, schema: pa.Schema) -> pa.Field:
+    """A column that goes to the part of a SequenceExample in which the files have its name."""
+    at = schema.get_field_index(field.name)
+    if at < 0:
+        return field
+    parts = (IN_LISTS_KEY, WIRE_KEY)
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k not in parts}
+    metadata |= {k: v for k, v in (schema.field(at).metadata or {}).items() if k in parts}
+    return field.with_metadata(metadata or None)
+
+
+def _check_names(given: pa.Schema, schema: pa.Schema, path: str) -> None:
     """Raise SchemaError for the first field that only the new records have, or only the old."""
-    for name in written:
+    for name in given.names:
         if name not in schema.names:
-            known = ", ".join(schema.names[:20]) + (", …" if len(schema.names) > 20 else "")
-            message = f"the records that are there have no such field; they have: {known}"
-            raise SchemaError(message, file=path, field=name)
+            raise _unknown(name, schema, path)
     for name in schema.names:
-        if name not in written and name not in given:
-            raise SchemaError(
-                "the records that are there have this field, the new ones do not",
-                file=path,
-                field=name,
-                hint="add it, with nulls where there is no value",
-            )
+        if name not in given.names:
+            raise _missing(name, path)
+
+
+def _check_features(written: pa.Schema, given: list[str], schema: pa.Schema, path: str) -> None:
+    """The same for encoded records, by key and part of the message: a key may be in both parts of a
+    SequenceExample, and is then named otherwise than where it is in one."""
+    known = {_place(field): field.name for field in schema}
+    for field in written:
+        in_lists, key = _place(field)
+        if (in_lists, key) in known:
+            continue
+        if (not in_lists, key) not in known:
+            raise _unknown(field.name, schema, path)
+        parts = ("context", "feature lists")
+        raise SchemaError(
+            f"the records that are there have this field in the {parts[not in_lists]}, the new ones "
+            f"in the {parts[in_lists]}",
+            file=path,
+            field=key,
+        )
+    places = {_place(field) for field in written}
+    for place, name in known.items():
+        if place not in places and name not in given:
+            raise _missing(name, path)
+
+
+def _place(field: pa.Field) -> tuple[bool, str]:
+    """Whether a field is a feature list, and its key."""
+    metadata = field.metadata or {}
+    return IN_LISTS_KEY in metadata, metadata.get(WIRE_KEY, field.name.encode()).decode()
+
+
+def _unknown(name: str, schema: pa.Schema, path: str) -> SchemaError:
+    known = ", ".join(schema.names[:20]) + (", …" if len(schema.names) > 20 else "")
+    message = f"the records that are there have no such field; they have: {known}"
+    return SchemaError(message, file=path, field=name)
+
+
+def _missing(name: str, path: str) -> SchemaError:
+    return SchemaError(
+        "the records that are there have this field, the new ones do not",
+        file=path,
+        field=name,
+        hint="add it, with nulls where there is no value",
+    )
