@@ -243,7 +243,7 @@ class Hdf5Reader:
         self._stored = stored
         if self._asked is not None:
             check_columns(self._asked, stored, self._path)
-        own = stored if kept is None else restored(stored, kept)
+        own = stored if kept is None else restored(stored, kept, is_empty=not self.num_records)
         self.schema: pa.Schema = self._asked if self._asked is not None else own
         self._step = _step(fields)
 
@@ -341,15 +341,17 @@ def _single_text(found: Found) -> bytes:
     return text_of(value)
 
 
-def restored(stored: Any, text: bytes) -> Any:
-    """The schema that was written, where it is kept and the datasets fit it."""
+def restored(stored: Any, text: bytes, *, is_empty: bool) -> Any:
+    """The schema that was written, where it is kept and the datasets fit it; those that are empty fit any, and
+    labels without names are whole numbers there."""
     try:
         schema: Any = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
     except (pa.ArrowException, ValueError, OSError, TypeError):
         return stored  # somebody else's attribute
     names: list[str] = schema.names
     kept = {field.name: field for field in schema}
-    fields = [_restored(field, kept.get(field.name, field)) for field in stored]
+    restore = _of_type if is_empty else _restored
+    fields = [restore(field, kept.get(field.name, field)) for field in stored]
     if sorted(names) == sorted(stored.names):
         fields.sort(key=lambda field: names.index(field.name))
     return pa.schema(fields, stored.metadata)
@@ -362,6 +364,10 @@ def _restored(stored: Any, wanted: Any) -> Any:
             pa.nulls(0, stored.type).cast(wanted.type)
         except (pa.ArrowException, TypeError):
             return stored
+    return _of_type(stored, wanted)
+
+
+def _of_type(stored: Any, wanted: Any) -> Any:
     return stored.with_type(wanted.type)
 
 

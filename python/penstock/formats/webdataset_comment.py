@@ -4,7 +4,8 @@ It is the comment of a global PAX header, which every tar program passes over, a
 
     {"penstock": 1, "schema": base64 of an Arrow schema message, "fields": {column: field}}
 
-with columns in the order of the schema. An archive without it, or with one that cannot be read, is taken
+with columns in the order of the schema. In an archive of no records an empty folder `__penstock__/` follows, which no
+program takes for part of a record: Python's tarfile, and so webdataset, wants a member behind a comment. An archive without it, or with one that cannot be read, is taken
 for what its members' names say.
 """
 
@@ -46,6 +47,15 @@ def comment_of(stored: Stored) -> _core.Buffer:
     if len(text) > _MOST_BYTES - 100:
         raise SchemaError("too many columns for a tar archive to describe")
     return _core.tar_comment(text)
+
+
+def folder_behind() -> _core.Buffer:
+    """The member that the comment stands before where there are no records."""
+    import tarfile  # only here: shards have records, nearly always
+
+    folder = tarfile.TarInfo("__penstock__/")
+    folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+    return _core.Buffer.from_bytes(folder.tobuf(tarfile.USTAR_FORMAT))
 
 
 def stored_in(stream: Stream) -> Stored | None:

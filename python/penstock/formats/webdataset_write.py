@@ -34,7 +34,13 @@ from penstock.format import Part
 from penstock.formats.batches import empty_columns
 from penstock.formats.framed_output import OneStream, PlainOutput, joined
 from penstock.formats.framed_writer import Encoded, FramedWriter
-from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, comment_of
+from penstock.formats.webdataset_comment import (
+    ARCHIVE_BYTES,
+    END_BYTES,
+    Stored,
+    comment_of,
+    folder_behind,
+)
 from penstock.formats.webdataset_fields import (
     IMAGES,
     JSONS,
@@ -178,10 +184,15 @@ class WebDatasetWriter(FramedWriter):
     def _finish(self) -> None:
         self._work.drain()
         plain_bytes = sum(int(lengths.sum()) for lengths in self._lengths)
-        least = plain_bytes + END_BYTES
+        # An archive of no records is described as well: other shards have the same columns.
+        front: list[_core.Buffer] = []
+        if self._comment is not None and not self._num_records:
+            front = [self._comment, folder_behind()]
+        front_bytes = sum(map(len, front))
+        least = plain_bytes + front_bytes + END_BYTES
         self._end_bytes = -(-least // ARCHIVE_BYTES) * ARCHIVE_BYTES - plain_bytes
-        zeros = _core.Buffer.from_bytes(bytes(self._end_bytes))
-        self._output.add([zeros], np.zeros(0, np.uint64))
+        zeros = _core.Buffer.from_bytes(bytes(self._end_bytes - front_bytes))
+        self._output.add([*front, zeros], np.zeros(0, np.uint64))
         super()._finish()
 
     def _check_keys(self, batch: pa.RecordBatch) -> None:
