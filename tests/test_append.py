@@ -64,7 +64,10 @@ def test_the_extended_index_is_the_one_that_would_be_built(tmp_path: Path, name:
     ps.append(NEW, path, member_bytes=4096)
     extended = Path(f"{path}.penstock").read_bytes()
     ps.index(path, force=True)
-    assert Path(f"{path}.penstock").read_bytes() == extended
+    built = Path(f"{path}.penstock").read_bytes()
+    # But for the name of the file's state, and the checksum over it: only an index of a file that lay
+    # still for a moment has it.
+    assert built[:56] + built[64:] == extended[:56] + extended[64:]
 
 
 class Watched(LocalStorage):

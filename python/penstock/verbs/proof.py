@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from penstock.errors import FormatError
-from penstock.formats.tfrecord_columns import LISTS_PREFIX, plan_payload
+from penstock.formats.tfrecord_columns import CONTEXT_PREFIX, LISTS_PREFIX, plan_payload
 from penstock.scan import rebatch
 from penstock.schema import IN_LISTS_KEY, WIRE_KEY
 from penstock.types import is_image
@@ -37,6 +37,9 @@ class Wire:
             return pa.field(
                 field.name, type_, metadata={IN_LISTS_KEY: b"1", WIRE_KEY: key.encode()}
             )
+        if self._plan.kind == "sequence" and field.name.startswith(CONTEXT_PREFIX):
+            key = field.name.removeprefix(CONTEXT_PREFIX)
+            return pa.field(field.name, type_, metadata={WIRE_KEY: key.encode()})
         return pa.field(field.name, type_)
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
