@@ -61,7 +61,8 @@ class MessageDecoder:
         except Exception as error:
             # DecodeError, whose place differs between protobuf's releases.
             name = self._class.DESCRIPTOR.full_name
-            raise FormatError(f"no {name}: {error}", record=record) from None
+            hint = "open(..., raw=True) for the bytes as they are"
+            raise FormatError(f"no {name}: {error}", record=record, hint=hint) from None
 
 
 def _message_class(given: Any) -> Any:

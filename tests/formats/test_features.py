@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -488,3 +489,28 @@ def test_a_schema_without_features_is_described_by_its_types() -> None:
     ]
     with pytest.raises(UnsupportedError, match="no TensorFlow feature"):
         f.describe(pa.schema([("x", pa.float64())]))
+
+
+def test_a_payload_that_is_no_such_message_is_told_with_its_place(tmp_path: Path) -> None:
+    from google.protobuf import descriptor_pb2
+
+    kind = descriptor_pb2.FieldDescriptorProto
+    payloads = [kind(name=f"n{n}").SerializeToString() for n in range(5)]
+    first, path = tmp_path / "0.tfrecord", str(tmp_path / "1.tfrecord")
+    ps.write(payloads[:2], first)
+    ps.write([*payloads[:3], b"\xff\xff", payloads[4]], path)
+    byte = 3 * (len(payloads[0]) + 16) + 12
+    how: dict[str, Any] = {"schema": kind, "columns": ["name"]}
+    asked: list[Callable[[ps.Dataset], object]] = [
+        lambda d: list(d.scan()),
+        lambda d: d.take([6, 5]),
+    ]
+    for read in asked:
+        with pytest.raises(ps.FormatError, match=r"no google\.protobuf") as caught:
+            read(ps.open([str(first), path], **how))
+        error = caught.value
+        assert (error.file, error.record, error.byte) == (path, 3, byte)
+    dataset = ps.open([str(first), path], damage="skip", **how)
+    assert sum(batch.num_rows for batch in dataset.scan()) == 6
+    (region,) = dataset.damage
+    assert (region.file, region.start_byte, region.num_records) == (path, byte - 12, 1)

@@ -367,7 +367,7 @@ class ArrayRecordReader:
             fault = error.args[0]
             record = None if fault.record is None else int(numbers[fault.record])
             raise error_from(fault, file=self._path, record=record) from None
-        except SchemaError as error:
+        except (SchemaError, FormatError) as error:
             if error.record is not None:
                 error.record = int(numbers[error.record])
             raise error.at(file=self._path) from None

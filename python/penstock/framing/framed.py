@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import RecordIndexError, SchemaError
+from penstock.errors import FormatError, RecordIndexError, SchemaError
 from penstock.forks import Lock
 from penstock.format import Chunk, Projection, Selection
 from penstock.framing.chunk_frames import ChunkFrames
@@ -27,7 +27,7 @@ from penstock.framing.indexing import build_index
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.windows import Windows
-from penstock.numbers import as_arrow
+from penstock.numbers import as_arrow, as_numpy
 
 UNPROVED = "unproved"
 """The column that marks salvaged records."""
@@ -165,10 +165,15 @@ class FramedReader:
                 batch = decoder.decode(held.frames, wanted)
         except _core.KernelError as error:
             raise self._frames.located(error.args[0], held, chunk) from None
-        except SchemaError as error:
-            # Of a field made of several columns: its record is a row of this batch.
-            if error.record is not None:
-                error.record = self._frames.record_of(error.record, held, chunk)
+        except (SchemaError, FormatError) as error:
+            if isinstance(error, FormatError) and error.file is not None:
+                raise  # of the proof, which knows the place
+            # Of a field made of several columns, or of a message: its record is a row of this batch.
+            if (row := error.record) is not None:
+                if isinstance(error, FormatError):
+                    start = int(as_numpy(held.frames.starts())[row])
+                    error.at(byte=start + self._shard.framing.head_bytes)
+                error.record = self._frames.record_of(row, held, chunk)
             error.at(file=self.source.path)
             raise
         batch = _marked(batch, held.unproved, columns) if self._shard.salvages else batch
