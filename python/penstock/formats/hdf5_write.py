@@ -74,7 +74,7 @@ class _Dataset:
         elif is_bytes(type_):
             self._kind, self.dtype = "bytes", h5py.vlen_dtype(np.dtype("u1"))
         elif types.is_list(type_) or types.is_large_list(type_):
-            inner = dtype_of(pa.field(field.name, type_.value_type))
+            inner = _dtype(pa.field(field.name, type_.value_type))
             if inner.kind not in "iufb" or inner.subdtype is not None:
                 raise SchemaError(
                     f"HDF5 holds lists of numbers, not of {type_.value_type}",
@@ -83,10 +83,10 @@ class _Dataset:
                 )
             self._kind, self.dtype = "lists", h5py.vlen_dtype(inner)
         elif types.is_dictionary(type_) and types.is_string(type_.value_type):
-            self._kind, self.dtype = "labels", dtype_of(pa.field(field.name, type_.index_type))
+            self._kind, self.dtype = "labels", _dtype(pa.field(field.name, type_.index_type))
         else:
             flat = pa.field(field.name, type_, metadata=field.metadata)
-            whole = dtype_of(flat)
+            whole = _dtype(flat)
             self.dtype, self.shape = whole.base, whole.shape
         self.native = self._native(type_)
         self.chunk_records = options.chunk_records or self._chunk_records()
@@ -233,6 +233,16 @@ class _Dataset:
                 )
             codes = np.array([places[name] for name in names] or [0])[codes]
         return codes.astype(self.dtype)
+
+
+def _dtype(field: Any) -> np.dtype[Any]:
+    """See dtype_of, whose advice is for several formats: HDF5 has no option for the length of text."""
+    try:
+        return dtype_of(field)
+    except SchemaError as error:
+        if "write " in (error.hint or ""):
+            error.hint = "cast it, leave it out (columns=), or write Parquet or Arrow"
+        raise
 
 
 def _value_bytes(array: Any) -> int:

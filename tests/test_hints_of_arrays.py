@@ -1,0 +1,50 @@
+"""What arrays cannot hold: the advice is true for the format that is being written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import SchemaError
+from penstock.dataset import open as open_dataset
+from penstock.types import VariableShapeTensorType
+from penstock.verbs.write import write
+
+
+def ragged() -> pa.Table:
+    type_ = VariableShapeTensorType(pa.float32(), 2)
+    values = [{"data": [1.0, 2.0], "shape": [1, 2]}]
+    column = pa.ExtensionArray.from_storage(type_, pa.array(values, type_.storage_type))
+    return pa.table({"x": column})
+
+
+STRUCTS = pa.table({"x": [{"a": 1, "b": "q"}]})
+LISTS = pa.table({"x": [["a", "b"]]})
+
+
+@pytest.mark.parametrize(
+    ("table", "ending"),
+    [(ragged(), "npz"), (ragged(), "h5"), (STRUCTS, "h5"), (STRUCTS, "npz"), (LISTS, "h5")],
+)
+def test_the_formats_that_are_advised_hold_the_values(
+    tmp_path: Path, table: pa.Table, ending: str
+) -> None:
+    with pytest.raises(SchemaError) as caught:
+        write(table, tmp_path / f"x.{ending}")
+    hint = caught.value.hint or ""
+    assert hint.endswith("write Parquet or Arrow")
+    assert ("text_length" in hint) == (ending == "npz" and table is STRUCTS)
+    assert not list(tmp_path.iterdir())
+    for other in ("parquet", "arrow"):
+        write(table, tmp_path / f"x.{other}")
+        found = pa.table(open_dataset(tmp_path / f"x.{other}"))
+        assert found.column("x").to_pylist() == table.column("x").to_pylist()
+
+
+def test_an_option_that_is_advised_is_one_of_the_format(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"text_length": 8}
+    write(STRUCTS, tmp_path / "x.npz", **how)
+    assert pa.table(open_dataset(tmp_path / "x.npz")).to_pylist() == STRUCTS.to_pylist()
