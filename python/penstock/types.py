@@ -131,7 +131,8 @@ def _is_foreign(type_: Any) -> bool:
 def own_types(schema: Any) -> Any:
     """The schema with penstock's type for tensors whose shapes differ: from bytes and C streams pyarrow
     makes a type of its own, which says nothing of values and axes. One with more to say (axes that are
-    named or permuted) stays as it is.
+    named or permuted) stays as it is. Views within lists, structs and dictionaries, as polars writes
+    them, become what they show: pyarrow can neither take nor compare them.
 
     Example:
         >>> import pyarrow as pa
@@ -147,7 +148,27 @@ def own_types(schema: Any) -> Any:
             axes = type_.storage_type.field("shape").type.list_size
             if str(type_).endswith(f"[value_type={value}, ndim={axes}]>"):
                 schema = schema.set(place, field.with_type(VariableShapeTensorType(value, axes)))
+        elif pa.types.is_nested(type_) or pa.types.is_dictionary(type_):
+            plain = _without_views(type_)
+            if plain != type_:
+                schema = schema.set(place, field.with_type(plain))
     return schema
+
+
+def _without_views(type_: Any) -> Any:
+    """The type with byte strings and texts in place of views of them."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    kind = pa.types
+    if kind.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _without_views(type_.value_type), type_.ordered)
+    if kind.is_struct(type_):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in type_])
+    if kind.is_list(type_) or kind.is_large_list(type_) or kind.is_fixed_size_list(type_):
+        item = type_.value_field.with_type(_without_views(type_.value_type))
+        if kind.is_fixed_size_list(type_):
+            return pa.list_(item, type_.list_size)
+        return pa.large_list(item) if kind.is_large_list(type_) else pa.list_(item)
+    return plain.get(type_, type_)
 
 
 def own_tensors(array: Any, type_: Any) -> Any:
@@ -162,6 +183,10 @@ def own_batch(batch: Any, schema: Any) -> Any:
     if batch.schema.equals(schema, check_metadata=True):
         return batch
     arrays = [own_tensors(array, f.type) for array, f in zip(batch.columns, schema, strict=True)]
+    arrays = [
+        array if array.type == f.type else cast_values(array, f.type)
+        for array, f in zip(arrays, schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
 
 

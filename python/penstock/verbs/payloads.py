@@ -204,6 +204,10 @@ class Side:
         return error_from(fault, file=self.dataset.paths[shard], record=local)
 
 
+_OF_EXAMPLES = {"tfrecord", "arrayrecord"}
+"""Formats whose payloads may be Examples."""
+
+
 def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
     """The same records as payloads, where the dataset's schema was told from a sample of Examples.
 
@@ -212,6 +216,8 @@ def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
     """
     is_told = dataset.options.schema is None and INFERRED_KEY in (dataset.schema.metadata or {})
     if not is_told or dataset.options.damage != "error" or dataset.has_overlays:
+        return None
+    if not {dataset.format_name(n) for n in range(len(dataset.paths))} <= _OF_EXAMPLES:
         return None
     payloads = dataset.reopened(raw=True, columns=None)
     return payloads if payloads.schema.names == RAW_SCHEMA.names else None
