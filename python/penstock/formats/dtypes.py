@@ -364,4 +364,4 @@ def _advice(type_: Any) -> str:
         return "cast it to its value type, or write HDF5, Parquet or Arrow"
     if types.is_string(type_) or types.is_binary(type_) or types.is_large_string(type_):
         return "text_length=, the most characters or bytes of a value; or write npz"
-    return "cast it, leave it out (columns=), or write npz, HDF5, Parquet or Arrow"
+    return "cast it, leave it out (columns=), or write Parquet or Arrow"
