@@ -259,9 +259,34 @@ def _cast(array: pa.Array, type_: pa.DataType, name: str) -> pa.Array:
     try:
         if pa.types.is_dictionary(type_):
             return array.cast(type_.value_type).dictionary_encode().cast(type_)
-        return array.cast(type_)
+        made = array.cast(type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(f"does not fit {type_}: {error}", field=name) from None
+    _check_survived(array, made, name)
+    return made
+
+
+def _check_survived(array: pa.Array, made: pa.Array, name: str) -> None:
+    """Raise SchemaError for numbers that pyarrow casts to others: any but 0 to true, and what is too
+    large for a float16 to infinity."""
+    type_ = made.type
+    while _is_fixed(type_) or pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        array, made, type_ = array.flatten(), made.flatten(), type_.value_type
+    if not (pa.types.is_boolean(type_) or pa.types.is_float16(type_)):
+        return
+    if pa.types.is_boolean(array.type) or not pa.types.is_primitive(array.type):
+        return
+    import pyarrow.compute
+
+    compute: Any = pyarrow.compute
+    if pa.types.is_boolean(type_):
+        other = compute.not_equal(made.cast(pa.uint8()).cast(array.type), array)
+    else:
+        wide = array.cast(pa.float64())
+        other = compute.and_(compute.is_finite(wide), compute.greater(compute.abs(wide), 65519.0))
+    lost = array.filter(other)
+    if len(lost):
+        raise SchemaError(f"does not fit {type_}: {lost[0].as_py()}", field=name)
 
 
 # -- inferring ------------------------------------------------------------------------------------
