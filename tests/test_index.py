@@ -48,11 +48,11 @@ def test_a_built_index_is_the_one_that_the_writer_makes(tmp_path: Path, kind: st
 def test_asking_whether_a_reader_needs_an_index_builds_none(tmp_path: Path) -> None:
     ps.write({"x": [1, 2]}, str(tmp_path / "a.tfrecord"), index=False)
     ps.write({"x": [1, 2]}, str(tmp_path / "a.parquet"))
-    reader = ps.open(str(tmp_path / "a.tfrecord")).reader(0)
+    reader = ps.open(str(tmp_path / "a.tfrecord")).files.reader(0)
     assert is_indexed(reader)
     assert not reader.has_index
     assert isinstance(reader, PartlyReadable)
-    assert not is_indexed(ps.open(str(tmp_path / "a.parquet")).reader(0))
+    assert not is_indexed(ps.open(str(tmp_path / "a.parquet")).files.reader(0))
     surveyed = [fmt.info.name for fmt in formats.FORMATS if isinstance(fmt, Surveyed)]
     assert {"tfrecord", "recordio"} <= set(surveyed)
     assert "parquet" not in surveyed
@@ -145,7 +145,7 @@ def test_files_of_another_storage_leave_no_sidecar_on_this_machine(
     ds = ps.open(f"a.{ending}", storage=storage)
     assert len(ds) == 3
     assert ds[2]["data" if "data" in ds.schema.names else "bin"] == b"3"
-    ds.forget_index(0)
+    ds.files.forget_index(0)
     assert list((tmp_path / "here").iterdir()) == list((tmp_path / "cache").iterdir()) == []
     asked = tmp_path / "asked"
     assert len(ps.open(f"a.{ending}", storage=storage, index=str(asked))) == 3

@@ -246,7 +246,7 @@ def test_an_error_of_the_storage_comes_in_its_place(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"n": np.arange(400)}, path)
     dataset = ps.open(path)
-    reader = dataset.reader(0)
+    reader = dataset.files.reader(0)
     pick = reader.pick
 
     def failing(records: np.ndarray) -> object:

@@ -35,7 +35,7 @@ def keep(source: Any, name: str = "new", overwrite: bool = False, **columns: Any
     """Keep columns beside the one shard of a source, or each beside as many."""
     batch = pa.record_batch(columns)
     dataset = source if isinstance(source, ps.Dataset) else ps.open(source)
-    firsts = dataset.firsts
+    firsts = dataset.files.firsts
 
     def columns_of_shard(shard: int) -> list[pa.RecordBatch]:
         return [batch.slice(firsts[shard], firsts[shard + 1] - firsts[shard])]

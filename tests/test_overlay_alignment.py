@@ -252,7 +252,7 @@ def test_a_batch_that_is_passed_over_shifts_no_values(tmp_path: Path) -> None:
     keep_squares(path, numbers)
     whole = Path(path).read_bytes()
     broken = bytearray(whole)
-    chunks = list(ps.open(path).reader(0).chunks())
+    chunks = list(ps.open(path).files.reader(0).chunks())
     assert len(chunks) == 10
     at = chunks[3].start_byte
     broken[at : at + 64] = bytes(64)

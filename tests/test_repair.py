@@ -139,7 +139,7 @@ def test_a_broken_member_takes_no_other_with_it(tmp_path: Path, seed: int) -> No
         tmp_path / "a.tfrecord", payloads, "gzip", member_bytes=8192, index=seed % 2 == 0
     )
     data = bytearray(path.read_bytes())
-    index = ps.open(str(path), raw=True, index="never").reader(0).index
+    index = ps.open(str(path), raw=True, index="never").files.reader(0).index
     members = [p.compressed_bit // 8 for p in index.points] + [len(data)]
     plain = [p.plain_start for p in index.points] + [index.plain_bytes]
     rng = random.Random(seed)
@@ -163,7 +163,7 @@ def test_a_member_with_a_broken_head_is_passed_over(tmp_path: Path) -> None:
     payloads = payloads_of(600, 3)
     for place in (0, 2, 3, 13, 17, 22):
         path = written(tmp_path / "a.tfrecord", payloads, "gzip", member_bytes=8192, index=False)
-        index = ps.open(str(path), raw=True, index="never").reader(0).index
+        index = ps.open(str(path), raw=True, index="never").files.reader(0).index
         data = bytearray(path.read_bytes())
         data[index.points[5].compressed_bit // 8 + place] ^= 0xE4
         path.write_bytes(data)

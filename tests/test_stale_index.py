@@ -240,7 +240,7 @@ def test_a_sidecar_that_knows_no_state_of_its_file_is_read(
     good = beside.read_bytes()
     header = good[:56] + bytes(4)
     beside.write_bytes(header + struct.pack("<I", Buffer.from_bytes(header).crc32c()) + good[64:])
-    assert ps.open(str(path), raw=True).reader(0).has_index
+    assert ps.open(str(path), raw=True).files.reader(0).has_index
     assert check_nothing_wrong(str(path), some) == "read"
 
 

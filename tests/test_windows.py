@@ -146,7 +146,7 @@ def test_a_scan_that_is_left_early_ends_its_threads(tmp_path: Path) -> None:
 def test_an_error_of_the_storage_comes_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "a.rec").write_bytes(recordio(LARGE["large"]))
     dataset = ps.open(tmp_path / "a.rec", index="never")
-    source = dataset.reader(0).source  # type: ignore[attr-defined]
+    source = dataset.files.reader(0).source  # type: ignore[attr-defined]
     whole = source.read
 
     def failing(start: int, length: int) -> Any:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,17 +12,14 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.errors import SchemaError
-from penstock.forks import Lock
-from penstock.format import Format, Framed, Options, Reader, Sifting, SkippedRegion
-from penstock.framing.sidecar import discard
+from penstock.files import Files
+from penstock.format import Options, Sifting, SkippedRegion
 from penstock.limits import Limits, limits_from
 from penstock.notes import Notes
-from penstock.overlay.reader import Overlays
 from penstock.paths import expand
 from penstock.scan import scan
-from penstock.schema import INFERRED_KEY, NO_RECORDS, in_common
-from penstock.shard_lists import ShardList, shard_list
-from penstock.storage import LocalStorage, Source, Storage, Watched
+from penstock.shard_lists import shard_list
+from penstock.storage import LocalStorage, Storage
 from penstock.take import take
 
 Result = TypeVar("Result")
@@ -61,58 +56,15 @@ class Dataset:
     """
 
     def __init__(
-        self,
-        paths: Sequence[str],
-        storage: Storage,
-        call: dict[str, Any],
-        listed: ShardList | None = None,
-        passed_over: Sequence[str] = (),
+        self, call: dict[str, Any], files: Files, notes: Notes, passed_over: Sequence[str] = ()
     ) -> None:
-        self._call = {**call, "source": list(paths)}
-        self._storage = storage
-        self._columns: Sequence[str] | None = call["columns"]
-        self._format: str | None = call["format"]
-        self._paths = list(paths)
-        self._listed = listed
+        self._call = call
+        self._files = files
+        self._notes = notes
         self._passed_over = passed_over
-        self._notes = Notes()
-        self._options = Options(
-            schema=call["schema"],
-            raw=call["raw"],
-            checksums=call["checksums"],
-            damage=call["damage"],
-            index=call["index"],
-            mmap=call["mmap"],
-            limits=limits_from(call["limits"]),
-            dialect=call["dialect"],
-            skipped=self._notes.add,
-            format_options=call["format_options"],
-        )
-        self._readers: list[Reader | None] = [None] * len(paths)
-        self._formats: list[Format | None] = [None] * len(paths)
-        self._sources: list[Source | None] = [None] * len(paths)
-        self._checks: list[Callable[[], None] | None] = [None] * len(paths)
-        self._locks = [Lock() for _ in paths]
-        self._firsts: np.ndarray | None = None
-        self._overlays: Overlays | None = None
-        if call["overlays"] and not call["raw"]:
-            self._overlays = Overlays(paths, storage, self._options.limits) or None
-        self._settled: pa.Schema | None = None
-        self._names: Sequence[str] | None = None
-        first = self._first_reader()
-        self._full_schema = first.schema
-        if self._overlays is not None:
-            self._names = first.schema.names
-        self._settled = getattr(first, "base", first).schema
-        if len(paths) > 1 and call["format_options"].get("infer_records") == "all":
-            first = self._settle_by_all(first)
-            self._full_schema = first.schema
-        missing = [c for c in self._columns or () if c not in self._full_schema.names]
-        if missing:
-            known = ", ".join(self._full_schema.names)
-            raise SchemaError(
-                f"no such column; there are: {known}", field=missing[0], file=paths[0]
-            )
+        self._columns: Sequence[str] | None = call["columns"]
+        for name in self._columns or ():
+            self._check_column(name, file=files.paths[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self._call,)
@@ -122,31 +74,29 @@ class Dataset:
     @property
     def schema(self) -> pa.Schema:
         """The fields of a record, as pyarrow.Schema."""
+        whole = self._files.schema
         if self._columns is None:
-            return self._full_schema
-        fields = [self._full_schema.field(name) for name in self._columns]
-        return pa.schema(fields, metadata=self._full_schema.metadata)
+            return whole
+        return pa.schema(map(whole.field, self._columns), metadata=whole.metadata)
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files, in the order they are read."""
-        return tuple(self._paths)
+        return self._files.paths
 
     @property
     def passed_over(self) -> tuple[str, ...]:
         """Files of a folder that were not opened: text that goes with the data, such as a README."""
-        self._open_all()
-        readers = [getattr(reader, "base", reader) for reader in self._readers]
-        inside = [path for r in readers if isinstance(r, Sifting) for path in r.passed_over]
+        inside = [p for r in self._files.bases() if isinstance(r, Sifting) for p in r.passed_over]
         return (*self._passed_over, *inside)
 
     @property
     def shards(self) -> list[Shard]:
         """The files with format, records and bytes. Counting may build an index."""
-        self._open_all()
+        files = self._files
         return [
-            Shard(path, self._format_of(n).info.name, self.reader(n).num_records, self.num_bytes(n))
-            for n, path in enumerate(self._paths)
+            Shard(path, files.format_name(n), files.reader(n).num_records, files.num_bytes(n))
+            for n, path in enumerate(files.paths)
         ]
 
     @property
@@ -164,7 +114,7 @@ class Dataset:
             facts.update(
                 f"{name}\0{shard.num_bytes}\0{shard.num_records}\0".encode("utf-8", "replace")
             )
-            facts.update("\0".join(self.overlay_digests(number)).encode("utf-8", "replace"))
+            facts.update("\0".join(self._files.overlay_digests(number)).encode("utf-8", "replace"))
         return facts.hexdigest()
 
     @property
@@ -173,11 +123,11 @@ class Dataset:
         return self._notes.regions
 
     def __len__(self) -> int:
-        return int(self.firsts[-1])
+        return int(self._files.firsts[-1])
 
     def __repr__(self) -> str:
-        first = self._paths[0]
-        more = f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else ""
+        first, *others = self.paths
+        more = f" and {len(others)} more" if others else ""
         return f"<penstock.Dataset {first}{more}: {', '.join(self.schema.names)}>"
 
     # -- records --------------------------------------------------------------------------------
@@ -228,7 +178,7 @@ class Dataset:
 
     def _dicts(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
         """The records of a batch as Python's values, which cannot say all that Arrow can."""
-        file = self._paths[0] if len(self._paths) == 1 else None
+        file = self.paths[0] if len(self.paths) == 1 else None
         if len(set(batch.schema.names)) < batch.num_columns:
             message = "two fields have the same name, so a record is no dict; use take or scan"
             raise SchemaError(message, file=file)
@@ -250,172 +200,51 @@ class Dataset:
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 
-    # -- for the verbs --------------------------------------------------------------------------
-
-    @property
-    def firsts(self) -> np.ndarray:
-        """The number of each shard's first record, then of all records: int64[shards + 1]."""
-        if self._firsts is None:
-            self._open_all()
-            counts = [self.reader(n).num_records for n in range(len(self._paths))]
-            if self._listed is not None:
-                self._listed.check(counts)
-            self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return self._firsts
-
-    def reader(self, shard: int) -> Reader:
-        """The open reader of one shard."""
-        with self._locks[shard]:
-            opened = self._readers[shard]
-            if opened is None:
-                opened = self._open(shard)
-                self._readers[shard] = opened
-            return opened
-
-    def num_bytes(self, shard: int) -> int:
-        """Bytes of one file."""
-        self.reader(shard)
-        source = self._sources[shard]
-        assert source is not None, "opened before"
-        return source.size
-
-    def check_unchanged(self, shard: int) -> None:
-        """Raise ChangedError where an open file has been changed, replaced or taken away. A file
-        whose records are proved one by one may grow. Costs a look at the folder, reads nothing."""
-        check = self._checks[shard]
-        if check is not None:
-            check()
-
-    def _first_reader(self) -> Reader:
-        """What the first file that has a record is made of holds for all."""
-        for shard in range(len(self._paths)):
-            reader = self.reader(shard)
-            if (reader.schema.metadata or {}).get(INFERRED_KEY) != NO_RECORDS:
-                for earlier in range(shard):
-                    self._readers[earlier] = None  # opened again, by what is known now
-                return reader
-        return self.reader(0)
-
-    def _settle_by_all(self, first: Reader) -> Reader:
-        """Let the schema be what the records of all files have in common; the first reader by it."""
-        if self._options.schema is not None or self._options.raw:
-            return first
-        alone, self._settled = self._settled, None
-        schemas = [getattr(r, "base", r).schema for r in map(self._open, range(len(self._paths)))]
-        self._settled = in_common(schemas)
-        if alone == self._settled:
-            return first
-        self._readers = [None] * len(self._paths)
-        return self.reader(0)
-
-    def _open(self, shard: int) -> Reader:
-        path = self._paths[shard]
-        source = self._storage.source(path, mmap=self._options.mmap)
-        self._sources[shard] = source
-        fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
-        self._formats[shard] = fmt
-        if isinstance(source, Watched):
-            proves = isinstance(fmt, Framed) and self._options.checksums == "all"
-            self._checks[shard] = partial(source.check_unchanged, proves=proves)
-        options = replace(self._options, beside=partial(_beside, self._storage, path))
-        settled = self._settled
-        if options.schema is not None or options.raw:
-            settled = None
-        elif settled is not None:
-            settled = _stored(settled)
-        if self._overlays is not None:
-            return self._overlays.open(shard, fmt, source, options, settled, self._names)
-        return fmt.open(source, options if settled is None else replace(options, schema=settled))
-
-    def _format_of(self, shard: int) -> Format:
-        fmt = self._formats[shard]
-        assert fmt is not None, "opened before"
-        return fmt
-
-    def _open_all(self) -> None:
-        for shard in range(len(self._paths)):
-            self.reader(shard)
-
     def _projection(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         if columns is None:
             return self._columns
         if isinstance(columns, str):
             raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
         for name in columns:
-            if name not in self._full_schema.names:
-                known = ", ".join(self._full_schema.names)
-                raise SchemaError(f"no such column; there are: {known}", field=name)
+            self._check_column(name)
         return list(columns)
 
-    def noting(self, call: Callable[[], Result]) -> tuple[Result, list[SkippedRegion]]:
-        """See Notes.collecting."""
-        return self._notes.collecting(call)
+    def _check_column(self, name: str, file: str | None = None) -> None:
+        if name not in self._files.schema.names:
+            known = ", ".join(self._files.schema.names)
+            raise SchemaError(f"no such column; there are: {known}", field=name, file=file)
+
+    # -- for the verbs --------------------------------------------------------------------------
+
+    @property
+    def files(self) -> Files:
+        """The files one by one, and their readers."""
+        return self._files
 
     @property
     def options(self) -> Options:
         """What `open` was asked for."""
-        return self._options
+        return self._files.options
 
     @property
     def columns(self) -> Sequence[str] | None:
         """The columns that `open` was asked for, None for all."""
         return self._columns
 
+    def noting(self, call: Callable[[], Result]) -> tuple[Result, list[SkippedRegion]]:
+        """See Notes.collecting."""
+        return self._notes.collecting(call)
+
     def complete(self) -> Dataset:
-        """This dataset for who would lose what it does not show: where its schema was inferred from some
-        of the records, another that has fields besides is a SchemaError. What is passed over is noted in
-        both."""
-        if self._options.schema is not None or self._options.raw or self._columns is not None:
+        """This dataset for who would lose what it does not show (see Files.complete). What is
+        passed over is noted in both."""
+        if self._columns is not None:
             return self
-        other = object.__new__(Dataset)
-        other.__dict__ |= self.__dict__
-        other._options = replace(self._options, complete=True)
-        other._readers = [None] * len(self._paths)
-        other._sources = [None] * len(self._paths)
-        other._checks = [None] * len(self._paths)
-        other._locks = [Lock() for _ in self._paths]
-        return other
+        return Dataset(self._call, self._files.complete(), self._notes, self._passed_over)
 
     def reopened(self, **other: Any) -> Dataset:
         """The same files, opened the same way but for some keywords."""
         return _reopen({**self._call, **other})
-
-    def format_name(self, shard: int) -> str:
-        """What the format of a shard is called."""
-        self.reader(shard)  # tells it by the bytes
-        return self._format_of(shard).info.name
-
-    @property
-    def storage(self) -> Storage:
-        """Where the files are."""
-        return self._storage
-
-    @property
-    def has_overlays(self) -> bool:
-        """Whether fields that are kept beside the files are shown."""
-        return self._overlays is not None
-
-    def overlay_digests(self, shard: int) -> list[str]:
-        """What tells the overlays that are joined with one file from any others."""
-        return [] if self._overlays is None else self._overlays.digests(shard)
-
-    def forget_index(self, shard: int) -> None:
-        """Drop the sidecar of a shard that turned out not to fit, so that the next `open` makes
-        a new one. A sidecar that the caller keeps in a folder of their own stays."""
-        if self._options.index == "auto" and isinstance(self._storage, LocalStorage):
-            discard(self._paths[shard])
-
-
-def _beside(storage: Storage, path: str, name: str) -> Source | None:
-    """A file of the folder that a shard is in."""
-    other = os.path.join(os.path.dirname(path), name)
-    return storage.source(other) if storage.exists(other) else None
-
-
-def _stored(schema: pa.Schema) -> pa.Schema:
-    """The fields of a schema that are in the files."""
-    fields = [field for field in schema if field.name != "unproved"]
-    return pa.schema(fields, metadata=schema.metadata)
 
 
 def _reopen(call: dict[str, Any]) -> Dataset:
@@ -505,7 +334,27 @@ def open(
         raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
     if raw and schema is not None:
         raise ValueError("raw=True gives records as bytes, which have no schema; leave out one")
+    place = storage or LocalStorage()
+    is_folder = format is not None and formats.by_name(format).info.is_folder
+    passed_over: list[str] = []
+    paths = expand(source, place, is_folder=is_folder, passed_over=passed_over)
+    notes = Notes()
+    options = Options(
+        schema=schema,
+        raw=raw,
+        checksums=checksums,
+        damage=damage,
+        index=index,
+        mmap=mmap,
+        limits=limits_from(limits),
+        dialect=dialect,
+        skipped=notes.add,
+        format_options=format_options,
+    )
+    listed = shard_list(source, place)
+    files = Files(paths, place, options, format=format, overlays=overlays, listed=listed)
     call = {
+        "source": list(paths),
         "format": format,
         "schema": schema,
         "columns": None if columns is None else list(columns),
@@ -518,8 +367,4 @@ def open(
         "storage": storage,
         "format_options": format_options,
     }
-    place = storage or LocalStorage()
-    is_folder = format is not None and formats.by_name(format).info.is_folder
-    passed_over: list[str] = []
-    paths = expand(source, place, is_folder=is_folder, passed_over=passed_over)
-    return Dataset(paths, place, call, shard_list(source, place), passed_over)
+    return Dataset(call, files, notes, passed_over)

@@ -51,7 +51,7 @@ def shard_batches(
     several = (default_threads() if threads is None else threads) > 1
 
     def tasks(shard: int) -> Iterator[Task]:
-        reader = dataset.reader(shard)
+        reader = dataset.files.reader(shard)
         found = reader.side_by_side() if several and isinstance(reader, SideBySide) else None
         for find in found or ():
             if shard in stopped:
@@ -95,7 +95,7 @@ def _decode(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iter
     try:
         batch, regions = dataset.noting(lambda: reader.decode(chunk, None, columns))
     except StaleIndexError:
-        dataset.forget_index(shard)
+        dataset.files.forget_index(shard)
         raise
     except (SchemaError, FormatError) as error:
         located = error
@@ -114,7 +114,7 @@ def _decode(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iter
         if dataset.options.damage != "stop" or isinstance(error, SchemaError):
             raise
         start = chunk.start_byte if error.byte is None else error.byte
-        end = max(dataset.num_bytes(shard), start)
+        end = max(dataset.files.num_bytes(shard), start)
         yield shard, SkippedRegion(error.file or "", start, end, None, error.message)
         return
     for region in around.passed():

@@ -39,12 +39,12 @@ def take(
     numbers = _numbers(dataset, records)
     if len(dataset.paths) == 1 or not len(numbers):
         return _from_shard(dataset, 0, numbers, columns, watch, lend)
-    shards = np.searchsorted(dataset.firsts, numbers, "right") - 1
-    local = numbers - dataset.firsts[shards]
+    shards = np.searchsorted(dataset.files.firsts, numbers, "right") - 1
+    local = numbers - dataset.files.firsts[shards]
     # One visit to each shard, then everything back into the order asked.
     order = np.argsort(shards, kind="stable")
     touched = np.unique(shards).tolist()
-    lend = lend and all(lends(dataset.reader(shard)) for shard in touched)
+    lend = lend and all(lends(dataset.files.reader(shard)) for shard in touched)
     parts = [
         _from_shard(dataset, shard, local[order[shards[order] == shard]], columns, watch, lend)
         for shard in touched
@@ -128,13 +128,13 @@ def _from_shard(
     watch: Watch,
     lend: bool,
 ) -> pa.RecordBatch:
-    reader = dataset.reader(shard)
+    reader = dataset.files.reader(shard)
     decode = reader.lent if lend and lends(reader) else reader.decode
     try:
         picked = watch(reader.pick(records))
         parts = [decode(chunk, chosen, columns) for chunk, chosen in picked]
     except StaleIndexError:
-        dataset.forget_index(shard)
+        dataset.files.forget_index(shard)
         raise
     if parts:
         return join(parts)

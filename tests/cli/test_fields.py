@@ -14,7 +14,7 @@ from penstock.verbs.overlays import write_overlay
 def keep(source: Path, name: str, **columns: object) -> None:
     dataset = ps.open(source)
     batch = pa.record_batch(columns)
-    firsts = dataset.firsts
+    firsts = dataset.files.firsts
     write_overlay(
         dataset,
         name,

@@ -173,7 +173,7 @@ def test_a_map_and_plain_reads_give_the_same(tmp_path: Path) -> None:
 def test_mapped_values_that_follow_one_another_are_not_copied(tmp_path: Path) -> None:
     path = tmp_path / "a.beton"
     ps.write({"data": [bytes([n]) * 1000 for n in range(100)]}, path)
-    reader = ps.open(path, mmap=True, index="never").reader(0)
+    reader = ps.open(path, mmap=True, index="never").files.reader(0)
     (chunk,) = reader.chunks()
     one, two = (reader.decode(chunk, None, None).column(0).buffers()[2] for _ in range(2))
     assert one.address == two.address

@@ -128,7 +128,7 @@ def test_rows_that_outgrow_a_page_move_the_pages_in_their_way(tmp_path: Path) ->
         path = str(tmp_path / "a.beton")
         ps.write(table, path, page_bytes=PAGE, storage=storage, index=False)  # type: ignore[arg-type]
         dataset = ps.open(path, storage=storage, index="never")  # type: ignore[arg-type]
-        layout = read_layout(dataset.reader(0)._source, {})  # type: ignore[attr-defined]
+        layout = read_layout(dataset.files.reader(0)._source, {})  # type: ignore[attr-defined]
         assert layout.first_page == 3 * PAGE
         assert pa.Table.from_batches(list(dataset.scan())).equals(table.cast(dataset.schema))
         data = Path(path).read_bytes() if storage is None else storage.files[path]

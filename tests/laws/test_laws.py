@@ -301,7 +301,7 @@ def test_what_nobody_holds_is_gone_at_once(fmt: Format, tmp_path: Path) -> None:
     gc.disable()
     try:
         dataset = opened(path, tmp_path)
-        known = weakref.ref(dataset), weakref.ref(dataset.reader(0))
+        known = weakref.ref(dataset), weakref.ref(dataset.files.reader(0))
         for batch in dataset.scan(threads=2):
             assert batch.num_rows
         dataset.take([0])

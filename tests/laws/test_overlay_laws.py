@@ -48,7 +48,7 @@ def overlay(dataset: ps.Dataset, new: pa.Table, name: str = "new", **options: An
     """Keep columns of all records beside their shards."""
 
     def columns_of_shard(shard: int) -> list[pa.RecordBatch]:
-        first, last = dataset.firsts[shard], dataset.firsts[shard + 1]
+        first, last = dataset.files.firsts[shard], dataset.files.firsts[shard + 1]
         return new.slice(first, last - first).to_batches(max_chunksize=700)
 
     write_overlay(dataset, name, new.schema, columns_of_shard, **options)

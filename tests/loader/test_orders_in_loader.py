@@ -51,7 +51,7 @@ def expected(ds: ps.Dataset, order: Any, epoch: int = 0) -> list[int]:
     if order.layout == "shard_lengths":
         lengths = {"shard_lengths": [200, 200, 200]}
     if order.layout == "chunk_lengths":
-        chunks = [c for shard in range(3) for c in ds.reader(shard).chunks()]
+        chunks = [c for shard in range(3) for c in ds.files.reader(shard).chunks()]
         lengths = {"chunk_lengths": [c.num_records for c in chunks]}
     count = order.length(COUNT)
     return order.take(COUNT, epoch, 0, count, **lengths).tolist()
@@ -140,7 +140,7 @@ def test_windows_pass_over_damage(tmp_path: Path) -> None:
 
 
 def expected_alone(path: Path, order: ps.Blocked) -> list[int]:
-    chunks = ps.open(path, damage="skip").reader(0).chunks()
+    chunks = ps.open(path, damage="skip").files.reader(0).chunks()
     lengths = [chunk.num_records for chunk in chunks]
     return order.take(COUNT, 0, 0, COUNT, chunk_lengths=lengths).tolist()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -13,6 +14,18 @@ _OF_OPEN = ("schema", "limits", "storage", "overlays", "mmap", "cache", "columns
 _VALUE = r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\{[^}]*\}|[\w.]+(?:\([^)]*\))?"
 _CALL = re.compile(rf"\b(?:open|write|convert)\(\.\.\., (\w+)=({_VALUE})\)")
 _KEYWORD = re.compile(rf"(?<![\w.(-])(\w+)=({_VALUE}|(?=[ ,]))(?!\))")
+
+
+def advise_in_options(error: Any, given: Sequence[str], program: click.Group) -> None:
+    """Let an error advise who typed `given`."""
+    hint = getattr(error, "hint", None)
+    if isinstance(hint, str):
+        error.hint = in_options(hint, given, program)
+    elif isinstance(error, FileExistsError) and error.strerror is None:
+        fact, mark, advice = str(error).rpartition(
+            "; "
+        )  # one of penstock's own, and not the system's
+        error.args = (fact + mark + in_options(advice, given, program),)
 
 
 def in_options(hint: str, given: Sequence[str], program: click.Group) -> str:

@@ -74,15 +74,10 @@ class Program(click.Group):
             status: Any = super().main(given, *more, **options)
             sys.stdout.flush()
         except BaseException as error:  # noqa: BLE001  what is not told goes on
-            if isinstance(hint := getattr(error, "hint", None), str):
-                from penstock.cli.hints import in_options
+            if isinstance(error, FileExistsError) or getattr(error, "hint", None):
+                from penstock.cli.hints import advise_in_options
 
-                error.hint = in_options(hint, given, self)  # type: ignore[attr-defined]
-            elif isinstance(error, FileExistsError) and error.strerror is None:
-                from penstock.cli.hints import in_options
-
-                fact, mark, advice = str(error).rpartition("; ")
-                error.args = (fact + mark + in_options(advice, given, self),)
+                advise_in_options(error, given, self)
             status = _status_of(error, "--json" in given)
         sys.exit(status if isinstance(status, int) else 0)
 

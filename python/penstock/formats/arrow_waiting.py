@@ -29,7 +29,7 @@ class Waiting(Regroup):
         """
         if not self._num_waiting:
             return 0
-        weight = self._bytes_waiting + self._num_waiting
+        weight = self.bytes_waiting + self._num_waiting
         if not self._told_bytes or weight >= 2 * self._told_weight:
             # Joined, for how batches were cut must not change the size.
             whole = pa.concat_batches(self._waiting) if self._schema.names else self._waiting[0]

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.formats.dtypes_hdf5 import marked_column, marked_type, text_column
-from penstock.types import DTYPE_KEY, is_fixed_tensor, storage_of
+from penstock.types import DTYPE_KEY, is_bytes, is_fixed_tensor, is_text, storage_of
 
 NOT_A_TIME = np.iinfo(np.int64).min
 _DAYS = {"D": 1, "W": 7}
@@ -302,6 +302,11 @@ def _within(numbers: np.ndarray, missing: np.ndarray, most: int) -> None:
 def dtype_of(field: Any, text_length: int | None = None) -> np.dtype[Any]:
     """The dtype that holds the values of an Arrow field, with a sub-array for tensors.
 
+    Args:
+        field: a pyarrow.Field.
+        text_length: the most characters or bytes of a text, which an array has a place for; 0 where
+            nobody said it, None where the format has no such option.
+
     Raises:
         SchemaError: no dtype does; the message says what to do.
     """
@@ -349,19 +354,19 @@ def _dtype_of(type_: Any, name: str, text_length: int | None) -> np.dtype[Any]:
         return np.dtype(f"<m8[{type_.unit}]")
     if types.is_fixed_size_binary(type_):
         return np.dtype(f"V{type_.byte_width}")
-    if text_length is not None and (types.is_string(type_) or types.is_large_string(type_)):
+    if text_length and is_text(type_):
         return np.dtype(f"<U{text_length}")
-    if text_length is not None and (types.is_binary(type_) or types.is_large_binary(type_)):
+    if text_length and is_bytes(type_):
         return np.dtype(f"S{text_length}")
-    raise SchemaError(f"an array cannot hold {type_}", field=name, hint=_advice(type_))
+    hint = f"{_advice(type_, has_length=text_length is not None)}, or write Parquet or Arrow"
+    raise SchemaError(f"an array cannot hold {type_}", field=name, hint=hint)
 
 
-def _advice(type_: Any) -> str:
-    types = pa.types
-    if types.is_timestamp(type_):
+def _advice(type_: Any, *, has_length: bool) -> str:
+    if pa.types.is_timestamp(type_):
         return "cast it to a timestamp without a time zone"
-    if types.is_dictionary(type_):
-        return "cast it to its value type, or write HDF5, Parquet or Arrow"
-    if types.is_string(type_) or types.is_binary(type_) or types.is_large_string(type_):
-        return "text_length=, the most characters or bytes of a value; or write npz"
-    return "cast it, leave it out (columns=), or write Parquet or Arrow"
+    if pa.types.is_dictionary(type_):
+        return "cast it to its value type"
+    if has_length and (is_text(type_) or is_bytes(type_)):
+        return "text_length=, the most characters or bytes of a value"
+    return "cast it, leave it out (columns=)"

@@ -74,7 +74,7 @@ class _Dataset:
         elif is_bytes(type_):
             self._kind, self.dtype = "bytes", h5py.vlen_dtype(np.dtype("u1"))
         elif types.is_list(type_) or types.is_large_list(type_):
-            inner = _dtype(pa.field(field.name, type_.value_type))
+            inner = dtype_of(pa.field(field.name, type_.value_type))
             if inner.kind not in "iufb" or inner.subdtype is not None:
                 raise SchemaError(
                     f"HDF5 holds lists of numbers, not of {type_.value_type}",
@@ -83,10 +83,10 @@ class _Dataset:
                 )
             self._kind, self.dtype = "lists", h5py.vlen_dtype(inner)
         elif types.is_dictionary(type_) and types.is_string(type_.value_type):
-            self._kind, self.dtype = "labels", _dtype(pa.field(field.name, type_.index_type))
+            self._kind, self.dtype = "labels", dtype_of(pa.field(field.name, type_.index_type))
         else:
             flat = pa.field(field.name, type_, metadata=field.metadata)
-            whole = _dtype(flat)
+            whole = dtype_of(flat)
             self.dtype, self.shape = whole.base, whole.shape
         self.native = self._native(type_)
         self.chunk_records = options.chunk_records or self._chunk_records()
@@ -145,7 +145,8 @@ class _Dataset:
         values = self._values(array)
         self._waiting.append(values)
         self._num_waiting += len(values)
-        self.waiting_bytes += _value_bytes(array)
+        sizes = record_bytes(array)
+        self.waiting_bytes += sizes * len(array) if isinstance(sizes, int) else int(sizes.sum())
         if self._num_waiting >= self.chunk_records:
             self._drain(file, self._num_waiting // self.chunk_records * self.chunk_records)
 
@@ -235,22 +236,6 @@ class _Dataset:
         return codes.astype(self.dtype)
 
 
-def _dtype(field: Any) -> np.dtype[Any]:
-    """See dtype_of, whose advice is for several formats: HDF5 has no option for the length of text."""
-    try:
-        return dtype_of(field)
-    except SchemaError as error:
-        if "write " in (error.hint or ""):
-            error.hint = "cast it, leave it out (columns=), or write Parquet or Arrow"
-        raise
-
-
-def _value_bytes(array: Any) -> int:
-    """Bytes of the values of a column."""
-    sizes = record_bytes(array)
-    return sizes * len(array) if isinstance(sizes, int) else int(sizes.sum())
-
-
 def set_attribute(handle: Any, key: bytes, value: bytes) -> None:
     """Metadata as an attribute: text where it is text, else bytes."""
     if not key or len(value) > MOST_ATTRIBUTE_BYTES - 1024:
@@ -285,7 +270,6 @@ class Hdf5Writer:
         self._path: str | None = None
         self._file: Any = None
         self._copied = 0
-        self._step_bytes = 0
         """Bytes of the values that wait for a step to be whole."""
         try:
             _check_names(self._schema.names)
@@ -337,13 +321,12 @@ class Hdf5Writer:
             return self._copied
         self._file.flush()
         waiting = sum(dataset.waiting_bytes for dataset in self._datasets)
-        return int(self._file.id.get_filesize()) + self._step_bytes + waiting
+        return int(self._file.id.get_filesize()) + self._regroup.bytes_waiting + waiting
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the records of a batch."""
         path = self._sink.path
         batch = conform(same_columns(batch, self._schema, path), self._schema, path)
-        self._step_bytes += sum(_value_bytes(column) for column in batch.columns)
         for group in self._regroup.add(batch):
             self._write(group)
 
@@ -359,7 +342,6 @@ class Hdf5Writer:
                 raise UnsupportedError(
                     f"h5py cannot write this: {error}", file=self._sink.path, field=dataset.name
                 ) from error
-            self._step_bytes -= _value_bytes(group.column(n))
         self._records += group.num_rows
 
     def close(self) -> None:

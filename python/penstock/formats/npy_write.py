@@ -57,7 +57,7 @@ class NpyWriter:
         self._open = True
         try:
             self._is_plain = list(self._schema.names) == ["data"]
-            self._dtypes = [dtype_of(field, options.text_length) for field in self._schema]
+            self._dtypes = [dtype_of(field, options.text_length or 0) for field in self._schema]
             self._dtype = self._whole()
         except PenstockError as error:
             raise error.at(file=sink.path) from None

@@ -145,7 +145,9 @@ class _Part:
             self.native = pa.field(name, pa.list_(item))
         elif types.is_dictionary(type_) and types.is_string(type_.value_type):
             self._names = {}
-            self._values = _Array(f"{name}#codes", _dtype(pa.field(name, type_.index_type)), spool)
+            self._values = _Array(
+                f"{name}#codes", dtype_of(pa.field(name, type_.index_type)), spool
+            )
             self._inner = _Part(pa.field(name, pa.string()), f"{name}#names", spool, None)
             self.native = pa.field(name, pa.dictionary(type_.index_type, pa.string()))
         else:
@@ -154,7 +156,7 @@ class _Part:
                 if type_ is field.type
                 else pa.field(field.name, type_, metadata=field.metadata)
             )
-            dtype = _dtype(flat, text_length)
+            dtype = dtype_of(flat, text_length or 0)
             self._values = _Array(name, dtype, spool)
             self.native = field_of(name, dtype.base, dtype.shape)
         if self._offsets is not None:
@@ -241,17 +243,6 @@ class _Part:
         if self._valid.count:
             self._valid.add(np.ones(self._count - self._valid.count, bool))
             yield self._valid
-
-
-def _dtype(field: Any, text_length: int | None = None) -> np.dtype[Any]:
-    """See dtype_of, whose advice is for several formats: none of them but these hold more than npz."""
-    try:
-        return dtype_of(field, text_length)
-    except SchemaError as error:
-        advice, names_formats, _ = (error.hint or "").partition("write ")
-        if names_formats:
-            error.hint = f"{advice}write Parquet or Arrow"
-        raise
 
 
 def _offsets_of(array: Any) -> tuple[Any, Any, int, int]:

@@ -96,7 +96,7 @@ class Regroup:
         self._bytes = group_bytes
         self._waiting: list[Any] = []
         self._num_waiting = 0
-        self._bytes_waiting = 0
+        self.bytes_waiting = 0  # of values
 
     def add(self, batch: Any) -> Iterator[Any]:
         """Take a batch; give the groups that are full, each as one batch."""
@@ -108,14 +108,14 @@ class Regroup:
             if taken:
                 self._waiting.append(batch.slice(done, taken))
                 self._num_waiting += taken
-                self._bytes_waiting += used
+                self.bytes_waiting += used
                 done += taken
             if taken < room or self._num_waiting == self._records:
                 yield self._group()
 
     def _fits(self, sizes: Any, start: int, room: int) -> tuple[int, int]:
         """How many of the next records still fit, and their bytes. A group is never empty."""
-        left = self._bytes - self._bytes_waiting
+        left = self._bytes - self.bytes_waiting
         if isinstance(sizes, int):
             taken = room if sizes == 0 else min(room, max(left, 0) // sizes)
             taken = max(taken, 0 if self._num_waiting else 1)
@@ -132,7 +132,7 @@ class Regroup:
 
     def _group(self) -> Any:
         waiting, self._waiting = self._waiting, []
-        count, self._num_waiting, self._bytes_waiting = self._num_waiting, 0, 0
+        count, self._num_waiting, self.bytes_waiting = self._num_waiting, 0, 0
         if not self._schema.names:
             return empty_columns(count)
         # Joined even where it is one batch: a slice's buffers would depend on the cut.

@@ -205,9 +205,8 @@ def _steps(
     wanted = _mapped(stored, _wire)
     leaf = _leaf(given)
     if leaf != given and isinstance(leaf, pa.BaseExtensionType) and is_bytes_view(storage_of(leaf)):
-        raise _unheld(
-            key, given
-        )  # see types.cast_values: pyarrow's cast of lists of these is wrong as well
+        # See types.cast_values: pyarrow's cast of lists of these is wrong as well.
+        raise _unheld(key, given)
     if wanted is None or _depth(wanted) > 2:
         raise _unheld(key, given)
     if wanted != stored:

@@ -27,7 +27,7 @@ from penstock.framing.indexing import build_index
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.windows import Windows
-from penstock.numbers import as_arrow, as_numpy
+from penstock.numbers import as_arrow, as_numpy, outside
 
 UNPROVED = "unproved"
 """The column that marks salvaged records."""
@@ -121,7 +121,7 @@ class FramedReader:
         """The asked records as one chunk of their own: an index makes any set of them a chunk."""
         index = self.index
         records = np.asarray(records, dtype=np.int64)
-        if len(records) and not (0 <= records.min() and records.max() < index.num_records):
+        if outside(records, index.num_records):
             raise RecordIndexError(
                 f"no such record among {index.num_records}", file=self.source.path
             )

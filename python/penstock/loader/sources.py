@@ -56,12 +56,12 @@ class Records:
     @property
     def shard_lengths(self) -> list[int]:
         """Records of each file."""
-        return np.diff(self.dataset.firsts).tolist()
+        return np.diff(self.dataset.files.firsts).tolist()
 
     @property
     def chunk_lengths(self) -> list[int] | None:
         """Records of each chunk, in file order; None where a file does not tell."""
-        readers = [self.dataset.reader(shard) for shard in range(len(self.dataset.paths))]
+        readers = self.dataset.files.readers()
         lengths = [chunk.num_records for reader in readers for chunk in reader.chunks()]
         return lengths if sum(lengths) == len(self) else None
 
@@ -78,8 +78,8 @@ class Records:
     def place_of(self, number: int) -> tuple[str, int]:
         """The file of a record, and its number there."""
         number = checked_number(number, len(self))
-        shard = int(np.searchsorted(self.dataset.firsts, number, "right")) - 1
-        return self.dataset.paths[shard], number - int(self.dataset.firsts[shard])
+        shard = int(np.searchsorted(self.dataset.files.firsts, number, "right")) - 1
+        return self.dataset.paths[shard], number - int(self.dataset.files.firsts[shard])
 
     def skipped(self, region: SkippedRegion) -> None:
         """Note what was passed over."""
@@ -123,9 +123,9 @@ class Records:
                 self._check_unchanged(numbers)
 
     def _check_unchanged(self, numbers: np.ndarray) -> None:
-        shards = np.searchsorted(self.dataset.firsts, numbers, "right") - 1
+        shards = np.searchsorted(self.dataset.files.firsts, numbers, "right") - 1
         for shard in np.unique(shards).tolist():
-            self.dataset.check_unchanged(shard)
+            self.dataset.files.check_unchanged(shard)
 
     def _pass_over(self, error: FormatError) -> None:
         start = error.byte or 0

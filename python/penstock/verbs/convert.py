@@ -154,7 +154,7 @@ def convert(
         dataset = dataset.complete()
     reading = Reading(dataset, columns, rename, choice, (images, asked), kind, threads)
     writing = _Writing(kind, options, format_options, index, threads)
-    total_bytes = sum(os.path.getsize(path) for path in dataset.paths)
+    total_bytes = dataset.files.total_bytes
     tell = _Progress(progress, reading.num_records, total_bytes)
     if shard_bytes is not None:
         if is_folder:
@@ -342,7 +342,7 @@ def _job(parts: list[_Part], reading: Reading, writing: _Writing) -> dict[str, A
     return {
         "version": version("penstock"),
         "sources": sources,
-        "overlays": [reading.dataset.overlay_digests(n) for n in range(len(sources))],
+        "overlays": [reading.dataset.files.overlay_digests(n) for n in range(len(sources))],
         "read": reading.told,
         "written": [writing.kind.info.name, repr(writing.options)],
         "index": writing.index,

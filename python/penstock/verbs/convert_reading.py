@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,8 +34,8 @@ def opened(source: Any, kind: Format, options: Any, *, whole_records: bool) -> D
     except UnsupportedError:
         return open_dataset(source)  # it has columns, and no raw records
     # Raw records do not show the fields that are kept beside them.
-    same = all(raw.format_name(shard) == kind.info.name for shard in range(len(raw.paths)))
-    if payload == "raw" or (same and not has_overlays(raw.paths, raw.storage)):
+    same = all(raw.files.format_name(shard) == kind.info.name for shard in range(len(raw.paths)))
+    if payload == "raw" or (same and not has_overlays(raw.paths, raw.files.storage)):
         return raw
     return open_dataset(source)
 
@@ -82,7 +81,7 @@ class Reading:
         self._delivered: Delivered | None = None
         if dataset.options.damage != "error":
             self._delivered = Delivered(dataset, self._columns, threads)
-        self.firsts = dataset.firsts if self._delivered is None else self._delivered.firsts
+        self.firsts = dataset.files.firsts if self._delivered is None else self._delivered.firsts
         """The number of each shard's first record, then of all that are written."""
         self.num_records = int(self.firsts[-1])
         if not choice.is_all and self._delivered is not None and dataset.damage:
@@ -104,10 +103,10 @@ class Reading:
         less than a view."""
         if self._delivered is not None or (self._pictures and self._pictures.is_rewritten):
             return False
-        paths = self.dataset.paths
-        if sum(map(os.path.getsize, paths)) < LARGE_RECORD_BYTES * len(self.dataset):
+        files = self.dataset.files
+        if files.total_bytes < LARGE_RECORD_BYTES * len(self.dataset):
             return False
-        return all(lends(self.dataset.reader(shard)) for shard in range(len(paths)))
+        return all(map(lends, files.readers()))
 
     @property
     def told(self) -> list[Any]:
@@ -128,8 +127,7 @@ class Reading:
         elif self._order is None:
             read = batches_between(dataset, first, last, columns, threads, lend=lend)
         else:
-            size = sum(os.path.getsize(path) for path in dataset.paths)
-            order = self._order[first:last]
+            order, size = self._order[first:last], dataset.files.total_bytes
             read = shuffled_between(dataset, order, columns, threads, size, lend=lend)
         done = first
         # Shards of several formats lend in different types.

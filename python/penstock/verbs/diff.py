@@ -112,7 +112,7 @@ def diff(
 
 def _places(opened: Sequence[Dataset]) -> frozenset[str]:
     """Fields that say where a record lies, not what it is: the path of a tar archive."""
-    kinds = (d.format_name(0) for d in opened if d.paths and URL in d.schema.names)
+    kinds = (d.files.format_name(0) for d in opened if d.paths and URL in d.schema.names)
     return frozenset({URL} if WebDatasetFormat.info.name in kinds else ())
 
 

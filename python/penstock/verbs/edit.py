@@ -41,7 +41,7 @@ class Part:
 
 def edited(old: Dataset, part: Part, edit: Edit) -> Iterator[pa.RecordBatch]:
     """The records of a shard with the fields that an edit makes; at least one batch."""
-    reader = old.reader(part.place)
+    reader = old.files.reader(part.place)
     names = names_after(old.schema.names, edit)
     found = False
     for chunk in reader.chunks():

@@ -422,7 +422,7 @@ def _rewrite(
 ) -> Summary:
     if (into is None) == (not in_place):
         raise ValueError("say where the new records go: into= a new place, or in_place=True")
-    if dataset.has_overlays and not isinstance(edit.new, Baked):
+    if dataset.files.has_overlays and not isinstance(edit.new, Baked):
         raise UnsupportedError(
             "fields are kept beside these files, and would be lost",
             file=dataset.paths[0],
@@ -457,7 +457,7 @@ def _keep_beside(
     """The new fields as an overlay."""
 
     def columns_of(shard: int) -> Iterator[pa.RecordBatch]:
-        first, end = dataset.firsts[shard], dataset.firsts[shard + 1]
+        first, end = dataset.files.firsts[shard], dataset.files.firsts[shard + 1]
         if new.reads and end > first:
             yield from _computed(dataset, shard, new, threads)
             return
@@ -474,7 +474,7 @@ def _computed(
     dataset: Dataset, shard: int, new: NewFields, threads: int | None
 ) -> Iterator[pa.RecordBatch]:
     """What new fields are for a shard's records, several chunks at once."""
-    reader = dataset.reader(shard)
+    reader = dataset.files.reader(shard)
 
     def run(chunk: Chunk) -> list[pa.RecordBatch]:
         old = reader.decode(chunk, None, list(new.reads))

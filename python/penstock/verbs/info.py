@@ -73,11 +73,11 @@ def info(source: Any) -> Info:
     ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
     total = Range()
     # Which indexes were there has to be asked before counting makes them.
-    readers = [ds.reader(number) for number in range(len(ds.paths))]
+    readers = ds.files.readers()
     had_index = [reader.has_index if is_indexed(reader) else None for reader in readers]
     found = ds.shards
     shards = [
-        _shard(ds, ds.reader(number), shard, had, total)
+        _shard(ds, ds.files.reader(number), shard, had, total)
         for number, (shard, had) in enumerate(zip(found, had_index, strict=True))
     ]
     return Info(

@@ -191,7 +191,7 @@ class Baked(NewFields):
 
     def __init__(self, dataset: Dataset, names: list[str], shards: Sequence[int]) -> None:
         super().__init__(pa.schema([dataset.schema.field(name) for name in names]))
-        self._firsts = dict(zip(shards, map(int, dataset.firsts[:-1]), strict=True))
+        self._firsts = dict(zip(shards, map(int, dataset.files.firsts[:-1]), strict=True))
         self._shown = dataset.reopened(columns=names)
 
     def batch(
@@ -218,7 +218,7 @@ class _Aligned(NewFields):
                 found=f"{table.num_rows} values",
                 hint="by= joins a table by a key",
             )
-        self._firsts = dataset.firsts
+        self._firsts = dataset.files.firsts
         self._table = table
 
     def batch(

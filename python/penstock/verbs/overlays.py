@@ -126,7 +126,7 @@ def _names(shard: str, storage: LocalStorage) -> list[str]:
 def _shards(source: Any) -> tuple[list[str], LocalStorage]:
     """The files that a source means. They need not be readable, let alone with their overlays."""
     if isinstance(source, datasets.Dataset):
-        return list(source.paths), _local(source.storage)
+        return list(source.paths), _local(source.files.storage)
     storage = LocalStorage()
     return expand(source, storage), storage
 
@@ -169,7 +169,7 @@ def write_overlay(
     """
     if not schema.names or len(set(schema.names)) != len(schema.names):
         raise SchemaError("an overlay needs fields, each of another name")
-    storage = _local(dataset.storage)
+    storage = _local(dataset.files.storage)
     if len({os.path.realpath(path) for path in dataset.paths}) < len(dataset.paths):
         raise ValueError("a file that stands twice in a dataset cannot have an overlay of it")
     limits = dataset.options.limits
@@ -221,9 +221,9 @@ def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:
 
 def identify(dataset: datasets.Dataset, shard: int) -> Identity:
     """Which state of a shard its dataset has open."""
-    reader: Any = dataset.reader(shard)
-    path, num_bytes = dataset.paths[shard], dataset.num_bytes(shard)
-    source = dataset.storage.source(path)
+    reader: Any = dataset.files.reader(shard)
+    path, num_bytes = dataset.paths[shard], dataset.files.num_bytes(shard)
+    source = dataset.files.storage.source(path)
     try:
         if source.size != num_bytes:
             message = "the file changed while values were made for it"

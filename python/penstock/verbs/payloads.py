@@ -101,7 +101,7 @@ class Side:
 
     def picked(self, order: np.ndarray, threads: int | None) -> Generator[pa.RecordBatch]:
         """The records that `order` numbers, in that order."""
-        size = sum(self._read.num_bytes(shard) for shard in range(len(self._read.paths)))
+        size = sum(self._read.files.num_bytes(shard) for shard in range(len(self._read.paths)))
         columns = None if self.has_payloads else self._chosen
         yield from shuffled_between(self._read, order, columns, threads, size)
 
@@ -195,8 +195,8 @@ class Side:
     def _located(self, fault: _core.Fault, numbers: np.ndarray) -> PenstockError:
         """The error that reading this record in the plain way raises, which names its file."""
         number = int(numbers[fault.record or 0])
-        shard = int(np.searchsorted(self.dataset.firsts, number, "right")) - 1
-        local = number - int(self.dataset.firsts[shard])
+        shard = int(np.searchsorted(self.dataset.files.firsts, number, "right")) - 1
+        local = number - int(self.dataset.files.firsts[shard])
         try:
             self.dataset.take([number])
         except PenstockError as error:
@@ -215,9 +215,9 @@ def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
     So it does where fields are kept beside the files, which payloads do not show.
     """
     is_told = dataset.options.schema is None and INFERRED_KEY in (dataset.schema.metadata or {})
-    if not is_told or dataset.options.damage != "error" or dataset.has_overlays:
+    if not is_told or dataset.options.damage != "error" or dataset.files.has_overlays:
         return None
-    if not {dataset.format_name(n) for n in range(len(dataset.paths))} <= _OF_EXAMPLES:
+    if not {dataset.files.format_name(n) for n in range(len(dataset.paths))} <= _OF_EXAMPLES:
         return None
     payloads = dataset.reopened(raw=True, columns=None)
     return payloads if payloads.schema.names == RAW_SCHEMA.names else None

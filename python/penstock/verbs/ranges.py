@@ -36,11 +36,11 @@ def batches_between(
 ) -> Iterator[pa.RecordBatch]:
     """Records [first, last) in order. Chunks before them are not read. With `lend`, which takes that all
     readers can, byte strings are views into what was read."""
-    firsts = dataset.firsts
+    firsts = dataset.files.firsts
 
     def tasks(shard: int) -> Iterator[tuple[int, Chunk, int, int]]:
         low, high = first - int(firsts[shard]), last - int(firsts[shard])
-        for chunk in dataset.reader(shard).chunks():
+        for chunk in dataset.files.reader(shard).chunks():
             begin = max(low - chunk.first_record, 0)
             end = min(high - chunk.first_record, chunk.num_records)
             if begin < end:
@@ -52,7 +52,7 @@ def batches_between(
         shard, chunk, begin, end = task
         whole = begin == 0 and end == chunk.num_records
         chosen = None if whole else np.arange(begin, end)
-        reader = dataset.reader(shard)
+        reader = dataset.files.reader(shard)
         decode = reader.lent if lend and lends(reader) else reader.decode
         return [decode(chunk, chosen, columns)]
 

@@ -109,7 +109,7 @@ def _rewrite_alone(job: Job) -> Summary:
 def _old(dataset: Dataset, paths: list[str]) -> Dataset:
     """The records as they are in the files. A schema chooses what is shown of Examples, whose bytes
     are copied whatever it says; other formats are read by it, and are to keep all columns."""
-    is_as_it_lies = dataset.columns is None and not dataset.has_overlays
+    is_as_it_lies = dataset.columns is None and not dataset.files.has_overlays
     if is_as_it_lies and paths == list(dataset.paths):
         old = dataset  # its index was read already
     else:
@@ -121,8 +121,8 @@ def _old(dataset: Dataset, paths: list[str]) -> Dataset:
 
 def _is_spliced(old: Dataset, place: int) -> bool:
     """Whether the records of a shard are payloads that the kernel of splicing knows."""
-    is_tfrecord = old.format_name(place) == TFRecordFormat.info.name
-    return is_tfrecord and isinstance(old.reader(place), FramedReader)
+    is_tfrecord = old.files.format_name(place) == TFRecordFormat.info.name
+    return is_tfrecord and isinstance(old.files.reader(place), FramedReader)
 
 
 def journal_of_baking(paths: tuple[str, ...]) -> Journal:
@@ -140,7 +140,7 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
             hint="penstock repair first",
         )
     has_records = (old.schema.metadata or {}).get(INFERRED_KEY) != NO_RECORDS
-    if known == [RECORD] and has_records and isinstance(old.reader(0), FramedReader):
+    if known == [RECORD] and has_records and isinstance(old.files.reader(0), FramedReader):
         message = "these records are no Examples, and have no fields to change"
         raise UnsupportedError(message, file=path)
     _check_kinds(old, len(todo))
@@ -171,7 +171,7 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
 
 def _check_kinds(old: Dataset, num_shards: int) -> None:
     for place in range(num_shards):
-        info = formats.by_name(old.format_name(place)).info
+        info = formats.by_name(old.files.format_name(place)).info
         if info.is_folder or not info.can_write:
             raise UnsupportedError(
                 f"the fields of {info.name} files are not changed, since these are "
@@ -320,7 +320,7 @@ class _Work:
         stream = pa.RecordBatchReader.from_batches(first.schema, told())
         path = self._journal.part(part.shard)
         how: dict[str, Any] = {"threads": job.threads, "index": False, "overwrite": True}
-        reader = old.reader(part.place)
+        reader = old.files.reader(part.place)
         if isinstance(reader, FramedReader) and reader.index.compression:
             how["compression"] = reader.index.compression
         made = write(stream, path, format=_format_name(old, part), **how)
@@ -378,7 +378,7 @@ def _verify(job: Job, old: Dataset, part: Part, path: str) -> None:
 
 def _verify_count(old: Dataset, part: Part, found: Dataset, target: str) -> None:
     """All that is to be proved where no old field stays."""
-    first, end = (int(n) for n in old.firsts[part.place : part.place + 2])
+    first, end = (int(n) for n in old.files.firsts[part.place : part.place + 2])
     if len(found) != end - first:
         raise FormatError(
             "what was written holds another number of records than what was read",

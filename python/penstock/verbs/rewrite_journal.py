@@ -305,7 +305,7 @@ def _holds(path: str, facts: dict[str, Any]) -> bool:
     from penstock.framing.framed import FramedReader
 
     try:
-        reader = open_dataset(path, raw=True, index="never").reader(0)
+        reader = open_dataset(path, raw=True, index="never").files.reader(0)
         return isinstance(reader, FramedReader) and contents_of(reader.index) == facts["contents"]
     except PenstockError:
         return False

@@ -56,7 +56,7 @@ class Splicing:
 
     def tasks(self, part: Part) -> Iterator[Task]:
         """The chunks of a shard, then None."""
-        reader = self._old.reader(part.place)
+        reader = self._old.files.reader(part.place)
         assert isinstance(reader, FramedReader)
         for chunk in reader.chunks():
             yield part, reader, chunk

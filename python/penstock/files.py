@@ -1,0 +1,206 @@
+"""The files of a dataset: each opened when something is first asked of it, all read by one schema."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import formats
+from penstock.forks import Lock
+from penstock.format import Format, Framed, Options, Reader
+from penstock.framing.sidecar import discard
+from penstock.overlay.reader import Overlays
+from penstock.schema import INFERRED_KEY, NO_RECORDS, in_common
+from penstock.shard_lists import ShardList
+from penstock.storage import LocalStorage, Source, Storage, Watched
+
+
+class _Opened(NamedTuple):
+    """One file that has been opened."""
+
+    reader: Reader
+    format: Format
+    source: Source
+    check: Callable[[], None] | None
+
+
+class Files:
+    """The shards of a dataset, by their numbers. Safe to share between threads."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        storage: Storage,
+        options: Options,
+        *,
+        format: str | None,
+        overlays: bool,
+        listed: ShardList | None,
+    ) -> None:
+        self.paths = tuple(paths)
+        self.storage = storage
+        self.options = options
+        self._format = format
+        self._listed = listed
+        self._firsts: np.ndarray | None = None
+        self._overlays: Overlays | None = None
+        if overlays and not options.raw:
+            self._overlays = Overlays(paths, storage, options.limits) or None
+        self._close()
+        self._settled: pa.Schema | None = None
+        self._names: Sequence[str] | None = None
+        if self._is_inferred_by_all():
+            alone = [_base(self._open(n).reader).schema for n in range(len(self.paths))]
+            self._settled = in_common(alone)
+        first = self._first_reader()
+        self.schema = first.schema  # the fields of a record, those of overlays among them
+        self._settled = _base(first).schema
+        if self._overlays is not None:
+            self._names = first.schema.names
+
+    def _close(self) -> None:
+        self._opened: list[_Opened | None] = [None] * len(self.paths)
+        self._locks = [Lock() for _ in self.paths]
+
+    def _is_inferred_by_all(self) -> bool:
+        options = self.options
+        is_given = options.schema is not None or options.raw
+        return (
+            len(self.paths) > 1
+            and not is_given
+            and options.format_options.get("infer_records") == "all"
+        )
+
+    def _first_reader(self) -> Reader:
+        """What the first file that has a record is made of holds for all."""
+        for shard in range(len(self.paths)):
+            reader = self.reader(shard)
+            if (reader.schema.metadata or {}).get(INFERRED_KEY) != NO_RECORDS:
+                for earlier in range(shard):
+                    self._opened[earlier] = None  # opened again, by what is known now
+                return reader
+        return self.reader(0)
+
+    # -- one file -------------------------------------------------------------------------------
+
+    def reader(self, shard: int) -> Reader:
+        """The open reader of a file."""
+        return self._of(shard).reader
+
+    def num_bytes(self, shard: int) -> int:
+        """Bytes of a file."""
+        return self._of(shard).source.size
+
+    def format_name(self, shard: int) -> str:
+        """What the format of a file is called."""
+        return self._of(shard).format.info.name
+
+    def check_unchanged(self, shard: int) -> None:
+        """Raise ChangedError where an open file has been changed, replaced or taken away. A file
+        whose records are proved one by one may grow. Costs a look at the folder, reads nothing."""
+        opened = self._opened[shard]
+        if opened is not None and opened.check is not None:
+            opened.check()
+
+    def forget_index(self, shard: int) -> None:
+        """Drop the sidecar of a file that turned out not to fit, so that the next `open` makes
+        a new one. A sidecar that the caller keeps in a folder of their own stays."""
+        if self.options.index == "auto" and isinstance(self.storage, LocalStorage):
+            discard(self.paths[shard])
+
+    def _of(self, shard: int) -> _Opened:
+        with self._locks[shard]:
+            opened = self._opened[shard]
+            if opened is None:
+                opened = self._opened[shard] = self._open(shard)
+            return opened
+
+    def _open(self, shard: int) -> _Opened:
+        path = self.paths[shard]
+        source = self.storage.source(path, mmap=self.options.mmap)
+        fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
+        check = None
+        if isinstance(source, Watched):
+            proves = isinstance(fmt, Framed) and self.options.checksums == "all"
+            check = partial(source.check_unchanged, proves=proves)
+        options = replace(self.options, beside=partial(_beside, self.storage, path))
+        settled = None
+        if self._settled is not None and options.schema is None and not options.raw:
+            settled = _stored(self._settled)
+        if self._overlays is not None:
+            reader = self._overlays.open(shard, fmt, source, options, settled, self._names)
+        else:
+            reader = fmt.open(
+                source, options if settled is None else replace(options, schema=settled)
+            )
+        return _Opened(reader, fmt, source, check)
+
+    # -- all of them ----------------------------------------------------------------------------
+
+    @property
+    def firsts(self) -> np.ndarray:
+        """The number of each file's first record, then of all records: int64[files + 1]."""
+        if self._firsts is None:
+            counts = [reader.num_records for reader in self.readers()]
+            if self._listed is not None:
+                self._listed.check(counts)
+            self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return self._firsts
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(map(self.num_bytes, range(len(self.paths))))
+
+    def readers(self) -> list[Reader]:
+        """The open readers of all files."""
+        return [self.reader(shard) for shard in range(len(self.paths))]
+
+    def bases(self) -> list[Reader]:
+        """The same, each without the overlays that it is joined with."""
+        return [_base(reader) for reader in self.readers()]
+
+    def complete(self) -> Files:
+        """These files for who would lose what the schema does not show: where it was inferred from
+        some of the records, another that has fields besides is a SchemaError."""
+        if self.options.schema is not None or self.options.raw:
+            return self
+        other = copy.copy(self)
+        other.options = replace(self.options, complete=True)
+        other._close()
+        return other
+
+    # -- overlays -------------------------------------------------------------------------------
+
+    @property
+    def has_overlays(self) -> bool:
+        """Whether fields that are kept beside the files are shown."""
+        return self._overlays is not None
+
+    def overlay_digests(self, shard: int) -> list[str]:
+        """What tells the overlays that are joined with one file from any others."""
+        return [] if self._overlays is None else self._overlays.digests(shard)
+
+
+def _base(reader: Reader) -> Reader:
+    """What an overlaid reader reads below the overlays."""
+    return getattr(reader, "base", reader)
+
+
+def _beside(storage: Storage, path: str, name: str) -> Source | None:
+    """A file of the folder that a shard is in."""
+    other = os.path.join(os.path.dirname(path), name)
+    return storage.source(other) if storage.exists(other) else None
+
+
+def _stored(schema: pa.Schema) -> pa.Schema:
+    """The fields of a schema that are in the files."""
+    fields = [field for field in schema if field.name != "unproved"]
+    return pa.schema(fields, metadata=schema.metadata)
