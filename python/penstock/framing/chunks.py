@@ -18,7 +18,8 @@ from penstock.framing.sidecar import Index, SeekPoint
 CHUNK_BYTES = 2 << 20
 """Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
 LARGE_BYTES = 16 << 10
-"""From this mean size on, records are hopped over instead of read to find where they end."""
+"""From this mean size on records are large: hopped over, where heads tell the way, instead of read to find
+where they end."""
 LARGE_CHUNK_BYTES = 8 << 20
 """Plain bytes of a chunk of such records: there is little to do for each, so fewer calls count for more."""
 _SAMPLE_BYTES = 256 << 10
@@ -94,8 +95,9 @@ def walked_chunks(
         if len(frames):
             yield Chunk(number, first, len(frames), at, at + consumed, Held(frames))
             first, number, at = first + len(frames), number + 1, at + consumed
-            want = CHUNK_BYTES
             large = consumed >= LARGE_BYTES * len(frames)
+            # What is inflated is kept for a look back, and larger windows would leave a cache.
+            want = LARGE_CHUNK_BYTES if large and not stream.container else CHUNK_BYTES
         if fault is None and need:
             if at_end:
                 broken = _fault_at(stream, at + num_bytes - consumed)

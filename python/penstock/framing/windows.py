@@ -1,12 +1,14 @@
-"""A plain shard read in windows of one size, by several threads side by side.
+"""A plain shard read in windows, by several threads side by side.
 
 Only its head says where a record ends, so frames are found in order. Bytes need not be read in order:
 each thread reads a window, and walks over it once the one before has said where the first record
 begins. That lies a little before the window, so a window is read with a margin in front of it.
+All windows but the first are of one size, which the records of the first decide.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +17,7 @@ from typing import Any
 
 from penstock import _core
 from penstock.format import Chunk
-from penstock.framing.chunks import CHUNK_BYTES, cut
+from penstock.framing.chunks import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BYTES, cut
 from penstock.framing.held import Held
 from penstock.framing.shard import Shard
 
@@ -34,7 +36,7 @@ class _Place:
     until: int = 0
     """It ends there at the earliest, and is not looked at before."""
     margin: int = _FIRST_MARGIN
-    """Bytes before the window in which it probably starts."""
+    """Bytes before the window in which it probably starts: those of two records."""
     fault: Any = None
     """Why there is no such frame."""
     ended: bool = False
@@ -49,33 +51,42 @@ class Windows:
     def __init__(self, shard: Shard, size: int) -> None:
         self._shard = shard
         self._size = size
-        self._count = -(-(size - shard.begin) // CHUNK_BYTES)
         self._known = threading.Condition()
         self._places = {0: _Place(shard.begin, 0)}
         self._last = self._places[0]
 
     def __iter__(self) -> Iterator[Callable[[], Chunk | None]]:
-        # One more than there are: what is wrong with the last has its turn after the last.
-        for number in range(self._count + 1):
-            if self._last.ended:
+        start, length = self._shard.begin, CHUNK_BYTES
+        for number in itertools.count():
+            yield partial(self._chunk, number, start, start + length)
+            # One more than there are: what is wrong with the last has its turn after the last.
+            if start >= self._size or self._last.ended:
                 return
-            yield partial(self._chunk, number)
+            start += length
+            if number == 0:
+                length = self._length()
 
-    def _chunk(self, number: int) -> Chunk | None:
+    def _length(self) -> int:
+        """Bytes of a window, once the first has been walked over."""
+        with self._known:
+            while 1 not in self._places:
+                self._known.wait()
+            is_large = self._places[1].margin >= 2 * LARGE_BYTES
+        return LARGE_CHUNK_BYTES if is_large else CHUNK_BYTES
+
+    def _chunk(self, number: int, start: int, end: int) -> Chunk | None:
         after = replace(self._last, ended=True)
         try:
-            start = self._shard.begin + number * CHUNK_BYTES
-            base, window = self._read(start)
+            base, window = self._read(start, end)
             place = self._wait_for(number)
-            chunk, after = self._walked(place, number, start + CHUNK_BYTES, base, window)
+            chunk, after = self._walked(place, number, end, base, window)
             return chunk
         finally:
             self._tell(number + 1, after)
 
-    def _read(self, start: int) -> tuple[int, _core.Buffer | None]:
+    def _read(self, start: int, end: int) -> tuple[int, _core.Buffer | None]:
         """A window with its margin, and where they begin; nothing where nobody will want it."""
         known = self._last
-        end = start + CHUNK_BYTES
         skipped = known.until > end and end < self._size
         if known.ended or known.fault is not None or skipped or start >= self._size:
             return start, None
