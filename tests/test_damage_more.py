@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +245,25 @@ def test_damage_that_was_not_reached_is_not_told(tmp_path: Path) -> None:
     assert ds.damage == []
     assert sum(batch.num_rows for batch in batches) > 1000
     assert len(ds.damage) == 1
+
+
+@pytest.mark.parametrize("damage", ["stop", "skip", "salvage"])
+@pytest.mark.parametrize(
+    ("pack", "cut"), [(gzip.compress, 3), (gzip.compress, 8), (zlib.compress, 4)]
+)
+def test_a_missing_checksum_of_the_compressor_is_told(
+    tmp_path: Path, pack: Any, cut: int, damage: str
+) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(pack(frames.file_of([example(n) for n in range(10)]))[:-cut])
+    ds = ps.open(str(path), damage=damage)
+    assert ids_of(ds) == list(range(10))
+    [region] = ds.damage
+    assert "is cut" in region.reason
+    assert len(ds) == 10
+    # An index that was kept would hide from the next reader what this one was told.
+    with pytest.raises(ps.TruncatedError):
+        ids_of(str(path))
 
 
 @pytest.mark.parametrize("damage", ["error", "stop", "skip"])

@@ -141,7 +141,9 @@ def _believed(shard: Shard, part: Frames | Bad, first: int) -> tuple[int, Frames
     if isinstance(part, Frames):
         return max(first, part.first_record or 0), part
     found = part.finding
-    if found.end_byte > found.start_byte or found.num_records != 0:
+    # A checksum that is not there has no bytes, and leaves all before it unproved.
+    missing = found.kind == "cut_trailer"
+    if missing or found.end_byte > found.start_byte or found.num_records != 0:
         shard.skip(found.start_byte, found.end_byte, found.num_records, found.message)
     first += found.num_records or 0
     if part.payload is None:
