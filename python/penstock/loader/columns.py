@@ -3,7 +3,7 @@
 | column | in a batch of n records |
 |---|---|
 | numbers, truth values | `[n]` |
-| fixed-size lists, tensors | `[n, …]` |
+| fixed-size lists, tensors | `[n, …]`; of text and bytes `object[n, …]` |
 | lists | `ragged="offsets"`: a tuple `(values, offsets)`, record i has `values[offsets[i]:offsets[i+1]]`; lists of lists `(values, inner offsets, outer offsets)`; `"pad"`: `[n, longest, …]` filled up with zeros; `"list"`: a list of arrays |
 | text, bytes | `object[n]` of str and bytes (NumPy's own text drops zeros at the end) |
 | class labels (dictionaries) | `[n]` of numbers of classes |
@@ -52,7 +52,7 @@ def _as_array(array: pa.Array, ragged: str, fill: Any) -> Any:
     if isinstance(type_, pa.FixedShapeTensorType):
         values = _filled(array.storage, fill)
         shape = (len(array), *type_.shape)
-        tensor = _flat(values.flatten(), fill).reshape(shape)
+        tensor = _values(values.flatten(), fill).reshape(shape)
         order = type_.permutation
         return tensor if order is None else tensor.transpose(0, *(1 + np.argsort(order)))
     if isinstance(type_, pa.BaseExtensionType):
@@ -115,9 +115,12 @@ def _fixed(array: pa.Array, fill: Any) -> Any:
     while pa.types.is_fixed_size_list(array.type):
         shape.append(array.type.list_size)
         array = _filled(array, None).flatten()
-    if not _is_flat(array.type):
-        return _objects(array).reshape(shape)
-    return _flat(array, fill).reshape(shape)
+    return _values(array, fill).reshape(shape)
+
+
+def _values(array: pa.Array, fill: Any) -> np.ndarray:
+    """What fixed-size lists and tensors are made of, one after another: numbers, or else objects."""
+    return _flat(array, fill) if _is_flat(array.type) else _objects(array)
 
 
 def _ragged(array: pa.Array, ragged: str, fill: Any) -> Any:
@@ -168,7 +171,7 @@ def _padded(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 def _tensors(storage: pa.StructArray) -> list[np.ndarray | None]:
     """Tensors of different shapes: an array for each record."""
     offsets, values = _offsets(storage.field("data"))
-    flat = _flat(values, None)
+    flat = _values(values, None)
     shapes = storage.field("shape").to_pylist()
     return [
         None if shape is None else flat[a:b].reshape(shape)
