@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.dataset import Dataset
 from penstock.errors import SchemaError
 from penstock.types import own_batch, own_types
+from penstock.verbs.incoming_values import Field, no_text, tensors, type_name
 
 RECORD = "record"
 SAMPLE_RECORDS = 1000
@@ -96,12 +97,7 @@ def _given(data: Any) -> Incoming:
 
 
 def _not_accepted(data: object, where: str = "") -> TypeError:
-    return TypeError(f"cannot write {_type_name(data)}{where}; accepted: {ACCEPTED}")
-
-
-def _type_name(value: object) -> str:
-    kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return TypeError(f"cannot write {type_name(data)}{where}; accepted: {ACCEPTED}")
 
 
 def _module_of(value: object) -> str:
@@ -127,6 +123,12 @@ def _from_array(array: pa.Array | pa.ChunkedArray) -> Incoming:
 def _from_pandas(frame: Any) -> Incoming:
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False)
+    except UnicodeError:
+        # Which column it was is not said: each is asked for alone.
+        names = [_name(str(name)) for name in frame.columns]
+        for place, name in enumerate(names):
+            _column(name, frame.iloc[:, place].to_numpy())
+        raise
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise SchemaError("; ".join(str(part) for part in error.args)) from None
     # Without pandas' own notes on its index: they describe the frame, not the records.
@@ -162,6 +164,10 @@ def _from_columns(columns: Mapping[Any, Any]) -> Incoming:
 def _name(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError(f"a column name must be a string, not {name!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise SchemaError("the name of a field is no Unicode text", field=name) from None
     return name
 
 
@@ -180,7 +186,9 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
         if hasattr(values, "__array__"):
             return _from_numpy(name, np.asarray(values))
         if isinstance(values, (Sequence, Iterator)):
-            return _Field(name, list(cast("Iterable[Any]", values))).array()
+            return Field(name, list(cast("Iterable[Any]", values))).array()
+    except UnicodeError:
+        raise no_text(name, cast("Iterable[Any]", values)) from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise SchemaError(str(error), field=name) from None
     raise _scalar(name, values)
@@ -188,7 +196,7 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
 
 def _scalar(name: str, value: object) -> TypeError:
     return TypeError(
-        f"column {name!r} is one {_type_name(value)}; a column is an array or list with a value "
+        f"column {name!r} is one {type_name(value)}; a column is an array or list with a value "
         "for every record"
     )
 
@@ -203,141 +211,8 @@ def _from_numpy(name: str, values: np.ndarray[Any, Any]) -> pa.Array:
             return pa.array(values.data, mask=np.ma.getmaskarray(values))
         raise SchemaError("a masked array must have one dimension", field=name)
     if values.ndim == 1:
-        return _Field(name, list(values)).array() if values.dtype == object else pa.array(values)
-    return _tensors(values)
-
-
-def _tensors(values: np.ndarray[Any, Any], mask: list[bool] | None = None) -> pa.Array:
-    """A column of tensors: the first dimension counts records."""
-    shape = values.shape[1:]
-    size = int(np.prod(shape))
-    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-    valid = None if mask is None else pa.array([not m for m in mask]).buffers()[1]
-    stored = pa.Array.from_buffers(pa.list_(flat.type, size), len(values), [valid], children=[flat])
-    if not (pa.types.is_primitive(flat.type) and size):
-        return stored
-    kind = pa.fixed_shape_tensor(flat.type, shape)
-    return pa.ExtensionArray.from_storage(kind, stored)
-
-
-# Python values, one a record.
-
-
-class _Field:
-    """One column of Python values: its type, and the values as an Arrow array."""
-
-    def __init__(self, name: str, values: list[Any]) -> None:
-        self.name = name
-        self.values = values
-        self.shape: tuple[int, ...] | None = None
-        self.type: pa.DataType = pa.null()
-        self._known: set[type] = set()
-        for record, value in enumerate(values):
-            self._learn(record, value)
-
-    def _learn(self, record: int, value: Any) -> None:
-        # A plain scalar's Python type says it all; anything else has to be looked into.
-        if type(value) in self._known or value is None:
-            return
-        found, shape = _type_of(self.name, record, value)
-        if pa.types.is_null(self.type):
-            self.type, self.shape = found, shape
-        else:
-            merged = _merged(self.type, found)
-            if merged is None or shape != self.shape:
-                raise self._mismatch(record, found, shape)
-            self.type = merged
-        if isinstance(value, (bool, int, float, str, bytes, np.number, np.bool_)):
-            self._known.add(type(value))
-
-    def _mismatch(
-        self, record: int, found: pa.DataType, shape: tuple[int, ...] | None
-    ) -> SchemaError:
-        return SchemaError(
-            "a value has another type than those before it",
-            record=record,
-            field=self.name,
-            expected=_described(self.type, self.shape),
-            found=_described(found, shape),
-        )
-
-    def array(self) -> pa.Array:
-        """The values so far as a column."""
-        return self.convert(self.values, 0)
-
-    def convert(self, values: list[Any], first_record: int) -> pa.Array:
-        """More values as a column of the same type."""
-        for at, value in enumerate(values):
-            if value is None or type(value) in self._known:
-                continue
-            found, shape = _type_of(self.name, first_record + at, value)
-            if _merged(self.type, found) != self.type or shape != self.shape:
-                raise self._mismatch(first_record + at, found, shape)
-        if self.shape is not None:
-            return self._stacked(values)
-        try:
-            return pa.array(values, type=self.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            raise SchemaError(
-                str(error), record=first_record + self._first_bad(values), field=self.name
-            ) from None
-
-    def _first_bad(self, values: list[Any]) -> int:
-        for at, value in enumerate(values):
-            try:
-                pa.array([value], type=self.type)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-                return at
-        return 0
-
-    def _stacked(self, values: list[Any]) -> pa.Array:
-        assert self.shape is not None
-        mask = [value is None for value in values]
-        blank = np.zeros(self.shape, self.type.to_pandas_dtype())
-        rows = [blank if value is None else value for value in values]
-        stacked = np.stack(rows) if rows else np.zeros((0, *self.shape), blank.dtype)
-        return _tensors(stacked, mask if any(mask) else None)
-
-
-def _described(kind: pa.DataType, shape: tuple[int, ...] | None) -> str:
-    return str(kind) if shape is None else f"{kind} of shape {shape}"
-
-
-def _type_of(name: str, record: int, value: Any) -> tuple[pa.DataType, tuple[int, ...] | None]:
-    """The Arrow type of one value; of a tensor, that of its elements and its shape."""
-    if isinstance(value, np.ndarray):
-        array = cast("np.ndarray[Any, Any]", value)
-        if array.ndim > 1:
-            return pa.from_numpy_dtype(array.dtype), array.shape
-    try:
-        return pa.infer_type([value]), None
-    except (pa.ArrowException, OverflowError) as error:
-        raise SchemaError(
-            f"a {_type_name(value)} is no value that can be written: {error}",
-            record=record,
-            field=name,
-        ) from None
-
-
-def _merged(known: pa.DataType, found: pa.DataType) -> pa.DataType | None:
-    """The type of both, where one leaves open what the other says; None if they differ."""
-    types = pa.types
-    if known == found or types.is_null(found):
-        return known
-    if types.is_null(known):
-        return found
-    if types.is_list(known) and types.is_list(found):
-        inner = _merged(known.value_type, found.value_type)
-        return None if inner is None else pa.list_(inner)
-    if types.is_struct(known) and types.is_struct(found):
-        fields = {field.name: field.type for field in known}
-        for field in found:
-            inner = _merged(fields.get(field.name, pa.null()), field.type)
-            if inner is None:
-                return None
-            fields[field.name] = inner
-        return pa.struct(list(fields.items()))
-    return None
+        return Field(name, list(values)).array() if values.dtype == object else pa.array(values)
+    return tensors(values)
 
 
 # Iterables.
@@ -392,7 +267,7 @@ def _raw_batches(items: Iterator[Any], schema: pa.Schema) -> Iterator[pa.RecordB
 
     for record, item in enumerate(items):
         if not isinstance(item, (bytes, bytearray, memoryview)):
-            message = f"is {_type_name(item)}; the records before it are bytes"
+            message = f"is {type_name(item)}; the records before it are bytes"
             raise SchemaError(message, record=record)
         waiting.append(bytes(item))
         held += len(item)
@@ -409,7 +284,7 @@ def _from_dicts(items: Iterator[Any], num_records: int | None) -> Incoming:
     for record, item in enumerate(sample):
         _check_dict(item, record)
         names.update(dict.fromkeys(_name(key) for key in item))
-    fields = [_Field(name, [item.get(name) for item in sample]) for name in names]
+    fields = [Field(name, [item.get(name) for item in sample]) for name in names]
     first = _batch_of(fields, sample, 0)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -430,12 +305,12 @@ def _from_dicts(items: Iterator[Any], num_records: int | None) -> Incoming:
 
 def _check_dict(item: object, record: int) -> None:
     if not isinstance(item, Mapping):
-        message = f"is {_type_name(item)}; the records before it are dicts"
+        message = f"is {type_name(item)}; the records before it are dicts"
         raise SchemaError(message, record=record)
 
 
 def _batch_of(
-    fields: list[_Field], items: list[Mapping[str, Any]], first_record: int
+    fields: list[Field], items: list[Mapping[str, Any]], first_record: int
 ) -> pa.RecordBatch:
     if not fields:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(items), pa.struct([])))

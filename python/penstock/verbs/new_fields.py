@@ -18,6 +18,7 @@ from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError
 from penstock.verbs.incoming import batches_of
+from penstock.verbs.incoming_values import no_text
 
 _SCALARS = (bool, int, float, str, bytes, np.generic, pa.Scalar)
 
@@ -446,6 +447,8 @@ def _plain_scalar(name: str, value: Any) -> pa.Scalar:
         return value
     try:
         return pa.scalar(_plain(value))
+    except UnicodeError:
+        raise no_text(name, ()) from None
     except (pa.ArrowException, OverflowError) as error:
         raise SchemaError(f"no value that can be stored: {error}", field=name) from None
 
