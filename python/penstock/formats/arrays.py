@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ChangedError, FormatError, LimitError, TruncatedError, UnsupportedError
-from penstock.format import Chunk, Options, Projection, Selection
+from penstock.format import Chunk, Options, Projection, Selection, SkippedRegion
 from penstock.formats.batches import (
     check_columns,
     check_options,
@@ -299,7 +299,7 @@ def refuse_no_axis() -> UnsupportedError:
 
 
 class ArraysReader:
-    """One open file of arrays with as many records each."""
+    """One open file of arrays with as many records each, and what is `lost` behind them."""
 
     def __init__(
         self,
@@ -312,7 +312,10 @@ class ArraysReader:
         span: tuple[int, int] = (0, 0),
         compression: str = "",
         restore: Callable[[Any], Any] | None = None,
+        lost: SkippedRegion | None = None,
     ) -> None:
+        self._lost = lost
+        self._skipped = options.skipped
         self._source = source
         self._path = source.path
         self._columns = {column.field.name: column for column in columns}
@@ -342,6 +345,8 @@ class ArraysReader:
         """Runs of about 2 MiB."""
         for first in range(0, self.num_records, self._step):
             yield self._chunk(first, min(self._step, self.num_records - first))
+        if self._lost is not None:
+            self._skipped(self._lost)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
         """All records in one pair: they are read from where they lie, and looked at there."""

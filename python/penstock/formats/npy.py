@@ -13,12 +13,14 @@ fields; what follows the first axis is a tensor. Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import FormatError, PenstockError
-from penstock.format import FormatInfo, NoOptions, Options, Writer, options_from
+from penstock.errors import FormatError, PenstockError, TruncatedError
+from penstock.format import FormatInfo, NoOptions, Options, SkippedRegion, Writer, options_from
 from penstock.formats.arrays import (
     ArraysReader,
     FilePlace,
@@ -27,7 +29,7 @@ from penstock.formats.arrays import (
     columns_of,
     refuse_no_axis,
 )
-from penstock.formats.npy_header import MAGIC, parse_header
+from penstock.formats.npy_header import MAGIC, Header, parse_header
 from penstock.storage import Sink, Source
 
 
@@ -51,33 +53,64 @@ class NpyFormat:
         """Read the header.
 
         Raises:
-            FormatError, TruncatedError: the bytes are no npy file, or not all of one.
+            FormatError, TruncatedError: the bytes are no npy file, or not all of one, and damage is
+                not passed over or leaves no record whole.
             UnsupportedError: the array has no first axis or holds objects, or raw=True.
             SchemaError: a field of schema= is not in the file.
         """
         options_from(NoOptions, options.format_options, "npy")
         try:
             header = parse_header(lambda start, length: source.read(start, length).to_bytes())
-            size = check_size(header, source.size, 0, options.limits)
+            header, size, lost = _sized(header, source, options)
             if not header.shape:
                 raise refuse_no_axis()
-            end = header.start + size
-            if end < source.size:
-                raise FormatError(
-                    "bytes follow the array; penstock reads files of one array",
-                    byte=end,
-                    expected=f"{end} bytes",
-                    found=f"{source.size} bytes",
-                )
             array = StoredArray(header, FilePlace(source, header.start, size), source.path)
             columns = columns_of(array)
         except PenstockError as error:
             raise error.at(file=source.path) from None
-        span = (header.start, end)
-        return ArraysReader(columns, array.num_records, source, options, span=span)
+        span = (header.start, header.start + size)
+        return ArraysReader(columns, array.num_records, source, options, span=span, lost=lost)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         """Begin a file. Raises SchemaError where no array holds records of `schema`."""
         from penstock.formats.npy_write import NpyWriter
 
         return NpyWriter(sink, schema, options)
+
+
+def _sized(
+    header: Header, source: Source, options: Options
+) -> tuple[Header, int, SkippedRegion | None]:
+    """A header whose array is there, the bytes of that array, and what is wrong behind it where
+    damage is passed over."""
+    try:
+        size = check_size(header, source.size, 0, options.limits)
+    except TruncatedError as error:
+        whole = _whole_records(header, source.size)
+        if options.damage == "error" or whole is None:
+            raise
+        num_lost = header.shape[0] - whole
+        header = replace(header, shape=(whole, *header.shape[1:]))
+        size = check_size(header, source.size, 0, options.limits)
+        reason = error.message
+    else:
+        if header.start + size == source.size:
+            return header, size, None
+        reason, num_lost = "bytes follow the array; penstock reads files of one array", 0
+        if options.damage == "error":
+            raise FormatError(
+                reason,
+                byte=header.start + size,
+                expected=f"{header.start + size} bytes",
+                found=f"{source.size} bytes",
+            )
+    start = header.start + size
+    return header, size, SkippedRegion(source.path, start, source.size, num_lost, reason)
+
+
+def _whole_records(header: Header, num_bytes: int) -> int | None:
+    """How many records of an array that is cut are whole; None where each lacks a part."""
+    if not header.shape or (header.fortran_order and len(header.shape) > 1):
+        return None
+    size = math.prod(header.shape[1:]) * header.dtype.itemsize
+    return (num_bytes - header.start) // size
