@@ -72,3 +72,65 @@ def test_what_cannot_be_encoded_names_record_and_field(source: str, tmp_path: Pa
         converted(path, tmp_path, columns=["label"], image_mode="png")
     with pytest.raises(ps.SchemaError, match="no such column of images"):
         converted(path, tmp_path, images=["label"], image_mode="png")
+
+
+# -- a type says what a sample showed -------------------------------------------------------------
+
+LATER = ["png", "webp", "ppm"]
+
+
+@pytest.fixture(params=["rec", "tar", "parquet"])
+def mixed(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A file whose images are JPEGs, as their type says, but for the last ones."""
+    last = [ps.encode_images(PIXELS[:1], codec).storage[0].as_py() for codec in LATER]
+    images = [*[JPEGS.storage[0].as_py()] * 1100, *last]
+    typed = pa.ExtensionArray.from_storage(ImageType("jpeg"), pa.array(images, pa.binary()))
+    path = str(tmp_path / f"mixed.{request.param}")
+    label = pa.array(range(len(images)), pa.float32())
+    ps.write(pa.table({"image": typed, "label": label}), path)
+    assert ps.open(path).schema.field("image").type == ImageType("jpeg")
+    return path
+
+
+@pytest.mark.parametrize("target", ["tar", "parquet", "rec", "msgpack", "tfrecord"])
+def test_a_later_image_of_another_codec_keeps_its_bytes(
+    mixed: str, target: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / f"out.{target}")
+    ps.convert(mixed, path, columns=["image", "label"], prove=True)
+    want = image_sizes(pa.table(ps.open(mixed)).column("image")).to_pylist()
+    assert [size["codec"] for size in want[-3:]] == LATER
+    assert image_sizes(pa.table(ps.open(path)).column("image")).to_pylist() == want
+
+
+def test_a_later_image_of_another_codec_becomes_what_ffcv_decodes(
+    mixed: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "out.beton")
+    ps.convert(mixed, path, columns=["image", "label"], prove=True)
+    sizes = image_sizes(pa.table(ps.open(path)).column("image")).to_pylist()
+    assert {size["codec"] for size in sizes} == {"jpeg"}
+
+
+def test_a_later_image_of_another_codec_gets_its_own_ending_in_a_folder(
+    mixed: str, tmp_path: Path
+) -> None:
+    ps.convert(mixed, str(tmp_path / "out"), columns=["image"], format="imagefolder")
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert [name.partition(".")[2] for name in names[1099:1103]] == ["jpg", *LATER]
+
+
+def test_a_later_image_of_another_codec_is_made_smaller_and_encoded(
+    mixed: str, tmp_path: Path
+) -> None:
+    smaller = converted(mixed, tmp_path, max_side=8).column("image")
+    assert [size["codec"] for size in image_sizes(smaller[-3:]).to_pylist()] == LATER
+    anew = converted(mixed, tmp_path, image_mode="png").column("image")
+    assert {size["codec"] for size in image_sizes(anew).to_pylist()} == {"png"}
+
+
+def test_a_later_image_of_another_codec_is_decoded_in_a_batch(mixed: str) -> None:
+    loader = ps.Loader(ps.open(mixed), 1103, decode={"image": ps.Image(16)}, columns=["image"])
+    pixels = next(iter(loader))["image"]
+    assert (pixels[-3] == pixels[-1]).all()
+    assert abs(pixels[-3].astype(int) - pixels[0]).mean() < 30

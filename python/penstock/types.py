@@ -29,7 +29,8 @@ DTYPE_KEY = b"penstock.dtype"
 class ImageType(pa.ExtensionType):
     """An encoded image: the bytes of a JPEG, PNG, WebP or PPM file.
 
-    `codec` is "jpeg", "png", "webp" or "ppm" where all records have the same, else "".
+    `codec` is "jpeg", "png", "webp" or "ppm" where one is known for the column, else "". It comes from a name or from
+    the first records, so a later image may be another: whoever reads one goes by its bytes.
 
     Example:
         >>> from penstock.types import ImageType
