@@ -85,6 +85,8 @@ class FormatInfo:
     need not be copied on their way from one file to another."""
     lossless: bool = True
     """A written batch reads back with the same Arrow types."""
+    loses_dtypes: bool = False
+    """What a field says of the dtype of its values (`types.DTYPE_KEY`) does not come back."""
     has_checksums: bool = False
     is_folder: bool = False
     """A shard is a folder of many files, not a file: see `penstock.folders`."""

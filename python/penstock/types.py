@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import SchemaError
+
 DTYPE_KEY = b"penstock.dtype"
 """Metadata of a field: the NumPy name of the dtype that its values have."""
 
@@ -91,6 +93,50 @@ class VariableShapeTensorType(pa.ExtensionType):
         cls, storage: pa.DataType, serialized: bytes
     ) -> VariableShapeTensorType:
         return cls(storage.field("data").type.value_type, storage.field("shape").type.list_size)
+
+
+def refuse_bits(schema: pa.Schema, container: str) -> None:
+    """Refuse fields whose values are bits of something else, for a container that cannot say so: they would come back
+    as the numbers or bytes that the bits happen to be.
+
+    Raises:
+        SchemaError: a field is such.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.types import DTYPE_KEY, refuse_bits
+        >>> field = pa.field("x", pa.uint16(), metadata={DTYPE_KEY: "bfloat16"})
+        >>> refuse_bits(pa.schema([field]), "tfrecord")
+        Traceback (most recent call last):
+        penstock.errors.SchemaError: field 'x': a tfrecord file cannot say that these are the bits of bfloat16
+          try: make them float32 first, or write npy, npz, HDF5, Parquet, Arrow or a tar, which can
+    """
+    for field in schema:
+        named = _bits_in(field)
+        if named is not None:
+            raise SchemaError(
+                f"a {container} file cannot say that these are the bits of {named}",
+                field=field.name,
+                hint="make them float32 first, or write npy, npz, HDF5, Parquet, Arrow or a tar, which can",
+            )
+
+
+def _bits_in(field: pa.Field) -> str | None:
+    """The dtype whose bits the values are, also inside structs and lists."""
+    named = (field.metadata or {}).get(DTYPE_KEY)
+    # Complex numbers are pairs of floats, and so no other numbers where nobody says what they are.
+    if named is not None and not pa.types.is_floating(_innermost(field.type)):
+        return named.decode("utf-8", "replace")
+    type_ = storage_of(field.type)
+    inner = (type_.field(n) for n in range(type_.num_fields)) if pa.types.is_nested(type_) else ()
+    return next((name for name in map(_bits_in, inner) if name is not None), None)
+
+
+def _innermost(type_: pa.DataType) -> pa.DataType:
+    """What lists and tensors are made of."""
+    type_ = storage_of(type_)
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return _innermost(type_.value_type) if any(is_kind(type_) for is_kind in kinds) else type_
 
 
 def _register(type_: pa.ExtensionType) -> None:

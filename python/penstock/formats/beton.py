@@ -86,7 +86,13 @@ class BetonFormat:
     """FFCV's .beton as a penstock format."""
 
     info = FormatInfo(
-        "beton", (".beton",), can_map=True, takes_views=True, lossless=False, holds_images=True
+        "beton",
+        (".beton",),
+        can_map=True,
+        takes_views=True,
+        lossless=False,
+        loses_dtypes=True,
+        holds_images=True,
     )
     read_options = BetonReadOptions
 

@@ -81,6 +81,7 @@ class ImageFolderFormat:
         ("/",),
         holds_images=True,
         is_folder=True,
+        loses_dtypes=True,
     )
     read_options = ReadOptions
     write_options = WriteOptions

@@ -84,6 +84,7 @@ class MessagePackFormat:
         can_append=True,
         can_map=True,
         lossless=False,
+        loses_dtypes=True,
     )
     read_options = MessagePackOptions
     framing = MSGPACK

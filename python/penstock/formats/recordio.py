@@ -102,6 +102,7 @@ class RecordIOFormat:
         can_map=True,
         takes_views=True,
         lossless=False,
+        loses_dtypes=True,
         holds_images=True,
     )
     read_options = RecordIOOptions

@@ -92,6 +92,7 @@ class TFRecordFormat:
         can_map=True,
         compressions=("gzip", "zlib"),
         takes_views=True,
+        loses_dtypes=True,
         lossless=False,
         has_checksums=True,
     )

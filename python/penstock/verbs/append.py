@@ -37,6 +37,7 @@ from penstock.pipeline import default_threads
 from penstock.schema import IN_LISTS_KEY, INFERRED_KEY, NO_RECORDS, WIRE_KEY
 from penstock.storage import LocalSink, LocalStorage, Storage
 from penstock.tail import WAIT_SECONDS, Tail
+from penstock.types import refuse_bits
 from penstock.verbs import textindex
 from penstock.verbs.append_names import place_for
 from penstock.verbs.incoming import Incoming, batches_of
@@ -236,6 +237,8 @@ class _Work:
 
     def encode(self, incoming: Incoming, sink: LocalSink, options: Any) -> _Made:
         """Write the records to a sink."""
+        if self.kind.info.loses_dtypes:
+            refuse_bits(incoming.schema, self.kind.info.name)
         writer: Any = self.kind.create(sink, incoming.schema, options, self.threads)
         num_records = 0
         try:

@@ -21,6 +21,7 @@ from penstock.numbers import as_numpy
 from penstock.pipeline import default_threads
 from penstock.schema import IN_LISTS_KEY
 from penstock.storage import LocalStorage
+from penstock.types import refuse_bits
 from penstock.verbs.edit import REPLACE_HINT, Edit, Part
 
 Task = tuple[Part, FramedReader, Chunk | None]
@@ -45,6 +46,7 @@ class Splicing:
         self._names: list[str] = []
         if edit.new is not None:
             # What takes the place of a feature list is one, whatever its own type would make it.
+            refuse_bits(edit.new.schema, "tfrecord")
             names = edit.new.schema.names
             self._names = [
                 name if name not in lists or name.startswith(LISTS_PREFIX) else LISTS_PREFIX + name

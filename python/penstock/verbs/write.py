@@ -26,7 +26,7 @@ from penstock.format import (
 from penstock.framing import sidecar
 from penstock.pipeline import default_threads
 from penstock.storage import TEMPORARY_SUFFIX, LocalStorage, Sink, Storage
-from penstock.types import own_batch
+from penstock.types import own_batch, refuse_bits
 from penstock.verbs.incoming import Incoming, batches_of
 from penstock.verbs.shards import (
     Cut,
@@ -109,6 +109,8 @@ def write(
     names = Names(target, kind.info.extensions, is_sharded, num_shards)
     names.refuse_existing(storage, num_shards, overwrite=overwrite)
     with _counted(batches_of(data), target, storage, needed=num_shards is not None) as incoming:
+        if kind.info.loses_dtypes:
+            refuse_bits(incoming.schema, kind.info.name)
         if num_shards is not None:
             cut: Cut = EvenCut(incoming.num_records or 0, num_shards)
         else:
