@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.dataset import open as open_dataset
+from penstock.storage import TEMPORARY_SUFFIX
+from penstock.verbs.convert import convert
 from penstock.verbs.write import write
 
 
@@ -27,6 +31,31 @@ def test_a_beton_ends_by_the_bytes_of_its_records_not_of_its_pages(tmp_path: Pat
     # A record takes 2,000 bytes of values, 24 in its row and 48 in the table.
     made = write(records, tmp_path / "two-{shard}.beton", shard_bytes=2072 * 10, **pages)
     assert lengths_of(made.paths) == [10, 10]
+
+
+KILLED = """
+import os, sys
+import penstock as ps
+ps.convert(sys.argv[1], sys.argv[2], shard_bytes=4000, progress=lambda *done: os._exit(9))
+"""
+
+
+@pytest.mark.parametrize("name", ["out.tfrecord", "out-{shard:03d}.rec"])
+def test_a_conversion_clears_away_what_a_killed_one_left(tmp_path: Path, name: str) -> None:
+    source, target = tmp_path / "in.tfrecord", tmp_path / "out" / name
+    target.parent.mkdir()
+    write({"data": [b"some bytes"] * 500_000}, source, index=False)
+    run = subprocess.run([sys.executable, "-c", KILLED, str(source), str(target)], check=False)
+    assert run.returncode == 9
+    left = sorted(path.name for path in target.parent.iterdir())
+    assert left
+    assert all(name.endswith(TEMPORARY_SUFFIX) for name in left)
+    others = [".other-00000-of-unknown.tfrecord.0123456789ab", ".out-mine.rec.0123456789ab"]
+    for other in others:
+        (target.parent / (other + TEMPORARY_SUFFIX)).touch()
+    convert(source, target, shard_bytes=1 << 22)
+    found = {path.name for path in target.parent.iterdir() if path.name.startswith(".")}
+    assert found == {other + TEMPORARY_SUFFIX for other in others}
 
 
 def test_a_beton_whose_values_are_all_in_rows_ends_by_its_rows(tmp_path: Path) -> None:

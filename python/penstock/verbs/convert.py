@@ -107,8 +107,8 @@ def convert(
         compression: as the format knows it, as for `write`.
         num_shards: so many shards, contiguous, whose sizes differ by one record at most.
         shard_records: a shard ends with this record.
-        shard_bytes: a shard ends with the record that brings it to so many bytes. A killed job
-            then starts again.
+        shard_bytes: a shard ends with the record that brings it to so many bytes, see `write`. A
+            killed job then starts again.
         index: write an index with each file, where its format has one; a folder puts them there.
         overwrite: replace existing files.
         threads: how many to use; None for all cores.
@@ -163,6 +163,7 @@ def convert(
             raise ValueError("prove=True needs shards that are cut by records, not by bytes")
         batches = tell.watch(reading.batches(0, reading.num_records, lend=True))
         stream = Incoming(reading.schema, batches, None)
+        Names(to, kind.info.extensions, is_sharded=True, total=None).drop_unfinished()
         cuts = {"shard_records": shard_records, "shard_bytes": shard_bytes, "overwrite": overwrite}
         return writing.file(stream, to, **cuts)
     parts = _plan(reading, kind, to, is_folder, num_shards, shard_records, compression)

@@ -77,7 +77,9 @@ def write(
             of unknown length is first spooled to a temporary file beside the target.
         shard_records: a shard ends with this record.
         shard_bytes: a shard ends with the record that brings it to so many bytes on disk (of a
-            compressed format, to within what has not been compressed yet).
+            compressed format, to within what has not been compressed yet). About so many for
+            Parquet, Arrow and HDF5, where records wait for their group or chunk, for npz, which is
+            packed at the end, and for `.beton`, where pages are filled up behind the records.
         index: write an index with each file, where its format has one; a folder to put them there.
         overwrite: replace existing files.
         threads: how many to use; None: one a core.
