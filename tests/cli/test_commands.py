@@ -308,6 +308,22 @@ def test_schema_of_parquet_is_stored_in_it(tmp_path: Path, table: pa.Table) -> N
     assert "stored in the file" in run("schema", tmp_path / "a.parquet").out
 
 
+def test_records_that_are_no_examples_have_a_schema_that_was_told(tmp_path: Path) -> None:
+    ps.write([b"no message"] * 7, tmp_path / "a.tfrecord")
+    assert "told from all 7 records of a.tfrecord" in run("schema", tmp_path / "a.tfrecord").out
+    assert "as they stand" in run("schema", "--raw", tmp_path / "a.tfrecord").out
+
+
+def test_a_description_for_tensorflow_says_that_it_was_told_from_a_sample(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"a": range(1200)}, path)
+    some = run("schema", "--tensorflow", path).out
+    assert some.startswith("# told from the first 1000 records of a.tfrecord; --all")
+    whole = run("schema", "--tensorflow", "--all", path).out
+    assert whole.startswith("{")
+    assert some.endswith(whole)
+
+
 # -- stats ----------------------------------------------------------------------------------------
 
 
@@ -364,6 +380,21 @@ def test_verify_names_the_damage_and_ends_with_status_1(damaged: Path) -> None:
     assert finding["start_byte"] <= damaged.stat().st_size // 2 < finding["end_byte"]
 
 
+def test_verify_advises_repair_only_where_it_helps(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"a": range(1200)}, path, index=False)
+    ps.write([b"no message"], tmp_path / "b.tfrecord", index=False)
+    path.write_bytes(path.read_bytes() + (tmp_path / "b.tfrecord").read_bytes())
+    ps.write({"a": range(1200)}, tmp_path / "c.parquet")
+    cut = (tmp_path / "c.parquet").read_bytes()[:-9]
+    (tmp_path / "c.parquet").write_bytes(cut)
+    for name, said in (("a.tfrecord", "no Example"), ("c.parquet", "footer")):
+        done = run("verify", tmp_path / name)
+        assert done.status == 1
+        assert said in done.out
+        assert "penstock repair" not in done.out
+
+
 def test_verify_of_good_files_is_well(shards: Path) -> None:
     done = run("verify", shards)
     assert done.status == 0
@@ -372,8 +403,8 @@ def test_verify_of_good_files_is_well(shards: Path) -> None:
 
 def test_repair_is_advised_by_names_that_fit(damaged: Path, tmp_path: Path) -> None:
     tar = tmp_path / "a.tar"
-    ps.write({"txt": ["a", "b"]}, tar)
-    tar.write_bytes(tar.read_bytes()[:2000])
+    ps.write({"txt": ["a"] * 50}, tar)
+    tar.write_bytes(tar.read_bytes()[:40_000])
     assert f"try: penstock repair {tar} --into repaired.tar\n" in run("verify", tar).out
     assert "try: penstock repair FILE... --into repaired/\n" in run("verify", tar, damaged).out
 

@@ -62,11 +62,21 @@ def command(
     ds = opened(source, **options)
     found = ps.schemas(ds, everything=look_at_all)
     if tensorflow:
-        click.echo(ps.features.describe(found.schema))
+        click.echo(_comment(found) + ps.features.describe(found.schema))
     elif as_json:
         output.emit(_document(found))
     else:
-        _show(found)
+        _show(found, is_raw=options["raw"])
+
+
+def _comment(found: ps.Schemas) -> str:
+    """A line above a description, where more records may have more fields."""
+    told = _told_from(found)
+    if told is None or found.is_whole:
+        return ""
+    if len(found.files) < found.num_files:
+        told += f" (there are {describe.count(found.num_files)})"
+    return f"# told from {describe.escape(told)}; --all looks at every record of every file\n"
 
 
 def _document(found: ps.Schemas) -> dict[str, Any]:
@@ -129,7 +139,7 @@ def _shape(type_: pa.DataType) -> list[int] | None:
     return None if shape is None else [int(size) for size in shape]
 
 
-def _show(found: ps.Schemas) -> None:
+def _show(found: ps.Schemas, *, is_raw: bool) -> None:
     shown = output.table("field", "type", "")
     for presence in found.fields:
         field = presence.field
@@ -138,7 +148,9 @@ def _show(found: ps.Schemas) -> None:
         shown.add_row(describe.escape(field.name), type_, output.dim(note))
     parts: list[Any] = [shown, ""]
     told = _told_from(found)
-    said = "stored in the file" if told is None else "told from " + told
+    said = "told from " + told if told is not None else "stored in the file"
+    if is_raw:
+        said = "records as they stand, of which no fields are told"
     if found.num_files > 1:
         said += f"; {_compared(found)}"
     parts.append(output.dim(describe.escape(said)))

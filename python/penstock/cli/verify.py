@@ -71,7 +71,8 @@ def command(
     else:
         show_report(report, "right")
         files = sorted({f.file for f in report.findings if _is_mended(f)})
-        if files:
+        # Of files of which no record can be had, repair makes empty ones.
+        if files and report.num_records:
             path = files[0]
             ending = path.rsplit("/", 1)[-1].partition(".")[2]
             into = f"repaired.{ending}" if ending and len(files) == 1 else "repaired/"
@@ -83,8 +84,9 @@ def command(
 
 def _is_mended(finding: ps.Finding) -> bool:
     """Whether repair could do anything about it: not where nothing is broken but what penstock can
-    read, nor for folders, whose files are whole or not."""
-    is_damage = finding.kind not in ("unsupported", "schema", "overlay", "stale_overlay")
+    read, nor where a payload is whole and no message, nor for folders, whose files are whole or not."""
+    others = ("unsupported", "schema", "message", "overlay", "stale_overlay")
+    is_damage = finding.kind not in others
     return finding.severity == "error" and is_damage and not os.path.isdir(finding.file)
 
 

@@ -306,17 +306,18 @@ def _inferred(shard: Shard, mine: MessagePackOptions) -> Any:
     facts, is_all = _sample(shard, mine.infer_records)
     if not facts.num_records:
         return RawDecoder(RAW_SCHEMA.with_metadata({INFERRED_KEY: NO_RECORDS}))
-    columns = facts.columns()
-    if columns is None:
-        return RawDecoder()
-    fields = [inferred_field(field) for field in pa.record_batch(columns).schema]
     name = os.path.basename(shard.source.path)
     seen = f"{'all' if is_all else 'the first'} {facts.num_records} records of {name}"
+    metadata = {INFERRED_KEY: seen.encode()}
+    columns = facts.columns()
+    if columns is None:
+        return RawDecoder(RAW_SCHEMA.with_metadata(metadata))
+    fields = [inferred_field(field) for field in pa.record_batch(columns).schema]
     try:
-        return _maps(fields, shard.options.limits, {INFERRED_KEY: seen.encode()}, shard)
+        return _maps(fields, shard.options.limits, metadata, shard)
     except SchemaError:
         # Types within types beyond what Arrow and the kernels agree on.
-        return RawDecoder()
+        return RawDecoder(RAW_SCHEMA.with_metadata(metadata))
 
 
 def _sample(shard: Shard, infer_records: int | str) -> tuple[_core.MsgpackFacts, bool]:

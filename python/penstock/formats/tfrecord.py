@@ -286,7 +286,7 @@ def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, A
     if not facts["num_records"]:
         return RawDecoder(RAW_SCHEMA.with_metadata({INFERRED_KEY: NO_RECORDS}))
     if not looks_like_examples(facts):
-        return RawDecoder()
+        return RawDecoder(RAW_SCHEMA.with_metadata({INFERRED_KEY: seen}))
     try:
         inferred = infer_schema(facts, seen)
     except SchemaError as error:

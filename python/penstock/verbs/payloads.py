@@ -215,6 +215,7 @@ def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
     So it does where fields are kept beside the files, which payloads do not show.
     """
     is_told = dataset.options.schema is None and INFERRED_KEY in (dataset.schema.metadata or {})
+    is_told = is_told and not dataset.schema.equals(RAW_SCHEMA)
     if not is_told or dataset.options.damage != "error" or dataset.files.has_overlays:
         return None
     if not {dataset.files.format_name(n) for n in range(len(dataset.paths))} <= _OF_EXAMPLES:
