@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from running import run
 
 import penstock as ps
 from penstock.verbs.observe import FieldObserver
@@ -21,6 +22,23 @@ def stats_of(tmp_path: Path, **columns: object) -> ps.Stats:
     path = tmp_path / "data.parquet"
     ps.write(pa.table(columns), path, overwrite=True)
     return ps.stats(path)
+
+
+def test_stats_say_that_later_records_may_have_other_fields(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"id": range(1500), "late": [None] * 1499 + [7]}, path)
+    found = ps.stats(path)
+    assert [field.name for field in found.fields] == ["id"]
+    assert found.fields_from == "the first 1000 records of a.tfrecord"
+    assert "the fields of the first 1000 records" in run("stats", path).out
+    assert "the fields of" not in run("stats", path, "--columns", "id").out
+    whole = ps.stats(ps.open(path, infer_records="all"))
+    assert [field.name for field in whole.fields] == ["id", "late"]
+    assert whole.fields_from is None
+    ps.write({"id": [1]}, tmp_path / "b.tfrecord")
+    assert ps.stats(tmp_path / "b.tfrecord").fields_from is None
+    ps.write({"id": [1]}, tmp_path / "b.parquet")
+    assert ps.stats(tmp_path / "b.parquet").fields_from is None
 
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)

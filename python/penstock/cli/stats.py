@@ -61,6 +61,7 @@ def command(source: tuple[str, ...], threads: int | None, as_json: bool, **optio
 def _document(found: ps.Stats) -> dict[str, Any]:
     return {
         "num_records": found.num_records,
+        "fields_from": found.fields_from,
         "fields": [_field_document(field) for field in found.fields],
     }
 
@@ -109,7 +110,11 @@ def _show(found: ps.Stats) -> None:
         shown.add_row(left, _present(field), right, end_section=True)
         if place < len(found.fields) - 1:
             shown.add_row("", "", "")
-    output.show(f"{describe.count(found.num_records)} records", "", shown)
+    parts: list[Any] = [f"{describe.count(found.num_records)} records", "", shown]
+    if found.fields_from is not None:
+        told = f"the fields of {found.fields_from}; --infer all shows those that only others have"
+        parts += ["", output.dim(describe.escape(told))]
+    output.show(*parts)
 
 
 def _present(field: ps.FieldStats) -> Text:

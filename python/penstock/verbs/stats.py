@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from penstock import dataset as datasets
 from penstock.pipeline import in_order
+from penstock.schema import INFERRED_KEY
 from penstock.verbs.observe import FieldObserver, ImageSizes, Observation
 from penstock.verbs.tally import Histogram, Spread
 
@@ -53,10 +54,12 @@ class FieldStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What was found in a data set."""
+    """What was found in a data set. `fields_from` says which records the fields were told from, where others may have
+    more of them, which are not in `fields`; None where there are no others."""
 
     num_records: int
     fields: tuple[FieldStats, ...]
+    fields_from: str | None = None
 
     def __getitem__(self, name: str) -> FieldStats:
         for field in self.fields:
@@ -76,7 +79,8 @@ def stats(
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
-        columns: the fields to look at; None for all. Others are not decoded.
+        columns: the fields to look at; None for all that the Dataset shows. Others are not decoded. Fields that
+            only later records have are shown where it was opened with `infer_records="all"`.
         threads: how many to use; None: one a core.
         progress: called with the records done, the bytes done and the bytes in all; the bytes done
             are estimated from the records. Asks for the number of records first.
@@ -106,7 +110,18 @@ def stats(
             observer.add(part)
         num_records += rows
         report(num_records)
-    return Stats(num_records, tuple(_finished(observers)))
+    told = _fields_from(ds) if columns is None else None
+    return Stats(num_records, tuple(_finished(observers)), told)
+
+
+def _fields_from(ds: datasets.Dataset) -> str | None:
+    """Which records the fields were told from, if these are not all."""
+    told = (ds.schema.metadata or {}).get(INFERRED_KEY)
+    if told is None or ds.columns is not None:
+        return None
+    everywhere = ds.options.format_options.get("infer_records") == "all"
+    is_whole = everywhere or (told.startswith(b"all ") and len(ds.paths) == 1)
+    return None if is_whole else told.decode("utf-8", "replace")
 
 
 def _look(
