@@ -77,6 +77,7 @@ class FramedWriter:
         self._lengths: list[np.ndarray] = []
         self._checksums: list[np.ndarray] = []
         self._num_records = 0
+        self._is_given_up = False
         self._output = self.output(sink)
 
     def output(self, sink: Sink) -> PlainOutput:
@@ -89,6 +90,7 @@ class FramedWriter:
         Raises:
             SchemaError: a value does not fit; names the record (of this shard) and the field. It
                 may come with a later batch, or with `close`.
+            ValueError: an earlier call was stopped by an error or by Ctrl-C.
         """
         if not self._takes(batch):
             raise SchemaError(
@@ -97,6 +99,7 @@ class FramedWriter:
                 if batch.schema.names != self._schema.names
                 else "a batch has other types than the writer was told"
             )
+        self._check()
         try:
             # Large slices that wait are memory that is new each time, which costs more than to wait.
             ahead = self.threads + 1 if _is_large(batch) else None
@@ -109,7 +112,7 @@ class FramedWriter:
                     ahead,
                 )
         except BaseException:
-            self._stop()
+            self._give_up()
             raise
 
     def _takes(self, batch: pa.RecordBatch) -> bool:
@@ -195,11 +198,23 @@ class FramedWriter:
             self.pool.shutdown(wait=True, cancel_futures=True)
 
     def _finishing(self, last: Callable[[], None]) -> None:
+        self._check()
         try:
             last()
         except BaseException:
-            self._stop()
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        """After an error, or Ctrl-C in the middle of a task: nobody knows what is lacking in the file."""
+        self._is_given_up = True
+        self._stop()
+
+    def _check(self) -> None:
+        if self._is_given_up:
+            raise ValueError(
+                "the writer was stopped in the middle, and its file lacks records; write it anew"
+            )
 
 
 def slices_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
