@@ -188,8 +188,15 @@ class ChunkFrames:
     def located(self, fault: Any, held: Held, chunk: Chunk) -> PenstockError:
         """A fault in a row of some frames as an error that names the shard's record."""
         row = fault.record
-        record = None if row is None else self.record_of(row, held, chunk)
-        return self._shard.error(fault, record)
+        if row is None:
+            error = self._shard.error(fault, None)
+            error.byte = error.byte or None  # of no record: a column as a whole has no place
+            return error
+        error = self._shard.error(fault, self.record_of(row, held, chunk))
+        # What is told of a value once all are together does not know where it was: at least in its payload.
+        start = int(as_numpy(held.frames.starts())[row]) + self._framing.head_bytes
+        error.byte = max(error.byte or 0, start)
+        return error
 
     def record_of(self, row: int, held: Held, chunk: Chunk) -> int | None:
         """The shard's record behind a row of a decoded batch, if anybody knows it."""

@@ -352,19 +352,22 @@ impl Column {
     /// The finished array.
     pub fn finish(mut self) -> Result<ArrayRef, Fault> {
         let nulls = self.validity.take().map(|mut bits| NullBuffer::new(bits.finish()));
-        let Some(values) = self.values else {
+        let Some(values) = self.values.take() else {
             return Ok(Arc::new(NullArray::new(self.records)));
         };
         let text = self.text;
-        match self.layout {
-            Layout::Scalar => match values {
+        if self.layout == Layout::Scalar {
+            return match values {
                 Values::Int64(v) => Ok(Arc::new(Int64Array::new(v.into(), nulls))),
                 Values::Float(v) => Ok(Arc::new(Float32Array::new(v.into(), nulls))),
                 Values::Bytes(offsets, data) => bytes_array(offsets, data, nulls, text),
                 Values::Lent(strings) => Ok(Arc::new(strings.views(nulls)?)),
-            },
+            };
+        }
+        let items = values.into_array(text).map_err(|fault| self.in_its_record(fault))?;
+        match self.layout {
+            Layout::Scalar | Layout::List | Layout::Rows(_) => list(self.inner, items, nulls),
             Layout::Fixed(size) => {
-                let items = values.into_array(text)?;
                 let size = i32::try_from(size).map_err(|_| too_large(size))?;
                 let array = FixedSizeListArray::try_new_with_length(
                     item(items.data_type()),
@@ -375,13 +378,19 @@ impl Column {
                 );
                 Ok(Arc::new(array.map_err(arrow_fault)?))
             }
-            Layout::List | Layout::Rows(_) => list(self.inner, values.into_array(text)?, nulls),
-            Layout::FrameRows(_) => list(self.outer, values.into_array(text)?, nulls),
-            Layout::FrameLists => {
-                let frames = list(self.inner, values.into_array(text)?, None)?;
-                list(self.outer, frames, nulls)
-            }
+            Layout::FrameRows(_) => list(self.outer, items, nulls),
+            Layout::FrameLists => list(self.outer, list(self.inner, items, None)?, nulls),
         }
+    }
+
+    /// A fault of one of all values as one of the record that has it.
+    #[cold]
+    fn in_its_record(&self, mut fault: Fault) -> Fault {
+        if let Some(value) = fault.record {
+            let end = |record: usize| self.first_value(record.saturating_add(1));
+            fault.record = (0..self.records).find(|&record| end(record) > value);
+        }
+        fault
     }
 }
 

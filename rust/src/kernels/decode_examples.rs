@@ -160,13 +160,16 @@ pub fn decode(
             prove(0..end).err().unwrap_or(fault)
         })?;
         let is_lent = |column: usize| plan.wanted.get(column).is_some_and(|wanted| wanted.lend);
+        let key = |column: usize| {
+            let key = plan.wanted.get(column).map(|wanted| wanted.key.as_slice());
+            String::from_utf8_lossy(key.unwrap_or_default()).into_owned()
+        };
         // As above: too large a column may be one of damaged records.
-        settle(frames, &mut columns, is_lent, threads, &prove).map_err(|fault| {
-            match fault.kind {
-                FaultKind::Limit => prove(0..records).err().unwrap_or(fault),
-                _ => fault,
-            }
-        })?;
+        let told = |fault: Fault| match fault.kind {
+            FaultKind::Limit => prove(0..records).err().unwrap_or(fault),
+            _ => fault,
+        };
+        settle(frames, &mut columns, is_lent, key, threads, &prove).map_err(told)?;
     } else {
         read(frames, plan, &mut columns, prove)?;
     }

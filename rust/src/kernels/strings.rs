@@ -132,27 +132,29 @@ impl Lent {
 const JOB_BYTES: usize = 256 << 10;
 
 /// Prove all records by `prove`, and give those columns that are lent, but are not to stay so, memory of
-/// their own. The first fault of the first record is the one that is told.
+/// their own. The first fault of the first record is the one that is told; a column that is too large by
+/// its `key`.
 pub fn settle(
     frames: &Frames,
     columns: &mut [Column],
     stays_lent: impl Fn(usize) -> bool,
+    key: impl Fn(usize) -> String,
     threads: usize,
     prove: impl Fn(Range<usize>) -> Result<(), Fault> + Sync,
 ) -> Result<(), Fault> {
     let mut lent: Vec<(&mut Column, Lent)> = Vec::new();
+    let mut ends: Vec<Vec<i32>> = Vec::new();
     for (number, column) in columns.iter_mut().enumerate() {
         if let Some(Values::Lent(strings)) = &mut column.values
             && !stays_lent(number)
         {
             let strings = std::mem::replace(strings, Lent::new(&Buffer::default()));
+            ends.push(strings.ends().map_err(|fault| fault.in_field(&key(number)))?);
             lent.push((column, strings));
         }
     }
     let mut rooms: Vec<Vec<u8>> = Vec::with_capacity(lent.len());
-    let mut ends: Vec<Vec<i32>> = Vec::with_capacity(lent.len());
     for (_, strings) in &lent {
-        ends.push(strings.ends()?);
         let num_bytes = strings.num_bytes();
         rooms.push(shelf::take_used(num_bytes).ok_or_else(|| {
             Fault::new(FaultKind::Limit, 0, format!("no memory for {num_bytes} bytes"))
@@ -285,10 +287,11 @@ mod tests {
                 Some(&record) => Err(fault(record)),
                 None => Ok(()),
             };
-            let found = settle(&frames, &mut columns(&frames), |_| false, threads, prove);
+            let (none, key) = (|_| false, |column: usize| column.to_string());
+            let found = settle(&frames, &mut columns(&frames), none, key, threads, prove);
             assert_eq!(found.unwrap_err().record, Some(17));
             let mut columns = columns(&frames);
-            settle(&frames, &mut columns, |number| number == 2, threads, |_| Ok(())).unwrap();
+            settle(&frames, &mut columns, |number| number == 2, key, threads, |_| Ok(())).unwrap();
             let data = |number: usize| match &columns[number].values {
                 Some(Values::Bytes(_, data)) => data.clone(),
                 _ => panic!("still lent"),
