@@ -162,6 +162,12 @@ REFUSED: dict[str, Any] = {
 }
 
 
+def test_tensors_of_other_shapes_are_told_what_holds_them(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="another type") as caught:
+        write({"x": [np.ones((2, 3)), np.ones((4, 3))]}, tmp_path / "a.npz")
+    assert "VariableShapeTensorType" in str(caught.value.hint)
+
+
 @pytest.mark.parametrize("data", REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_no_set_of_records_is_a_type_error(tmp_path: Path, data: Any) -> None:
     with pytest.raises(TypeError, match=r"accepted|name|value for every record"):

@@ -10,6 +10,11 @@ import pyarrow as pa
 
 from penstock.errors import SchemaError
 
+_OTHER_SHAPES = (
+    "bring them to one shape, or give a column of penstock.types.VariableShapeTensorType to Parquet, "
+    "Arrow, MessagePack or a tar"
+)
+
 
 def type_name(value: object) -> str:
     """The type of a value, with its module unless it is Python's own."""
@@ -93,6 +98,7 @@ class Field:
             field=self.name,
             expected=_described(self.type, self.shape),
             found=_described(found, shape),
+            hint=None if None in (shape, self.shape) or shape == self.shape else _OTHER_SHAPES,
         )
 
     def array(self) -> pa.Array:
