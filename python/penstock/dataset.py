@@ -16,9 +16,10 @@ from penstock.files import Files
 from penstock.format import Options, Sifting, SkippedRegion
 from penstock.limits import Limits, limits_from
 from penstock.notes import Notes
+from penstock.numbers import checked_count
 from penstock.paths import expand
 from penstock.scan import scan
-from penstock.shard_lists import shard_list
+from penstock.shard_lists import ShardList, shard_list
 from penstock.storage import LocalStorage, Storage
 from penstock.take import take
 
@@ -67,7 +68,7 @@ class Dataset:
             self._check_column(name, file=files.paths[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self._call,)
+        return _opened, (self._call, self._files.listed, self._passed_over)
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -87,7 +88,9 @@ class Dataset:
     @property
     def passed_over(self) -> tuple[str, ...]:
         """Files of a folder that were not opened: text that goes with the data, such as a README."""
-        inside = [p for r in self._files.bases() if isinstance(r, Sifting) for p in r.passed_over]
+        inside = [
+            p for r in self._files.bare_readers() if isinstance(r, Sifting) for p in r.passed_over
+        ]
         return (*self._passed_over, *inside)
 
     @property
@@ -143,15 +146,17 @@ class Dataset:
         Args:
             columns: names of the columns wanted; None for all. Others are not decoded.
             batch_records: records in each batch but the last; None lets batches be as large as
-                the chunks they come from (about 2 MiB of the file).
+                the chunks they come from (about 2 MiB of the file; 8 MiB where records are large).
             threads: how many chunks are decoded at once; None for all cores.
 
         Raises:
             PenstockError: damaged data (see `damage=` of `open`), records that do not fit the
                 schema. Records before the fault are yielded first.
         """
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads must be at least 1, not {threads}")
+        if threads is not None:
+            threads = checked_count("threads", threads, 1)
+        if batch_records is not None:
+            batch_records = checked_count("batch_records", batch_records, 1)
         return scan(self, self._projection(columns), batch_records, threads)
 
     def take(self, records: Sequence[int] | np.ndarray) -> pa.RecordBatch:
@@ -244,14 +249,30 @@ class Dataset:
 
     def reopened(self, **other: Any) -> Dataset:
         """The same files, opened the same way but for some keywords."""
-        return _reopen({**self._call, **other})
+        listed = None if "source" in other else self._files.listed
+        return _opened({**self._call, **other}, listed)
 
 
-def _reopen(call: dict[str, Any]) -> Dataset:
-    known = {
-        word: value for word, value in call.items() if word not in ("source", "format_options")
-    }
-    return open(call["source"], **known, **call["format_options"])
+def _opened(
+    call: dict[str, Any], listed: ShardList | None = None, passed_over: Sequence[str] = ()
+) -> Dataset:
+    """The dataset of a call to `open` whose source has become a list of files."""
+    notes = Notes()
+    words = ("schema", "raw", "checksums", "damage", "index", "mmap", "dialect", "format_options")
+    options = Options(
+        **{word: call[word] for word in words},
+        limits=limits_from(call["limits"]),
+        skipped=notes.add,
+    )
+    files = Files(
+        call["source"],
+        call["storage"] or LocalStorage(),
+        options,
+        format=call["format"],
+        overlays=call["overlays"],
+        listed=listed,
+    )
+    return Dataset(call, files, notes, passed_over)
 
 
 def _unspeakable(batch: pa.RecordBatch) -> str | None:
@@ -338,23 +359,8 @@ def open(
     is_folder = format is not None and formats.by_name(format).info.is_folder
     passed_over: list[str] = []
     paths = expand(source, place, is_folder=is_folder, passed_over=passed_over)
-    notes = Notes()
-    options = Options(
-        schema=schema,
-        raw=raw,
-        checksums=checksums,
-        damage=damage,
-        index=index,
-        mmap=mmap,
-        limits=limits_from(limits),
-        dialect=dialect,
-        skipped=notes.add,
-        format_options=format_options,
-    )
-    listed = shard_list(source, place)
-    files = Files(paths, place, options, format=format, overlays=overlays, listed=listed)
     call = {
-        "source": list(paths),
+        "source": paths,
         "format": format,
         "schema": schema,
         "columns": None if columns is None else list(columns),
@@ -363,8 +369,8 @@ def open(
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
-        "limits": limits,
+        "limits": limits_from(limits),
         "storage": storage,
         "format_options": format_options,
     }
-    return Dataset(call, files, notes, passed_over)
+    return _opened(call, shard_list(source, place), passed_over)

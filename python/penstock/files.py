@@ -14,12 +14,16 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.forks import Lock
-from penstock.format import Format, Framed, Options, Reader
+from penstock.format import Format, Framed, Options, Reader, bare
 from penstock.framing.sidecar import discard
+from penstock.open_files import make_room
 from penstock.overlay.reader import Overlays
 from penstock.schema import INFERRED_KEY, NO_RECORDS, in_common
 from penstock.shard_lists import ShardList
 from penstock.storage import LocalStorage, Source, Storage, Watched
+
+_HANDLES = 2
+"""Of a file: penstock's own, and pyarrow's where it reads the format."""
 
 
 class _Opened(NamedTuple):
@@ -48,24 +52,28 @@ class Files:
         self.storage = storage
         self.options = options
         self._format = format
-        self._listed = listed
+        self.listed = listed
         self._firsts: np.ndarray | None = None
         self._overlays: Overlays | None = None
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
-        self._close()
+        self._forget_readers()
+        if len(paths) > 1:
+            make_room(
+                _HANDLES * len(paths)
+            )  # where that is refused, opening the last of them says so
         self._settled: pa.Schema | None = None
         self._names: Sequence[str] | None = None
         if self._is_inferred_by_all():
-            alone = [_base(self._open(n).reader).schema for n in range(len(self.paths))]
+            alone = [bare(self._open(n).reader).schema for n in range(len(self.paths))]
             self._settled = in_common(alone)
         first = self._first_reader()
         self.schema = first.schema  # the fields of a record, those of overlays among them
-        self._settled = _base(first).schema
+        self._settled = bare(first).schema
         if self._overlays is not None:
             self._names = first.schema.names
 
-    def _close(self) -> None:
+    def _forget_readers(self) -> None:
         self._opened: list[_Opened | None] = [None] * len(self.paths)
         self._locks = [Lock() for _ in self.paths]
 
@@ -130,17 +138,16 @@ class Files:
         if isinstance(source, Watched):
             proves = isinstance(fmt, Framed) and self.options.checksums == "all"
             check = partial(source.check_unchanged, proves=proves)
-        options = replace(self.options, beside=partial(_beside, self.storage, path))
+        return _Opened(self._reader_of(shard, fmt, source), fmt, source, check)
+
+    def _reader_of(self, shard: int, fmt: Format, source: Source) -> Reader:
+        options = replace(self.options, beside=partial(_beside, self.storage, source.path))
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
             settled = _stored(self._settled)
         if self._overlays is not None:
-            reader = self._overlays.open(shard, fmt, source, options, settled, self._names)
-        else:
-            reader = fmt.open(
-                source, options if settled is None else replace(options, schema=settled)
-            )
-        return _Opened(reader, fmt, source, check)
+            return self._overlays.open(shard, fmt, source, options, settled, self._names)
+        return fmt.open(source, options if settled is None else replace(options, schema=settled))
 
     # -- all of them ----------------------------------------------------------------------------
 
@@ -149,8 +156,8 @@ class Files:
         """The number of each file's first record, then of all records: int64[files + 1]."""
         if self._firsts is None:
             counts = [reader.num_records for reader in self.readers()]
-            if self._listed is not None:
-                self._listed.check(counts)
+            if self.listed is not None:
+                self.listed.check(counts)
             self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return self._firsts
 
@@ -163,9 +170,9 @@ class Files:
         """The open readers of all files."""
         return [self.reader(shard) for shard in range(len(self.paths))]
 
-    def bases(self) -> list[Reader]:
+    def bare_readers(self) -> list[Reader]:
         """The same, each without the overlays that it is joined with."""
-        return [_base(reader) for reader in self.readers()]
+        return [bare(reader) for reader in self.readers()]
 
     def complete(self) -> Files:
         """These files for who would lose what the schema does not show: where it was inferred from
@@ -174,7 +181,7 @@ class Files:
             return self
         other = copy.copy(self)
         other.options = replace(self.options, complete=True)
-        other._close()
+        other._forget_readers()
         return other
 
     # -- overlays -------------------------------------------------------------------------------
@@ -187,11 +194,6 @@ class Files:
     def overlay_digests(self, shard: int) -> list[str]:
         """What tells the overlays that are joined with one file from any others."""
         return [] if self._overlays is None else self._overlays.digests(shard)
-
-
-def _base(reader: Reader) -> Reader:
-    """What an overlaid reader reads below the overlays."""
-    return getattr(reader, "base", reader)
 
 
 def _beside(storage: Storage, path: str, name: str) -> Source | None:

@@ -130,7 +130,8 @@ class Reader(Protocol):
         ...
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
-        """Some records of one chunk, in the order asked for."""
+        """Some records of one chunk, in the order asked for. A fault in a record that was not asked for
+        is none: this is how the good records around a bad one are had."""
         ...
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
@@ -278,6 +279,12 @@ class Indexed(Reader, Protocol):
     def record_bytes(self) -> np.ndarray:
         """Bytes of each record without its frame, int64[num_records]."""
         ...
+
+
+def bare(reader: Reader) -> Reader:
+    """The reader of a file itself, without the overlays that it may be joined with. Ask that one what it
+    can do: from Python 3.12 on `isinstance` does not see what a reader hands on to another."""
+    return getattr(reader, "bare", reader)
 
 
 def is_indexed(reader: Reader) -> TypeGuard[Indexed]:

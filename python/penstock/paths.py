@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -44,12 +44,17 @@ def expand(
     how = _How(storage, is_folder, [] if passed_over is None else passed_over)
     if isinstance(source, (str, os.PathLike)):
         return _expand_text(os.fspath(source), how)
-    if isinstance(source, Iterable):
+    if isinstance(source, Iterable) and not isinstance(source, Mapping) and not _is_table(source):
         paths = [path for item in source for path in _expand_item(item, how)]
         if not paths:
             raise FileNotFoundError("an empty list names no files")
         return paths
-    raise TypeError(f"open takes a path, a list of paths, a glob or a folder, not {type(source)}")
+    raise TypeError(f"files are a path, a list of paths, a glob or a folder, not {type(source)}")
+
+
+def _is_table(source: object) -> bool:
+    """Whether it has records itself: a dataset, a table. What iterating it gives are no paths."""
+    return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
-from penstock.format import Chunk, PartlyReadable, Reader, SideBySide, SkippedRegion
+from penstock.format import Chunk, PartlyReadable, Reader, SideBySide, SkippedRegion, bare
 from penstock.pipeline import default_threads, in_order
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ def scan(
     dataset: Dataset, columns: Sequence[str] | None, batch_records: int | None, threads: int | None
 ) -> Iterator[pa.RecordBatch]:
     """See Dataset.scan."""
-    if batch_records is not None and batch_records < 1:
-        raise ValueError(f"batch_records must be at least 1, not {batch_records}")
     batches = _chunk_batches(dataset, columns, threads)
     return batches if batch_records is None else rebatch(batches, batch_records)
 
@@ -52,7 +50,8 @@ def shard_batches(
 
     def tasks(shard: int) -> Iterator[Task]:
         reader = dataset.files.reader(shard)
-        found = reader.side_by_side() if several and isinstance(reader, SideBySide) else None
+        own = bare(reader)
+        found = own.side_by_side() if several and isinstance(own, SideBySide) else None
         for find in found or ():
             if shard in stopped:
                 return
@@ -138,7 +137,7 @@ class _Around:
 
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
         """The records but those with a fault; or those before the first, and then its error."""
-        reader = self._reader
+        reader = bare(self._reader)
         if self._skipping and isinstance(reader, PartlyReadable):
             # Records whose heads are damaged are known already, and are not asked for.
             self._numbers, regions = self._dataset.noting(lambda: reader.readable(self._chunk))
@@ -199,7 +198,7 @@ class _Around:
         return place if first <= place < last and self._numbers[place] == record else None
 
     def _skip(self, error: PenstockError, bad: int | None, num_records: int) -> None:
-        chunk, reader = self._chunk, self._reader
+        chunk, reader = self._chunk, bare(self._reader)
         start = chunk.start_byte if error.byte is None else error.byte
         end = chunk.end_byte
         if bad is not None and isinstance(reader, PartlyReadable):

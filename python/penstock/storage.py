@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock import _core, journal
 from penstock.errors import ChangedError, UnsupportedError
+from penstock.open_files import open_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -286,7 +287,7 @@ class LocalSource:
                 file=path,
                 hint="save what comes out of it to a file",
             )
-        self.file = _core.File(path)
+        self.file = open_file(path)
         self.size: int = self.file.size
         self.mapped: _core.Buffer | None = self.file.map() if mmap and self.size else None
 

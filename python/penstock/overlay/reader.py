@@ -168,7 +168,7 @@ class OverlaidReader:
         order: Sequence[str],
         damage: str,
     ) -> None:
-        self.base = base
+        self.bare = base
         self._path = path
         self._owners = owners
         self._unread = damage == "error"
@@ -199,14 +199,14 @@ class OverlaidReader:
         self._replaces = any(name in own for name in base.schema.names)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.base, name)
+        return getattr(self.bare, name)
 
     @property
     def num_records(self) -> int:
-        return self.base.num_records
+        return self.bare.num_records
 
     def chunks(self) -> Iterator[Chunk]:
-        return self.base.chunks()
+        return self.bare.chunks()
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
         """All records in one pair; what is read for them is known when the columns are."""
@@ -238,10 +238,10 @@ class OverlaidReader:
         self, chunk: Chunk, records: Selection, columns: Projection
     ) -> tuple[pa.RecordBatch, Selection]:
         """The shard's own columns, and which records of the chunk they are of."""
-        delivered = getattr(self.base, "delivered", None)
+        delivered = getattr(self.bare, "delivered", None)
         if delivered is not None:
             return delivered(chunk, records, columns)
-        batch = self.base.decode(chunk, records, columns)
+        batch = self.bare.decode(chunk, records, columns)
         if batch.num_rows != (chunk.num_records if records is None else len(records)):
             message = "records were passed over, and nobody knows which an overlay's values are of"
             raise ChangedError(message, file=self._path, hint="open(..., overlays=False)")
@@ -249,15 +249,15 @@ class OverlaidReader:
 
     def _taken(self, numbers: np.ndarray, columns: Projection) -> pa.RecordBatch:
         parts: list[pa.RecordBatch] = []
-        for chunk, chosen in self.base.pick(numbers):
-            parts.append(self.base.decode(chunk, chosen, columns))
+        for chunk, chosen in self.bare.pick(numbers):
+            parts.append(self.bare.decode(chunk, chosen, columns))
             if parts[-1].num_rows != len(chosen):
                 message = "some of the records asked for are not there"
                 raise ChangedError(message, file=self._path)
         if len(parts) == 1:
             return parts[0]
         if not parts:
-            fields = [f for f in self.base.schema if columns is None or f.name in columns]
+            fields = [f for f in self.bare.schema if columns is None or f.name in columns]
             return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
         if not parts[0].num_columns:
             return empty_columns(len(numbers))
@@ -318,7 +318,7 @@ class OverlaidReader:
         for overlay in self._owners.values():
             if overlay is not None:
                 overlay.close()
-        self.base.close()
+        self.bare.close()
 
 
 def _numbers(chunk: Chunk, records: Selection) -> np.ndarray | range:

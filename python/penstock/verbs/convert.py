@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -206,7 +207,8 @@ def _plan(
         finals = [names.final(number, len(edges) - 1) for number in range(len(edges) - 1)]
     if len(set(finals)) < len(finals):
         raise ValueError(f"{len(finals)} shards would be {len(set(finals))} files in {target}")
-    for path in dataset.paths:
+    is_local = isinstance(dataset.files.storage, LocalStorage)
+    for path in dataset.paths if is_local else ():
         for final in finals:
             if os.path.exists(final) and os.path.samefile(path, final):
                 raise ValueError(f"{path} is read, and cannot be written at the same time")
@@ -336,14 +338,19 @@ def _job(parts: list[_Part], reading: Reading, writing: _Writing) -> dict[str, A
     """All that decides what is written. Another job must not use what this one has finished."""
     from importlib.metadata import version
 
+    files = reading.dataset.files
     sources: list[Any] = []
-    for path in reading.dataset.paths:
-        state = os.stat(path)
-        sources.append([os.path.abspath(path), state.st_size, state.st_mtime_ns])
+    for number, path in enumerate(files.paths):
+        if isinstance(files.storage, LocalStorage):
+            state = os.stat(path)
+            sources.append([os.path.abspath(path), state.st_size, state.st_mtime_ns])
+        else:
+            # Nobody knows whether a file elsewhere is still what it was: a killed job starts again.
+            sources.append([path, files.num_bytes(number), uuid4().hex])
     return {
         "version": version("penstock"),
         "sources": sources,
-        "overlays": [reading.dataset.files.overlay_digests(n) for n in range(len(sources))],
+        "overlays": [files.overlay_digests(n) for n in range(len(sources))],
         "read": reading.told,
         "written": [writing.kind.info.name, repr(writing.options)],
         "index": writing.index,

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock import dataset as datasets
 from penstock.errors import ChangedError, SchemaError, UnsupportedError
-from penstock.format import Summary
+from penstock.format import Summary, bare
 from penstock.limits import limits_from
 from penstock.overlay.file import Overlay, OverlayWriter, find, folder_of, name_in, path_of
 from penstock.overlay.identity import Identity, identity_of
@@ -228,6 +228,6 @@ def identify(dataset: datasets.Dataset, shard: int) -> Identity:
         if source.size != num_bytes:
             message = "the file changed while values were made for it"
             raise ChangedError(message, file=path, expected=num_bytes, found=source.size)
-        return identity_of(getattr(reader, "base", reader), source)
+        return identity_of(bare(reader), source)
     finally:
         source.close()

@@ -130,8 +130,7 @@ class Shards:
     def num_shards(self) -> int:
         return len(self._shards)
 
-    @property
-    def open(self) -> Shard:
+    def current(self) -> Shard:
         """The shard that records go to; the first one is made when it is asked for."""
         return self._open or self.start()
 
@@ -143,7 +142,7 @@ class Shards:
         return self._open
 
     def write(self, batch: pa.RecordBatch) -> None:
-        shard = self.open
+        shard = self.current()
         with self._counted_from_the_first():
             shard.writer.write(batch)
         shard.num_records += batch.num_rows
@@ -277,7 +276,7 @@ class EvenCut(Cut):
         return left
 
     def _left(self, shards: Shards) -> int:
-        shard = shards.open
+        shard = shards.current()
         return self._size(shards.num_shards - 1) - shard.num_records
 
     def end(self, shards: Shards) -> None:
@@ -303,7 +302,7 @@ class LimitCut(Cut):
         self._ask_at = 1
 
     def room(self, shards: Shards) -> int:
-        shard = shards.open
+        shard = shards.current()
         if shard.num_records and self._is_full(shard):
             shard = shards.start()
             self._ask_at = 1
@@ -333,7 +332,7 @@ class LimitCut(Cut):
 
     def end(self, shards: Shards) -> None:
         del self
-        assert shards.open
+        shards.current()  # a file of no records is a file
 
 
 def fill(shards: Shards, incoming: Incoming, cut: Cut) -> None:

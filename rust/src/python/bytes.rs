@@ -396,7 +396,9 @@ fn os_error(error: &std::io::Error, path: &std::path::Path) -> PyErr {
     };
     // SAFETY: strerror's text is a valid C string until the next call on this thread.
     let text = unsafe { std::ffi::CStr::from_ptr(libc::strerror(code)) };
-    PyOSError::new_err((code, text.to_string_lossy().into_owned(), path.to_path_buf()))
+    // As text, as Python's own `open` has it: a `Path` would import pathlib, for which there may be no file
+    // left that can be opened.
+    PyOSError::new_err((code, text.to_string_lossy().into_owned(), path.as_os_str().to_owned()))
 }
 
 struct Mapping {
