@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from memory_storage import MemoryStorage
 
 import penstock as ps
+from memory_storage import MemoryStorage
 
 TABLE = pa.table({"id": range(100)})
 

@@ -56,7 +56,9 @@ def test_what_is_converted_has_the_same_values_or_is_refused(
         assert target.info.name not in HOLDS_ALL
         assert target.info.name != source.info.name
         names_it = error.field is not None or any(w in error.message for w in ("holds", "wants"))
-        assert names_it, f"a refusal names the field, or says what the format holds: {error.message}"
+        assert names_it, (
+            f"a refusal names the field, or says what the format holds: {error.message}"
+        )
         assert ".penstock-part" not in str(error)
         # Nothing but the index of what was read has come.
         assert set(tmp_path.iterdir()) - before <= {Path(f"{path}.penstock")}
