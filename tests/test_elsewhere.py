@@ -45,7 +45,13 @@ def test_a_pickled_dataset_still_checks_the_counts_of_its_index(tmp_path: Path) 
     index = {"wids_version": 1, "shardlist": [{"url": "a.tar", "nsamples": 3}]}
     (tmp_path / "index.json").write_text(json.dumps(index))
     dataset = ps.open(tmp_path / "index.json")
-    for same in (dataset, pickle.loads(pickle.dumps(dataset)), dataset.reopened(columns=["txt"])):
+    folder = ps.open(tmp_path)
+    for same in (
+        dataset,
+        folder,
+        pickle.loads(pickle.dumps(dataset)),
+        dataset.reopened(columns=["txt"]),
+    ):
         with pytest.raises(ps.StaleIndexError):
             len(same)
 

@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names(source: str) -> list[str]:
-    return expand(source, LocalStorage())
+    return expand(source, LocalStorage()).paths
 
 
 @pytest.mark.parametrize("source", ["people@2.tfrecord", "people@*.tfrecord", "people-*.tfrecord"])

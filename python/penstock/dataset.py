@@ -19,7 +19,7 @@ from penstock.notes import Notes
 from penstock.numbers import checked_count
 from penstock.paths import expand
 from penstock.scan import scan
-from penstock.shard_lists import ShardList, shard_list
+from penstock.shard_lists import ShardList
 from penstock.storage import LocalStorage, Storage
 from penstock.take import take
 
@@ -357,8 +357,7 @@ def open(
         raise ValueError("raw=True gives records as bytes, which have no schema; leave out one")
     place = storage or LocalStorage()
     is_folder = format is not None and formats.by_name(format).info.is_folder
-    passed_over: list[str] = []
-    paths = expand(source, place, is_folder=is_folder, passed_over=passed_over)
+    paths, passed_over, listed = expand(source, place, is_folder=is_folder)
     call = {
         "source": paths,
         "format": format,
@@ -373,4 +372,4 @@ def open(
         "storage": storage,
         "format_options": format_options,
     }
-    return _opened(call, shard_list(source, place), passed_over)
+    return _opened(call, listed, passed_over)

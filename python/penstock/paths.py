@@ -8,25 +8,29 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.errors import UnsupportedError
 from penstock.folders import holds_images, is_companion, is_hidden
 from penstock.listing import INDEX_NAME, listed_paths
-from penstock.shard_lists import braces, has_braces, shard_list
+from penstock.shard_lists import ShardList, braces, has_braces, shard_list
 from penstock.storage import Storage, is_own
 
 _COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
 _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 
 
-def expand(
-    source: Any,
-    storage: Storage,
-    *,
-    is_folder: bool = False,
-    passed_over: list[str] | None = None,
-) -> list[str]:
+class Expanded(NamedTuple):
+    """What a source means."""
+
+    paths: list[str]
+    passed_over: list[str]
+    """Text beside the data of a folder, such as a README (`folders.is_companion`)."""
+    listed: ShardList | None
+    """The index that named the files, where one did, and how many records it says that each has."""
+
+
+def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> Expanded:
     """The files that `source` means, in the order they are read.
 
     A glob or a folder is sorted by name, but for a folder whose `index.json` lists its shards. A
@@ -36,12 +40,16 @@ def expand(
     error, since data that is silently not there is worse than none. `{000..099}` and `a::b` are
     those of WebDataset, and so is a JSON index of shards; an element of a list is taken as it is.
 
-    Text beside the data of a folder (`folders.is_companion`) is put into `passed_over` instead.
-
     Raises:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
     """
-    how = _How(storage, is_folder, [] if passed_over is None else passed_over)
+    how = _How(storage, is_folder, [], [])
+    paths = _paths_of(source, how)
+    whole = len(how.lists) == 1 and list(how.lists[0].paths) == paths
+    return Expanded(paths, how.passed_over, how.lists[0] if whole else None)
+
+
+def _paths_of(source: Any, how: _How) -> list[str]:
     if isinstance(source, (str, os.PathLike)):
         return _expand_text(os.fspath(source), how)
     if isinstance(source, Iterable) and not isinstance(source, Mapping) and not _is_table(source):
@@ -64,13 +72,15 @@ class _How:
     storage: Storage
     is_folder: bool
     passed_over: list[str]
+    lists: list[ShardList]
+    """The indexes of shards that were met."""
 
 
 def _expand_item(item: Any, how: _How) -> list[str]:
     if isinstance(item, (str, os.PathLike)):
         path = os.fspath(item)  # pyright: ignore[reportUnknownArgumentType]
         return _expand_one(path, how)
-    return expand(item, how.storage, is_folder=how.is_folder, passed_over=how.passed_over)
+    return _paths_of(item, how)
 
 
 def _expand_text(path: str, how: _How) -> list[str]:
@@ -81,6 +91,7 @@ def _expand_text(path: str, how: _How) -> list[str]:
         listed = shard_list(path, how.storage)
         if listed is None:
             return _expand_one(path, how)
+        how.lists.append(listed)
         return list(listed.paths)
     if path.startswith("pipe:"):
         raise UnsupportedError(
@@ -107,6 +118,7 @@ def _expand_one(path: str, how: _How) -> list[str]:
             return listed
         index = os.path.join(path, INDEX_NAME)
         if index in found and (named := shard_list(index, how.storage)) is not None:
+            how.lists.append(named)
             return list(named.paths)
         data = _without_companions(_without_indexes(found), how)
         deeper = [] if data else _folders_in(path)

@@ -56,7 +56,7 @@ def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
     if SHARD_PATTERN.search(name):
         parts = [glob.escape(part) for part in SHARD_PATTERN.split(name)[::2]]
         path = os.path.join(glob.escape(folder), "*".join(parts))
-    paths = expand(path, storage)
+    paths = expand(path, storage).paths
     for folder in filter(os.path.isdir, paths):
         raise UnsupportedError(
             "is a folder of images, which is written whole",

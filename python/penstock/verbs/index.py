@@ -77,7 +77,7 @@ def index(
     if text not in (None, False, True, "dali", "mxnet"):
         raise ValueError(f"text={text!r} is not one of True, 'dali', 'mxnet', None")
     place = storage or LocalStorage()
-    paths = expand(source, place)
+    paths = expand(source, place).paths
     if isinstance(from_text, (str, os.PathLike)) and len(paths) != 1:
         raise ValueError(
             f"one text index for {len(paths)} files; from_text=True takes the one beside each"

@@ -128,7 +128,7 @@ def _shards(source: Any) -> tuple[list[str], LocalStorage]:
     if isinstance(source, datasets.Dataset):
         return list(source.paths), _local(source.files.storage)
     storage = LocalStorage()
-    return expand(source, storage), storage
+    return expand(source, storage).paths, storage
 
 
 def _local(storage: Any) -> LocalStorage:

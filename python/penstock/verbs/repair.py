@@ -78,7 +78,7 @@ def repair(
     if (into is None) == (not in_place):
         raise ValueError("repair takes either into= or in_place=True")
     place = storage or LocalStorage()
-    paths = expand(source, place)
+    paths = expand(source, place).paths
     targets = list(paths) if into is None else _targets(paths, os.fspath(into))
     options = Options(limits=limits_from(limits), format_options=dict(format_options))
     work = _Work(place, options, format, index, salvage, overwrite, in_place, threads, progress)

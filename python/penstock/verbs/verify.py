@@ -86,7 +86,7 @@ def verify(
         (True, 3)
     """
     place = storage or LocalStorage()
-    paths = expand(source, place)
+    paths = expand(source, place).paths
     options = Options(index=index, limits=limits_from(limits), format_options=dict(format_options))
     examine = partial(_tasks, storage=place, format=format, options=options, payloads=payloads)
     streams = [partial(examine, path) for path in paths]
