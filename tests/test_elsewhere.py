@@ -85,3 +85,15 @@ def test_counts_of_a_scan_are_whole_numbers(word: str, value: object, tmp_path: 
     ps.write(TABLE, tmp_path / "a.tfrecord")
     with pytest.raises(TypeError, match=f"{word} is a whole number"):
         ps.open(tmp_path / "a.tfrecord").scan(**{word: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("index", ["neverr", "nevr", "Auto"])
+def test_a_slip_in_a_word_makes_no_folder(
+    index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ps.write(TABLE, "a.tfrecord", index=False)
+    with pytest.raises(ValueError, match="is not 'auto' or 'never'"):
+        ps.open("a.tfrecord", index=index)
+    assert len(ps.open("a.tfrecord", index="mine")) == 100
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.tfrecord", "mine"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -275,6 +276,13 @@ def _opened(
     return Dataset(call, files, notes, passed_over)
 
 
+def _is_slip(index: str) -> bool:
+    """Whether it is one of the words with a slip, rather than the name of a folder."""
+    from difflib import get_close_matches
+
+    return bool(get_close_matches(index, ("auto", "never"), cutoff=0.75))
+
+
 def _unspeakable(batch: pa.RecordBatch) -> str | None:
     """The first field of a batch that has no values in Python."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -353,6 +361,10 @@ def open(
             raise ValueError(f"{word}={value!r} is not one of {listed}")
     if isinstance(columns, str):
         raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+    if index not in ("auto", "never") and not os.path.isdir(index) and _is_slip(index):
+        raise ValueError(
+            f"index={index!r} is not 'auto' or 'never'; a folder of that name is './{index}'"
+        )
     if raw and schema is not None:
         raise ValueError("raw=True gives records as bytes, which have no schema; leave out one")
     place = storage or LocalStorage()

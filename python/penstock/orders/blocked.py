@@ -236,12 +236,6 @@ class Blocked:
             del self._recent.kept[_RECENT:]
         return windows
 
-    def window_at(
-        self, num_records: int, epoch: int, position: int, chunk_lengths: Any = None
-    ) -> Window:
-        """The window that has a position: its positions and runs of records."""
-        return self.windows(num_records, epoch, chunk_lengths).at(position)
-
     def take(
         self, num_records: int, epoch: int, start: int, stop: int, chunk_lengths: Any = None
     ) -> np.ndarray:
