@@ -55,9 +55,9 @@ CASES = (
             name=f"beton-raw{suffix}",
             says=f".beton, 2,000 raw images of 224 x 224, {how}, batches of 256 by loaders",
             size="",
-            goals=(
-                Goal("penstock: 2 threads", at_least=EQUAL),
-                Goal("penstock: 2 threads, mmap", at_least=EQUAL),
+            goals=tuple(
+                Goal(f"penstock: {row}", at_least=EQUAL, of=f"images_torch: FFCV, {row}")
+                for row in ("1 thread", "1 thread, mmap", "2 threads", "2 threads, mmap")
             ),
         )
         for suffix, how in (("", "in order"), ("-shuffled", "shuffled"))

@@ -92,8 +92,8 @@ def ffcv(data: Data) -> Job:
     return Job(work)
 
 
-def ffcv_raw(workers: int, *, shuffled: bool) -> Callable[[Data], Job]:
-    """Batches of raw images by FFCV's Loader, one epoch, mapped."""
+def ffcv_raw(workers: int, *, shuffled: bool, mmap: bool) -> Callable[[Data], Job]:
+    """Batches of raw images by FFCV's Loader, one epoch, mapped or from the pages that it reads."""
 
     def make(data: Data) -> Job:
         from ffcv.fields.basics import IntDecoder
@@ -106,7 +106,7 @@ def ffcv_raw(workers: int, *, shuffled: bool) -> Callable[[Data], Job]:
             num_workers=workers,
             order=OrderOption.RANDOM if shuffled else OrderOption.SEQUENTIAL,
             drop_last=False,
-            os_cache=True,
+            os_cache=mmap,
             pipelines={"image": [SimpleRGBImageDecoder()], "label": [IntDecoder()]},
         )
 
@@ -127,7 +127,11 @@ def ffcv_raw(workers: int, *, shuffled: bool) -> Callable[[Data], Job]:
 JOBS = {
     **{
         f"beton-raw{'-shuffled' * shuffled}": {
-            f"FFCV, {n} thread{'s' * (n > 1)}": ffcv_raw(n, shuffled=shuffled) for n in (1, 2)
+            f"FFCV, {n} thread{'s' * (n > 1)}{', mmap' * mmap}": ffcv_raw(
+                n, shuffled=shuffled, mmap=mmap
+            )
+            for n in (1, 2)
+            for mmap in (False, True)
         }
         for shuffled in (False, True)
     },

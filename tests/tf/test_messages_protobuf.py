@@ -152,7 +152,7 @@ def inside(data: st.DataObject, twin: Twin, field: str, twins: list[Twin]) -> No
             lambda v: [v.append(value) for value in values],
             lambda v: v.insert(place, values[0] if values else b"q"),
             lambda v: v.__setitem__(place, values[0] if values else None),
-            lambda v: v.__setitem__(part, values),
+            lambda v: assign(v, part, values),
             lambda v: v.__delitem__(place),
             lambda v: v.__delitem__(part),
             lambda v: v.__getitem__(place),
@@ -204,6 +204,25 @@ def inside(data: st.DataObject, twin: Twin, field: str, twins: list[Twin]) -> No
             twin.both(lambda message: message.feature.__delitem__(place))
         elif len(twin.other.feature):
             twin.both(lambda message: message.feature.reverse())
+
+
+def assign(found: Any, part: slice, values: list[Any]) -> None:
+    """A slice assigned. Where a value is refused, protobuf leaves the list with the room that it has made for
+    it; so the list is put right in both."""
+    before = list(found)
+    try:
+        found[part] = values
+    except (TypeError, ValueError, OverflowError):
+        found[:] = before
+        raise
+
+
+@pytest.mark.parametrize("part", [slice(None, 0), slice(0, 1), slice(None), slice(1, None)])
+def test_a_slice_that_is_refused_leaves_the_list_as_it_was(part: slice) -> None:
+    found = train.FloatList(value=[1.0, 2.0])
+    with pytest.raises(TypeError):
+        found.value[part] = [3.0, "a"]
+    assert list(found.value) == [1.0, 2.0]
 
 
 @given(st.data())
