@@ -259,12 +259,9 @@ def _opened(
 ) -> Dataset:
     """The dataset of a call to `open` whose source has become a list of files."""
     notes = Notes()
-    words = ("schema", "raw", "checksums", "damage", "index", "mmap", "dialect", "format_options")
-    options = Options(
-        **{word: call[word] for word in words},
-        limits=limits_from(call["limits"]),
-        skipped=notes.add,
-    )
+    beside = ("source", "format", "columns", "overlays", "storage")
+    told = {word: value for word, value in call.items() if word not in beside}
+    options = Options(**told, skipped=notes.add)
     files = Files(
         call["source"],
         call["storage"] or LocalStorage(),

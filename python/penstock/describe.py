@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.types import is_list
+
 ELLIPSIS = "…"
 _TEXT_BYTES = 4096
 """How much of a value decides whether it is text."""
@@ -311,18 +313,6 @@ def data_of(scalar: Any) -> memoryview:
     """The bytes of a binary or text value, without copying."""
     buffer = scalar.as_buffer()
     return memoryview(b"" if buffer is None else buffer).cast("B")
-
-
-def is_list(type_: pa.DataType) -> bool:
-    """Whether values of an Arrow type are lists: of any length or a fixed one, but no maps."""
-    types = pa.types
-    return bool(
-        types.is_list(type_)
-        or types.is_large_list(type_)
-        or types.is_fixed_size_list(type_)
-        or types.is_list_view(type_)
-        or types.is_large_list_view(type_)
-    )
 
 
 def _extension(scalar: pa.Scalar, width: int) -> str:

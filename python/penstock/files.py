@@ -59,9 +59,8 @@ class Files:
             self._overlays = Overlays(paths, storage, options.limits) or None
         self._forget_readers()
         if len(paths) > 1:
-            make_room(
-                _HANDLES * len(paths)
-            )  # where that is refused, opening the last of them says so
+            # Where that is refused, opening the last of them says so.
+            make_room(_HANDLES * len(paths))
         self._settled: pa.Schema | None = None
         self._names: Sequence[str] | None = None
         if self._is_inferred_by_all():
@@ -160,6 +159,11 @@ class Files:
                 self.listed.check(counts)
             self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return self._firsts
+
+    def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The shard of each of some records of all files, and its number there."""
+        shards = np.searchsorted(self.firsts, numbers, "right") - 1
+        return shards, numbers - self.firsts[shards]
 
     @property
     def total_bytes(self) -> int:

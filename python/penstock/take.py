@@ -39,8 +39,7 @@ def take(
     numbers = _numbers(dataset, records)
     if len(dataset.paths) == 1 or not len(numbers):
         return _from_shard(dataset, 0, numbers, columns, watch, lend)
-    shards = np.searchsorted(dataset.files.firsts, numbers, "right") - 1
-    local = numbers - dataset.files.firsts[shards]
+    shards, local = dataset.files.locate(numbers)
     # One visit to each shard, then everything back into the order asked.
     order = np.argsort(shards, kind="stable")
     touched = np.unique(shards).tolist()

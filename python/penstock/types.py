@@ -125,18 +125,11 @@ def _bits_in(field: pa.Field) -> str | None:
     """The dtype whose bits the values are, also inside structs and lists."""
     named = (field.metadata or {}).get(DTYPE_KEY)
     # Complex numbers are pairs of floats, and so no other numbers where nobody says what they are.
-    if named is not None and not pa.types.is_floating(_innermost(field.type)):
+    if named is not None and not pa.types.is_floating(innermost(field.type)):
         return named.decode("utf-8", "replace")
     type_ = storage_of(field.type)
     inner = (type_.field(n) for n in range(type_.num_fields)) if pa.types.is_nested(type_) else ()
     return next((name for name in map(_bits_in, inner) if name is not None), None)
-
-
-def _innermost(type_: pa.DataType) -> pa.DataType:
-    """What lists and tensors are made of."""
-    type_ = storage_of(type_)
-    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return _innermost(type_.value_type) if any(is_kind(type_) for is_kind in kinds) else type_
 
 
 def _register(type_: pa.ExtensionType) -> None:
@@ -247,6 +240,29 @@ def is_text(type_: pa.DataType) -> bool:
     """Whether values are texts."""
     kind = pa.types
     return bool(kind.is_string(type_) or kind.is_large_string(type_) or kind.is_string_view(type_))
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Whether values are lists: of any length or a fixed one, but no maps."""
+    kind = pa.types
+    return bool(
+        kind.is_list(type_)
+        or kind.is_large_list(type_)
+        or kind.is_fixed_size_list(type_)
+        or kind.is_list_view(type_)
+        or kind.is_large_list_view(type_)
+    )
+
+
+def innermost(type_: pa.DataType) -> pa.DataType:
+    """The type of the values in lists of lists, tensors and dictionaries."""
+    while True:
+        if isinstance(type_, pa.BaseExtensionType):
+            type_ = type_.storage_type
+        elif pa.types.is_dictionary(type_) or is_list(type_):
+            type_ = type_.value_type
+        else:
+            return type_
 
 
 def is_bytes_view(type_: pa.DataType) -> bool:

@@ -22,9 +22,8 @@ def advise_in_options(error: Any, given: Sequence[str], program: click.Group) ->
     if isinstance(hint, str):
         error.hint = in_options(hint, given, program)
     elif isinstance(error, FileExistsError) and error.strerror is None:
-        fact, mark, advice = str(error).rpartition(
-            "; "
-        )  # one of penstock's own, and not the system's
+        # One of penstock's own, and not the system's.
+        fact, mark, advice = str(error).rpartition("; ")
         error.args = (fact + mark + in_options(advice, given, program),)
 
 

@@ -4,9 +4,10 @@ It is the comment of a global PAX header, which every tar program passes over, a
 
     {"penstock": 1, "schema": base64 of an Arrow schema message, "fields": {column: field}}
 
-with columns in the order of the schema. In an archive of no records an empty folder `__penstock__/` follows, which no
-program takes for part of a record: Python's tarfile, and so webdataset, wants a member behind a comment. An archive without it, or with one that cannot be read, is taken
-for what its members' names say.
+with columns in the order of the schema. In an archive of no records an empty folder `__penstock__/`
+follows, which no program takes for part of a record: Python's tarfile, and so webdataset, wants a member
+behind a comment. An archive without a comment, or with one that cannot be read, is taken for what its
+members' names say.
 """
 
 from __future__ import annotations

@@ -194,9 +194,12 @@ class ChunkFrames:
             return error
         error = self._shard.error(fault, self.record_of(row, held, chunk))
         # What is told of a value once all are together does not know where it was: at least in its payload.
-        start = int(as_numpy(held.frames.starts())[row]) + self._framing.head_bytes
-        error.byte = max(error.byte or 0, start)
+        error.byte = max(error.byte or 0, self.payload_byte(row, held))
         return error
+
+    def payload_byte(self, row: int, held: Held) -> int:
+        """Where the payload of one of some frames begins in the stream."""
+        return int(as_numpy(held.frames.starts())[row]) + self._framing.head_bytes
 
     def record_of(self, row: int, held: Held, chunk: Chunk) -> int | None:
         """The shard's record behind a row of a decoded batch, if anybody knows it."""

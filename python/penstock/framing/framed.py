@@ -27,7 +27,7 @@ from penstock.framing.indexing import build_index
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.windows import Windows
-from penstock.numbers import as_arrow, as_numpy, outside
+from penstock.numbers import as_arrow, outside
 
 UNPROVED = "unproved"
 """The column that marks salvaged records."""
@@ -171,8 +171,7 @@ class FramedReader:
             # Of a field made of several columns, or of a message: its record is a row of this batch.
             if (row := error.record) is not None:
                 if isinstance(error, FormatError):
-                    start = int(as_numpy(held.frames.starts())[row])
-                    error.at(byte=start + self._shard.framing.head_bytes)
+                    error.at(byte=self._frames.payload_byte(row, held))
                 error.record = self._frames.record_of(row, held, chunk)
             error.at(file=self.source.path)
             raise

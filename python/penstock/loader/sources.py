@@ -78,8 +78,8 @@ class Records:
     def place_of(self, number: int) -> tuple[str, int]:
         """The file of a record, and its number there."""
         number = checked_number(number, len(self))
-        shard = int(np.searchsorted(self.dataset.files.firsts, number, "right")) - 1
-        return self.dataset.paths[shard], number - int(self.dataset.files.firsts[shard])
+        shards, local = self.dataset.files.locate(np.array([number]))
+        return self.dataset.paths[int(shards[0])], int(local[0])
 
     def skipped(self, region: SkippedRegion) -> None:
         """Note what was passed over."""
@@ -123,7 +123,7 @@ class Records:
                 self._check_unchanged(numbers)
 
     def _check_unchanged(self, numbers: np.ndarray) -> None:
-        shards = np.searchsorted(self.dataset.files.firsts, numbers, "right") - 1
+        shards, _ = self.dataset.files.locate(numbers)
         for shard in np.unique(shards).tolist():
             self.dataset.files.check_unchanged(shard)
 

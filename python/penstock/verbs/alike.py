@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from penstock import describe
+from penstock.types import is_list
 
 _compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
 _UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
@@ -79,7 +79,7 @@ def _kind(type_: pa.DataType) -> str:
     for word in ("date", "time", "duration", "decimal", "struct"):
         if getattr(types, f"is_{word}")(type_):
             return word
-    return "list" if describe.is_list(type_) else str(type_)
+    return "list" if is_list(type_) else str(type_)
 
 
 def stripped(array: pa.Array) -> pa.Array:
@@ -292,7 +292,7 @@ def as_feature(array: pa.Array) -> pa.Array:
     array = stripped(array)
     if pa.types.is_null(array.type):
         return array
-    if not describe.is_list(array.type):
+    if not is_list(array.type):
         return lists_of(array.drop_null(), _valid(array).astype(np.int64), array)
     lengths = np.zeros(len(array), np.int64)
     whole = array.drop_null() if array.null_count else array
@@ -307,7 +307,7 @@ def as_feature(array: pa.Array) -> pa.Array:
 def as_feature_list(array: pa.Array) -> pa.Array:
     """Lists as a feature list of a SequenceExample has them: each entry a flat list of its own."""
     array = stripped(array)
-    if not describe.is_list(array.type):
+    if not is_list(array.type):
         return array
     lengths = np.zeros(len(array), np.int64)
     whole = array.drop_null() if array.null_count else array

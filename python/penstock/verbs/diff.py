@@ -22,6 +22,7 @@ from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError
 from penstock.formats.webdataset import URL, WebDatasetFormat
 from penstock.pipeline import in_order
+from penstock.types import is_list
 from penstock.verbs.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
 from penstock.verbs.keys import Matched, match
 from penstock.verbs.payloads import Column, Side, same_payloads
@@ -201,7 +202,7 @@ def _wider(known: pa.DataType | None, other: pa.DataType | None) -> pa.DataType 
         return known if other is None else other
     if pa.types.is_null(known):
         return other
-    return other if describe.is_list(other) and other.value_type == known else known
+    return other if is_list(other) and other.value_type == known else known
 
 
 @dataclass(slots=True)
@@ -298,7 +299,7 @@ def _example(x: Column, y: Column, row: int, numbers: list[np.ndarray]) -> Value
 def _shown(column: Column, row: int) -> pa.Scalar:
     """A value as its type has it: a feature of one value, of which all are single, is that."""
     scalar = column.values[row]
-    is_single = column.layout == "feature" and not describe.is_list(column.type)
+    is_single = column.layout == "feature" and not is_list(column.type)
     if is_single and scalar.is_valid and len(scalar.values) == 1:
         return scalar.values[0]
     return scalar
@@ -313,7 +314,7 @@ def _place(a: Any, b: Any) -> int | None:
         size = min(len(x), len(y))
         wrong = np.flatnonzero(x[:size] != y[:size])
         return int(wrong[0]) if len(wrong) else size
-    if describe.is_list(a.type) and describe.is_list(b.type):
+    if is_list(a.type) and is_list(b.type):
         columns = [Column(s.values, s.type.value_type) for s in (a, b)]
         size = min(len(c.values) for c in columns)
         x, y = (Column(c.values.slice(0, size), c.type) for c in columns)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import describe
+from penstock.types import innermost, is_list
 from penstock.verbs.tally import DISTINCT_BYTES, Distinct, Histogram, Range, Spread
 
 _IMAGE_SAMPLE = 16
@@ -109,17 +110,6 @@ class FieldObserver:
             yield name, type_, seen
 
 
-def innermost(type_: pa.DataType) -> pa.DataType:
-    """The type of the values in lists of lists."""
-    while True:
-        if isinstance(type_, pa.BaseExtensionType):
-            type_ = type_.storage_type
-        elif pa.types.is_dictionary(type_) or describe.is_list(type_):
-            type_ = type_.value_type
-        else:
-            return type_
-
-
 def _observe(name: str, array: pa.Array, found: Observation, countless: frozenset[str]) -> None:
     seen = Seen(len(array), array.null_count)
     found[name] = (array.type, seen)
@@ -152,7 +142,7 @@ def _flat(array: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
             array = array.storage
         elif pa.types.is_dictionary(type_):
             array = array.dictionary_decode()
-        elif describe.is_list(type_):
+        elif is_list(type_):
             if lengths is None:
                 lengths = _lengths(array)
             array = array.flatten()

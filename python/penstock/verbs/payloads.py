@@ -195,13 +195,12 @@ class Side:
     def _located(self, fault: _core.Fault, numbers: np.ndarray) -> PenstockError:
         """The error that reading this record in the plain way raises, which names its file."""
         number = int(numbers[fault.record or 0])
-        shard = int(np.searchsorted(self.dataset.files.firsts, number, "right")) - 1
-        local = number - int(self.dataset.files.firsts[shard])
+        shards, local = self.dataset.files.locate(np.array([number]))
         try:
             self.dataset.take([number])
         except PenstockError as error:
             return error
-        return error_from(fault, file=self.dataset.paths[shard], record=local)
+        return error_from(fault, file=self.dataset.paths[int(shards[0])], record=int(local[0]))
 
 
 _OF_EXAMPLES = {"tfrecord", "arrayrecord"}

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import dataset as datasets
-from penstock import describe
 from penstock.pipeline import in_order
 from penstock.schema import INFERRED_KEY, NO_RECORDS
+from penstock.types import is_list
 
 MOST_FILES = 101
 """Up to so many files are looked at, unless all are asked for."""
@@ -146,8 +146,8 @@ def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
     """The field that both files fit, where one is a list of the other or has no values."""
     if pa.types.is_null(known.type):
         return other
-    is_list = describe.is_list(other.type) and other.type.value_type == known.type
-    return other if is_list else known
+    is_several = is_list(other.type) and other.type.value_type == known.type
+    return other if is_several else known
 
 
 def _presence(field: pa.Field, files: Sequence[FileSchema]) -> FieldPresence:
