@@ -57,6 +57,7 @@ __all__ = [
     "frame_values",
     "frames_at",
     "gif_pixels",
+    "glue",
     "gzip_member",
     "has_fields",
     "image_view_sizes",
@@ -132,6 +133,9 @@ class Buffer:
     @staticmethod
     def join(parts: list[Buffer]) -> Buffer:
         """Several buffers one after another, copied into one."""
+
+    def views(self, starts: _Arrow, lengths: _Arrow) -> ArrowArray:
+        """Parts of these bytes (uint64 arrays) as a binary_view array that borrows them."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """The bytes as an array of uint8, without copying."""
@@ -438,6 +442,10 @@ class ImageRecipe:
     ) -> ImageRecipe: ...
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
         """Left, top, width and height of what is looked at, and whether it is mirrored."""
+
+def glue(array: _Arrow) -> ArrowArray:
+    """Each head and its body as one: a struct array of heads (binary) and bodies (binary_view) as a
+    binary array."""
 
 def image_view_sizes(images: _Arrow, image_pixels: int) -> ArrowArray:
     """A struct array of width and height (uint32) of each image, null where it cannot be told."""

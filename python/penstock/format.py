@@ -310,7 +310,7 @@ class Lending(Reader, Protocol):
 
     def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         """What `decode` gives, with binary_view in place of binary, also under images, where that saves
-        a copy."""
+        a copy; images whose files have to be made perhaps in parts (`types.in_parts`)."""
         ...
 
 

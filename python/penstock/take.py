@@ -12,7 +12,7 @@ from penstock.errors import RecordIndexError, StaleIndexError
 from penstock.format import Chunk, lends
 from penstock.numbers import as_arrow, outside
 from penstock.scan import join
-from penstock.types import as_lent, storage_of
+from penstock.types import IN_PARTS, as_lent, storage_of
 
 if TYPE_CHECKING:
     from penstock.dataset import Dataset
@@ -67,7 +67,9 @@ def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
     """Records of a batch, by their places and in that order."""
     rows = as_arrow(place)
     try:
-        if not any(storage_of(type_) == pa.binary_view() for type_ in batch.schema.types):
+        if not any(
+            storage_of(type_) in (pa.binary_view(), IN_PARTS) for type_ in batch.schema.types
+        ):
             return batch.take(rows)
         columns = [_taken(column, rows, place) for column in batch.columns]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
@@ -78,10 +80,14 @@ def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
 
 
 def _taken(column: Any, rows: pa.Array, place: np.ndarray) -> pa.Array:
-    if storage_of(column.type) != pa.binary_view():
+    stored: Any = storage_of(column.type)
+    if stored not in (pa.binary_view(), IN_PARTS):
         return column.take(rows)
     if isinstance(column, pa.ExtensionArray):
-        return pa.ExtensionArray.from_storage(column.type, _views(column.storage, place))
+        return pa.ExtensionArray.from_storage(column.type, _taken(column.storage, rows, place))
+    if stored == IN_PARTS:
+        parts = [_taken(column.field(name), rows, place) for name in ("head", "body")]
+        return pa.StructArray.from_arrays(parts, fields=list(IN_PARTS))
     return _views(column, place)
 
 

@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock import _core
 from penstock.errors import SchemaError
+from penstock.faults import kind_of
 
 DTYPE_KEY = b"penstock.dtype"
 """Metadata of a field: the NumPy name of the dtype that its values have."""
@@ -265,6 +267,42 @@ def innermost(type_: pa.DataType) -> pa.DataType:
             return type_
 
 
+IN_PARTS = pa.struct(
+    [pa.field("head", pa.binary(), False), pa.field("body", pa.binary_view(), False)]
+)
+"""How images are lent whose files are made: pixels where they were read, and the heads that make files
+of them; no head before what is a file. See `whole`."""
+
+
+def in_parts(codec: str, heads: Any, bodies: Any) -> Any:
+    """Images whose heads (binary) lie apart from their bodies (binary_view)."""
+    parts = pa.StructArray.from_arrays([heads, bodies], fields=list(IN_PARTS))
+    return pa.ExtensionArray.from_storage(ImageType(codec, IN_PARTS), parts)
+
+
+def whole(array: Any) -> Any:
+    """Images that are in parts as the bytes of files; any other array as it is.
+
+    Raises:
+        LimitError: they are 2 GiB or more.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.types import in_parts, whole
+        >>> heads = pa.array([b"P6 1 1 255 "], pa.binary())
+        >>> whole(in_parts("ppm", heads, pa.array([b"rgb"], pa.binary_view()))).storage[0].as_py()
+        b'P6 1 1 255 rgb'
+    """
+    if storage_of(array.type) != IN_PARTS:
+        return array
+    try:
+        glued = pa.array(_core.glue(array.storage))
+    except _core.KernelError as error:
+        fault = error.args[0]
+        raise kind_of(fault.kind)(fault.message) from None
+    return pa.ExtensionArray.from_storage(ImageType(array.type.codec), glued)
+
+
 def is_bytes_view(type_: pa.DataType) -> bool:
     """Whether values are byte strings or texts that lie elsewhere, by views."""
     return bool(pa.types.is_binary_view(type_) or pa.types.is_string_view(type_))
@@ -303,7 +341,7 @@ def as_lent(batch: pa.RecordBatch) -> pa.RecordBatch:
     schema = lent_schema(batch.schema)
     arrays: list[Any] = []
     for field, column in zip(schema, batch.columns, strict=True):
-        array: Any = column
+        array: Any = whole(column)
         if array.type != field.type:
             stored = array.storage if isinstance(array, pa.ExtensionArray) else array
             array = stored.cast(pa.binary_view())
@@ -314,7 +352,7 @@ def as_lent(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _lent(field: pa.Field) -> pa.Field:
-    if storage_of(field.type) != pa.binary():
+    if storage_of(field.type) not in (pa.binary(), IN_PARTS):
         return field
     if isinstance(field.type, ImageType):
         return field.with_type(ImageType(field.type.codec, pa.binary_view()))

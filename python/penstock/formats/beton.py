@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import ChangedError, FormatError, PenstockError, SchemaError, UnsupportedError
+from penstock.errors import ChangedError, PenstockError, SchemaError, UnsupportedError
 from penstock.format import Chunk, FormatInfo, Options, Projection, Selection, Writer, options_from
 from penstock.formats.batches import (
     check_columns,
@@ -58,7 +58,7 @@ from penstock.formats.beton_layout import (
 )
 from penstock.formats.beton_values import Spans, Values, Window, array_of
 from penstock.storage import Sink, Source
-from penstock.types import fixed_tensors
+from penstock.types import ImageType, fixed_tensors, in_parts, whole
 
 if TYPE_CHECKING:
     from penstock import _core
@@ -246,6 +246,15 @@ class BetonReader:
             UnsupportedError: a tensor of a dtype that Arrow does not have.
             SchemaError: no such column, or a value does not fit schema=.
         """
+        return self._decoded(chunk, records, columns, lends=False)
+
+    def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """See penstock.format.Lending."""
+        return self._decoded(chunk, records, columns, lends=self.schema is self._stored)
+
+    def _decoded(
+        self, chunk: Chunk, records: Selection, columns: Projection, *, lends: bool
+    ) -> pa.RecordBatch:
         schema = projected(self.schema, columns, self._path)
         numbers = np.arange(chunk.num_records) if records is None else np.asarray(records)
         if chunk.data is None:
@@ -256,23 +265,26 @@ class BetonReader:
         if not schema.names:
             return empty_columns(len(rows)).replace_schema_metadata(schema.metadata)
         try:
-            batch = self._batch(rows, numbers, [self._fields[name] for name in schema.names])
+            wanted = [self._fields[name] for name in schema.names]
+            arrays = self._columns(rows, numbers, wanted, lends)
         except PenstockError as error:
             raise error.at(file=self._path) from None
-        return conform(batch, schema, self._path)
+        fields = zip(schema.names, arrays, strict=True)
+        held = pa.schema([self._stored.field(name).with_type(a.type) for name, a in fields])
+        batch = pa.RecordBatch.from_arrays(arrays, schema=held.with_metadata(schema.metadata))
+        return batch if lends else conform(batch, schema, self._path)
 
-    def _batch(self, rows: np.ndarray, numbers: np.ndarray, wanted: list[Field]) -> Any:
+    def _columns(
+        self, rows: np.ndarray, numbers: np.ndarray, wanted: list[Field], lends: bool
+    ) -> list[Any]:
         spans = {f.name: self._spans(f, rows[f.name], numbers) for f in wanted if f.is_stored}
         window = self._values.window(list(spans.values())) if len(rows) else None
-        arrays: list[Any] = []
-        for each in wanted:
-            row = rows[each.name]
-            if each.name in spans:
-                arrays.append(self._stored_column(each, row, spans[each.name], window, numbers))
-            else:
-                arrays.append(_row_column(each, row))
-        schema = pa.schema([self._stored.field(f.name) for f in wanted])
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return [
+            self._stored_column(each, rows[each.name], spans[each.name], window, numbers, lends)
+            if each.name in spans
+            else _row_column(each, rows[each.name])
+            for each in wanted
+        ]
 
     def _spans(self, each: Field, row: np.ndarray, numbers: np.ndarray) -> Spans:
         if each.kind == IMAGE:
@@ -289,13 +301,26 @@ class BetonReader:
         return self._values.spans(each, row, each.value_bytes, numbers)
 
     def _stored_column(
-        self, each: Field, row: Any, spans: Spans, window: Window | None, numbers: np.ndarray
+        self,
+        each: Field,
+        row: Any,
+        spans: Spans,
+        window: Window | None,
+        numbers: np.ndarray,
+        lends: bool,
     ) -> Any:
-        array = self._values.binary(spans, window)
+        has_pixels = each.kind == IMAGE and bool((row["mode"] == RAW_MODE).any())
+        if has_pixels or (lends and each.kind in (IMAGE, BYTES)):
+            array = self._values.views(spans, window)
+        else:
+            array = self._values.binary(spans, window)
         if each.kind == BYTES:
             return array
+        if has_pixels:
+            parts = in_parts(each.type.codec, _ppm_heads(row), array)
+            return parts if lends else whole(parts)
         if each.kind == IMAGE:
-            return pa.ExtensionArray.from_storage(each.type, _as_pictures(row, array))
+            return pa.ExtensionArray.from_storage(ImageType(each.type.codec, array.type), array)
         if each.kind == JSON:
             return pa.ExtensionArray.from_storage(each.type, _texts(each, array, numbers))
         return _tensors(each, array)
@@ -322,39 +347,13 @@ def _bytes_of(array: Any) -> np.ndarray:
     return np.frombuffer(data, np.uint8)[edges[0] : edges[-1]]
 
 
-def _as_pictures(row: np.ndarray, array: Any) -> Any:
-    """JPEGs as they are, and pixels with the head of a PPM file before them."""
-    is_raw = row["mode"] == RAW_MODE
-    if not is_raw.any():
-        return array
-    count = len(array)
-    same = (row["width"] == row["width"][0]) & (row["height"] == row["height"][0])
-    if is_raw.all() and same.all():
-        head = _ppm_head(row[0])
-        pixels = _bytes_of(array).reshape(count, -1)
-        whole = np.empty((count, len(head) + pixels.shape[1]), np.uint8)
-        whole[:, : len(head)] = np.frombuffer(head, np.uint8)
-        whole[:, len(head) :] = pixels
-        lengths: Any = np.full(count, whole.shape[1], np.int64)
-        data = pa.py_buffer(whole)
-    else:
-        heads = [_ppm_head(one) if raw else b"" for one, raw in zip(row, is_raw, strict=True)]
-        _, offsets, values = array.buffers()
-        edges = np.frombuffer(offsets, np.int32, count + 1).tolist()
-        view = memoryview(values)
-        pairs = zip(heads, edges[:-1], edges[1:], strict=True)
-        data = pa.py_buffer(b"".join(p for head, a, b in pairs for p in (head, view[a:b])))
-        lengths = np.diff(edges) + [len(head) for head in heads]
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    if offsets[-1] > np.iinfo(np.int32).max:
-        raise FormatError("the pictures of one batch are larger than Arrow's offsets")
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), data]
-    return pa.Array.from_buffers(pa.binary(), count, buffers)
-
-
-def _ppm_head(row: Any) -> bytes:
-    return b"P6\n%d %d\n255\n" % (row["width"], row["height"])
+def _ppm_heads(row: np.ndarray) -> pa.Array:
+    """What stands before the pixels of a PPM file of each image; nothing before a JPEG."""
+    pixels, width, height = row["mode"] == RAW_MODE, row["width"], row["height"]
+    sizes = np.where(pixels, width.astype(np.uint32) << 16 | height, 0).tolist()
+    heads = {size: b"P6\n%d %d\n255\n" % (size >> 16, size & 0xFFFF) for size in set(sizes)}
+    heads[0] = b""
+    return pa.array([heads[size] for size in sizes], pa.binary())
 
 
 def _texts(each: Field, array: Any, numbers: np.ndarray) -> Any:

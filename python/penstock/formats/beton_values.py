@@ -18,6 +18,7 @@ from penstock.errors import ChangedError, FormatError, LimitError
 from penstock.forks import Lock
 from penstock.formats.beton_layout import ENTRY, JPEG_MODE, RAW_MODE, Field, Layout
 from penstock.limits import Limits
+from penstock.numbers import as_arrow
 from penstock.storage import Source
 
 _TABLE_PIECE = ENTRY.itemsize << 16
@@ -37,7 +38,7 @@ class Window(NamedTuple):
     """A stretch of the file that holds all wanted values and little besides."""
 
     start: int
-    data: Any
+    data: _core.Buffer
 
 
 def as_arrow_buffer(data: _core.Buffer) -> Any:
@@ -219,26 +220,36 @@ class Values:
             return None
         data = self._source.read(low, size)
         self._check_length(data, size)
-        return Window(low, as_arrow_buffer(data))
+        return Window(low, data)
+
+    def views(self, spans: Spans, window: Window | None) -> pa.Array:
+        """The values as views: into a window, into the file if it is mapped, or into what is read now."""
+        lengths = spans.lengths.astype(np.uint64)
+        # Values of no bytes may lie anywhere.
+        starts = np.where(spans.lengths > 0, spans.starts, 0)
+        mapped = getattr(self._source, "mapped", None)
+        if window is not None:
+            data = window.data
+            starts = np.where(spans.lengths > 0, starts - np.uint64(window.start), 0)
+        elif mapped is not None:
+            data = mapped
+        else:
+            data = self._source.gather(as_arrow(starts), as_arrow(lengths))
+            starts = np.cumsum(lengths) - lengths
+        return pa.array(data.views(as_arrow(starts), as_arrow(lengths)))
 
     def binary(self, spans: Spans, window: Window | None) -> Any:
         """The values as a binary array; not copied where they follow one another in a window."""
-        count = len(spans.lengths)
-        total = int(spans.lengths.sum())
-        if window is not None and total:
-            found = _cut_out(spans, window)
-            if found is not None:
-                return found
-        offsets = np.zeros(count + 1, np.int32)
+        if window is not None:
+            found = _side_by_side(spans, window)
+            return self.views(spans, window).cast(pa.binary()) if found is None else found
+        offsets = np.zeros(len(spans.lengths) + 1, np.int32)
         np.cumsum(spans.lengths, out=offsets[1:])
-        data = pa.py_buffer(b"")
-        if total:
-            some = np.flatnonzero(spans.lengths)
-            lengths = spans.lengths[some].astype(np.uint64)
-            data = as_arrow_buffer(
-                self._source.gather(pa.array(spans.starts[some]), pa.array(lengths))
-            )
-        return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), data])
+        some = spans.lengths > 0  # the others may lie anywhere
+        held = self._source.gather(
+            pa.array(spans.starts[some]), pa.array(spans.lengths[some].astype(np.uint64))
+        )
+        return _binary(offsets, as_arrow_buffer(held))
 
 
 def _is_rising(records: np.ndarray) -> bool:
@@ -246,24 +257,18 @@ def _is_rising(records: np.ndarray) -> bool:
     return bool((np.diff(records) == 1).all())
 
 
-def _cut_out(spans: Spans, window: Window) -> Any:
-    """Values out of a window, if they lie there in order."""
+def _binary(offsets: np.ndarray, data: Any) -> Any:
+    buffers = [None, pa.py_buffer(offsets), data]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def _side_by_side(spans: Spans, window: Window) -> Any:
+    """The values where they lie in a window, if they follow one another there."""
     starts = spans.starts.astype(np.int64) - window.start
     # A value of no bytes is anywhere: put it behind the one before.
     ends = np.where(spans.lengths > 0, starts + spans.lengths, 0)
     starts = np.where(spans.lengths > 0, starts, np.maximum.accumulate(ends))
     ends = starts + spans.lengths
-    gaps = starts[1:] - ends[:-1]
-    if (gaps < 0).any():
+    if (starts[1:] != ends[:-1]).any():
         return None
-    count = len(starts)
-    if not gaps.any():
-        offsets = np.append(starts, ends[-1]).astype(np.int32)
-        buffers = [None, pa.py_buffer(offsets), window.data]
-        return pa.Array.from_buffers(pa.binary(), count, buffers)
-    # The window as values and what lies between them, of which every other one is wanted.
-    edges = np.empty(2 * count, np.int32)
-    edges[0::2], edges[1::2] = starts, ends
-    buffers = [None, pa.py_buffer(edges), window.data]
-    pieces: Any = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
-    return pieces.take(pa.array(np.arange(0, 2 * count - 1, 2)))
+    return _binary(np.append(starts, ends[-1:]).astype(np.int32), as_arrow_buffer(window.data))

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import SchemaError
-from penstock.types import is_bytes
+from penstock.types import is_bytes, whole
 
 RAGGED = ("offsets", "pad", "list")
 
@@ -58,7 +58,7 @@ def _as_array(array: pa.Array, ragged: str, fill: Any) -> Any:
     if isinstance(type_, pa.BaseExtensionType):
         if hasattr(type_, "value_type") and type_.extension_name == "arrow.variable_shape_tensor":
             return _tensors(array.storage)
-        return _as_array(array.storage, ragged, fill)
+        return _as_array(whole(array).storage, ragged, fill)
     if pa.types.is_dictionary(type_):
         return _flat(array.indices, fill)
     if _is_flat(type_):

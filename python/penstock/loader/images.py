@@ -22,7 +22,7 @@ from penstock.errors import PenstockError, SchemaError
 from penstock.images import bytes_of, fault_error
 from penstock.limits import Limits, limits_from
 from penstock.numbers import as_arrow
-from penstock.types import is_fixed_tensor
+from penstock.types import IN_PARTS, is_fixed_tensor, storage_of
 
 Damage = Literal["error", "skip", "salvage"]
 _MOST_SIDE = 1 << 20
@@ -282,9 +282,9 @@ def _array_of(images: Any) -> tuple[pa.Array, tuple[int, int, int] | None]:
     array: Any = images
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-    type_ = getattr(array, "type", None)
+    type_: Any = getattr(array, "type", None)
     if type_ is None or not is_fixed_tensor(type_):
-        return bytes_of(array), None
+        return (array.storage if storage_of(type_) == IN_PARTS else bytes_of(array)), None
     if type_.value_type != pa.uint8() or type_.permutation not in (None, [0, 1, 2]):
         raise SchemaError(f"pixels are uint8[height, width, channels], not {type_}")
     return array.storage, _pixel_shape(tuple(type_.shape))

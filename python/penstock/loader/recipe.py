@@ -27,6 +27,7 @@ from penstock.loader.stats import Clock
 from penstock.numbers import as_arrow, as_numpy, view_lengths
 from penstock.pipeline import users_code
 from penstock.take import reordered
+from penstock.types import IN_PARTS
 
 Batch = dict[str, Any]
 Decode = Mapping[str, Any]
@@ -273,7 +274,9 @@ def _taken_bytes(batch: pa.RecordBatch) -> int:
     of what they point to, and are all there is."""
     total = 0
     for column in batch.columns:
-        stored = column.storage if isinstance(column, pa.ExtensionArray) else column
+        stored: Any = column.storage if isinstance(column, pa.ExtensionArray) else column
+        if stored.type == IN_PARTS:
+            stored = stored.field("body")
         if stored.type == pa.binary_view():
             total += int(view_lengths(stored).sum(dtype=np.int64))
         else:

@@ -15,7 +15,7 @@ from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, lends
 from penstock.formats.framed_writer import LARGE_RECORD_BYTES
 from penstock.overlay.file import has_overlays
-from penstock.types import cast_values, lent_schema
+from penstock.types import IN_PARTS, ImageType, cast_values, lent_schema, storage_of, whole
 from penstock.verbs.choice import Choice, chosen
 from penstock.verbs.pictures import pictures_of
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
@@ -130,16 +130,15 @@ class Reading:
             order, size = self._order[first:last], dataset.files.total_bytes
             read = shuffled_between(dataset, order, columns, threads, size, lend=lend)
         done = first
-        # Shards of several formats lend in different types.
-        may_differ = lend and len(dataset.paths) > 1
         seen: pa.Schema | None = None
         casts: list[Cast] = []
         for batch in read:
             if self._pictures is not None and self._pictures.is_rewritten:
                 batch = self._pictures.batch(batch, done, threads)
             done += batch.num_rows
-            if seen is None or (may_differ and batch.schema != seen):
-                # Once for all of them: comparing types costs more than many a batch does.
+            if seen is None or (lend and batch.schema != seen):
+                # Formats lend in different types. Of what is not lent, once for all: comparing types
+                # costs more than many a batch does.
                 seen = batch.schema
                 pairs = zip(batch.schema, schema, strict=True)
                 casts = [cast_of(before.type, after.type) for before, after in pairs]
@@ -155,6 +154,9 @@ def cast_of(before: Any, after: Any) -> Cast:
     """What makes an array of one type one of another; None where they are the same."""
     if before == after:
         return None
+    if storage_of(before) == IN_PARTS:
+        rest = cast_of(ImageType(before.codec), after)
+        return lambda array: whole(array) if rest is None else rest(whole(array))
     if not isinstance(after, pa.BaseExtensionType):
         return lambda array: cast_values(array, after)
     stored: Any = after.storage_type

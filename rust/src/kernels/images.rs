@@ -71,13 +71,19 @@ pub struct Rules {
 /// The head of an image within the limit.
 pub fn head_within(bytes: &[u8], most_pixels: u64) -> Result<Head, Fault> {
     let head = probe(bytes)?;
-    if head.pixels() > most_pixels {
-        let (width, height) = (head.width, head.height);
-        let message =
-            format!("an image of {width} x {height} pixels, beyond image_pixels={most_pixels}");
-        return Err(Fault::new(FaultKind::Limit, 0, message).values(most_pixels, head.pixels()));
-    }
+    within(&head, most_pixels)?;
     Ok(head)
+}
+
+/// Whether an image of this head is within the limit.
+pub fn within(head: &Head, most_pixels: u64) -> Result<(), Fault> {
+    if head.pixels() <= most_pixels {
+        return Ok(());
+    }
+    let (width, height) = (head.width, head.height);
+    let message =
+        format!("an image of {width} x {height} pixels, beyond image_pixels={most_pixels}");
+    Err(Fault::new(FaultKind::Limit, 0, message).values(most_pixels, head.pixels()))
 }
 
 /// The size of a picture in memory.

@@ -2,36 +2,48 @@
 //! place in one piece of memory that the caller has, by several threads.
 
 use super::images::look::{Maker, Recipe};
-use super::images::{Shape, head_within};
+use super::images::{Mode, Shape, head_within, within};
 use super::side_by_side::side_by_side;
-use crate::wire::{Fault, FaultKind};
+use crate::wire::{Fault, FaultKind, image_head};
 
-/// The images of a batch.
-pub enum Images<'a> {
-    /// Files of images; None for a null.
-    Encoded(Vec<Option<&'a [u8]>>),
-    /// Pixels of one shape; None for a null.
-    Raw(Shape, Vec<Option<&'a [u8]>>),
+/// One image of a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum Picture<'a> {
+    /// The bytes of a file.
+    File(&'a [u8]),
+    /// Pixels of this shape.
+    Pixels(Shape, &'a [u8]),
+    /// Pixels behind the head of a PPM file, which lies elsewhere.
+    Headed(&'a [u8], &'a [u8]),
 }
 
-impl<'a> Images<'a> {
-    fn bytes(&self) -> &[Option<&'a [u8]>] {
-        match self {
-            Self::Encoded(bytes) | Self::Raw(_, bytes) => bytes,
+impl<'a> Picture<'a> {
+    /// What its head, if it has one, says that it is.
+    fn seen(self, most_pixels: u64) -> Result<Self, Fault> {
+        let Self::Headed(head, pixels) = self else { return Ok(self) };
+        let (found, start, largest) = image_head::ppm(head)?;
+        within(&found, most_pixels)?;
+        let shape = Shape::of(&found, Mode::Stored);
+        if (start, largest, pixels.len()) != (head.len(), 255, shape.bytes()?) {
+            return Err(Fault::new(FaultKind::Image, 0, "a head of other pixels"));
         }
+        Ok(Self::Pixels(shape, pixels))
     }
 
-    /// Width and height of each image; of one that cannot be told, nothing.
-    pub fn sizes(&self, most_pixels: u64) -> Vec<Option<(u32, u32)>> {
-        let size = |bytes: &Option<&[u8]>| match (self, bytes) {
-            (_, None) => None,
-            (Self::Raw(shape, _), Some(_)) => Some((shape.width, shape.height)),
-            (Self::Encoded(_), Some(bytes)) => {
+    /// Its width and height, if they can be told.
+    fn size(self, most_pixels: u64) -> Option<(u32, u32)> {
+        match self.seen(most_pixels).ok()? {
+            Self::Pixels(shape, _) => Some((shape.width, shape.height)),
+            Self::File(bytes) | Self::Headed(bytes, _) => {
                 head_within(bytes, most_pixels).ok().map(|head| (head.width, head.height))
             }
-        };
-        self.bytes().iter().map(size).collect()
+        }
     }
+}
+
+/// Width and height of each image; of one that cannot be told, nothing.
+pub fn sizes(images: &[Option<Picture<'_>>], most_pixels: u64) -> Vec<Option<(u32, u32)>> {
+    images.iter().map(|image| image.and_then(|image| image.size(most_pixels))).collect()
 }
 
 /// What is done about damaged images.
@@ -81,34 +93,33 @@ pub struct Rules {
 /// Make them all, one behind another in `out`. Where each keeps its size, one that cannot be told
 /// has no bytes there.
 pub fn make(
-    images: &Images<'_>,
+    images: &[Option<Picture<'_>>],
     keys: &[u64],
     recipe: &Recipe,
     rules: &Rules,
     out: &mut [u8],
 ) -> Result<Vec<Damaged>, Fault> {
-    let bytes = images.bytes();
-    if keys.len() != bytes.len() {
-        let message = format!("{} keys for {} images", keys.len(), bytes.len());
+    if keys.len() != images.len() {
+        let message = format!("{} keys for {} images", keys.len(), images.len());
         return Err(Fault::new(FaultKind::Schema, 0, message));
     }
     let mut rest = out;
-    let mut jobs = Vec::with_capacity(bytes.len());
-    let sizes = recipe.law.size.is_none().then(|| images.sizes(rules.most_pixels));
-    for (place, (bytes, &key)) in bytes.iter().zip(keys).enumerate() {
+    let mut jobs = Vec::with_capacity(images.len());
+    let sizes = recipe.law.size.is_none().then(|| sizes(images, rules.most_pixels));
+    for (place, (image, &key)) in images.iter().zip(keys).enumerate() {
         let size = sizes.as_ref().map_or(Some((0, 0)), |sizes| sizes.get(place).copied().flatten());
         let length = size.map_or(Ok(0), |(width, height)| recipe.length(width, height))?;
         let Some((mine, others)) = std::mem::take(&mut rest).split_at_mut_checked(length) else {
             return Err(Fault::new(FaultKind::Schema, 0, "the batch has no room for its images"));
         };
         rest = others;
-        jobs.push((*bytes, key, mine));
+        jobs.push((*image, key, mine));
     }
     if !rest.is_empty() {
         return Err(Fault::new(FaultKind::Schema, 0, "the batch has room for more images"));
     }
-    let work = |maker: &mut Maker, (bytes, key, mine): (Option<&[u8]>, u64, &mut [u8])| match (
-        one(maker, images, bytes, key, recipe, rules, mine),
+    let work = |maker: &mut Maker, (image, key, mine): (Option<Picture<'_>>, u64, &mut [u8])| match (
+        one(maker, image, key, recipe, rules, mine),
         rules.damage,
     ) {
         (Err(fault), Damage::Error) => Err(fault),
@@ -118,7 +129,7 @@ pub fn make(
         }
         (Ok(damage), _) => Ok(damage.map(|fault| (fault, true))),
     };
-    let done = side_by_side(jobs.into_iter(), bytes.len(), rules.threads, Maker::default, work)?;
+    let done = side_by_side(jobs.into_iter(), images.len(), rules.threads, Maker::default, work)?;
     let told = done.into_iter().enumerate().filter_map(|(place, damage)| {
         damage.map(|(fault, salvaged)| Damaged { place, fault, salvaged })
     });
@@ -128,19 +139,21 @@ pub fn make(
 /// Make one; tells what is wrong with one that was salvaged.
 fn one(
     maker: &mut Maker,
-    images: &Images<'_>,
-    bytes: Option<&[u8]>,
+    image: Option<Picture<'_>>,
     key: u64,
     recipe: &Recipe,
     rules: &Rules,
     out: &mut [u8],
 ) -> Result<Option<Fault>, Fault> {
-    let Some(bytes) = bytes else {
+    let Some(image) = image else {
         return Err(Fault::new(FaultKind::Image, 0, "a null where an image is wanted"));
     };
-    if let Images::Raw(shape, _) = images {
-        return maker.raw(bytes, *shape, key, recipe, out).map(|()| None);
-    }
+    let bytes = match image.seen(rules.most_pixels)? {
+        Picture::Pixels(shape, pixels) => {
+            return maker.raw(pixels, shape, key, recipe, out).map(|()| None);
+        }
+        Picture::File(bytes) | Picture::Headed(bytes, _) => bytes,
+    };
     match maker.encoded(bytes, key, recipe, rules.most_pixels, false, out) {
         Ok(()) => Ok(None),
         Err(fault) if rules.damage == Damage::Salvage => {

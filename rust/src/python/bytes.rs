@@ -7,8 +7,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::UInt64Type;
 use arrow_array::{Array, UInt8Array};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use pyo3::exceptions::{PyEOFError, PyMemoryError, PyOSError, PyTypeError, PyValueError};
@@ -16,7 +14,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::arrow::{ArrowArray, import};
+use super::frames::u64s;
 use super::{raise, run};
+use crate::kernels::headed;
 use crate::kernels::shelf;
 use crate::wire::crc32c::extend;
 use crate::wire::{Fault, FaultKind};
@@ -90,6 +90,18 @@ impl PyBuffer {
     fn join(py: Python<'_>, parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let parts: Vec<Buffer> = parts.iter().map(|part| part.0.clone()).collect();
         joined(py, &parts)
+    }
+
+    /// Parts of these bytes (uint64 arrays of starts and lengths) as a binary_view array that borrows them.
+    fn views(
+        &self,
+        py: Python<'_>,
+        starts: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+    ) -> PyResult<ArrowArray> {
+        let (starts, lengths) = (u64s(starts)?, u64s(lengths)?);
+        let made = run(py, || headed::views(&self.0, starts.values(), lengths.values()))?;
+        Ok(ArrowArray::new(made))
     }
 
     /// The bytes as an Arrow array of uint8, without copying: `pyarrow.array(x).buffers()[1]` is
@@ -276,12 +288,7 @@ impl PyFile {
         starts: &Bound<'_, PyAny>,
         lengths: &Bound<'_, PyAny>,
     ) -> PyResult<PyBuffer> {
-        let (starts, lengths) = (import(starts)?, import(lengths)?);
-        let (Some(starts), Some(lengths)) =
-            (starts.as_primitive_opt::<UInt64Type>(), lengths.as_primitive_opt::<UInt64Type>())
-        else {
-            return Err(PyTypeError::new_err("expected arrays of uint64"));
-        };
+        let (starts, lengths) = (u64s(starts)?, u64s(lengths)?);
         let ranges: Vec<(u64, u64)> =
             starts.values().iter().copied().zip(lengths.values().iter().copied()).collect();
         if ranges

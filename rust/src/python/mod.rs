@@ -5,6 +5,7 @@ mod bytes;
 mod compression;
 mod encode;
 mod frames;
+mod headed;
 mod image_arrays;
 mod images;
 mod index_file;
@@ -183,6 +184,7 @@ mod _core {
         },
         encode::{PyFramed, encode_examples, frame_records},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
+        headed::glue,
         image_arrays::{
             bmp_pixels, change_colours, gif_pixels, jpeg_bytes, jpeg_pixels, jpeg_shape, png_bytes,
             png_pixels, resize_images,

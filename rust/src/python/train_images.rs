@@ -14,10 +14,12 @@ use pyo3::types::PyDict;
 use super::arrow::{ArrowArray, import};
 use super::{PyFault, run};
 use crate::kernels::decode_images::values;
+use crate::kernels::headed;
 use crate::kernels::images::crop::{Crop, Law};
 use crate::kernels::images::look::{Recipe, Values};
 use crate::kernels::images::{Shape, zeroed};
-use crate::kernels::train_images::{Damage, Images, Rules, make};
+use crate::kernels::train_images::{Damage, Picture, Rules, make, sizes};
+use crate::wire::Fault;
 
 /// How images are cropped, resized, mirrored and written.
 #[pyclass(name = "ImageRecipe", frozen, module = "penstock._core")]
@@ -64,11 +66,11 @@ impl PyRecipe {
     }
 }
 
-/// The images of an array: files, or pixels of a shape (height, width, channels).
-fn images(array: &ArrayRef, shape: Option<(u32, u32, u8)>) -> PyResult<Images<'_>> {
+/// The images of an array: files, some with their heads apart, or pixels of a shape (height, width,
+/// channels).
+fn images(array: &ArrayRef, shape: Option<(u32, u32, u8)>) -> PyResult<Vec<Option<Picture<'_>>>> {
     let Some((height, width, channels)) = shape else {
-        let bytes = values(array).map_err(super::raise)?;
-        return Ok(Images::Encoded(bytes));
+        return files(array).map_err(super::raise);
     };
     let shape = Shape { width, height, channels };
     let wrong = || PyTypeError::new_err("expected lists of uint8, each of the shape that was said");
@@ -80,8 +82,21 @@ fn images(array: &ArrayRef, shape: Option<(u32, u32, u8)>) -> PyResult<Images<'_
     }
     // A slice of lists has only its own values here.
     let each = pixels.values().chunks_exact(length).enumerate();
-    let each = each.take(lists.len()).map(|(place, one)| lists.is_valid(place).then_some(one));
-    Ok(Images::Raw(shape, each.collect()))
+    let picture = |(place, one)| lists.is_valid(place).then_some(Picture::Pixels(shape, one));
+    Ok(each.take(lists.len()).map(picture).collect())
+}
+
+fn files(array: &ArrayRef) -> Result<Vec<Option<Picture<'_>>>, Fault> {
+    let Some(apart) = array.as_struct_opt() else {
+        return Ok(values(array)?.into_iter().map(|file| file.map(Picture::File)).collect());
+    };
+    let (heads, bodies) = headed::parts(apart)?;
+    let pairs = heads.iter().flatten().zip(bodies.iter().flatten());
+    let pictures = pairs.map(|(head, body)| match head.is_empty() {
+        true => Picture::File(body),
+        false => Picture::Headed(head, body),
+    });
+    Ok(pictures.map(Some).collect())
 }
 
 /// Width and height (uint32) of each image, null where that cannot be told.
@@ -92,7 +107,7 @@ pub fn image_view_sizes(
     image_pixels: u64,
 ) -> PyResult<ArrowArray> {
     let array = import(images)?;
-    let sizes = run(py, || Ok(Images::Encoded(values(&array)?).sizes(image_pixels)))?;
+    let sizes = run(py, || Ok(sizes(&files(&array)?, image_pixels)))?;
     let side = |of: fn((u32, u32)) -> u32| -> ArrayRef {
         Arc::new(sizes.iter().map(|size| size.map(of)).collect::<UInt32Array>())
     };

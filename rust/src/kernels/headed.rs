@@ -1,0 +1,67 @@
+//! Byte strings in two parts: a body that stays where it was read, and a head that was made for it. They
+//! are the pixels of images whose container has them without the head of a file.
+
+use arrow_array::{Array, BinaryArray, BinaryViewArray, StructArray, cast::AsArray};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+
+use super::shelf;
+use super::views::Views;
+use crate::wire::{Fault, FaultKind};
+use arrow_buffer::Buffer;
+
+/// The heads and the bodies of a struct array.
+pub fn parts(array: &StructArray) -> Result<(&BinaryArray, &BinaryViewArray), Fault> {
+    let [heads, bodies] = array.columns() else { return Err(no_parts()) };
+    let heads = heads.as_binary_opt::<i32>().ok_or_else(no_parts)?;
+    let bodies = bodies.as_binary_view_opt().ok_or_else(no_parts)?;
+    match array.null_count() + heads.null_count() + bodies.null_count() {
+        0 => Ok((heads, bodies)),
+        _ => Err(no_parts()),
+    }
+}
+
+#[cold]
+fn no_parts() -> Fault {
+    Fault::new(
+        FaultKind::Schema,
+        0,
+        "expected heads (binary) and bodies (binary_view), none missing",
+    )
+}
+
+/// Each head and its body as one.
+pub fn glue(array: &StructArray) -> Result<BinaryArray, Fault> {
+    let (heads, bodies) = parts(array)?;
+    let pairs = || heads.iter().flatten().zip(bodies.iter().flatten());
+    let mut offsets = Vec::with_capacity(array.len().saturating_add(1));
+    let mut total = 0usize;
+    offsets.push(0);
+    for (head, body) in pairs() {
+        total = total.saturating_add(head.len()).saturating_add(body.len());
+        offsets.push(i32::try_from(total).map_err(|_| {
+            let message = "the images of one batch have 2 GiB or more; take fewer at once";
+            Fault::new(FaultKind::Limit, 0, message)
+        })?);
+    }
+    let mut bytes = shelf::take(total)
+        .ok_or_else(|| Fault::new(FaultKind::Limit, 0, format!("no memory for {total} bytes")))?;
+    for (head, body) in pairs() {
+        bytes.extend_from_slice(head);
+        bytes.extend_from_slice(body);
+    }
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    Ok(BinaryArray::new(offsets, shelf::shelve(bytes), None::<NullBuffer>))
+}
+
+/// Parts of a buffer, by where they start and their lengths, as views that borrow it.
+pub fn views(buffer: &Buffer, starts: &[u64], lengths: &[u64]) -> Result<BinaryViewArray, Fault> {
+    let mut views = Views::new(buffer, starts.len());
+    for (&start, &length) in starts.iter().zip(lengths) {
+        let place = usize::try_from(start).ok().zip(usize::try_from(length).ok());
+        place.and_then(|(start, length)| views.push(start, length)).ok_or_else(|| {
+            let message = format!("no {length} bytes at {start} of {}", buffer.len());
+            Fault::new(FaultKind::Schema, 0, message)
+        })?;
+    }
+    Ok(views.finish())
+}
