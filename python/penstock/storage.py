@@ -9,8 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock import _core, journal
@@ -158,16 +160,22 @@ class Calls:
 
 def write_all(calls: Calls, fd: int, parts: Sequence[object]) -> int:
     """Write all of these bytes-like objects, in as few calls as the system allows; their bytes."""
-    views = [memoryview(part).cast("B") for part in parts]  # type: ignore[arg-type]
-    views = [view for view in views if len(view)]
-    num_bytes = sum(map(len, views))
-    while views:
-        done = calls.write(fd, views[:_MOST_PARTS])
-        while views and done >= len(views[0]):
-            done -= len(views.pop(0))
-        if done:
-            views[0] = views[0][done:]
+    views = [_bytes_of(part) for part in parts]
+    # Thousands of them a write: what is done for each is done by functions of C.
+    ends = list(accumulate(map(len, views)))
+    num_bytes, done = (ends[-1] if ends else 0), 0
+    while done < num_bytes:
+        first = bisect_right(ends, done)
+        some = views[first : first + _MOST_PARTS]
+        some[0] = some[0][len(some[0]) - (ends[first] - done) :]
+        done += calls.write(fd, some)
     return num_bytes
+
+
+def _bytes_of(part: object) -> memoryview:
+    if type(part) is memoryview and part.nbytes == len(part):
+        return part
+    return memoryview(part).cast("B")  # type: ignore[arg-type]
 
 
 class LocalSink:

@@ -7,8 +7,9 @@ the end.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,7 @@ class PlainOutput:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._waiting_parts: deque[memoryview] = deque()
+        self._waiting_parts: list[memoryview] = []
         self._waiting_bytes = 0
         self.num_bytes = 0
         """Bytes of output, written or waiting."""
@@ -59,7 +60,7 @@ class PlainOutput:
 
     def put(self, *parts: Part) -> None:
         """Append bytes of the file."""
-        views = [_view(part) for part in parts if len(part)]
+        views = [part if type(part) is memoryview else _view(part) for part in parts]
         num_bytes = sum(map(len, views))
         self._waiting_parts += views
         self._waiting_bytes += num_bytes
@@ -69,15 +70,17 @@ class PlainOutput:
 
     def _write_out(self, num_bytes: int) -> None:
         """Write so many of the waiting bytes, without moving them."""
-        parts: list[memoryview] = []
+        waiting = self._waiting_parts
         self._waiting_bytes -= num_bytes
-        while num_bytes:
-            part = self._waiting_parts.popleft()
-            if len(part) > num_bytes:
-                self._waiting_parts.appendleft(part[num_bytes:])
-                part = part[:num_bytes]
-            parts.append(part)
-            num_bytes -= len(part)
+        # Thousands of them, so they are not looked at one by one.
+        ends = list(accumulate(map(len, waiting)))
+        last = bisect_left(ends, num_bytes)
+        parts = waiting[: last + 1]
+        self._waiting_parts = waiting[last + 1 :]
+        if parts and ends[last] > num_bytes:
+            cut = len(parts[-1]) - (ends[last] - num_bytes)
+            self._waiting_parts.insert(0, parts[-1][cut:])
+            parts[-1] = parts[-1][:cut]
         self._sink.write_all(parts)
 
 
@@ -213,7 +216,7 @@ def parts_of(framed: _core.Framed) -> list[Part]:
     """The bytes of frames, where they lie."""
     if len(framed.buffers) == 1:
         return [framed.data]
-    wholes = [_view(buffer) if len(buffer) else memoryview(b"") for buffer in framed.buffers]
+    wholes = [_view(buffer) for buffer in framed.buffers]
     return [wholes[number][start:end] for number, start, end in framed.pieces]
 
 
@@ -225,8 +228,19 @@ def joined(parts: Sequence[Part]) -> _core.Buffer:
     return whole[0] if len(whole) == 1 else _core.Buffer.join(whole)
 
 
+def front(parts: Sequence[Part], num_bytes: int) -> _core.Buffer:
+    """The first bytes of it, copied."""
+    found: list[memoryview] = []
+    for part in parts:
+        if num_bytes <= 0:
+            break
+        found.append(_view(part)[:num_bytes])
+        num_bytes -= len(part)
+    return _core.Buffer.from_bytes(b"".join(found))
+
+
 def _view(data: Part) -> memoryview:
     """Bytes as they lie."""
     if isinstance(data, memoryview):
         return data
-    return memoryview(pa.array(data).buffers()[1])
+    return memoryview(pa.array(data).buffers()[1]) if len(data) else memoryview(b"")

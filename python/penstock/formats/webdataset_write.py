@@ -32,7 +32,7 @@ from penstock import _core
 from penstock.errors import SchemaError
 from penstock.format import Part
 from penstock.formats.batches import empty_columns
-from penstock.formats.framed_output import OneStream, PlainOutput, joined
+from penstock.formats.framed_output import OneStream, PlainOutput, front
 from penstock.formats.framed_writer import Encoded, FramedWriter
 from penstock.formats.webdataset_comment import (
     ARCHIVE_BYTES,
@@ -175,24 +175,23 @@ class WebDatasetWriter(FramedWriter):
             super()._take(frames)
             return
         # What describes the archive stands before its first record, and goes with it.
-        data = joined(frames.parts)
         lengths, checksums = frames.lengths.copy(), frames.checksums.copy()
-        checksums[0] = data.slice(0, int(lengths[0])).crc32c(comment.crc32c())
+        checksums[0] = front(frames.parts, int(lengths[0])).crc32c(comment.crc32c())
         lengths[0] += np.uint64(len(comment))
-        self._add([comment, data], lengths, checksums)
+        self._add([comment, *frames.parts], lengths, checksums)
 
     def _finish(self) -> None:
         self._work.drain()
         plain_bytes = sum(int(lengths.sum()) for lengths in self._lengths)
         # An archive of no records is described as well: other shards have the same columns.
-        front: list[_core.Buffer] = []
+        described: list[_core.Buffer] = []
         if self._comment is not None and not self._num_records:
-            front = [self._comment, folder_behind()]
-        front_bytes = sum(map(len, front))
+            described = [self._comment, folder_behind()]
+        front_bytes = sum(map(len, described))
         least = plain_bytes + front_bytes + END_BYTES
         self._end_bytes = -(-least // ARCHIVE_BYTES) * ARCHIVE_BYTES - plain_bytes
         zeros = _core.Buffer.from_bytes(bytes(self._end_bytes - front_bytes))
-        self._output.add([*front, zeros], np.zeros(0, np.uint64))
+        self._output.add([*described, zeros], np.zeros(0, np.uint64))
         super()._finish()
 
     def _check_keys(self, batch: pa.RecordBatch) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -334,10 +335,15 @@ def _run(
     return Summary(tuple(finals), num_records, sum(part.num_bytes for part in done))
 
 
-def _job(parts: list[_Part], reading: Reading, writing: _Writing) -> dict[str, Any]:
-    """All that decides what is written. Another job must not use what this one has finished."""
+@cache
+def _version() -> str:
     from importlib.metadata import version
 
+    return version("penstock")
+
+
+def _job(parts: list[_Part], reading: Reading, writing: _Writing) -> dict[str, Any]:
+    """All that decides what is written. Another job must not use what this one has finished."""
     files = reading.dataset.files
     sources: list[Any] = []
     for number, path in enumerate(files.paths):
@@ -348,7 +354,7 @@ def _job(parts: list[_Part], reading: Reading, writing: _Writing) -> dict[str, A
             # Nobody knows whether a file elsewhere is still what it was: a killed job starts again.
             sources.append([path, files.num_bytes(number), uuid4().hex])
     return {
-        "version": version("penstock"),
+        "version": _version(),
         "sources": sources,
         "overlays": [files.overlay_digests(n) for n in range(len(sources))],
         "read": reading.told,

@@ -64,7 +64,7 @@ def batches_between(
     threads = default_threads() if threads is None else threads
     # What is lent is held until it is written. More of it ahead would be memory that is new each time,
     # which costs more than to wait.
-    ahead = min((threads + 1) * LARGE_CHUNK_BYTES, BUDGET_BYTES) if lend else BUDGET_BYTES
+    ahead = min((threads + 2) * LARGE_CHUNK_BYTES, BUDGET_BYTES) if lend else BUDGET_BYTES
     streams = [partial(tasks, shard) for shard in wanted]
     # Who reads these writes them with threads of its own, so the caller's is one of the readers.
     yield from in_order(streams, run, _held_bytes, threads, ahead, helps=True)
