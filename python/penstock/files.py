@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.forks import Lock
-from penstock.format import Format, Framed, Options, Reader, bare
+from penstock.format import Format, Framed, Options, Reader, bare, open_shard
 from penstock.framing.sidecar import discard
 from penstock.open_files import make_room
 from penstock.overlay.reader import Overlays
@@ -146,7 +146,9 @@ class Files:
             settled = _stored(self._settled)
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
-        return fmt.open(source, options if settled is None else replace(options, schema=settled))
+        if settled is not None:
+            options = replace(options, schema=settled)
+        return open_shard(fmt, source, options)
 
     # -- all of them ----------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.errors import UnsupportedError
 from penstock.limits import Limits
 from penstock.storage import Sink, Source
 
@@ -88,6 +89,9 @@ class FormatInfo:
     loses_dtypes: bool = False
     """What a field says of the dtype of its values (`types.DTYPE_KEY`) does not come back."""
     has_checksums: bool = False
+    has_raw_records: bool = False
+    """Its records are bytes, which raw=True gives, and of which schema= may make columns in ways of the
+    format's own. Else it has columns, and schema= can only be a pyarrow.Schema."""
     is_folder: bool = False
     """A shard is a folder of many files, not a file: see `penstock.folders`."""
 
@@ -393,6 +397,41 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class NoOptions:
     """A format without options of its own."""
+
+
+def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
+    """Open one file, if its format has what is asked of it: all that is asked of every format alike is
+    checked here, so that none need do it.
+
+    Raises:
+        TypeError: the format has no such option of its own.
+        UnsupportedError: raw=True, or a schema= of another kind than a pyarrow.Schema, of a format that
+            has columns; or any, of one that does not read by it.
+    """
+    info = fmt.info
+    options_from(fmt.read_options, options.format_options, info.name)
+    if options.raw and not info.has_raw_records:
+        raise UnsupportedError(
+            f"raw=True gives the framed records of a file, and {info.name} has columns instead",
+            file=source.path,
+            hint="open it without raw=True",
+        )
+    has_schema = isinstance(options.schema, pa.Schema)
+    if not (has_schema or options.schema is None or info.has_raw_records):
+        raise UnsupportedError(
+            f"{info.name} has a schema of its own; schema= can only be a pyarrow.Schema",
+            file=source.path,
+        )
+    reader = fmt.open(source, options)
+    if has_schema:
+        asked: Any = options.schema
+        # Behind those asked for stand marks of how a record was read.
+        found = pa.schema(list(reader.schema)[: len(asked)])
+        if (found.names, found.types) != (asked.names, asked.types):
+            reader.close()
+            message = f"{info.name} reads its own columns, and takes no schema="
+            raise UnsupportedError(message, file=source.path)
+    return reader
 
 
 def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:

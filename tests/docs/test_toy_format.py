@@ -46,6 +46,21 @@ def test_the_page_shows_the_formats_as_they_are(name: str) -> None:
     assert (HERE / name).read_text("utf-8") in PAGE.read_text("utf-8")
 
 
+@pytest.mark.parametrize("name", ["numbers", "lines"])
+def test_what_they_have_not_is_refused(name: str, request: pytest.FixtureRequest) -> None:
+    path = str(request.getfixturevalue(name))
+    with pytest.raises(TypeError, match="has no option 'colour'; its options: none"):
+        ps.open(path, index="never", colour="red")
+    with pytest.raises(ps.UnsupportedError, match="raw=True"):
+        ps.open(path, index="never", raw=True)
+    with pytest.raises(ps.UnsupportedError, match="schema of its own"):
+        ps.open(path, index="never", schema={"a": pa.int8()})
+    own = ps.open(path, index="never").schema
+    assert ps.open(path, index="never", schema=own).schema == own
+    with pytest.raises(ps.UnsupportedError, match="takes no schema="):
+        ps.open(path, index="never", schema=pa.schema([(own.names[0], pa.large_binary())]))
+
+
 def test_a_registered_format_replaces_one_of_its_name_and_none_of_penstocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

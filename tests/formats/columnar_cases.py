@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.format import Format, Options, Reader
+from penstock.format import Format, Options, Reader, open_shard
 from penstock.storage import LocalStorage
 
 
@@ -29,7 +29,7 @@ def write(
 
 def opened(fmt: Format, path: str | Path, **options: Any) -> Reader:
     mmap = options.get("mmap", False)
-    return fmt.open(LocalStorage().source(str(path), mmap=mmap), Options(**options))
+    return open_shard(fmt, LocalStorage().source(str(path), mmap=mmap), Options(**options))
 
 
 def scan(reader: Reader, columns: Any = None) -> pa.Table:

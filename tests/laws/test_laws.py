@@ -270,6 +270,21 @@ def test_shards_tell_format_records_and_bytes(fmt: Format, tmp_path: Path) -> No
 
 
 @per_format
+def test_what_a_format_has_not_is_refused(fmt: Format, tmp_path: Path) -> None:
+    path = written(fmt, tmp_path, table_of(fmt))
+    with pytest.raises(TypeError, match=f"{fmt.info.name} has no option 'colour'"):
+        len(opened(path, tmp_path, colour="red"))
+    if fmt.info.has_raw_records:
+        (field,) = opened(path, tmp_path, raw=True).schema
+        assert pa.types.is_binary(field.type) or field.type == pa.binary_view()
+        return
+    with pytest.raises(ps.UnsupportedError, match="raw=True gives the framed records"):
+        len(opened(path, tmp_path, raw=True))
+    with pytest.raises(ps.UnsupportedError, match=r"can only be a pyarrow\.Schema"):
+        len(opened(path, tmp_path, {"a": pa.int8()}))  # type: ignore[arg-type]
+
+
+@per_format
 def test_a_dataset_is_an_arrow_stream(fmt: Format, tmp_path: Path) -> None:
     table = table_of(fmt)
     dataset = opened(written(fmt, tmp_path, table), tmp_path)

@@ -90,6 +90,7 @@ class ArrayRecordFormat:
         can_map=True,
         compressions=("zstd", "brotli", "snappy"),
         has_checksums=True,
+        has_raw_records=True,
     )
     read_options = ArrayRecordOptions
     write_options = NoOptions

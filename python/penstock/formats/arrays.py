@@ -19,7 +19,6 @@ from penstock.errors import ChangedError, FormatError, LimitError, TruncatedErro
 from penstock.format import Chunk, Options, Projection, Selection, SkippedRegion
 from penstock.formats.batches import (
     check_columns,
-    check_options,
     check_records,
     conform,
     empty_columns,
@@ -323,7 +322,7 @@ class ArraysReader:
         self.compression = compression
         self._stored: Any = pa.schema([column.field for column in columns], metadata)
         self._span = span
-        asked = check_options(options, "a file of arrays")
+        asked = options.schema
         if asked is not None:
             check_columns(asked, self._stored, self._path)
         own = self._stored if restore is None else restore(self._stored)

@@ -28,7 +28,6 @@ from penstock.format import (
     Selection,
     SkippedRegion,
     Writer,
-    options_from,
 )
 from penstock.formats.arrow_messages import (
     BATCH,
@@ -43,7 +42,6 @@ from penstock.formats.arrow_messages import (
 )
 from penstock.formats.batches import (
     check_columns,
-    check_options,
     check_records,
     checked,
     conform,
@@ -94,7 +92,6 @@ class ArrowFormat:
             TruncatedError, FormatError: the bytes are not Arrow IPC.
             SchemaError: a field of schema= is not in the file.
         """
-        options_from(NoOptions, options.format_options, "arrow")
         return ArrowReader(source, options)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
@@ -119,7 +116,7 @@ class ArrowReader:
 
     def __init__(self, source: Source, options: Options) -> None:
         self._path = source.path
-        self._asked = check_options(options, "arrow")
+        self._asked = options.schema
         self._options = options
         self._size = source.size
         head = source.read(0, 16).to_bytes()

@@ -8,24 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import FormatError, RecordIndexError, SchemaError, UnsupportedError
-from penstock.format import Options, Projection
+from penstock.errors import FormatError, RecordIndexError, SchemaError
+from penstock.format import Projection
 from penstock.numbers import outside
 from penstock.types import cast_values, own_tensors
-
-
-def check_options(options: Options, format_name: str) -> Any:
-    """Refuse what these formats cannot give; return the schema asked for, or None."""
-    if options.raw:
-        raise UnsupportedError(
-            f"raw=True gives the framed records of a file, and {format_name} has columns instead",
-            hint="open it without raw=True",
-        )
-    if options.schema is not None and not isinstance(options.schema, pa.Schema):
-        raise UnsupportedError(
-            f"{format_name} has a schema of its own; schema= can only be a pyarrow.Schema"
-        )
-    return options.schema
 
 
 def look_at_names(fields: Any) -> None:

@@ -32,7 +32,6 @@ from penstock.errors import ChangedError, PenstockError, SchemaError, Unsupporte
 from penstock.format import Chunk, FormatInfo, Options, Projection, Selection, Writer, options_from
 from penstock.formats.batches import (
     check_columns,
-    check_options,
     check_records,
     conform,
     empty_columns,
@@ -146,7 +145,7 @@ class BetonReader:
     def __init__(self, source: Source, options: Options, own: BetonReadOptions) -> None:
         self._path = source.path
         self._source = source
-        asked = check_options(options, "beton")
+        asked = options.schema
         self._layout: Layout = read_layout(source, own.custom_fields)
         self._fields = {field.name: field for field in self._layout.fields}
         self._values = Values(source, self._layout, options.limits)

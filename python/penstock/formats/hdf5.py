@@ -38,7 +38,6 @@ from penstock.format import (
 from penstock.formats.arrays import Cut, StoredArray
 from penstock.formats.batches import (
     check_columns,
-    check_options,
     check_records,
     conform,
     empty_columns,
@@ -205,7 +204,7 @@ class Hdf5Reader:
         self._source = source
         self._path = source.path
         self._lock = Lock()
-        self._asked = check_options(options, "hdf5")
+        self._asked = options.schema
         self._file = open_file(source)
         try:
             with translated(self._path):

@@ -26,7 +26,6 @@ from penstock.folders import Folder, FolderSink
 from penstock.format import Chunk, FormatInfo, Options, Projection, Selection, options_from
 from penstock.formats.batches import (
     check_columns,
-    check_options,
     check_records,
     conform,
     empty_columns,
@@ -116,7 +115,7 @@ class ImageFolderReader:
     def __init__(self, source: Source, options: Options) -> None:
         if not isinstance(source, Folder):
             raise UnsupportedError("is no folder of this machine", file=source.path)
-        asked = check_options(options, "imagefolder")
+        asked = options.schema
         self._folder = source
         self._path = source.path
         self._limits = options.limits

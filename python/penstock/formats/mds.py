@@ -42,11 +42,9 @@ from penstock.format import (
     Projection,
     Selection,
     Writer,
-    options_from,
 )
 from penstock.formats.batches import (
     check_columns,
-    check_options,
     check_records,
     conform,
     empty_columns,
@@ -105,7 +103,6 @@ class MDSFormat:
             UnsupportedError: raw=True, or an encoding that is not known.
             SchemaError: a field of schema= is not in the file.
         """
-        options_from(NoOptions, options.format_options, "mds")
         return MDSReader(source, options)
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
@@ -119,7 +116,7 @@ class MDSReader:
 
     def __init__(self, source: Source, options: Options) -> None:
         self._path = source.path
-        self._asked = check_options(options, "mds")
+        self._asked = options.schema
         self._limits = options.limits
         self._source = source
         self._inside: Source | Inflated = source

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import FormatError, PenstockError, TruncatedError
-from penstock.format import FormatInfo, NoOptions, Options, SkippedRegion, Writer, options_from
+from penstock.format import FormatInfo, NoOptions, Options, SkippedRegion, Writer
 from penstock.formats.arrays import (
     ArraysReader,
     FilePlace,
@@ -58,7 +58,6 @@ class NpyFormat:
             UnsupportedError: the array has no first axis or holds objects, or raw=True.
             SchemaError: a field of schema= is not in the file.
         """
-        options_from(NoOptions, options.format_options, "npy")
         try:
             header = parse_header(lambda start, length: source.read(start, length).to_bytes())
             header, size, lost = _sized(header, source, options)

@@ -37,11 +37,9 @@ from penstock.format import (
     Projection,
     Selection,
     Writer,
-    options_from,
 )
 from penstock.formats.batches import (
     check_columns,
-    check_options,
     check_records,
     checked,
     conform,
@@ -97,7 +95,6 @@ class ParquetFormat:
             SchemaError: a field of schema= is not in the file.
             UnsupportedError: the file is a summary of others, `_metadata`.
         """
-        options_from(NoOptions, options.format_options, "parquet")
         if os.path.basename(source.path) in _SUMMARIES:
             raise UnsupportedError(
                 "a summary of the Parquet files beside it, which has no records of its own",
@@ -161,7 +158,7 @@ class ParquetReader:
 
     def __init__(self, source: Source, options: Options) -> None:
         self._path = source.path
-        self._asked = check_options(options, "parquet")
+        self._asked = options.schema
         self._nesting = options.limits.nesting
         self._verify = options.checksums != "none"
         self._data_end = _check_ends(source, options)

@@ -104,6 +104,7 @@ class RecordIOFormat:
         lossless=False,
         loses_dtypes=True,
         holds_images=True,
+        has_raw_records=True,
     )
     read_options = RecordIOOptions
     framing = RECORDIO

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ChangedError, SchemaError, StaleIndexError
-from penstock.format import Chunk, Format, Options, Projection, Reader, Selection
+from penstock.format import Chunk, Format, Options, Projection, Reader, Selection, open_shard
 from penstock.formats.batches import empty_columns
 from penstock.formats.borrowed import translated
 from penstock.limits import Limits
@@ -105,9 +105,9 @@ class Overlays:
         owned = self._owners[shard]
         if isinstance(schema, dict):
             mine = {name: field for name, field in schema.items() if name not in owned}
-            return fmt.open(source, replace(options, schema=mine))
+            return open_shard(fmt, source, replace(options, schema=mine))
         if not isinstance(schema, pa.Schema):
-            return fmt.open(source, options)
+            return open_shard(fmt, source, options)
         kept = [field for field in schema if field.name not in owned]
         if options.schema is None:
             # What an earlier shard has in an overlay this one may have in its records.
@@ -115,7 +115,9 @@ class Overlays:
             kept += [field for name, field in self.fields.items() if name not in names]
         while True:
             try:
-                return fmt.open(source, replace(options, schema=pa.schema(kept, schema.metadata)))
+                return open_shard(
+                    fmt, source, replace(options, schema=pa.schema(kept, schema.metadata))
+                )
             except SchemaError as error:
                 # A field that only overlays of other shards have: here it is null.
                 rest = [field for field in kept if field.name != error.field]

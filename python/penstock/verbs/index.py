@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock import formats
 from penstock.errors import StaleIndexError, UnsupportedError
-from penstock.format import Format, Framed, Options, TextIndex, TextIndexed, is_indexed
+from penstock.format import Format, Framed, Options, TextIndex, TextIndexed, is_indexed, open_shard
 from penstock.framing import sidecar
 from penstock.framing.framings import Framing
 from penstock.framing.sidecar import Index
@@ -114,7 +114,7 @@ def _index_one(
     try:
         kind = formats.of(source)
         try:
-            reader = kind.open(source, Options(raw=True, index="never"))
+            reader = open_shard(kind, source, Options(raw=True, index="never"))
         except UnsupportedError:
             return _Made(None, 0, source.size)  # it knows itself where its records lie
         if not (isinstance(kind, Framed) and is_indexed(reader)):

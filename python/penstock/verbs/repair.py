@@ -11,7 +11,16 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.format import Chunk, Format, Framed, FrameWriter, Options, Reader, Surveyed
+from penstock.format import (
+    Chunk,
+    Format,
+    Framed,
+    FrameWriter,
+    Options,
+    Reader,
+    Surveyed,
+    open_shard,
+)
 from penstock.framing import sidecar
 from penstock.framing.framings import Framing
 from penstock.framing.survey import Survey
@@ -261,7 +270,7 @@ class _Chunks(_Saving):
         self._work = work
         # Records as they stand, where they can be had: nothing of them is lost then.
         options = replace(work.options, raw=isinstance(kind, Framed))
-        self._reader: Reader = kind.open(source, options)
+        self._reader: Reader = open_shard(kind, source, options)
 
     def look(self) -> tuple[int, list[Finding]]:
         return self._each(lambda batch: None)

@@ -16,7 +16,7 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.folders import size_of
-from penstock.format import Chunk, Format, Framed, Options, Reader, Surveyed
+from penstock.format import Chunk, Format, Framed, Options, Reader, Surveyed, open_shard
 from penstock.framing import sidecar
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Bad, Found, Good
@@ -213,12 +213,12 @@ def overlay_findings(
 def _counting(kind: Format, source: Source, options: Options) -> Reader:
     """A reader that knows the numbers of the records, and keeps no index that it makes."""
     try:
-        reader = kind.open(source, replace(options, raw=True))
+        reader = open_shard(kind, source, replace(options, raw=True))
     except UnsupportedError:
-        return kind.open(source, options)
+        return open_shard(kind, source, options)
     if getattr(reader, "has_index", True):
         return reader
-    return kind.open(source, replace(options, raw=True, index="never"))
+    return open_shard(kind, source, replace(options, raw=True, index="never"))
 
 
 # -- formats that say where their records lie ------------------------------------------------------
@@ -227,12 +227,12 @@ def _counting(kind: Format, source: Source, options: Options) -> Reader:
 def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Task]:
     if isinstance(kind, Framed):
         # Whether records fit a schema is no question of damage; and a walk is not kept.
-        walked = kind.open(source, replace(options, raw=True))
+        walked = open_shard(kind, source, replace(options, raw=True))
         for chunk in walked.chunks():
             num_bytes = chunk.end_byte - chunk.start_byte
             yield partial(_decode, walked, source.path, chunk, num_bytes)
         return
-    reader = kind.open(source, options)
+    reader = open_shard(kind, source, options)
     chunks = list(reader.chunks())
     share = source.size // max(1, len(chunks))
     for number, chunk in enumerate(chunks):
