@@ -71,3 +71,50 @@ def test_complex_numbers_stay_pairs_of_floats(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.array([1 + 2j, 3 - 4j], np.complex64))
     ps.convert(tmp_path / "a.npz", tmp_path / "a.tfrecord", prove=True)
     assert ps.open(tmp_path / "a.tfrecord")[1]["x"] == [3, -4]
+
+
+HOLDING = ["a.npy", "a.npz", "a.h5", "a.parquet", "a.arrow", "a.tar"]
+WAVES = (np.arange(12) * (1 - 2j)).reshape(6, 2)
+
+
+@pytest.mark.parametrize("name", HOLDING)
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_arrays_are_written_and_loaded_as_complex(
+    tmp_path: Path, name: str, dtype: str
+) -> None:
+    for values in (
+        WAVES.astype(dtype),
+        WAVES[:, 0].astype(dtype),
+        WAVES.astype(f">{dtype[0]}{8 if dtype == 'complex64' else 16}"),
+    ):
+        ps.write({"x": values}, tmp_path / name, overwrite=True)
+        dataset = ps.open(tmp_path / name)
+        loader = ps.Loader(
+            dataset, 4, order=ps.Shuffled(seed=1), drop_last=False, record_numbers="n"
+        )
+        for batch in loader:
+            found = batch[dataset.schema.names[0]]
+            assert found.dtype == dtype
+            assert (found == values[batch["n"]]).all()
+            found += 1  # every array of a batch can be written to
+
+
+@pytest.mark.parametrize("name", HOLDING)
+def test_arrays_of_ml_dtypes_bfloat16_are_written_and_loaded(tmp_path: Path, name: str) -> None:
+    bfloat16 = pytest.importorskip("ml_dtypes", reason="it has the dtype").bfloat16
+    for shape in ((12,), (4, 3)):
+        values = np.arange(-6, 6).reshape(shape).astype(bfloat16)
+        ps.write({"x": values}, tmp_path / name, overwrite=True)
+        dataset = ps.open(tmp_path / name)
+        (column,) = dataset.schema.names
+        assert dataset.schema.field(column).metadata == {DTYPE_KEY: b"bfloat16"}
+        for how in ({}, {"cache": "memory"}):
+            batch = next(iter(ps.Loader(dataset, len(values), **how)))
+            assert batch[column].dtype == np.uint16
+            assert (batch[column].view(bfloat16) == values).all()
+
+
+def test_a_masked_array_of_complex_numbers_is_refused(tmp_path: Path) -> None:
+    masked = np.ma.MaskedArray([1j, 2j], mask=[True, False])
+    with pytest.raises(ps.SchemaError, match="x"):
+        ps.write({"x": masked}, tmp_path / "a.npz")

@@ -6,11 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from penstock.errors import SchemaError
+from penstock.formats.dtypes import BFLOAT16, name_of_bits
 from penstock.loader.loader import Loader
 from penstock.views import View, converted
+
+
+def _known(array: np.ndarray) -> np.ndarray:
+    """Bits of bfloat16 as JAX's bfloat16."""
+    return array.view(jnp.bfloat16) if name_of_bits(array.dtype) == BFLOAT16 else array
 
 
 class JaxBatches(View):
@@ -30,7 +37,7 @@ class JaxBatches(View):
     def _placed(self, batch: dict[str, Any]) -> dict[str, Any]:
         # JAX returns before the copy is done.
         if self._sharding is None:
-            return converted(batch, lambda array: jax.device_put(array, self._device))
+            return converted(batch, lambda array: jax.device_put(_known(array), self._device))
         return {name: self._global(name, column) for name, column in batch.items()}
 
     def _global(self, name: str, column: Any) -> Any:
@@ -42,7 +49,7 @@ class JaxBatches(View):
 
     def _shard(self, name: str, array: np.ndarray) -> Any:
         try:
-            return jax.make_array_from_process_local_data(self._sharding, array)
+            return jax.make_array_from_process_local_data(self._sharding, _known(array))
         except ValueError as error:
             raise SchemaError(
                 f"an array of shape {array.shape} does not fit the sharding: {error}",

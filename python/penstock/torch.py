@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from penstock.errors import StateError
+from penstock.formats.dtypes import BFLOAT16, name_of_bits
 from penstock.loader.loader import Loader
 from penstock.views import View, converted
 
@@ -151,4 +152,6 @@ def as_tensor(array: np.ndarray) -> torch.Tensor:
     """An array as a tensor that shares its memory, if torch can have it."""
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
+    if name_of_bits(array.dtype) == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -49,6 +49,16 @@ def over_eight() -> NamedSharding:
     return NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
 
 
+def test_bfloat16_is_jaxs(tmp_path: Path) -> None:
+    values = np.arange(-8, 8).reshape(8, 2).astype(jnp.bfloat16)
+    ps.write({"x": values}, tmp_path / "a.npz")
+    ours = ps.Loader(ps.open(tmp_path / "a.npz"), 8)
+    for batches in (ours.jax(), ours.jax(sharding=over_eight())):
+        (batch,) = list(batches)
+        assert batch["x"].dtype == jnp.bfloat16
+        assert (np.asarray(batch["x"]) == values).all()
+
+
 def test_numbers_are_arrays_and_the_rest_are_lists(numbers: Path) -> None:
     batch = next(iter(ps.Loader(ps.open(numbers), 8).jax()))
     assert isinstance(batch["id"], jax.Array)

@@ -58,6 +58,27 @@ def epochs(numbers: Path) -> list[list[list[int]]]:
 # -- tensors ----------------------------------------------------------------------------------------
 
 
+def test_bfloat16_and_complex_numbers_are_torchs(tmp_path: Path) -> None:
+    halves = torch.arange(24).reshape(12, 2).to(torch.bfloat16)
+    field = pa.field("h", pa.uint16(), metadata={"penstock.dtype": "bfloat16"})
+    flat = pa.array(halves[:, 0].contiguous().view(torch.int16).numpy().view(np.uint16))
+    table = pa.table([flat], schema=pa.schema([field])).append_column("n", pa.array(range(12)))
+    ps.write(table, tmp_path / "a.npz")
+    ps.write({"z": np.arange(12) * 1j, "n": np.arange(12)}, tmp_path / "z.npz")
+    for workers in (0, 2):
+        for path, name, wanted in (
+            ("a.npz", "h", halves[:, 0]),
+            ("z.npz", "z", torch.arange(12) * 1j),
+        ):
+            ours = ps.Loader(ps.open(tmp_path / path), 4, order=ps.Shuffled(seed=3))
+            batches = ours.torch() if not workers else DataLoader(
+                ours.torch(), batch_size=None, num_workers=workers
+            )  # fmt: skip
+            for batch in batches:
+                assert batch[name].dtype == (torch.bfloat16 if name == "h" else torch.complex128)
+                assert (batch[name] == wanted[batch["n"]]).all()
+
+
 def test_numbers_are_tensors_and_the_rest_are_lists(numbers: Path) -> None:
     batch = next(iter(ps.Loader(ps.open(numbers), 8).torch()))
     assert batch["id"].dtype == torch.int64

@@ -30,6 +30,10 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86400, "W": 7 * 86400}
 _ARROW_UNITS = ("s", "ms", "us", "ns")
 
 
+BFLOAT16 = "bfloat16"
+"""As ml_dtypes, torch and JAX call the upper half of a float32."""
+
+
 def bits(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
     """A dtype whose values are only the bits of another one, called `name`."""
     metadata: Any = {"penstock": name}
@@ -39,6 +43,17 @@ def bits(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
 def name_of_bits(dtype: np.dtype[Any]) -> str | None:
     """What the values are bits of, or None where they are what they are."""
     return (dtype.metadata or {}).get("penstock")
+
+
+def lacks_type(dtype: np.dtype[Any]) -> bool:
+    """Whether Arrow has no type for these numbers, but their bits or parts stand for them."""
+    return dtype.kind == "c" or dtype.name == BFLOAT16
+
+
+def with_bits(values: np.ndarray) -> np.ndarray:
+    """Values of ml_dtypes' bfloat16 as the bits that penstock knows; any others as they are."""
+    is_other = values.dtype.name == BFLOAT16
+    return values.view(bits(np.dtype(np.uint16), BFLOAT16)) if is_other else values
 
 
 # -- dtype to type --------------------------------------------------------------------------------
@@ -312,8 +327,8 @@ def dtype_of(field: Any, text_length: int | None = None) -> np.dtype[Any]:
     """
     dtype = _dtype_of(field.type, field.name, text_length)
     named = (field.metadata or {}).get(DTYPE_KEY, b"").decode("utf-8", "replace")
-    if named == "bfloat16" and dtype.base == np.dtype("u2"):
-        marked = bits(np.dtype("<u2"), "bfloat16")
+    if named == BFLOAT16 and dtype.base == np.dtype("u2"):
+        marked = bits(np.dtype("<u2"), BFLOAT16)
         return np.dtype((marked, dtype.shape)) if dtype.shape else marked
     if named in ("complex64", "complex128") and dtype.shape[-1:] == (2,):
         whole = np.dtype(named)

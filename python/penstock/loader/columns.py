@@ -3,6 +3,8 @@
 | column | in a batch of n records |
 |---|---|
 | numbers, truth values | `[n]` |
+| complex numbers | `[n, …]` of complex64 or complex128 |
+| bfloat16 | `[n, …]` of uint16, its bits; `Loader.torch` and `Loader.jax` make their own bfloat16 of them |
 | fixed-size lists, tensors | `[n, …]`; of text and bytes `object[n, …]` |
 | lists | `ragged="offsets"`: a tuple `(values, offsets)`, record i has `values[offsets[i]:offsets[i+1]]`; lists of lists `(values, inner offsets, outer offsets)`; `"pad"`: `[n, longest, …]` filled up with zeros; `"list"`: a list of arrays |
 | text, bytes | `object[n]` of str and bytes (NumPy's own text drops zeros at the end) |
@@ -26,7 +28,8 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import SchemaError
-from penstock.types import is_bytes, whole
+from penstock.formats.dtypes import BFLOAT16, bits
+from penstock.types import DTYPE_KEY, is_bytes, whole
 
 RAGGED = ("offsets", "pad", "list")
 
@@ -41,10 +44,24 @@ def as_arrays(
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         way = ragged if isinstance(ragged, str) else ragged.get(name, "offsets")
         try:
-            found[name] = _as_array(column, way, (fill or {}).get(name))
+            array = _as_array(column, way, (fill or {}).get(name))
         except SchemaError as error:
             raise error.at(field=name) from None
+        named = (batch.schema.field(name).metadata or {}).get(DTYPE_KEY)
+        found[name] = array if named is None else _of_dtype(array, named.decode())
     return found
+
+
+def _of_dtype(array: Any, named: str) -> Any:
+    """Pairs of floats as complex numbers, and the bits of bfloat16 marked as such; see `DTYPE_KEY`."""
+    if not isinstance(array, np.ndarray):
+        return array
+    if named == BFLOAT16 and array.dtype == np.uint16:
+        return array.view(bits(array.dtype, BFLOAT16))
+    parts = {"complex64": np.float32, "complex128": np.float64}.get(named)
+    if array.dtype == parts and array.shape[-1:] == (2,):
+        return np.ascontiguousarray(array).view(named)[..., 0]
+    return array
 
 
 def _as_array(array: pa.Array, ragged: str, fill: Any) -> Any:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.dataset import Dataset
 from penstock.errors import SchemaError
+from penstock.formats import dtypes
 from penstock.types import own_batch, own_types
 from penstock.verbs.incoming_values import Field, no_text, tensors, type_name
 
@@ -158,7 +159,16 @@ def _from_columns(columns: Mapping[Any, Any]) -> Incoming:
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
         raise SchemaError(f"columns differ in length: {listed}")
-    return batches_of(pa.table(arrays))
+    fields = [_field(name, columns[name], array) for name, array in arrays.items()]
+    return batches_of(pa.table(list(arrays.values()), schema=pa.schema(fields)))
+
+
+def _field(name: str, values: Any, array: pa.Array | pa.ChunkedArray) -> pa.Field:
+    """The field of a column, which says what its values are where Arrow has no type for them."""
+    if isinstance(values, np.ndarray) and dtypes.lacks_type(values.dtype):
+        values = dtypes.with_bits(values)
+        return dtypes.field_of(name, values.dtype, values.shape[1:])
+    return pa.field(name, array.type)
 
 
 def _name(name: object) -> str:
@@ -210,6 +220,9 @@ def _from_numpy(name: str, values: np.ndarray[Any, Any]) -> pa.Array:
         if values.ndim == 1:
             return pa.array(values.data, mask=np.ma.getmaskarray(values))
         raise SchemaError("a masked array must have one dimension", field=name)
+    if dtypes.lacks_type(values.dtype):
+        values = dtypes.with_bits(values)
+        return dtypes.column(values, dtypes.field_of(name, values.dtype, values.shape[1:]).type)
     if values.ndim == 1:
         return Field(name, list(values)).array() if values.dtype == object else pa.array(values)
     return tensors(values)
