@@ -132,12 +132,16 @@ class Files:
     def _open(self, shard: int) -> _Opened:
         path = self.paths[shard]
         source = self.storage.source(path, mmap=self.options.mmap)
-        fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
-        check = None
-        if isinstance(source, Watched):
-            proves = isinstance(fmt, Framed) and self.options.checksums == "all"
-            check = partial(source.check_unchanged, proves=proves)
-        return _Opened(self._reader_of(shard, fmt, source), fmt, source, check)
+        try:
+            fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
+            check = None
+            if isinstance(source, Watched):
+                proves = isinstance(fmt, Framed) and self.options.checksums == "all"
+                check = partial(source.check_unchanged, proves=proves)
+            return _Opened(self._reader_of(shard, fmt, source), fmt, source, check)
+        except BaseException:
+            source.close()  # an error that somebody keeps would keep the file open, too
+            raise
 
     def _reader_of(self, shard: int, fmt: Format, source: Source) -> Reader:
         options = replace(self.options, beside=partial(_beside, self.storage, source.path))

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock import _core
@@ -42,6 +43,7 @@ from penstock.formats.webdataset_fields import (
     BY_CONTENTS,
     NPY,
     Plan,
+    as_type,
     ending,
     plan_field,
     type_by_name,
@@ -212,7 +214,8 @@ class RecordDecoder:
     ) -> None:
         self._complete = complete
         self._plans = {plan.column.name: plan for plan in plans}
-        self._kernels: dict[tuple[str, ...], Any] = {}
+        self._kernels: dict[tuple[str, ...], tuple[Any, pa.Schema]] = {}
+        self._urls = pa.array([], URL_TYPE)
         self._url = url
         self._limits = limits
         self.schema = schema
@@ -234,35 +237,39 @@ class RecordDecoder:
             return without_columns(frames, proof)
         if proof is not None:
             frames.prove(*given(proof)[1:])
-        found = pa.record_batch(self._kernel(names).decode(frames))
+        kernel, schema = self._kernel(names)
+        found = pa.record_batch(kernel.decode(frames))
         arrays: list[Any] = []
         for name in names:
             if name == URL and URL not in self._plans:
-                arrays.append(self._urls(len(frames)))
+                arrays.append(as_type(self._urls_of(len(frames)), schema.field(URL).type))
             elif name == KEY and KEY not in self._plans:
-                arrays.append(found.column(KEY).cast(self.schema.field(KEY).type))
+                arrays.append(as_type(found.column(KEY), schema.field(KEY).type))
             else:
                 plan = self._plans[name]
                 arrays.append(plan.make(found.column(_place(plan)), self._limits))
-        schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _kernel(self, names: tuple[str, ...]) -> Any:
-        kernel = self._kernels.get(names)
-        if kernel is None:
+    def _kernel(self, names: tuple[str, ...]) -> tuple[Any, pa.Schema]:
+        """What decodes these columns, and their schema; made once for many batches."""
+        made = self._kernels.get(names)
+        if made is None:
             wanted = [self._plans[name] for name in names if name in self._plans]
             fields = {_place(plan): "bytes" if plan.inflates else plan.contents for plan in wanted}
             keys = KEY in names and KEY not in self._plans
             complete = self._complete and set(names) >= self._plans.keys()
-            kernel = _core.TarPlan(list(fields.items()), keys, complete)
-            self._kernels[names] = kernel
-        return kernel
+            schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
+            made = _core.TarPlan(list(fields.items()), keys, complete), schema
+            self._kernels[names] = made
+        return made
 
-    def _urls(self, count: int) -> Any:
-        field = self.schema.field(URL)
-        numbers = pa.repeat(pa.scalar(0, pa.int32()), count)
-        urls = pa.DictionaryArray.from_arrays(numbers, pa.array([self._url]))
-        return urls if field.type == URL_TYPE else urls.cast(field.type)
+    def _urls_of(self, count: int) -> Any:
+        """The name of the file for each of some records: a part of what the largest batch had."""
+        urls = self._urls  # several threads are here
+        if len(urls) < count:
+            numbers = pa.array(np.zeros(count, np.int32))
+            urls = self._urls = pa.DictionaryArray.from_arrays(numbers, pa.array([self._url]))
+        return urls.slice(0, count)
 
 
 def _place(plan: Plan) -> str:

@@ -155,13 +155,13 @@ def _how(column: pa.Field, last: str, limits: Limits) -> tuple[str, Finish]:
     type_, kind = column.type, pa.types
     storage = storage_of(type_)
     if is_json(type_):
-        return "text", lambda values: _wrapped(type_, values.cast(storage))
+        return "text", lambda values: _wrapped(type_, as_type(values, storage))
     if storage == pa.binary_view():
-        return "views", lambda values: _wrapped(type_, values.cast(storage))
+        return "views", lambda values: _wrapped(type_, as_type(values, storage))
     if holds_bytes(storage):
-        return "bytes", lambda values: _wrapped(type_, values.cast(storage))
+        return "bytes", lambda values: _wrapped(type_, as_type(values, storage))
     if is_text(storage):
-        return "text", lambda values: _wrapped(type_, values.cast(storage))
+        return "text", lambda values: _wrapped(type_, as_type(values, storage))
     if kind.is_null(type_):
         return "bytes", lambda values: pa.nulls(len(values))
     if last == NPY:
@@ -208,6 +208,11 @@ def is_array(type_: Any) -> bool:
     return bool(lists) and is_numeric(type_.value_type)
 
 
+def as_type(values: Any, type_: Any) -> Any:
+    """Values as those of a type, which most have already."""
+    return values if values.type == type_ else values.cast(type_)
+
+
 def _wrapped(type_: Any, storage: Any) -> Any:
     if isinstance(type_, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(type_, storage)
@@ -221,7 +226,7 @@ def _from_int64(values: Any, type_: Any) -> Any:
         wrong = pc.any(pc.and_(pc.not_equal(values, 0), pc.not_equal(values, 1))).as_py()
         if wrong:
             raise pa.ArrowInvalid("a number other than 0 and 1")
-    return values.cast(type_)
+    return as_type(values, type_)
 
 
 # -- texts of JSON --------------------------------------------------------------------------------
