@@ -17,7 +17,9 @@ import pyarrow as pa
 import penstock as ps
 from fuzz.seeds import Memory
 from penstock.images import reencode
-from penstock.types import ImageType, fixed_tensors
+from penstock.loader.images import decode_into
+from penstock.take import take
+from penstock.types import ImageType, as_lent, fixed_tensors, is_image
 
 PAGE = 1 << 21
 
@@ -54,7 +56,23 @@ def read(data: bytes, rng: random.Random) -> None:
         assert repr(column) == repr(wanted)
     if len(dataset):
         numbers = [rng.randrange(len(dataset)) for _ in range(3)]
-        assert repr(dataset.take(numbers).to_pylist()) == repr(table.take(numbers).to_pylist())
+        taken = dataset.take(numbers)
+        assert repr(taken.to_pylist()) == repr(table.take(numbers).to_pylist())
+        _look_at_lent(taken, take(dataset, numbers, None, lend=True))
+
+
+def _look_at_lent(taken: pa.RecordBatch, lent: pa.RecordBatch) -> None:
+    """What is lent is what is decoded, and its images are those of the files."""
+    assert as_lent(lent).equals(as_lent(taken))
+    keys = np.arange(len(taken), dtype=np.uint64)
+    for files, parts in zip(taken.columns, lent.columns, strict=True):
+        if not is_image(files.type):
+            continue
+        for spec in (ps.Image(4, crop="random", flip=True), ps.Image((3, 5), dtype="float32")):
+            made, faults = decode_into(files, spec, keys, damage="skip")
+            other, others = decode_into(parts, spec, keys, damage="skip")
+            assert made.tobytes() == other.tobytes()
+            assert [fault.place for fault in faults] == [fault.place for fault in others]
 
 
 def plain(data: bytes) -> list[list[Any]]:
