@@ -270,8 +270,12 @@ def _check_survived(array: pa.Array, made: pa.Array, name: str) -> None:
     """Raise SchemaError for numbers that pyarrow casts to others: any but 0 to true, and what is too
     large for a float16 to infinity."""
     type_ = made.type
+    if pa.types.is_null(array.type):
+        return
     while _is_fixed(type_) or pa.types.is_list(type_) or pa.types.is_large_list(type_):
         array, made, type_ = array.flatten(), made.flatten(), type_.value_type
+        if pa.types.is_null(array.type):
+            return
     if not (pa.types.is_boolean(type_) or pa.types.is_float16(type_)):
         return
     if pa.types.is_boolean(array.type) or not pa.types.is_primitive(array.type):

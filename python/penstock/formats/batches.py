@@ -130,6 +130,13 @@ def gather(batch: Any, records: np.ndarray) -> Any:
         return pa.concat_batches([batch.slice(int(run[0]), len(run)) for run in runs])
 
 
+def refuse_nul(name: str) -> None:
+    """Raise SchemaError for a name that would come to a kernel cut: in Arrow's C interface names end at a
+    NUL."""
+    if "\0" in name:
+        raise SchemaError("a name that would be cut at its NUL", field=name, hint="rename it")
+
+
 def empty_columns(num_records: int) -> Any:
     """A batch of so many records without any column."""
     return pa.record_batch([pa.nulls(num_records)], names=["none"]).select([])

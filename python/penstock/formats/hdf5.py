@@ -41,6 +41,7 @@ from penstock.formats.batches import (
     check_records,
     conform,
     empty_columns,
+    gather,
     projected,
 )
 from penstock.formats.dtypes import column, field_of
@@ -54,7 +55,6 @@ from penstock.formats.hdf5_file import (
     text_of,
     translated,
 )
-from penstock.numbers import as_arrow
 from penstock.storage import Sink, Source
 
 CHUNK_BYTES = 2 << 20
@@ -292,7 +292,7 @@ class Hdf5Reader:
         names, metadata = schema.names, self._stored.metadata
         batch: Any = pa.RecordBatch.from_arrays(arrays, names=names, metadata=metadata)
         batch = conform(batch, schema, self._path)
-        return batch if back is None else batch.take(as_arrow(back))
+        return batch if back is None else gather(batch, back)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
+from base64 import b64encode
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -295,14 +297,21 @@ def attributes(handle: Any) -> dict[bytes, bytes]:
 
 
 def text_of(values: np.ndarray) -> bytes:
-    """Some values as text."""
-    items = [_item(value) for value in values.reshape(-1).tolist()]
-    if values.shape == () and isinstance(items[0], str):
-        return items[0].encode("utf-8", "replace")
-    return json.dumps(items[0] if values.shape == () else items).encode()
+    """Some values as metadata: one string as its bytes, all else as JSON, in which what is no UTF-8 is
+    base64 and a number that JSON lacks is the text that Python has for it."""
+    items = values.reshape(-1).tolist()
+    if values.shape == () and isinstance(items[0], (str, bytes)):
+        return items[0] if isinstance(items[0], bytes) else items[0].encode("utf-8", "replace")
+    found = [_item(value) for value in items]
+    return json.dumps(found[0] if values.shape == () else found).encode()
 
 
 def _item(value: Any) -> Any:
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return [value.real, value.imag] if isinstance(value, complex) else value
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return b64encode(value).decode()
+    if isinstance(value, complex):
+        return [_item(value.real), _item(value.imag)]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value

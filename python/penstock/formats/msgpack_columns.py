@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SchemaError
+from penstock.formats.batches import refuse_nul
 from penstock.types import (
     VariableShapeTensorType,
     is_bytes,
@@ -136,6 +137,7 @@ def _unheld(field: pa.Field) -> SchemaError:
 
 
 def _kernel_field(field: pa.Field, use: Use) -> pa.Field:
+    refuse_nul(field.name)
     given: Any = field.type
     mark = (field.metadata or {}).get(MARK)
     if is_fixed_tensor(given):
@@ -213,6 +215,7 @@ def _nested_type(given: Any, use: Use) -> pa.DataType | None:
 
 
 def _nested_field(field: pa.Field, use: Use) -> Any:
+    refuse_nul(field.name)
     mark = (field.metadata or {}).get(MARK)
     if mark in (b"ext", b"raw"):
         return pa.field(field.name, field.type, metadata={MARK: mark})

@@ -7,11 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import UnsupportedError
+from penstock.errors import SchemaError, UnsupportedError
 from penstock.formats.arrow_waiting import Waiting
 from penstock.formats.batches import conform, same_columns
 from penstock.formats.borrowed import SinkFile, writable
 from penstock.storage import Sink
+from penstock.types import storage_of
 
 CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
@@ -38,6 +39,21 @@ class ParquetOptions:
     page_checksums: bool = True
 
 
+def _refuse_empty_lists(name: str, type_: Any, path: str) -> None:
+    """pyarrow writes lists of no values each, and cannot read them back."""
+    type_ = storage_of(type_)
+    if pa.types.is_fixed_size_list(type_) and not type_.list_size:
+        raise SchemaError(
+            "Parquet cannot hold lists that all have a length of 0",
+            file=path,
+            field=name,
+            hint="leave it out (columns=), or write Arrow",
+        )
+    if pa.types.is_nested(type_):
+        for number in range(type_.num_fields):
+            _refuse_empty_lists(name, type_.field(number).type, path)
+
+
 class ParquetWriter:
     """Writes one Parquet file."""
 
@@ -49,6 +65,8 @@ class ParquetWriter:
             raise ValueError(f"compression is one of {', '.join(CODECS)}, not {codec!r}")
         if not schema.names:
             raise UnsupportedError("Parquet cannot hold records without columns", file=sink.path)
+        for field in schema:
+            _refuse_empty_lists(field.name, field.type, sink.path)
         self._path = sink.path
         self._schema = schema
         self._file = SinkFile(sink)

@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SchemaError
+from penstock.formats.batches import refuse_nul
 from penstock.schema import IN_LISTS_KEY, WIRE_KEY
 from penstock.types import cast_values, is_bytes, is_bytes_view, is_text, storage_of
 
@@ -179,6 +180,7 @@ def _leaves(
 ) -> list[tuple[tuple[int, ...], str, pa.DataType]]:
     """A column, or the fields of a struct column, however deep."""
     if not pa.types.is_struct(given):
+        refuse_nul(key)
         return [(path, key, given)]
     found: list[tuple[tuple[int, ...], str, pa.DataType]] = []
     for number in range(given.num_fields):

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.dataset import open as open_dataset
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SchemaError
 from penstock.format import Format, Summary, Surveyed, TextIndexed
 from penstock.formats.tfrecord_columns import RECORD
 from penstock.formats.webdataset import URL, WebDatasetFormat
@@ -322,12 +322,19 @@ def _run(
         except PenstockError as error:
             if error.file == path:
                 error.file = part.final  # nobody knows the part by its own name
+            if isinstance(error, SchemaError):
+                journal.forget()  # no other run of this job would come further
             raise
         journal.finish(FinishedPart(part.number, made.num_records, made.num_bytes))
     if prove:
         for part in parts:
             path = journal.part_path(part.number)
-            _prove(part, path if os.path.exists(path) else part.final, reading, writing)
+            try:
+                _prove(part, path if os.path.exists(path) else part.final, reading, writing)
+            except PenstockError:
+                if not journal.is_publishing:
+                    journal.forget()
+                raise
     done = [journal.parts[part.number] for part in parts]
     drop_old_indexes(finals, LocalStorage(), writing.index, overwrite=overwrite)
     journal.publish(finals, overwrite=overwrite)
