@@ -17,13 +17,15 @@ for grey: `P6\n<width> <height>\n255\n` and the rows of pixels).
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import SchemaError
+from penstock.errors import SchemaError, UnsupportedError
 from penstock.faults import kind_of
 
 DTYPE_KEY = b"penstock.dtype"
@@ -65,6 +67,8 @@ class ImageType(pa.ExtensionType):
 
 class VariableShapeTensorType(pa.ExtensionType):
     """A tensor of `num_dimensions`, of another shape in each record: struct of data and shape.
+
+    Names of axes and a shape that all records share in part, which Arrow's type may have too, are not kept.
 
     Example:
         >>> import pyarrow as pa
@@ -134,6 +138,49 @@ def _bits_in(field: pa.Field) -> str | None:
     return next((name for name in map(_bits_in, inner) if name is not None), None)
 
 
+def refuse_ragged(schema: pa.Schema, container: str) -> None:
+    """Refuse tensors whose shapes differ by record, also inside lists and structs, for a container that holds
+    tensors of one shape.
+
+    Raises:
+        SchemaError: a field is such, or has such inside.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.types import VariableShapeTensorType, refuse_ragged
+        >>> refuse_ragged(pa.schema([("x", VariableShapeTensorType(pa.uint8(), 3))]), "npz")
+        Traceback (most recent call last):
+        penstock.errors.SchemaError: field 'x': npz holds tensors of one shape, and an array cannot hold those whose shape differs by record
+          try: pad them to one shape, leave them out (columns=), or write Arrow, Parquet, MessagePack or a tar
+    """
+    for field in schema:
+        found = next(_ragged_in(field.type), None)
+        if found is not None:
+            formats = "Arrow, Parquet, MessagePack or a tar"
+            if found is not field.type:
+                formats = (
+                    "Arrow or Parquet"  # the only ones that hold them inside lists and structs
+                )
+            raise SchemaError(
+                f"{container} holds tensors of one shape, and an array cannot hold those whose shape differs by record",
+                field=field.name,
+                hint=f"pad them to one shape, leave them out (columns=), or write {formats}",
+            )
+
+
+def _ragged_in(type_: Any) -> Iterator[Any]:
+    """The types of tensors whose shapes differ, penstock's and pyarrow's: the type itself, or those inside it."""
+    if getattr(type_, "extension_name", "") == "arrow.variable_shape_tensor":
+        yield type_
+        return
+    type_ = storage_of(type_)
+    if pa.types.is_dictionary(type_):
+        yield from _ragged_in(type_.value_type)
+    elif pa.types.is_nested(type_):
+        for place in range(type_.num_fields):
+            yield from _ragged_in(type_.field(place).type)
+
+
 def _register(type_: pa.ExtensionType) -> None:
     try:
         pa.register_extension_type(type_)
@@ -172,9 +219,13 @@ def _is_foreign(type_: Any) -> bool:
 
 def own_types(schema: Any) -> Any:
     """The schema with penstock's type for tensors whose shapes differ: from bytes and C streams pyarrow
-    makes a type of its own, which says nothing of values and axes. One with more to say (axes that are
-    named or permuted) stays as it is. Views within lists, structs and dictionaries, as polars writes
-    them, become what they show: pyarrow can neither take nor compare them.
+    makes a type of its own, which says nothing of values and axes. The names of axes and the shape that
+    all tensors share, where that type has them, are not kept: no value depends on them. Views within
+    lists, structs and dictionaries, as polars writes them, become what they show: pyarrow can neither
+    take nor compare them.
+
+    Raises:
+        UnsupportedError: the axes of a field are permuted, so that its values are in another order.
 
     Example:
         >>> import pyarrow as pa
@@ -185,16 +236,51 @@ def own_types(schema: Any) -> Any:
     """
     for place, field in enumerate(schema):
         type_ = field.type
+        for found in _ragged_in(type_):
+            _refuse_permuted(found, field.name)
         if _is_foreign(type_):
-            value = type_.storage_type.field("data").type.value_type
-            axes = type_.storage_type.field("shape").type.list_size
-            if str(type_).endswith(f"[value_type={value}, ndim={axes}]>"):
-                schema = schema.set(place, field.with_type(VariableShapeTensorType(value, axes)))
+            value, axes = _value_and_axes(type_)
+            schema = schema.set(place, field.with_type(VariableShapeTensorType(value, axes)))
         elif pa.types.is_nested(type_) or pa.types.is_dictionary(type_):
             plain = _without_views(type_)
             if plain != type_:
                 schema = schema.set(place, field.with_type(plain))
     return schema
+
+
+def _value_and_axes(type_: Any) -> tuple[Any, int]:
+    """What pyarrow's type holds: it tells by its storage alone."""
+    storage = type_.storage_type
+    return storage.field("data").type.value_type, storage.field("shape").type.list_size
+
+
+_PARAMETERS = re.compile(r"(?:, permutation=\[([0-9,]*)\])?(?:\Z|, (?:dim_names|uniform_shape)=\[)")
+"""The end of pyarrow's text of a type. The permutation comes first, so no name of an axis can pass for one."""
+
+
+def _refuse_permuted(type_: Any, name: str) -> None:
+    """Refuse a type of pyarrow's whose values are not in the order of its axes. No attribute of it says so:
+    only its text does."""
+    if is_variable_tensor(type_):
+        return
+    value, axes = _value_and_axes(type_)
+    text = str(type_)
+    _, begun, rest = text.partition(f"[value_type={value}, ndim={axes}")
+    known = _PARAMETERS.match(rest.removesuffix("]>")) if begun else None
+    if known is None:
+        raise UnsupportedError(
+            f"tensors of a type that penstock does not know: {text}",
+            field=name,
+            hint="write the type without parameters",
+        )
+    order = known[1]
+    if order and [int(axis) for axis in order.split(",")] != list(range(axes)):
+        raise UnsupportedError(
+            f"the axes of these tensors are permuted, [{order}], which penstock does not follow",
+            field=name,
+            hint="transpose the values and write the type without a permutation, or read it with pyarrow and pass"
+            " its storage (chunk.storage): values and shapes as they lie",
+        )
 
 
 def _without_views(type_: Any) -> Any:

@@ -24,7 +24,7 @@ from penstock.formats.hdf5 import SCHEMA_ATTRIBUTE
 from penstock.formats.hdf5_file import MOST_ATTRIBUTE_BYTES, h5py_or_error
 from penstock.formats.regroup import Regroup, record_bytes
 from penstock.storage import Sink
-from penstock.types import is_bytes, is_text
+from penstock.types import is_bytes, is_text, refuse_ragged
 
 CHUNK_BYTES = 1 << 18
 VALUES_PER_CHUNK = 256
@@ -273,6 +273,7 @@ class Hdf5Writer:
         """Bytes of the values that wait for a step to be whole."""
         try:
             _check_names(self._schema.names)
+            refuse_ragged(self._schema, "HDF5")
             self._datasets = [_Dataset(field, options) for field in self._schema]
             kept = self._kept_schema()
         except PenstockError as error:

@@ -24,7 +24,7 @@ from penstock.formats.npz import SCHEMA_COMMENT
 from penstock.formats.npz_archive import Archive
 from penstock.formats.npz_columns import ENDINGS
 from penstock.storage import Sink
-from penstock.types import is_bytes, is_text
+from penstock.types import is_bytes, is_text, refuse_ragged
 
 BUFFER_BYTES = 1 << 18
 COPY_BYTES = 1 << 20
@@ -294,6 +294,7 @@ class NpzWriter:
                 raise SchemaError(message, field=name, hint="rename it")
             if len(name.encode()) > 60_000:
                 raise SchemaError("a name longer than an archive can hold", field=name[:40])
+        refuse_ragged(self._schema, "npz")
         return [_Part(f, f.name, self._spool, options.text_length) for f in self._schema]
 
     def _kept_schema(self) -> bytes:
