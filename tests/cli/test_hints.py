@@ -37,6 +37,10 @@ from penstock.cli.program import program
         ),
         ("info", "open(..., overlays=False)", "in Python, penstock.open(..., overlays=False)"),
         ("index", "open(..., raw=True)", "in Python, penstock.open(..., raw=True)"),
+        ("convert", 'rename={"cls": "label"} renames', "--rename cls=label renames"),
+        ("convert", 'rename={"a": "b", "c": "d e"}', "--rename a=b --rename 'c=d e'"),
+        ("convert", "convert(..., rename={'a long one': ...})", "--rename 'a long one=NEW'"),
+        ("convert", 'columns=["label", "image"]', "--columns label,image"),
         ("nothing", 'damage="skip"', 'damage="skip"'),
     ],
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +14,10 @@ _ALIASES = {"infer_records": "infer"}
 _OF_OPEN = ("schema", "limits", "storage", "overlays", "mmap", "cache", "columns", "format")
 """Keywords of `penstock.open` that are no options of a format."""
 _VALUE = r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\{[^}]*\}|[\w.]+(?:\([^)]*\))?"
-_CALL = re.compile(rf"\b(?:open|write|convert)\(\.\.\., (\w+)=({_VALUE})\)")
-_KEYWORD = re.compile(rf"(?<![\w.(-])(\w+)=({_VALUE}|(?=[ ,]))(?!\))")
+_CALL = rf"\b(?P<verb>open|write|convert)\(\.\.\., (?P<keyword>\w+)=(?P<value>{_VALUE})\)"
+_KEYWORD = rf"(?<![\w.(-])(?P<bare>\w+)=(?P<given>{_VALUE}|(?=[ ,]))(?!\))"
+# In one pass: what one of them becomes is not looked at again.
+_EITHER = re.compile(f"{_CALL}|{_KEYWORD}")
 
 
 def advise_in_options(error: Any, given: Sequence[str], program: click.Group) -> None:
@@ -32,32 +36,44 @@ def in_options(hint: str, given: Sequence[str], program: click.Group) -> str:
     options = _options_of(given, program)
     if not options:
         return hint
-    told = _CALL.sub(lambda found: _told(found, options, _in_call(found[0], found[1])), hint)
-    told = _KEYWORD.sub(lambda found: _told(found, options, "more"), told)
+    told = _EITHER.sub(lambda found: _told(found, options), hint)
     return re.sub(r"(?<![\w.])(open|write|convert)\(\.\.\.", r"in Python, penstock.\1(...", told)
 
 
-def _in_call(call: str, keyword: str) -> str:
+def _for_format(verb: str | None, keyword: str) -> str:
     """Which option of a command takes the options of a format that a call names."""
-    if not call.startswith("open"):
+    if verb != "open":
         return "more"
     return "" if keyword in _OF_OPEN else "read"
 
 
-def _told(found: re.Match[str], options: dict[str, click.Option], other: str) -> str:
+def _told(found: re.Match[str], options: dict[str, click.Option]) -> str:
     """One keyword and its value as an option."""
-    name, value = found[1], found[2]
-    if value[:1] == "[":
-        value = ",".join(re.findall(r"'([^']*)'", value))
-    value = value.strip("\"'")
+    name = found["keyword"] or found["bare"]
+    values = _typed(found["value"] or found["given"] or "")
+    value = values[0]
     option = options.get(_ALIASES.get(name, name))
     if option is None:
-        option = options.get(other)
+        option = options.get(_for_format(found["verb"], name))
         words = f"{name}={value or '...'}"
         return found[0] if option is None else f"{option.opts[-1]} {words}"
     if option.is_flag:
         return option.opts[-1] if value in ("True", "") else found[0]
-    return f"{option.opts[-1]} {value}".rstrip()
+    return " ".join(f"{option.opts[-1]} {one}".rstrip() for one in values)
+
+
+def _typed(value: str) -> list[str]:
+    """A value of Python as people type it: a list with commas, a dict as one KEY=VALUE after another."""
+    if value[:1] in ("[", "{"):
+        try:
+            held: Any = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            return [value]
+        if isinstance(held, dict):
+            pairs = ((old, "NEW" if new is ... else new) for old, new in held.items())
+            return [shlex.quote(f"{old}={new}") for old, new in pairs] or [""]
+        return [shlex.quote(",".join(map(str, held)))]
+    return [value.strip("\"'")]
 
 
 def _options_of(given: Sequence[str], program: click.Group) -> dict[str, click.Option]:

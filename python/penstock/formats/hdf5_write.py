@@ -88,6 +88,12 @@ class _Dataset:
             flat = pa.field(field.name, type_, metadata=field.metadata)
             whole = dtype_of(flat)
             self.dtype, self.shape = whole.base, whole.shape
+            if 0 in self.shape or not self.dtype.itemsize:
+                raise SchemaError(
+                    f"HDF5 holds no values without bytes, such as those of {type_}",
+                    field=field.name,
+                    hint="leave it out (columns=), or write Parquet or Arrow",
+                )
         self.native = self._native(type_)
         self.chunk_records = options.chunk_records or self._chunk_records()
         self._waiting: list[np.ndarray] = []
