@@ -17,9 +17,10 @@ import pyarrow as pa
 import penstock as ps
 from fuzz.seeds import Memory
 from penstock.images import reencode
+from penstock.lending import as_lent
 from penstock.loader.images import decode_into
 from penstock.take import take
-from penstock.types import ImageType, as_lent, fixed_tensors, is_image
+from penstock.types import ImageType, fixed_tensors, is_image
 
 PAGE = 1 << 21
 

@@ -82,7 +82,7 @@ class FormatInfo:
     holds_images: bool = False
     """Images have a place of their own in it: columns of them are found when data is converted."""
     takes_views: bool = False
-    """Its writers take batches of `types.lent_schema` as well, and write the same bytes: byte strings
+    """Its writers take batches of `lending.lent_schema` as well, and write the same bytes: byte strings
     need not be copied on their way from one file to another."""
     lossless: bool = True
     """A written batch reads back with the same Arrow types."""
@@ -314,7 +314,7 @@ class Lending(Reader, Protocol):
 
     def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         """What `decode` gives, with binary_view in place of binary, also under images, where that saves
-        a copy; images whose files have to be made perhaps in parts (`types.in_parts`)."""
+        a copy; images whose files have to be made perhaps in parts (`lending.in_parts`)."""
         ...
 
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from penstock.errors import RecordIndexError, StaleIndexError
 from penstock.format import Chunk, lends
+from penstock.lending import IN_PARTS, as_lent
 from penstock.numbers import as_arrow, outside
 from penstock.scan import join
-from penstock.types import IN_PARTS, as_lent, storage_of
+from penstock.types import storage_of
 
 if TYPE_CHECKING:
     from penstock.dataset import Dataset
@@ -33,7 +34,7 @@ def take(
 
     Args:
         watch: sees the chunks go by, to know how long reading them takes.
-        lend: columns of bytes and images may be views into what was read (`types.lent_schema`): for who
+        lend: columns of bytes and images may be views into what was read (`lending.lent_schema`): for who
             takes the values out at once.
     """
     numbers = _numbers(dataset, records)

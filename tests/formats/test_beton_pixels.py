@@ -12,9 +12,10 @@ import pytest
 
 import penstock as ps
 from penstock.errors import FormatError, LimitError
+from penstock.lending import IN_PARTS, as_lent, in_parts, whole
 from penstock.loader.images import decode_into
 from penstock.take import take
-from penstock.types import IN_PARTS, ImageType, as_lent, in_parts, storage_of, whole
+from penstock.types import ImageType, storage_of
 
 PAGE = 1 << 21
 COUNT = 60

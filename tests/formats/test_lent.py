@@ -9,10 +9,11 @@ import penstock as ps
 from penstock import formats
 from penstock.formats.batches import conform
 from penstock.formats.framed_writer import LARGE_RECORD_BYTES
+from penstock.lending import lent_schema
 from penstock.loader.recipe import _taken_bytes
 from penstock.numbers import memoryviews
 from penstock.take import take
-from penstock.types import ImageType, lent_schema
+from penstock.types import ImageType
 from penstock.verbs.incoming import Incoming
 from penstock.verbs.write import write
 

@@ -56,8 +56,9 @@ from penstock.formats.beton_layout import (
     read_layout,
 )
 from penstock.formats.beton_values import Spans, Values, Window, array_of
+from penstock.lending import in_parts, whole
 from penstock.storage import Sink, Source
-from penstock.types import ImageType, fixed_tensors, in_parts, whole
+from penstock.types import ImageType, fixed_tensors
 
 if TYPE_CHECKING:
     from penstock import _core

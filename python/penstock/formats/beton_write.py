@@ -15,9 +15,10 @@ from penstock.formats.beton_images import Images, pixel_bytes
 from penstock.formats.beton_layout import BYTES, IMAGE, JSON, MAX_PAGE_BYTES, MIN_PAGE_BYTES
 from penstock.formats.beton_pages import Pages
 from penstock.formats.regroup import record_bytes
+from penstock.lending import lent_schema
 from penstock.numbers import memoryviews
 from penstock.storage import Sink
-from penstock.types import is_image, lent_schema
+from penstock.types import is_image
 
 _PIECE_BYTES = 16 << 20
 """Bytes of values that are put in order together."""

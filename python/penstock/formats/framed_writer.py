@@ -21,10 +21,10 @@ from penstock.format import Part
 from penstock.formats.framed_output import PlainOutput, parts_of
 from penstock.formats.in_order import InOrder
 from penstock.framing.sidecar import Index
+from penstock.lending import lent_schema
 from penstock.numbers import as_numpy
 from penstock.pipeline import default_threads
 from penstock.storage import Sink
-from penstock.types import lent_schema
 
 SLICE_BYTES = 1 << 20
 """Arrow bytes that are encoded at once: they and their frames stay in a core's cache."""

@@ -14,6 +14,7 @@ from penstock.formats.dtypes import dtype_of, name_of_bits
 from penstock.formats.dtypes_values import values_of
 from penstock.formats.npy_header import MOST_RECORDS, header_bytes
 from penstock.storage import Sink
+from penstock.types import refuse_ragged
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class NpyWriter:
         self._open = True
         try:
             self._is_plain = list(self._schema.names) == ["data"]
+            refuse_ragged(self._schema, "npy")
             self._dtypes = [dtype_of(field, options.text_length or 0) for field in self._schema]
             self._dtype = self._whole()
         except PenstockError as error:

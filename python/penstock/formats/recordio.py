@@ -55,10 +55,11 @@ from penstock.framing.inflated import PlainStream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.survey import Survey
+from penstock.lending import lent_schema
 from penstock.numbers import checked_infer
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import Sink, Source
-from penstock.types import ImageType, lent_schema, storage_of
+from penstock.types import ImageType, storage_of
 
 MAGIC = b"\x0a\x23\xd7\xce"
 PACK = ("label", "id", "id2", "image")

@@ -58,11 +58,11 @@ from penstock.framing.indexing import load_index
 from penstock.framing.inflated import InflatedStream, PlainStream, Stream
 from penstock.framing.shard import Shard
 from penstock.framing.survey import Survey
+from penstock.lending import lent_schema
 from penstock.limits import Limits
 from penstock.numbers import checked_infer
 from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import Sink, Source
-from penstock.types import lent_schema
 
 KEY = "__key__"
 URL = "__url__"

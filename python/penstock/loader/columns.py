@@ -29,7 +29,8 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import SchemaError
 from penstock.formats.dtypes import BFLOAT16, bits
-from penstock.types import DTYPE_KEY, is_bytes, whole
+from penstock.lending import whole
+from penstock.types import DTYPE_KEY, is_bytes
 
 RAGGED = ("offsets", "pad", "list")
 

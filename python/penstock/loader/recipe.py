@@ -19,6 +19,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import PenstockError, SchemaError
 from penstock.format import SkippedRegion
+from penstock.lending import IN_PARTS
 from penstock.loader.columns import as_arrays
 from penstock.loader.images import Image, decode_into
 from penstock.loader.processes import Workers
@@ -27,7 +28,6 @@ from penstock.loader.stats import Clock
 from penstock.numbers import as_arrow, as_numpy, view_lengths
 from penstock.pipeline import users_code
 from penstock.take import reordered
-from penstock.types import IN_PARTS
 
 Batch = dict[str, Any]
 Decode = Mapping[str, Any]

@@ -91,7 +91,7 @@ class Records:
         """Records in the order asked, and which of them these are, as places in `numbers`: where
         damage is passed over, not all; where reading stops at it, those before the first.
 
-        `lend`: columns of bytes and images may be views into what was read (`types.lent_schema`).
+        `lend`: columns of bytes and images may be views into what was read (`lending.lent_schema`).
         """
         places = np.arange(len(numbers))
         try:

@@ -14,8 +14,9 @@ from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, lends
 from penstock.formats.framed_writer import LARGE_RECORD_BYTES
+from penstock.lending import IN_PARTS, lent_schema, whole
 from penstock.overlay.file import has_overlays
-from penstock.types import IN_PARTS, ImageType, cast_values, lent_schema, storage_of, whole
+from penstock.types import ImageType, cast_values, storage_of
 from penstock.verbs.choice import Choice, chosen
 from penstock.verbs.pictures import pictures_of
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
@@ -118,7 +119,7 @@ class Reading:
 
     def batches(self, first: int, last: int, *, lend: bool = False) -> Iterator[pa.RecordBatch]:
         """Records [first, last) in the order in which they are written. With `lend` their byte strings
-        may be views (`types.lent_schema`), for a writer that takes them."""
+        may be views (`lending.lent_schema`), for a writer that takes them."""
         dataset, columns, threads = self.dataset, self._columns, self._threads
         lend = lend and self._can_lend
         schema = lent_schema(self.schema) if lend else self.schema
