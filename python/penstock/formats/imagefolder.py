@@ -3,7 +3,7 @@
 | layout | columns |
 |---|---|
 | `cat/a.jpg`, `dog/b.jpg` | `image`, `label`: a dictionary of the folders' names, sorted |
-| a table `metadata` or `labels` (`.csv`, `.jsonl`, `.ndjson`, `.parquet`) | `image`, then the table's columns without the file's name |
+| a table `metadata` or `labels` (`.csv`, `.json`, `.jsonl`, `.ndjson`, `.parquet`) | `image`, then the table's columns without the file's name |
 | `a.jpg`, `b.jpg` | `image`, `file_name` |
 
 Records are in the order of the table's rows, or of the files' names. A table may stand beside
@@ -13,6 +13,7 @@ that torchvision and Hugging Face's datasets read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -158,7 +159,7 @@ class ImageFolderReader:
             if self._how.table not in names:
                 raise FormatError(f"has no table {self._how.table!r}", file=self._path)
             return names[self._how.table]
-        found = [name for name in names if folders.is_table_name(name)]
+        found = [name for name in names if _is_table_name(name)]
         if self._how.table == "" or not found:
             return None
         if len(found) > 1:
@@ -295,6 +296,11 @@ class ImageFolderReader:
 
     def close(self) -> None:
         self._folder.close()
+
+
+def _is_table_name(name: str) -> bool:
+    stem, ending = os.path.splitext(name.lower())
+    return folders.is_table_name(name) or (stem in folders.TABLE_STEMS and ending == ".json")
 
 
 def _is_unicode(name: str) -> bool:

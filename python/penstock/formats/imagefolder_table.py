@@ -1,16 +1,17 @@
-"""The table of labels beside images: CSV, JSON lines or Parquet, read and written by pyarrow."""
+"""The table of labels beside images: CSV, JSON or Parquet, read and written by pyarrow."""
 
 from __future__ import annotations
 
-import re
+import os
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, PenstockError, SchemaError
 from penstock.format import Options
 from penstock.formats.batches import checked
+from penstock.formats.imagefolder_csv import csv_bytes, read_csv
+from penstock.formats.imagefolder_json import FORMS, json_bytes, read_json
 from penstock.formats.parquet import ParquetFormat
 from penstock.limits import Limits
 from penstock.storage import LocalSource
@@ -19,17 +20,23 @@ from penstock.types import is_text
 NAME_COLUMNS = ("file_name", "filename", "file", "path", "image")
 """What the column may be called that names the image of a row; the first that is there counts."""
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_OPENING = np.frombuffer(b"[{", np.uint8)
-_BRACKETS = np.frombuffer(b"[{]}", np.uint8)
+_COMPARED_RECORDS = 4096
+_KINDS = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+}
 
 
 def read_table(path: str, limits: Limits) -> pa.Table:
     """All rows of a table, proved to be sound. Its ending says what it is."""
+    kind = _kind(path)
     source = LocalSource(path)
     try:
         limits.check("member_bytes", source.size)
-        table = _parquet(source, limits) if path.endswith(".parquet") else _text(source, limits)
+        table = _parquet(source, limits) if kind == "parquet" else _text(source, kind, limits)
     except PenstockError as error:
         raise error.at(file=path) from error.__cause__
     finally:
@@ -51,34 +58,27 @@ def _parquet(source: LocalSource, limits: Limits) -> pa.Table:
     return pa.Table.from_batches(batches, reader.schema)
 
 
-def _text(source: LocalSource, limits: Limits) -> pa.Table:
+def _kind(path: str) -> str | None:
+    return _KINDS.get(os.path.splitext(path.lower())[1])
+
+
+def _text(source: LocalSource, kind: str | None, limits: Limits) -> pa.Table:
+    if kind is None:
+        raise FormatError(f"tables of labels are called {', '.join(_KINDS)}")
     data = source.read(0, source.size)
-    file = pa.BufferReader(pa.array(data).buffers()[1])
     try:
-        if source.path.endswith(".csv"):
-            from pyarrow import csv
-
-            table = csv.read_csv(file)
+        if kind == "csv":
+            table = read_csv(pa.array(data).buffers()[1], NAME_COLUMNS)
         else:
-            from pyarrow import json
-
-            _check_depth(data.to_bytes(), limits)
-            table = json.read_json(file)
+            table = read_json(data.to_bytes(), limits)
     except (pa.ArrowException, ValueError, OSError, RecursionError) as error:
         if isinstance(error, PenstockError):
             raise
-        raise FormatError(f"the table of labels cannot be read: {error}") from error
+        hint = FORMS if kind == "json" else None
+        raise FormatError(f"the table of labels cannot be read: {error}", hint=hint) from error
     for batch in table.to_batches():
         checked(batch, source.path)
     return table
-
-
-def _check_depth(text: bytes, limits: Limits) -> None:
-    """pyarrow's parser calls itself for each level of nesting, and would end the process."""
-    marks = np.frombuffer(_STRING.sub(b"", text), np.uint8)
-    marks = marks[np.isin(marks, _BRACKETS)]
-    depths = np.cumsum(np.where(np.isin(marks, _OPENING), 1, -1))
-    limits.check("nesting", int(depths.max(initial=0)))
 
 
 def name_column(table: pa.Table, path: str) -> str:
@@ -92,27 +92,59 @@ def name_column(table: pa.Table, path: str) -> str:
         f"the table of labels has no column of text among {', '.join(NAME_COLUMNS)}",
         file=path,
         found=", ".join(table.column_names[:20]),
+        hint=FORMS if _kind(path) == "json" else None,
     )
 
 
 def table_bytes(table: pa.Table, kind: str) -> bytes:
     """The table as the bytes of a file: "parquet", "csv" or "jsonl"."""
-    sink = pa.BufferOutputStream()
     if kind == "parquet":
         import pyarrow.parquet as pq
 
+        sink = pa.BufferOutputStream()
         pq.write_table(table, sink)
-    elif kind == "csv":
-        from pyarrow import csv
+        return sink.getvalue().to_pybytes()
+    data = csv_bytes(table) if kind == "csv" else json_bytes(table)
+    if table.num_rows:
+        _check_what_comes_back(table, data, kind)
+    return data
 
-        csv.write_csv(table, sink)
+
+def _check_what_comes_back(table: pa.Table, data: bytes, kind: str) -> None:
+    """Raise SchemaError for the first value that a reader of the text would not get back."""
+    if kind == "csv":
+        back = read_csv(pa.py_buffer(data), NAME_COLUMNS)
     else:
-        import json
-
-        for batch in table.to_batches(max_chunksize=4096):
-            for row in batch.to_pylist():
-                sink.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-    return sink.getvalue().to_pybytes()
+        # The nesting is that of the schema.
+        back = read_json(data, Limits())
+    hint = 'write(..., table="parquet")' + (' or table="jsonl"' if kind == "csv" else "")
+    hint += ", which keeps types"
+    if (back.column_names, back.num_rows) != (table.column_names, table.num_rows):
+        raise SchemaError(
+            f"a {kind} table of labels cannot hold columns of these names",
+            expected=table.column_names,
+            found=back.column_names,
+            hint=hint,
+        )
+    for name, column, other in zip(table.column_names, table.columns, back.columns, strict=True):
+        for first in range(0, table.num_rows, _COMPARED_RECORDS):
+            given = column.slice(first, _COMPARED_RECORDS).to_pylist()
+            found = other.slice(first, _COMPARED_RECORDS).to_pylist()
+            # What Python writes alike is of one kind and one value, NaN as well.
+            if repr(given) == repr(found):
+                continue
+            pairs = zip(map(repr, given), map(repr, found), strict=True)
+            place, (one, two) = next(
+                (n, pair) for n, pair in enumerate(pairs) if len(set(pair)) > 1
+            )
+            raise SchemaError(
+                f"a {kind} table of labels would be read with another value here",
+                record=first + place,
+                field=name,
+                expected=one,
+                found=two,
+                hint=hint,
+            )
 
 
 def check_kind(schema: pa.Schema, kind: str) -> None:

@@ -1,0 +1,165 @@
+"""Tables of labels as CSV, which says of no value whether it is text or a number.
+
+A column is one of numbers or booleans only where the text of each value is how such a value is
+written, so that no text is lost for being read as a number:
+
+| values | column |
+|---|---|
+| `7`, `-12` | int64, or uint64 where they need it; larger ones are text |
+| `0.5`, `1e-05`, `nan`, `inf`: as short as can be, or with 17 digits | float64 |
+| `0.50`, `1.25`: all with as many digits behind the point | float64 |
+| `true` and `false`, or `True` and `False`, or `TRUE` and `FALSE` | bool |
+| `007`, `+1`, `1e5`, `2020-01-01`, and any other | string |
+
+An empty cell is missing, but for one in quotes, which is the empty text. Among numbers and booleans
+it is missing too, as `NA`, `N/A`, `null` and `NULL` are, and spaces around them do not count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from penstock.errors import FormatError
+
+MISSING = ("", "NA", "N/A", "null", "NULL")
+NOT_FINITE = ("nan", "NaN", "inf", "-inf")
+BOOLEANS = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"))
+_WHOLE = r"^(0|-?[1-9][0-9]*)\z"
+_DECIMAL = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-][0-9]{2,3}|E[+-][0-9]{2,3})?\z"
+_SHORT = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?|-?[1-9](\.[0-9]*[1-9])?[eE][+-][0-9]{2,3}")
+_HEAD_BYTES = 1 << 16
+_MOST_BLOCK_BYTES = (1 << 31) - 1
+_MOST_DECIMALS = 100
+
+
+def read_csv(data: Any, name_columns: Sequence[str]) -> pa.Table:
+    """The rows of a CSV table.
+
+    Args:
+        data: a pyarrow buffer of the whole file.
+        name_columns: what the column of files' names may be called.
+    """
+    _check_separator(data.slice(0, min(_HEAD_BYTES, data.size)).to_pybytes(), name_columns)
+    # One block: no row is too long for it.
+    block = csv.ReadOptions(block_size=min(max(data.size, 1), _MOST_BLOCK_BYTES))
+    parse = csv.ParseOptions(newlines_in_values=True)
+    with csv.open_csv(pa.BufferReader(data), block, parse) as reader:
+        names = reader.schema.names
+    as_written = csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.binary()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    rows = csv.read_csv(pa.BufferReader(data), block, parse, as_written)
+    columns: list[Any] = [_column(column.combine_chunks()) for column in rows.columns]
+    return pa.Table.from_arrays(columns, names=names)
+
+
+def _check_separator(head: bytes, name_columns: Sequence[str]) -> None:
+    """Raise FormatError where the header names the images only if another separator cuts it."""
+
+    def names_images(separator: str) -> bool:
+        return any(one.strip(' "') in name_columns for one in header.split(separator))
+
+    text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").lstrip("\r\n")
+    header = re.split(r"[\r\n]", text, maxsplit=1)[0]
+    if names_images(","):
+        return
+    for separator in ";\t|":
+        if names_images(separator):
+            raise FormatError(
+                f"the columns of the table are separated by {separator!r}, and ',' is read",
+                found=header[:200],
+                hint="write the table with ',' between its columns, or as Parquet or JSON lines",
+            )
+
+
+def _column(data: Any) -> Any:
+    """A column of bytes as what its values are."""
+    try:
+        texts = data.cast(pa.string())
+    except pa.ArrowInvalid:
+        return data  # not UTF-8
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts))
+    given = pc.utf8_trim(texts, " \t")
+    given = pc.if_else(pc.is_in(given, pa.array(MISSING)), pa.scalar(None, pa.string()), given)
+    if given.null_count == len(given):
+        return texts
+    if any(_all(pc.is_in(given, pa.array([*pair, None]))) for pair in BOOLEANS):
+        return pc.equal(pc.utf8_lower(given), "true")
+    if _all(pc.match_substring_regex(given, _WHOLE)):
+        return _whole(given, texts)
+    is_finite = pc.match_substring_regex(given, _DECIMAL)
+    if _all(pc.or_(is_finite, pc.is_in(given, pa.array(NOT_FINITE)))):
+        different = [one for one in given.unique().to_pylist() if one not in (None, *NOT_FINITE)]
+        if are_floats(different):
+            return given.cast(pa.float64())
+    return texts
+
+
+def _all(flags: Any) -> bool:
+    return bool(pc.all(flags).as_py())
+
+
+def _whole(given: Any, texts: Any) -> Any:
+    for type_ in (pa.int64(), pa.uint64()):
+        try:
+            return given.cast(type_)
+        except pa.ArrowInvalid:
+            continue
+    return texts
+
+
+def are_floats(texts: Sequence[str]) -> bool:
+    """Whether decimal numbers are all written in one of the ways in which floats are."""
+    if all(map(_is_short, texts)):
+        return True
+    mantissa, has_exponent, _ = texts[0].partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    fixed = f".{decimals}{'e' if has_exponent else 'f'}"
+    forms = [".17g", fixed] if decimals <= _MOST_DECIMALS else [".17g"]
+    return any(all(format(float(text), form) == text for text in texts) for form in forms)
+
+
+def _is_short(text: str) -> bool:
+    """Whether a number has no digit more than its value needs, and none that its value loses."""
+    shortest = repr(float(text))
+    if shortest in (text, f"{text}.0"):
+        return True
+    is_exact = shortest not in ("inf", "-inf") and Decimal(text) == Decimal(shortest)
+    return is_exact and _SHORT.fullmatch(text) is not None
+
+
+def csv_bytes(table: pa.Table) -> bytes:
+    """A table of numbers, booleans and texts as a CSV: texts in quotes, what is missing empty."""
+    lines = [",".join(map(_quoted, table.column_names))]
+    for batch in table.to_batches(max_chunksize=4096):
+        cells = [_cells(column) for column in batch.columns]
+        lines += map(",".join, zip(*cells, strict=True))
+    return "\n".join([*lines, ""]).encode()
+
+
+def _cells(column: Any) -> list[str]:
+    write: Callable[[Any], str] = repr
+    if pa.types.is_string(column.type):
+        write = _quoted
+    elif pa.types.is_boolean(column.type):
+        write = _lower
+    return ["" if one is None else write(one) for one in column.to_pylist()]
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _lower(value: bool) -> str:
+    return "true" if value else "false"
