@@ -70,7 +70,7 @@ def is_image_name(name: str) -> bool:
 def is_table_name(name: str) -> bool:
     """Whether a file is called like a table of labels beside images."""
     stem, ending = os.path.splitext(name.lower())
-    return stem in TABLE_STEMS and ending in TABLE_ENDINGS
+    return stem in TABLE_STEMS and ending in (*TABLE_ENDINGS, ".json")
 
 
 def is_hidden(name: str) -> bool:
