@@ -111,6 +111,28 @@ def test_shards_of_several_formats(tmp_path: Path) -> None:
     assert as_lent(lent).equals(as_lent(two.take(both[::-1].copy())))
 
 
+def test_shards_of_pixels_stay_in_parts(tmp_path: Path) -> None:
+    paths = [beton(tmp_path / f"{n}.beton", kind) for n, kind in enumerate(KINDS[:2])]
+    order = np.concatenate([ORDERS["scattered"], ORDERS["scattered"] + COUNT])[::-1].copy()
+    for columns in (None, ["label", "image"]):
+        lent = take(ps.open(paths), order, columns, lend=True)
+        assert storage_of(lent.schema.field("image").type) == IN_PARTS
+        assert as_lent(lent).equals(as_lent(ps.open(paths, columns=columns).take(order)))
+
+
+def test_pixels_beside_shards_of_another_format(tmp_path: Path) -> None:
+    first = beton(tmp_path / "a.beton", "sizes")
+    second = str(tmp_path / "b.tfrecord")
+    ps.write(ps.open(first, columns=["image", "label"]).take(range(COUNT)), second)
+    schema = pa.schema([pa.field("image", ImageType("")), pa.field("label", pa.int64())])
+    order = np.concatenate([ORDERS["scattered"], ORDERS["scattered"] + COUNT])
+    for paths in ([first, second], [second, first]):
+        dataset = ps.open(paths, schema=schema)
+        lent = take(dataset, order, None, lend=True)
+        assert as_lent(lent).equals(as_lent(dataset.take(order)))
+        assert lent.schema.field("label").nullable
+
+
 def test_images_that_are_not_decoded_are_files(tmp_path: Path) -> None:
     some = ps.encode_images(arrays("sizes"), "ppm")
     path = str(tmp_path / "a.beton")

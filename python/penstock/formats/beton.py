@@ -160,6 +160,9 @@ class BetonReader:
         if asked is not None:
             check_columns(asked, self._stored, self._path)
         self.schema: pa.Schema = self._stored if asked is None else asked
+        # A later shard is opened with the schema of the first, which mostly is its own as well.
+        stored = {field.name: field.type for field in self._stored}
+        self._can_lend = all(field.type == stored[field.name] for field in self.schema)
 
     @property
     def num_records(self) -> int:
@@ -250,7 +253,7 @@ class BetonReader:
 
     def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         """See penstock.format.Lending."""
-        return self._decoded(chunk, records, columns, lends=self.schema is self._stored)
+        return self._decoded(chunk, records, columns, lends=self._can_lend)
 
     def _decoded(
         self, chunk: Chunk, records: Selection, columns: Projection, *, lends: bool
@@ -269,9 +272,8 @@ class BetonReader:
             arrays = self._columns(rows, numbers, wanted, lends)
         except PenstockError as error:
             raise error.at(file=self._path) from None
-        fields = zip(schema.names, arrays, strict=True)
-        held = pa.schema([self._stored.field(name).with_type(a.type) for name, a in fields])
-        batch = pa.RecordBatch.from_arrays(arrays, schema=held.with_metadata(schema.metadata))
+        fields = [field.with_type(a.type) for field, a in zip(schema, arrays, strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, schema.metadata))
         return batch if lends else conform(batch, schema, self._path)
 
     def _columns(

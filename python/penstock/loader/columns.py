@@ -49,7 +49,7 @@ def as_arrays(
         except SchemaError as error:
             raise error.at(field=name) from None
         named = (batch.schema.field(name).metadata or {}).get(DTYPE_KEY)
-        found[name] = array if named is None else _of_dtype(array, named.decode())
+        found[name] = array if named is None else _of_dtype(array, named.decode("utf-8", "replace"))
     return found
 
 
