@@ -182,5 +182,7 @@ def test_compressed_shards_hold_what_plain_ones_do(case: Any) -> None:
             made.append([row["record"] for row in dataset])
             head = path.read_bytes()[:2]
             assert (head == b"\x1f\x8b") == (compression == "gzip")
-            assert (head[:1] == b"\x78") == (compression == "zlib")
+            # The length of a first record may begin with 0x78 as well, but not with a head of zlib.
+            is_zlib = head[0] == 0x78 and int.from_bytes(head, "big") % 31 == 0
+            assert is_zlib == (compression == "zlib")
         assert made[0] == made[1] == made[2]
