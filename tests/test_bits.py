@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -101,9 +102,8 @@ def test_complex_arrays_are_written_and_loaded_as_complex(
 
 @pytest.mark.parametrize("name", HOLDING)
 def test_arrays_of_ml_dtypes_bfloat16_are_written_and_loaded(tmp_path: Path, name: str) -> None:
-    bfloat16 = pytest.importorskip("ml_dtypes", reason="it has the dtype").bfloat16
     for shape in ((12,), (4, 3)):
-        values = np.arange(-6, 6).reshape(shape).astype(bfloat16)
+        values = np.arange(-6, 6).reshape(shape).astype(ml_dtypes.bfloat16)
         ps.write({"x": values}, tmp_path / name, overwrite=True)
         dataset = ps.open(tmp_path / name)
         (column,) = dataset.schema.names
@@ -111,7 +111,7 @@ def test_arrays_of_ml_dtypes_bfloat16_are_written_and_loaded(tmp_path: Path, nam
         for how in ({}, {"cache": "memory"}):
             batch = next(iter(ps.Loader(dataset, len(values), **how)))
             assert batch[column].dtype == np.uint16
-            assert (batch[column].view(bfloat16) == values).all()
+            assert (batch[column].view(ml_dtypes.bfloat16) == values).all()
 
 
 def test_a_masked_array_of_complex_numbers_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -88,7 +89,6 @@ def test_values_without_bytes_are_refused_or_come_back(
 
 
 def test_attributes_that_are_no_text_and_no_json(tmp_path: Path) -> None:
-    h5py = pytest.importorskip("h5py", reason="HDF5 is an extra")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.arange(3)
         file.attrs["bytes"] = np.bytes_(b"\xff\xfe")

@@ -90,8 +90,7 @@ class FormatInfo:
     """What a field says of the dtype of its values (`types.DTYPE_KEY`) does not come back."""
     has_checksums: bool = False
     has_raw_records: bool = False
-    """Its records are bytes, which raw=True gives, and of which schema= may make columns in ways of the
-    format's own. Else it has columns, and schema= can only be a pyarrow.Schema."""
+    """raw=True gives its records, as it does those of every `Framed` format: see `gives_raw_records`."""
     is_folder: bool = False
     """A shard is a folder of many files, not a file: see `penstock.folders`."""
 
@@ -206,7 +205,8 @@ class Format(Protocol):
 
 @runtime_checkable
 class Framed(Protocol):
-    """A Format whose records are found by walking, and kept in an index."""
+    """A Format whose records are found by walking, and kept in an index. It opens with raw=True: so files
+    are verified and indexed, whatever their records hold."""
 
     framing: Framing
 
@@ -399,6 +399,12 @@ class NoOptions:
     """A format without options of its own."""
 
 
+def gives_raw_records(fmt: Format) -> bool:
+    """Whether records are bytes, which raw=True gives, and of which schema= may make columns in ways of the
+    format's own. Else it has columns, and schema= can only be a pyarrow.Schema."""
+    return fmt.info.has_raw_records or isinstance(fmt, Framed)
+
+
 def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
     """Open one file, if its format has what is asked of it: all that is asked of every format alike is
     checked here, so that none need do it.
@@ -410,14 +416,14 @@ def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
     """
     info = fmt.info
     options_from(fmt.read_options, options.format_options, info.name)
-    if options.raw and not info.has_raw_records:
+    if options.raw and not gives_raw_records(fmt):
         raise UnsupportedError(
             f"raw=True gives the framed records of a file, and {info.name} has columns instead",
             file=source.path,
             hint="open it without raw=True",
         )
     has_schema = isinstance(options.schema, pa.Schema)
-    if not (has_schema or options.schema is None or info.has_raw_records):
+    if not (has_schema or options.schema is None or gives_raw_records(fmt)):
         raise UnsupportedError(
             f"{info.name} has a schema of its own; schema= can only be a pyarrow.Schema",
             file=source.path,

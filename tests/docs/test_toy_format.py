@@ -12,6 +12,7 @@ from framed_lines import LinesFormat
 import frames
 import penstock as ps
 from penstock import formats
+from penstock.framing.framings import TFRECORD
 from penstock.verbs.overlays import write_overlay
 
 HERE = Path(__file__).parent
@@ -155,3 +156,20 @@ def test_fields_are_kept_beside_it(numbers: Path) -> None:
     numbers.write_bytes(numbers.read_bytes() + b"ab")
     with pytest.raises(ps.StaleIndexError):
         ps.open(numbers)
+
+
+class FramingLines(LinesFormat):
+    """The format of the page with the framing that makes it `Framed`, as verbs ask for it."""
+
+    framing = TFRECORD
+
+
+def test_a_framed_format_from_outside_is_verified_and_indexed(
+    lines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "FORMATS", list(formats.FORMATS))  # put back afterwards
+    formats.register(FramingLines())
+    assert ps.verify(lines).num_records == len(LINES)
+    ps.index(lines)
+    assert Path(f"{lines}.penstock").exists()
+    assert ps.open(lines)[99]["line"] == LINES[99]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.format import Format
+from penstock.format import Format, gives_raw_records
 from penstock.verbs.write import write
 
 THREADS = (1, 2, 5)
@@ -274,7 +274,7 @@ def test_what_a_format_has_not_is_refused(fmt: Format, tmp_path: Path) -> None:
     path = written(fmt, tmp_path, table_of(fmt))
     with pytest.raises(TypeError, match=f"{fmt.info.name} has no option 'colour'"):
         len(opened(path, tmp_path, colour="red"))
-    if fmt.info.has_raw_records:
+    if gives_raw_records(fmt):
         (field,) = opened(path, tmp_path, raw=True).schema
         assert pa.types.is_binary(field.type) or field.type == pa.binary_view()
         return

@@ -226,11 +226,12 @@ class Values:
         """The values as views: into a window, into the file if it is mapped, or into what is read now."""
         lengths = spans.lengths.astype(np.uint64)
         # Values of no bytes may lie anywhere.
-        starts = np.where(spans.lengths > 0, spans.starts, 0)
+        is_some = spans.lengths > 0
+        starts = np.where(is_some, spans.starts, np.uint64(0))
         mapped = getattr(self._source, "mapped", None)
         if window is not None:
             data = window.data
-            starts = np.where(spans.lengths > 0, starts - np.uint64(window.start), 0)
+            starts = np.where(is_some, starts - np.uint64(window.start), np.uint64(0))
         elif mapped is not None:
             data = mapped
         else:

@@ -85,7 +85,6 @@ class MessagePackFormat:
         can_map=True,
         lossless=False,
         loses_dtypes=True,
-        has_raw_records=True,
     )
     read_options = MessagePackOptions
     framing = MSGPACK

@@ -105,7 +105,6 @@ class RecordIOFormat:
         lossless=False,
         loses_dtypes=True,
         holds_images=True,
-        has_raw_records=True,
     )
     read_options = RecordIOOptions
     framing = RECORDIO

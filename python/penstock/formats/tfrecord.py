@@ -95,7 +95,6 @@ class TFRecordFormat:
         loses_dtypes=True,
         lossless=False,
         has_checksums=True,
-        has_raw_records=True,
     )
     read_options = TFRecordOptions
     framing = TFRECORD

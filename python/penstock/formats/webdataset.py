@@ -99,7 +99,6 @@ class WebDatasetFormat:
         compressions=("gzip",),
         holds_images=True,
         takes_views=True,
-        has_raw_records=True,
     )
     read_options = WebDatasetOptions
     framing = WEBDATASET

@@ -5,9 +5,7 @@ use arrow_array::{Array, BinaryArray, BinaryViewArray, StructArray, cast::AsArra
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 
 use super::shelf;
-use super::views::Views;
 use crate::wire::{Fault, FaultKind};
-use arrow_buffer::Buffer;
 
 /// The heads and the bodies of a struct array.
 pub fn parts(array: &StructArray) -> Result<(&BinaryArray, &BinaryViewArray), Fault> {
@@ -51,17 +49,4 @@ pub fn glue(array: &StructArray) -> Result<BinaryArray, Fault> {
     }
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
     Ok(BinaryArray::new(offsets, shelf::shelve(bytes), None::<NullBuffer>))
-}
-
-/// Parts of a buffer, by where they start and their lengths, as views that borrow it.
-pub fn views(buffer: &Buffer, starts: &[u64], lengths: &[u64]) -> Result<BinaryViewArray, Fault> {
-    let mut views = Views::new(buffer, starts.len());
-    for (&start, &length) in starts.iter().zip(lengths) {
-        let place = usize::try_from(start).ok().zip(usize::try_from(length).ok());
-        place.and_then(|(start, length)| views.push(start, length)).ok_or_else(|| {
-            let message = format!("no {length} bytes at {start} of {}", buffer.len());
-            Fault::new(FaultKind::Schema, 0, message)
-        })?;
-    }
-    Ok(views.finish())
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use arrow_array::BinaryViewArray;
 use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 
+use crate::wire::{Fault, FaultKind};
+
 // A view addresses 31 bits of one buffer, so a larger one is lent as overlapping parts that start
 // every GiB; nothing is longer than what then remains of a part.
 const PART: usize = 1 << 30;
@@ -127,6 +129,23 @@ impl<'a> Views<'a> {
         // own prefix; short ones are stored inline, padded with zeros. There are as many nulls.
         unsafe { BinaryViewArray::new_unchecked(ScalarBuffer::from(self.views), buffers, nulls) }
     }
+}
+
+/// Parts of a buffer, by where they start and their lengths, as views that borrow it.
+pub fn borrowed(
+    buffer: &Buffer,
+    starts: &[u64],
+    lengths: &[u64],
+) -> Result<BinaryViewArray, Fault> {
+    let mut views = Views::new(buffer, starts.len());
+    for (&start, &length) in starts.iter().zip(lengths) {
+        let place = usize::try_from(start).ok().zip(usize::try_from(length).ok());
+        place.and_then(|(start, length)| views.push(start, length)).ok_or_else(|| {
+            let message = format!("no {length} bytes at {start} of {}", buffer.len());
+            Fault::new(FaultKind::Schema, 0, message)
+        })?;
+    }
+    Ok(views.finish())
 }
 
 #[inline(always)]

@@ -16,8 +16,8 @@ use pyo3::types::{PyBytes, PyTuple};
 use super::arrow::{ArrowArray, import};
 use super::frames::u64s;
 use super::{raise, run};
-use crate::kernels::headed;
 use crate::kernels::shelf;
+use crate::kernels::views;
 use crate::wire::crc32c::extend;
 use crate::wire::{Fault, FaultKind};
 
@@ -100,7 +100,7 @@ impl PyBuffer {
         lengths: &Bound<'_, PyAny>,
     ) -> PyResult<ArrowArray> {
         let (starts, lengths) = (u64s(starts)?, u64s(lengths)?);
-        let made = run(py, || headed::views(&self.0, starts.values(), lengths.values()))?;
+        let made = run(py, || views::borrowed(&self.0, starts.values(), lengths.values()))?;
         Ok(ArrowArray::new(made))
     }
 
