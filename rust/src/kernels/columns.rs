@@ -223,6 +223,35 @@ impl Column {
         Self { layout, text, values, inner: vec![0], outer: vec![0], validity: None, records: 0 }
     }
 
+    /// Make room for so many records of so many bytes together, of which all hold about as much as
+    /// those so far: columns would else be copied each time that their room doubles.
+    pub fn expect(&mut self, records: usize, num_bytes: usize) {
+        let so_far = self.records.max(1);
+        let all = |len: usize, most: usize| {
+            let mean = len.saturating_mul(records) / so_far;
+            mean.saturating_add(mean / 16).min(most)
+        };
+        let more = |len: usize, most: usize| all(len, most).saturating_sub(len);
+        match &mut self.values {
+            Some(Values::Int64(values)) => values.reserve(more(values.len(), num_bytes)),
+            Some(Values::Float(values)) => values.reserve(more(values.len(), num_bytes / 4)),
+            Some(Values::Bytes(offsets, data)) => {
+                offsets.reserve(more(offsets.len(), num_bytes));
+                let total = all(data.len(), num_bytes);
+                if total > data.capacity()
+                    && let Some(mut room) = shelf::take(total)
+                {
+                    room.extend_from_slice(data);
+                    *data = room;
+                }
+            }
+            Some(Values::Lent(_)) | None => {}
+        }
+        for ends in [&mut self.inner, &mut self.outer] {
+            ends.reserve(more(ends.len(), num_bytes));
+        }
+    }
+
     /// Make room for so many bytes of strings at once, if this column has any: large ones would else
     /// be copied each time the room doubles.
     pub fn reserve_bytes(&mut self, num_bytes: usize) {

@@ -215,6 +215,10 @@ fn read<P: Payloads + ?Sized>(
         if record.is_multiple_of(BLOCK_RECORDS) {
             prove(record..record.saturating_add(BLOCK_RECORDS).min(records))?;
         }
+        if record == BLOCK_RECORDS {
+            let num_bytes = num_bytes(payloads);
+            columns.iter_mut().for_each(|column| column.expect(records, num_bytes));
+        }
         let payload = payloads.payload(record);
         let start = || payloads.place(record);
         walker

@@ -1,11 +1,12 @@
 //! A gzip file or zlib stream, inflated in pieces by whoever has the bytes.
 //!
-//! The containers are read here and only raw deflate is left to the library. So every fault has
-//! its byte, an empty or cut member is told from a sound one, and inflating may start at a seek
-//! point in the middle of a member. What is good before a fault is delivered before the fault.
+//! Every fault has its byte, an empty or cut member is told from a sound one, and inflating may
+//! start at a seek point in the middle of a member. What is good before a fault is delivered before
+//! the fault.
 
 use self::member::Member;
-use super::codec::{MAX_RATIO, Pause, RawInflate, no_memory, reserve};
+use self::raw::{Pause, RawInflate};
+use super::codec::{MAX_RATIO, no_memory};
 use super::shelf;
 use crate::wire::gzip::{Container, HeaderReader, PLAIN_HEAD_BYTES};
 use crate::wire::{Fault, FaultKind};
@@ -58,7 +59,7 @@ pub struct Inflater {
     container: Container,
     join_streams: bool,
     point_bytes: u64,
-    raw: RawInflate,
+    raw: Box<RawInflate>,
     state: State,
     fault: Option<Fault>,
     reader: HeaderReader,
@@ -85,7 +86,7 @@ impl Inflater {
             container,
             join_streams: false,
             point_bytes,
-            raw: RawInflate::new()?,
+            raw: Box::new(RawInflate::new()),
             state: State::Start,
             fault: None,
             reader: HeaderReader::new(container),
@@ -191,9 +192,11 @@ impl Inflater {
         // No more than the input could make, so that a large `out_bytes` costs nothing.
         let most = in_bytes.saturating_add(HELD_BYTES).saturating_mul(MAX_RATIO);
         let room = floor.saturating_add(out_bytes.min(most));
-        let mut plain = shelf::take(room).ok_or_else(|| no_memory(room))?;
-        plain.extend_from_slice(prefix);
-        let out_bytes = out_bytes.saturating_add(floor);
+        let mut plain = shelf::take_used(room).ok_or_else(|| no_memory(room))?;
+        let mut filled = floor;
+        if let Some(front) = plain.get_mut(..floor) {
+            front.copy_from_slice(prefix);
+        }
         loop {
             if rest.is_empty() {
                 (rest, more) = (more, &[]);
@@ -201,11 +204,11 @@ impl Inflater {
             let at_end = at_end && more.is_empty();
             let step = match self.state {
                 State::Finished => Ok(Step::Stop),
-                State::Failed if plain.len() == floor => return Err(self.failed()),
+                State::Failed if filled == floor => return Err(self.failed()),
                 State::Failed => Ok(Step::Stop),
                 State::Start => self.start(rest.is_empty(), at_end),
                 State::Header => self.header(&mut rest, at_end),
-                State::Body => self.body(&mut rest, at_end, &mut plain, out_bytes),
+                State::Body => self.body(&mut rest, at_end, &mut plain, &mut filled),
                 State::Trailer => self.trailer(&mut rest, at_end),
             };
             match step {
@@ -218,6 +221,7 @@ impl Inflater {
                 }
             }
         }
+        plain.truncate(filled);
         if plain.len() < plain.capacity() / 2 {
             let all = shelf::shelve(plain);
             plain = all.as_slice().to_vec();
@@ -342,17 +346,12 @@ impl Inflater {
         &mut self,
         rest: &mut &[u8],
         at_end: bool,
-        plain: &mut Vec<u8>,
-        out_bytes: usize,
+        plain: &mut [u8],
+        filled: &mut usize,
     ) -> Result<Step, Fault> {
-        let before = plain.len();
-        let mut room = out_bytes.saturating_sub(before);
-        if room == 0 {
+        let mut room = plain.get_mut(*filled..).unwrap_or_default();
+        if room.is_empty() {
             return Ok(Step::Stop);
-        }
-        if plain.len() == plain.capacity() {
-            let most = rest.len().saturating_add(HELD_BYTES).saturating_mul(MAX_RATIO);
-            reserve(plain, room.min(most))?;
         }
         if self.skip_bits > 0 && !self.enter_byte(rest) {
             return if at_end { Err(self.cut_body()) } else { Ok(Step::Stop) };
@@ -362,24 +361,22 @@ impl Inflater {
             let left = self.point_bytes.saturating_sub(self.since_point());
             to_border = left == 0;
             if !to_border {
-                room = room.min(usize::try_from(left).unwrap_or(room));
+                let most = room.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                room = room.get_mut(..most).unwrap_or_default();
             }
         }
-        let done = self.raw.inflate(rest, plain, room, to_border);
+        let done = self.raw.inflate(rest, room, to_border);
         self.advance(rest, done.consumed);
+        self.member.sum.update(room.get(..done.produced).unwrap_or_default());
         self.plain = self.plain.wrapping_add(done.produced as u64);
-        self.member.sum.update(plain.get(before..).unwrap_or_default());
+        *filled = filled.wrapping_add(done.produced);
         match done.pause {
-            Pause::End => self.state = State::Trailer,
-            Pause::Border { unused_bits } => self.border(unused_bits),
-            Pause::Broken(message) => return Err(self.compression(message)),
-            Pause::Full if done.consumed == 0 && done.produced == 0 => {
-                if !rest.is_empty() {
-                    return Err(self.compression("inflating does not go on"));
-                }
-                return if at_end { Err(self.cut_body()) } else { Ok(Step::Stop) };
-            }
             Pause::Full => {}
+            Pause::End => self.state = State::Trailer,
+            Pause::Border => self.border(),
+            Pause::Broken(message) => return Err(self.compression(message)),
+            Pause::Hungry if at_end => return Err(self.cut_body()),
+            Pause::Hungry => return Ok(Step::Stop),
         }
         Ok(Step::Again)
     }
@@ -395,12 +392,12 @@ impl Inflater {
         true
     }
 
-    fn border(&mut self, unused_bits: u32) {
+    fn border(&mut self) {
         let due = self.point_bytes > 0 && self.since_point() >= self.point_bytes;
         if due && !self.member.is_empty(self.plain) {
-            let bit = self.compressed.wrapping_mul(8).saturating_sub(u64::from(unused_bits));
-            let window = self.raw.window();
-            self.point(bit, window);
+            let unused = u64::from(self.raw.unused_bits());
+            let window = self.raw.window().to_vec();
+            self.point(self.compressed.wrapping_mul(8).saturating_sub(unused), window);
         }
     }
 
@@ -433,8 +430,15 @@ pub fn fuzz_inflate(data: &[u8]) {
     fuzz::run(data);
 }
 
+mod codes;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
 mod member;
+mod raw;
+#[cfg(test)]
+mod raw_tests;
+#[cfg(any(test, fuzzing))]
+mod second_opinion;
+mod symbols;
 #[cfg(test)]
 mod tests;

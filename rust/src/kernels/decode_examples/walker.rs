@@ -21,9 +21,15 @@ enum Slot<'a> {
     Joined(usize),
 }
 
-impl Slot<'_> {
+impl<'a> Slot<'a> {
     fn is_present(&self) -> bool {
         !matches!(self, Slot::Empty)
+    }
+
+    /// Of the bytes, or of the number of what was joined.
+    #[inline(always)]
+    fn new(value: &'a [u8], joined: Option<usize>) -> Self {
+        joined.map_or(Slot::Span(value), Slot::Joined)
     }
 }
 
@@ -139,7 +145,7 @@ impl<'a, 'p> Walker<'a, 'p> {
             let usual = split_field(entry, 0x0a)
                 .and_then(|(key, value)| Some((key, only_field(value, 0x12)?)));
             match usual {
-                Some((key, value)) => self.put(key, Slot::Span(value), in_lists)?,
+                Some((key, value)) => self.put(key, value, None, in_lists)?,
                 None => self.odd_entry(entry, in_lists)?,
             }
             rest = after;
@@ -152,7 +158,7 @@ impl<'a, 'p> Walker<'a, 'p> {
     fn odd_entries(&mut self, rest: &'a [u8], in_lists: bool) -> Result<(), Fault> {
         if let Dialect::TensorFlow(parser) = self.plan.dialect {
             return tf_example::entries(rest, parser, |key, value| {
-                self.put(key, Slot::Span(value), in_lists)
+                self.put(key, value, None, in_lists)
             });
         }
         let mut cursor = Cursor::new(rest);
@@ -169,24 +175,31 @@ impl<'a, 'p> Walker<'a, 'p> {
     fn odd_entry(&mut self, entry: &'a [u8], in_lists: bool) -> Result<(), Fault> {
         if let Dialect::TensorFlow(parser) = self.plan.dialect {
             let (key, value) = tf_example::entry(entry, parser)?;
-            return self.put(key, Slot::Span(value), in_lists);
+            return self.put(key, value, None, in_lists);
         }
         let Some((key, value)) = example::entry(entry, in_lists)? else {
             return Ok(()); // protobuf drops an entry that has a field it does not know
         };
-        let slot = match value {
-            Cow::Borrowed(value) => Slot::Span(value),
+        match value {
+            Cow::Borrowed(value) => self.put(&key, value, None, in_lists),
             Cow::Owned(value) => {
                 self.joined.push(value);
-                Slot::Joined(self.joined.len().wrapping_sub(1))
+                self.put(&key, &[], Some(self.joined.len().wrapping_sub(1)), in_lists)
             }
-        };
-        self.put(&key, slot, in_lists)
+        }
     }
 
-    /// Note a value under its column, if the key is wanted. The last one of a key wins.
+    /// Note a value under its column, if the key is wanted. The last one of a key wins. A slot is made
+    /// where it belongs: one that is passed on is written and read back in other pieces, which the
+    /// processor waits for.
     #[inline(always)]
-    fn put(&mut self, key: &[u8], slot: Slot<'a>, in_lists: bool) -> Result<(), Fault> {
+    fn put(
+        &mut self,
+        key: &[u8],
+        value: &'a [u8],
+        joined: Option<usize>,
+        in_lists: bool,
+    ) -> Result<(), Fault> {
         let guess = if in_lists { &self.lists_guess } else { &self.context_guess };
         let column = match guess.get(self.place) {
             Some((expected, column)) if same_key(expected, key) => *column,
@@ -195,9 +208,9 @@ impl<'a, 'p> Walker<'a, 'p> {
         self.place = self.place.wrapping_add(1);
         if let Some(place) = column.and_then(|column| self.slots.get_mut(column)) {
             if place.is_present() {
-                return self.put_again(column, slot, in_lists);
+                return self.put_again(column, value, joined, in_lists);
             }
-            *place = slot;
+            *place = Slot::new(value, joined);
         }
         Ok(())
     }
@@ -207,7 +220,8 @@ impl<'a, 'p> Walker<'a, 'p> {
     fn put_again(
         &mut self,
         column: Option<usize>,
-        slot: Slot<'a>,
+        value: &'a [u8],
+        joined: Option<usize>,
         in_lists: bool,
     ) -> Result<(), Fault> {
         let Some(place) = column.and_then(|column| self.slots.get_mut(column)) else {
@@ -220,13 +234,13 @@ impl<'a, 'p> Walker<'a, 'p> {
                 // In a dense column an entry without a kind does not replace the one before.
                 let wanted = column.and_then(|column| self.plan.wanted.get(column));
                 let keeps = |w: &Wanted| self.plan.single || w.layout.is_dense();
-                if matches!(slot, Slot::Span([])) && wanted.is_some_and(keeps) {
+                if joined.is_none() && value.is_empty() && wanted.is_some_and(keeps) {
                     return Ok(());
                 }
             }
             _ => {}
         }
-        *place = slot;
+        *place = Slot::new(value, joined);
         Ok(())
     }
 
