@@ -1,5 +1,6 @@
 //! Columns being filled, one record after another, and the Arrow arrays they become.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{
@@ -284,8 +285,13 @@ impl Column {
     /// Close a record whose values have been appended since `before`.
     #[inline(always)]
     pub fn close_record(&mut self, before: usize) -> Result<(), Fault> {
-        let len = self.values.as_ref().map_or(0, Values::len);
-        let added = len.wrapping_sub(before);
+        self.close_record_of(before..self.values.as_ref().map_or(0, Values::len))
+    }
+
+    /// Close a record that has these, the last, of the values.
+    #[inline(always)]
+    pub fn close_record_of(&mut self, values: Range<usize>) -> Result<(), Fault> {
+        let (len, added) = (values.end, values.len());
         match self.layout {
             Layout::Scalar if added != 1 => return Err(wrong_count(1, added)),
             Layout::Fixed(size) if added != size => return Err(wrong_count(size, added)),

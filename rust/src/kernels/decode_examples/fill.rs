@@ -1,6 +1,8 @@
 //! Appending the values of one record to their columns: along a fast path for the one shape that all
 //! common writers produce, and by the exact functions of the dialect for all others.
 
+use std::ops::Range;
+
 use super::{Dialect, Wanted};
 use crate::kernels::columns::{Column, Values};
 use crate::wire::cursor::Cursor;
@@ -42,11 +44,10 @@ pub(super) fn fill_feature(
     present: impl Fn() -> bool,
     dialect: Dialect,
 ) -> Result<(), Fault> {
-    let before = column.values.as_ref().map_or(0, Values::len);
-    if append_usual(&mut column.values, bytes)? {
-        return column.close_record(before);
+    match append_usual(&mut column.values, bytes)? {
+        Some(values) => column.close_record_of(values),
+        None => fill_odd(column, wanted, bytes, present(), dialect),
     }
-    fill_odd(column, wanted, bytes, present(), dialect)
 }
 
 /// The same for a feature in any other shape.
@@ -69,53 +70,55 @@ fn fill_odd(
     if counts { column.close_record(before) } else { missing(column, wanted) }
 }
 
-/// Append the values of a feature of the wanted kind in the one shape that common writers use.
-/// False, and nothing appended, if it is anything else.
+/// Append the values of a feature of the wanted kind in the one shape that common writers use, and
+/// tell which of the column's they are. None, and nothing appended, if it is anything else.
 #[inline(always)]
-fn append_usual(values: &mut Option<Values>, bytes: &[u8]) -> Result<bool, Fault> {
+fn append_usual(values: &mut Option<Values>, bytes: &[u8]) -> Result<Option<Range<usize>>, Fault> {
     match values {
         Some(Values::Int64(out)) => {
+            let before = out.len();
             // The commonest feature of all: one number.
             if let [0x1a, 3, 0x0a, 1, byte] = *bytes
                 && byte < 0x80
             {
                 out.push(i64::from(byte));
-                return Ok(true);
+                return Ok(Some(before..out.len()));
             }
             let Some(packed) = only_field(bytes, 0x1a).and_then(|list| only_field(list, 0x0a))
             else {
-                return Ok(false);
+                return Ok(None);
             };
             example::packed_int64s(packed, out)?;
-            Ok(true)
+            Ok(Some(before..out.len()))
         }
         Some(Values::Float(out)) => {
             match only_field(bytes, 0x12).and_then(|list| only_field(list, 0x0a)) {
                 Some(packed) if packed.len().is_multiple_of(4) => {
+                    let before = out.len();
                     example::packed_floats(packed, out)?;
-                    Ok(true)
+                    Ok(Some(before..out.len()))
                 }
-                _ => Ok(false),
+                _ => Ok(None),
             }
         }
         Some(out @ (Values::Bytes(..) | Values::Lent(_))) => {
-            let Some(mut list) = only_field(bytes, 0x0a) else { return Ok(false) };
+            let Some(mut list) = only_field(bytes, 0x0a) else { return Ok(None) };
+            let before = out.len();
             if let Some(value) = only_field(list, 0x0a) {
                 out.push_bytes(value)?;
-                return Ok(true);
+                return Ok(Some(before..before.wrapping_add(1)));
             }
-            let before = out.len();
             while !list.is_empty() {
                 let Some((value, rest)) = split_field(list, 0x0a) else {
                     out.cut_bytes(before);
-                    return Ok(false);
+                    return Ok(None);
                 };
                 out.push_bytes(value)?;
                 list = rest;
             }
-            Ok(true)
+            Ok(Some(before..out.len()))
         }
-        None => Ok(false),
+        None => Ok(None),
     }
 }
 
@@ -191,7 +194,7 @@ pub(super) fn fill_list(
             continue;
         };
         let before = column.values.as_ref().map_or(0, Values::len);
-        if !append_usual(&mut column.values, frame)? {
+        if append_usual(&mut column.values, frame)?.is_none() {
             append_odd(column, wanted, frame)?;
         }
         column.close_frame(before)?;
@@ -225,7 +228,7 @@ fn fill_frame_tensorflow<'a>(
 ) -> Result<&'a [u8], Fault> {
     let before = column.values.as_ref().map_or(0, Values::len);
     let rest = match split_field(bytes, 0x0a) {
-        Some((frame, rest)) if append_usual(&mut column.values, frame)? => rest,
+        Some((frame, rest)) if append_usual(&mut column.values, frame)?.is_some() => rest,
         _ => {
             let mut cursor = Cursor::new(bytes);
             tf_example::frame(&mut cursor, |kind, list| {

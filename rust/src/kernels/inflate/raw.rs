@@ -200,15 +200,22 @@ impl RawInflate {
         }
     }
 
-    /// The next bits, at least so many of them, if the input has them.
+    /// The next bits, at least so many of them, up to 56, if the input has them.
     pub(super) fn need(&mut self, io: &mut Io<'_>, num_bits: u32) -> Result<u64, Pause> {
-        while self.held.num_bits < num_bits {
-            let &byte = io.input.get(io.taken).ok_or(Pause::Hungry)?;
-            io.taken = io.taken.wrapping_add(1);
-            self.held.bits |= u64::from(byte) << (self.held.num_bits & 63);
-            self.held.num_bits = self.held.num_bits.wrapping_add(8);
+        let Held { bits, num_bits: held } = self.held;
+        if held >= num_bits {
+            return Ok(bits);
         }
-        Ok(self.held.bits)
+        let rest = io.input.get(io.taken..).unwrap_or_default();
+        let word = match rest.first_chunk::<8>() {
+            Some(word) => u64::from_le_bytes(*word),
+            None => rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        };
+        let num_bytes = (63u32.saturating_sub(held) / 8).min(rest.len().min(8) as u32);
+        io.taken = io.taken.wrapping_add(num_bytes as usize);
+        let now = held.saturating_add(num_bytes.saturating_mul(8));
+        self.held = Held { bits: low(bits | word << (held & 63), now), num_bits: now };
+        if now < num_bits { Err(Pause::Hungry) } else { Ok(self.held.bits) }
     }
 
     pub(super) fn drop_bits(&mut self, num_bits: u32) {
@@ -326,31 +333,30 @@ impl RawInflate {
 
     /// The length of code number `at`, and for how many codes it stands.
     fn next_length(&mut self, io: &mut Io<'_>, at: usize) -> Result<(u8, usize), Pause> {
-        loop {
-            let entry = self.length_code.look(self.held.bits);
-            let (extra_bits, least) = match entry.byte() {
-                0..16 => (0, 1),
-                16 => (2, 3),
-                17 => (3, 3),
-                _ => (7, 11),
-            };
-            let num_bits = entry.num_bits().wrapping_add(extra_bits);
-            if num_bits > self.held.num_bits {
-                self.need(io, self.held.num_bits.wrapping_add(1))?;
-                continue;
-            }
-            let length = match entry.byte() {
-                length @ 0..16 => length,
-                16 => *at
-                    .checked_sub(1)
-                    .and_then(|before| self.lengths.get(before))
-                    .ok_or(Pause::Broken("a block that repeats a length before it has one"))?,
-                _ => 0,
-            };
-            let extra = low(self.held.bits >> entry.num_bits(), extra_bits) as usize;
-            self.drop_bits(num_bits);
-            return Ok((length, extra.wrapping_add(least)));
+        // As much as a length can have; less will do where the input ends.
+        let _ = self.need(io, 14);
+        let entry = self.length_code.look(self.held.bits);
+        let (extra_bits, least) = match entry.byte() {
+            0..16 => (0, 1),
+            16 => (2, 3),
+            17 => (3, 3),
+            _ => (7, 11),
+        };
+        let num_bits = entry.num_bits().wrapping_add(extra_bits);
+        if num_bits > self.held.num_bits {
+            return Err(Pause::Hungry);
         }
+        let length = match entry.byte() {
+            length @ 0..16 => length,
+            16 => *at
+                .checked_sub(1)
+                .and_then(|before| self.lengths.get(before))
+                .ok_or(Pause::Broken("a block that repeats a length before it has one"))?,
+            _ => 0,
+        };
+        let extra = low(self.held.bits >> entry.num_bits(), extra_bits) as usize;
+        self.drop_bits(num_bits);
+        Ok((length, extra.wrapping_add(least)))
     }
 
     fn set_codes(&mut self) -> Result<Step, Pause> {
