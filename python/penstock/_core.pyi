@@ -338,9 +338,10 @@ def walk(
     the stream of frames ends where the buffer ends."""
 
 def read_frames(
-    name: str, file: File, start: int, length: int, max_record: int
+    name: str, file: File, start: int, length: int, max_record: int, prove: bool = False
 ) -> tuple[Frames, int, int, Fault | None, int]:
-    """Read a part of a local file and walk over it: what `walk` returns, and the bytes read."""
+    """Read a part of a local file and walk over it: what `walk` returns, and the bytes read. With
+    `prove`, what matches its own checksum as it is read is not checked again later."""
 
 def frames_at(name: str, buffer: Buffer, starts: _Arrow, lengths: _Arrow, places: _Arrow) -> Frames:
     """The frames that an index says lie at these places (uint64: start in the buffer, whole

@@ -41,21 +41,28 @@ class ChunkFrames:
         """The asked frames of a chunk, by their numbers in it, or all that can be had."""
         if isinstance(chunk.data, Index):
             return self._indexed(chunk, chunk.data, numbers)
-        held = chunk.data if isinstance(chunk.data, Held) else self._walked(chunk)
+        held = chunk.data if isinstance(chunk.data, Held) else self._walked(chunk, numbers is None)
         return held if numbers is None else held.select(numbers, chunk.first_record)
 
-    def _walked(self, chunk: Chunk) -> Held:
+    def _walked(self, chunk: Chunk, are_all_asked: bool) -> Held:
         """The frames of a chunk whose heads were seen before."""
-        length = chunk.end_byte - chunk.start_byte
         try:
-            window = self._shard.stream.read(chunk.start_byte, length)
+            frames = self._whole(chunk, are_all_asked)
         except _core.KernelError as error:
             raise self._shard.error(error.args[0], None) from None
-        frames, consumed = self._walk(window, chunk.start_byte)
-        if len(frames) != chunk.num_records or consumed != length:
+        if frames is None:
             message = "the file is not what it was when its chunks were found"
             raise ChangedError(message, file=self._shard.source.path, record=chunk.first_record)
         return Held(frames)
+
+    def _whole(self, chunk: Chunk, are_all_asked: bool) -> _core.Frames | None:
+        """The frames of a chunk; None where these are not all that its bytes hold, and as many."""
+        shard, start = self._shard, chunk.start_byte
+        length = chunk.end_byte - start
+        prove = are_all_asked and shard.options.checksums == "all"
+        walked = shard.stream.walk(shard.framing, start, length, shard.record_bytes, prove=prove)
+        frames, consumed = walked[:2]
+        return frames if len(frames) == chunk.num_records and consumed == length else None
 
     def _walk(self, window: _core.Buffer, start: int) -> tuple[_core.Frames, int]:
         limit = self._shard.record_bytes
@@ -76,17 +83,17 @@ class ChunkFrames:
         checksums = index.checksums[first:last]
         self._check_places(index.starts[first : last + 1], length)
         try:
+            frames = self._whole(chunk, numbers is None)
+            if frames is not None:
+                held = Held(frames, checksums=checksums)
+                return held if numbers is None else held.select(numbers, first)
+            # The walk broke on the way: the index knows where the other records are.
+            if self._shard.goes_on:
+                return self._surveyed(chunk, index, numbers)
             window = self._shard.stream.read(chunk.start_byte, length)
         except _core.KernelError as error:
             if not self._shard.goes_on:
                 raise self._shard.error(error.args[0], None) from None
-            return self._surveyed(chunk, index, numbers)
-        frames, consumed = self._walk(window, chunk.start_byte)
-        if len(frames) == chunk.num_records and consumed == length:
-            held = Held(frames, checksums=checksums)
-            return held if numbers is None else held.select(numbers, first)
-        # The walk broke on the way: the index knows where the other records are.
-        if self._shard.goes_on:
             return self._surveyed(chunk, index, numbers)
         asked = np.arange(chunk.num_records) if numbers is None else numbers
         frames = self._by_index(window, chunk.start_byte, index, first + asked)

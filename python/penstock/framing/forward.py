@@ -191,7 +191,7 @@ class ForwardStream:
         """Heads cannot be had without the payloads."""
 
     def walk(
-        self, framing: Framing, start: int, length: int, limit: int
+        self, framing: Framing, start: int, length: int, limit: int, *, prove: bool = False
     ) -> tuple[_core.Frames, int, int, _core.Fault | None, int]:
         """Read a window and find the frames in it; see `inflated.Walked`."""
         window = self.read(start, length)

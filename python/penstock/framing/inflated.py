@@ -45,8 +45,11 @@ class Stream(Protocol):
         cannot be had without the payloads."""
         ...
 
-    def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
-        """Read a window and find the frames in it."""
+    def walk(
+        self, framing: Framing, start: int, length: int, limit: int, *, prove: bool = False
+    ) -> Walked:
+        """Read a window and find the frames in it. With `prove`, records that will be proved may be so
+        at once, while the processor has their bytes near."""
         ...
 
 
@@ -70,14 +73,16 @@ class PlainStream:
         return self._source.size
 
     def hop(self, framing: Framing, start: int, goal: int, limit: int) -> np.ndarray | None:
-        if not isinstance(self._source, LocalSource):
-            return None
+        if not isinstance(self._source, LocalSource) or self._source.mapped is not None:
+            return None  # of a mapped file a walk touches heads alone, too
         starts, _, _ = _core.index_file(framing.name, self._source.file, limit, start, goal)
         return as_numpy(starts)
 
-    def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
+    def walk(
+        self, framing: Framing, start: int, length: int, limit: int, *, prove: bool = False
+    ) -> Walked:
         if isinstance(self._source, LocalSource) and self._source.mapped is None:
-            return _core.read_frames(framing.name, self._source.file, start, length, limit)
+            return _core.read_frames(framing.name, self._source.file, start, length, limit, prove)
         return walk(self, framing, start, length, limit)
 
 
@@ -106,7 +111,9 @@ class InflatedStream:
     def hop(self, framing: Framing, start: int, goal: int, limit: int) -> np.ndarray | None:
         return None
 
-    def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
+    def walk(
+        self, framing: Framing, start: int, length: int, limit: int, *, prove: bool = False
+    ) -> Walked:
         return walk(self, framing, start, length, limit)
 
     def read(self, start: int, length: int) -> _core.Buffer:

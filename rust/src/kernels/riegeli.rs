@@ -56,7 +56,8 @@ pub fn unpack(buffer: &Buffer, chunks: &[Stretch], limits: Limits) -> Result<Fra
     }
     let buffer = shelf::shelve(unpacker.bytes);
     let kind = AnyFraming::Bare;
-    Ok(Frames { kind, buffer, base: 0, spans: unpacker.spans, places: Some(places.into()) })
+    let (spans, places) = (unpacker.spans, Some(places.into()));
+    Ok(Frames { kind, buffer, base: 0, spans, places, num_proved: 0 })
 }
 
 fn stretch<'a>(buffer: &'a Buffer, chunk: &Stretch) -> Result<Blocks<'a>, Fault> {

@@ -24,6 +24,8 @@ pub struct Frames {
     pub spans: Vec<(usize, usize)>,
     /// Offset of each payload in its file, where the buffer was gathered from many places.
     pub places: Option<Arc<[u64]>>,
+    /// How many of the first records are known to match their own checksums.
+    pub num_proved: usize,
 }
 
 impl Frames {
@@ -60,7 +62,8 @@ impl Frames {
             None => None,
             Some(all) => Some(records.map(|r| all.get(r).copied()).collect::<Option<Arc<_>>>()?),
         };
-        Some(Self { kind: self.kind, buffer: self.buffer.clone(), base: self.base, spans, places })
+        let (kind, buffer, base) = (self.kind, self.buffer.clone(), self.base);
+        Some(Self { kind, buffer, base, spans, places, num_proved: 0 })
     }
 
     /// Offset of a record's frame in its file.
@@ -100,7 +103,9 @@ impl Frames {
         indexed: Option<&[u32]>,
     ) -> Result<(), Fault> {
         let frame = self.frame::<F>(record).unwrap_or_default();
-        if let Err(fault) = framing.check(frame) {
+        if record >= self.num_proved
+            && let Err(fault) = framing.check(frame)
+        {
             let head = self.place(record).saturating_sub(F::HEAD as u64);
             return Err(fault.shifted(head).in_record(record));
         }
@@ -125,11 +130,11 @@ impl Frames {
         records: Range<usize>,
         indexed: Option<&[u32]>,
     ) -> Result<(), Fault> {
-        let frames = || records.clone().map(|r| self.frame::<F>(r).unwrap_or_default());
-        let broken = framing.first_broken(frames());
+        let frames = |of: Range<usize>| of.map(|r| self.frame::<F>(r).unwrap_or_default());
+        let broken = framing.first_broken(frames(records.start.max(self.num_proved)..records.end));
         let known = indexed.and_then(|all| all.get(records.clone()));
         let differs = known.is_some_and(|known| {
-            !known.iter().copied().eq(frames().map(|frame| framing.stored(frame)))
+            !known.iter().copied().eq(frames(records.clone()).map(|frame| framing.stored(frame)))
         });
         if broken.is_none() && !differs {
             return Ok(());
@@ -156,7 +161,7 @@ impl Frames {
 }
 
 /// What a walk over a window found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Walk {
     /// The whole frames, in order: start and length of the payload.
     pub spans: Vec<(usize, usize)>,
@@ -182,11 +187,18 @@ fn head_of<F: Framing>(_: F) -> u64 {
 /// Walk over the frames at the front of `window`, until it ends, something is wrong, or the next
 /// frame is longer than `max_record`. `last`: the window ends where the stream ends.
 pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool) -> Walk {
-    let mut found = Walk { spans: Vec::new(), consumed: 0, need: 0, fault: None };
+    let mut found = Walk::default();
+    walk_on(framing, window, max_record, last, &mut found);
+    found
+}
+
+/// The same from where an earlier walk over the same window, when it was shorter, came to its end.
+fn walk_on<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool, found: &mut Walk) {
+    found.need = 0;
     loop {
         let rest = window.get(found.consumed..).unwrap_or_default();
         if rest.is_empty() {
-            return found;
+            return;
         }
         match framing.next(rest, last) {
             Step::Frame { payload, length, total } => {
@@ -197,7 +209,7 @@ pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool) 
                     let at = found.consumed as u64;
                     let fault = too_long::<F>(total as u64, max_record, at);
                     found.fault = fault.map(|f| f.in_record(found.spans.len()));
-                    return found;
+                    return;
                 }
                 if found.spans.len() == found.spans.capacity() {
                     // One guess from the first frame's size beats ten reallocations.
@@ -214,14 +226,46 @@ pub fn walk<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool) 
                 let at = found.consumed as u64;
                 found.need = need;
                 found.fault = too_long::<F>(need, max_record, at).map(|f| f.in_record(record));
-                return found;
+                return;
             }
             Step::Broken(fault) => {
                 let at = found.consumed as u64;
                 found.fault = Some(fault.shifted(at).in_record(found.spans.len()));
-                return found;
+                return;
             }
         }
+    }
+}
+
+/// A walk over a window that is read piece by piece, and as much of what is found proved as each piece
+/// shows, while it is in the nearest caches.
+#[derive(Default)]
+pub struct ProvingWalk {
+    /// What was found.
+    pub found: Walk,
+    /// How many of the first records match their own checksums.
+    pub num_proved: usize,
+    is_broken: bool,
+}
+
+impl ProvingWalk {
+    /// Go on after another piece. `last`: the window ends where the stream ends.
+    pub fn go_on<F: Framing>(&mut self, framing: F, window: &[u8], max_record: u64, last: bool) {
+        if self.found.fault.is_some() {
+            return;
+        }
+        walk_on(framing, window, max_record, last, &mut self.found);
+        if self.is_broken {
+            return;
+        }
+        let new = self.found.spans.get(self.num_proved..).unwrap_or_default();
+        let frames = new.iter().map(|&(start, length)| {
+            let end = start.saturating_add(length).saturating_add(F::TAIL);
+            window.get(start.saturating_sub(F::HEAD)..end).unwrap_or_default()
+        });
+        let broken = framing.first_broken(frames);
+        self.is_broken = broken.is_some();
+        self.num_proved = self.num_proved.saturating_add(broken.unwrap_or(new.len()));
     }
 }
 
@@ -245,7 +289,7 @@ pub fn frames_at(
     let spans = with_framing!(kind, f => spans_at(f, buffer, starts, lengths, places))?;
     let head = with_framing!(kind, f => head_of(f));
     let places = places.iter().map(|place| place.saturating_add(head)).collect();
-    Ok(Frames { kind, buffer: buffer.clone(), base: 0, spans, places: Some(places) })
+    Ok(Frames { kind, buffer: buffer.clone(), base: 0, spans, places: Some(places), num_proved: 0 })
 }
 
 fn spans_at<F: Framing>(
@@ -318,5 +362,35 @@ mod tests {
         assert_eq!(found.fault.unwrap().kind, FaultKind::Limit);
         let whole = walk(TfRecord, &file(&[b"short", &[7; 100]]), 99, true);
         assert_eq!((whole.spans.len(), whole.fault.unwrap().record), (1, Some(1)));
+    }
+
+    #[test]
+    fn a_walk_in_pieces_finds_the_same_and_proves_up_to_the_first_fault() {
+        let payloads: Vec<Vec<u8>> = (0..20).map(|n| vec![n as u8; n * 37]).collect();
+        let mut bytes = file(&payloads.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let whole = walk(TfRecord, &bytes, 1 << 30, true);
+        for broken in [None, Some(5), Some(19)] {
+            if let Some(record) = broken {
+                bytes[whole.spans[record].0] ^= 1;
+            }
+            for piece in [1, 11, 100, 1000, 10_000] {
+                let mut pieces = ProvingWalk::default();
+                for end in (piece..bytes.len()).step_by(piece).chain([bytes.len()]) {
+                    pieces.go_on(TfRecord, &bytes[..end], 1 << 30, end == bytes.len());
+                }
+                assert_eq!(pieces.found.spans, whole.spans);
+                assert_eq!((pieces.found.consumed, pieces.found.need), (bytes.len(), 0));
+                assert_eq!(pieces.num_proved, broken.unwrap_or(20), "pieces of {piece}");
+                let (buffer, spans) = (Buffer::from_slice_ref(&bytes), pieces.found.spans);
+                let num_proved = pieces.num_proved;
+                let frames = Frames { buffer, spans, num_proved, ..Frames::default() };
+                let found: Vec<_> = frames.verify(None).iter().map(|fault| fault.record).collect();
+                assert_eq!(found, broken.map(Some).into_iter().collect::<Vec<_>>());
+                assert_eq!(frames.prove_range(0..20, None).is_err(), broken.is_some());
+            }
+            if let Some(record) = broken {
+                bytes[whole.spans[record].0] ^= 1;
+            }
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::kernels::columns::{Layout, Values};
 use crate::kernels::decode_examples::{Dialect, Plan, Wanted, decode};
 use crate::kernels::infer_examples::infer;
 use crate::kernels::shelf;
-use crate::kernels::walk::{self as walking, Frames};
+use crate::kernels::walk::{self as walking, Frames, ProvingWalk};
 use crate::wire::example::Kind;
 use crate::wire::frames::{AnyFraming, Framing, with_framing};
 use crate::wire::tf_example::Parser;
@@ -341,14 +341,20 @@ pub fn walk(
     let kind = framing(name)?;
     let walk = || Ok(with_framing!(kind, f => walking::walk(f, &buffer.0, max_record, last)));
     let found = run(py, walk)?;
-    let frames = Frames { kind, buffer: buffer.0.clone(), base, spans: found.spans, places: None };
+    let (buffer, spans) = (buffer.0.clone(), found.spans);
+    let frames = Frames { kind, buffer, base, spans, places: None, num_proved: 0 };
     let fault = found.fault.map(|fault| PyFault::from(fault.shifted(base)));
     Ok((PyFrames(frames), found.consumed, found.need, fault))
 }
 
+/// Bytes read at once where they are proved right after: they stay in a cache of the core's own.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// Read a part of a local file and walk over its frames, in one call: what `walk` returns, and the
-/// number of bytes read.
+/// number of bytes read. With `prove`, records are checked against their own checksums as they are
+/// read, and those that match need not be checked again; the others are told by who checks them.
 #[pyfunction]
+#[pyo3(signature = (name, file, start, length, max_record, prove = false))]
 pub fn read_frames(
     py: Python<'_>,
     name: &str,
@@ -356,19 +362,34 @@ pub fn read_frames(
     start: u64,
     length: usize,
     max_record: u64,
+    prove: bool,
 ) -> PyResult<(PyFrames, usize, u64, Option<PyFault>, usize)> {
     let kind = framing(name)?;
     let length = file.clamp(start, length);
     let last = start.saturating_add(length as u64) >= file.size;
     let mut bytes = room(length)?;
     let mut read = || {
-        file.read_into(&mut bytes, start, length)?;
-        let found = with_framing!(kind, f => walking::walk(f, &bytes, max_record, last));
-        Ok::<_, std::io::Error>((shelf::shelve(std::mem::take(&mut bytes)), found))
+        let mut walk = ProvingWalk::default();
+        while prove && length - bytes.len() > PIECE_BYTES {
+            let before = bytes.len();
+            file.read_into(&mut bytes, start + before as u64, PIECE_BYTES)?;
+            if bytes.len() - before < PIECE_BYTES {
+                break;
+            }
+            with_framing!(kind, f => walk.go_on(f, &bytes, max_record, false));
+        }
+        let (before, left) = (bytes.len(), length - bytes.len());
+        file.read_into(&mut bytes, start + before as u64, left)?;
+        if prove {
+            with_framing!(kind, f => walk.go_on(f, &bytes, max_record, last));
+        } else {
+            walk.found = with_framing!(kind, f => walking::walk(f, &bytes, max_record, last));
+        }
+        Ok::<_, std::io::Error>((shelf::shelve(std::mem::take(&mut bytes)), walk))
     };
-    let (buffer, found) = run(py, || Ok(read()))??;
+    let (buffer, ProvingWalk { found, num_proved, .. }) = run(py, || Ok(read()))??;
     let num_bytes = buffer.len();
-    let frames = Frames { kind, buffer, base: start, spans: found.spans, places: None };
+    let frames = Frames { kind, buffer, base: start, spans: found.spans, places: None, num_proved };
     let fault = found.fault.map(|fault| PyFault::from(fault.shifted(start)));
     Ok((PyFrames(frames), found.consumed, found.need, fault, num_bytes))
 }
