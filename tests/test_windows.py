@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import frames
 import penstock as ps
 from fuzz.mxnet_rules import MAGIC_BYTES
 from fuzz.mxnet_rules import file_of as recordio
@@ -33,8 +34,12 @@ def messages(values: list[bytes]) -> bytes:
     return b"".join(msgpack.packb({"bin": value}) for value in values)
 
 
-MADE = {"a.rec": recordio, "a.tar": tar, "a.msgpack": messages}
-COLUMN = {"a.rec": "data", "a.tar": "bin", "a.msgpack": "bin"}
+def examples(values: list[bytes]) -> bytes:
+    return frames.file_of(frames.example({"bin": [value]}) for value in values)
+
+
+MADE = {"a.rec": recordio, "a.tar": tar, "a.msgpack": messages, "a.tfrecord": examples}
+COLUMN = {"a.rec": "data", "a.tar": "bin", "a.msgpack": "bin", "a.tfrecord": "bin"}
 
 
 def read(path: Path, threads: int, **options: Any) -> tuple[list[bytes], Any]:
@@ -76,7 +81,8 @@ def test_all_records_come_in_order(
 
 
 def _format(name: str) -> str:
-    return {"a.rec": "recordio", "a.tar": "webdataset", "a.msgpack": "msgpack"}[name]
+    formats = {"a.rec": "recordio", "a.tar": "webdataset", "a.msgpack": "msgpack"}
+    return formats.get(name, "tfrecord")
 
 
 _value = st.one_of(

@@ -22,7 +22,7 @@ from penstock.errors import FormatError, RecordIndexError, SchemaError
 from penstock.forks import Lock
 from penstock.format import Chunk, Projection, Selection
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import indexed_chunks, walked_chunks
+from penstock.framing.chunks import LARGE_BYTES, indexed_chunks, walked_chunks
 from penstock.framing.indexing import build_index
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
@@ -109,13 +109,22 @@ class FramedReader:
         return walked_chunks(self._shard)
 
     def side_by_side(self) -> Iterable[Callable[[], Chunk | None]] | None:
-        """See penstock.format.SideBySide. Where heads are enough to find records, or all are known,
+        """See penstock.format.SideBySide. Where records are known, or large and found by their heads,
         chunks are as good; and after damage a survey goes on, which is one walk."""
         shard = self._shard
         size = None if shard.stream.container else shard.stream.size()
-        if size is None or self._index is not None or shard.goes_on or shard.framing.is_checked:
+        if size is None or self._index is not None or shard.goes_on or self._begins_large():
             return None
         return Windows(shard, size)
+
+    def _begins_large(self) -> bool:
+        """Whether the first record is one of those that are found by their heads."""
+        shard, framing = self._shard, self._shard.framing
+        if not framing.is_checked:
+            return False
+        walked = shard.stream.walk(framing, shard.begin, framing.head_bytes, shard.record_bytes)
+        need = walked[2]
+        return need >= LARGE_BYTES
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
         """The asked records as one chunk of their own: an index makes any set of them a chunk."""

@@ -6,10 +6,10 @@ use super::raw::{Held, Io, Pause, RawInflate, Step};
 
 /// The most bits of a length and a distance with their extra bits.
 const SYMBOL_BITS: u32 = 48;
-/// Literals between two looks at the room: as many of the shortest table's bits as are always held,
-/// with those of the next look.
+/// Literals between two refills: those of codes of up to 11 bits, which one look finds, leave 12 of 56
+/// bits for the next look.
 const LITERALS: usize = 4;
-/// Most matches are no longer and no nearer than this, and are copied whole, whatever their length.
+/// Most matches are no longer than this and no nearer: so many bytes are copied for each of those.
 const COPY_BYTES: usize = 32;
 const LONGEST_MATCH: usize = 258;
 const FAST_ROOM: usize = LITERALS + LONGEST_MATCH + COPY_BYTES;
@@ -155,8 +155,7 @@ impl RawInflate {
     /// Symbols until there is too little input or room, or something that is not done here.
     ///
     /// Every look at a table waits for the one before, so the look for what follows a match comes
-    /// before the copy. A look needs 15 bits at most: those of 4 literals of up to 11 bits, or of a
-    /// length, a distance and their extra bits, leave too few of 56 only in the second case.
+    /// before the match is copied.
     #[inline(always)]
     fn read(
         &self,
