@@ -260,6 +260,44 @@ def test_the_caller_helps_where_it_would_wait(threads: int) -> None:
     assert not threads_of_ours()
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+def test_a_caller_who_is_long_away_is_stood_in_for(threads: int) -> None:
+    lock = threading.Lock()
+    running: set[threading.Thread] = set()
+    most = 0
+
+    def run(task: int) -> list[int]:
+        nonlocal most
+        with lock:
+            running.add(threading.current_thread())
+            most = max(most, len(running))
+        time.sleep(0.005)
+        with lock:
+            running.discard(threading.current_thread())
+        return [task]
+
+    def found(work: float) -> tuple[list[int], set[threading.Thread]]:
+        numbers_found, doers = [], set()
+        results = in_order(
+            [partial(numbers, 0, 60)], run, lambda _: 1, threads, helps=True, patience=0.02
+        )
+        for number in results:
+            numbers_found.append(number)
+            if work:
+                time.sleep(work)
+            doers |= running
+        return numbers_found, doers
+
+    for work in (0, 0.05):
+        most = 0
+        numbers_found, doers = found(work)
+        assert numbers_found == list(range(60))
+        assert most == threads  # never more, and all of them at times
+        pool = doers - {threading.main_thread()}
+        assert len(pool) >= (threads if work else 1)
+        assert not threads_of_ours()
+
+
 def test_ctrl_c_in_a_task_of_the_callers_ends_it_at_once() -> None:
     def run(task: int) -> list[int]:
         if threading.current_thread() is threading.main_thread():

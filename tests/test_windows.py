@@ -89,11 +89,13 @@ _value = st.one_of(
     st.binary(max_size=40),
     st.integers(0, 3000).map(bytes),
     st.lists(st.just(MAGIC_BYTES), max_size=100).map(b"".join),
+    # Frames within a payload, at which a thread may begin that does not know better.
+    st.lists(st.binary(max_size=30).map(frames.frame), max_size=60).map(b"".join),
 )
 
 
 @settings(
-    max_examples=120,
+    max_examples=200,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -134,7 +136,8 @@ def test_small_windows_give_what_one_thread_gives(
         with pytest.raises(type(error)):
             read(path, 2, **options)
         return
-    monkeypatch.setattr(windows, "CHUNK_BYTES", window)
+    for name in ("CHUNK_BYTES", "_WINDOW_BYTES", "_FIRST_BYTES"):
+        monkeypatch.setattr(windows, name, window)
     monkeypatch.setattr(windows, "_FIRST_MARGIN", window // 3)
     monkeypatch.setattr(windows, "_LEAST_MARGIN", 1)
     for threads in (2, 3):

@@ -203,12 +203,19 @@ class Frames:
         """The offset of the buffer in its file or stream."""
 
     @property
+    def buffer(self) -> Buffer:
+        """What they lie in."""
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of payload in all."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, range: slice, /) -> Frames: ...
     def payload(self, record: int) -> bytes: ...
+    def since(self, start: int) -> Frames | None:
+        """Those from the one on that starts at an offset of the file; None where none does."""
+
     def starts(self) -> ArrowArray:
         """Offset of each frame in its file, uint64."""
 
@@ -332,16 +339,28 @@ def start_sync(fd: int, start: int, length: int) -> None:
     """Have the system begin to write these bytes of a file to its disk, without waiting for it."""
 
 def walk(
-    name: str, buffer: Buffer, base: int, max_record: int, last: bool = True
+    name: str,
+    buffer: Buffer,
+    base: int,
+    max_record: int,
+    last: bool = True,
+    prove: bool = False,
+    find: bool = False,
 ) -> tuple[Frames, int, int, Fault | None]:
     """Walk over frames: (frames, bytes consumed, bytes the next frame needs in all, fault). `last`:
-    the stream of frames ends where the buffer ends."""
+    the stream of frames ends where the buffer ends. With `prove`, what matches its own checksum is not
+    checked again later. With `find`, the walk begins at the first place that looks like a frame."""
 
 def read_frames(
-    name: str, file: File, start: int, length: int, max_record: int, prove: bool = False
+    name: str,
+    file: File,
+    start: int,
+    length: int,
+    max_record: int,
+    prove: bool = False,
+    find: bool = False,
 ) -> tuple[Frames, int, int, Fault | None, int]:
-    """Read a part of a local file and walk over it: what `walk` returns, and the bytes read. With
-    `prove`, what matches its own checksum as it is read is not checked again later."""
+    """Read a part of a local file and walk over it: what `walk` returns, and the bytes read."""
 
 def frames_at(name: str, buffer: Buffer, starts: _Arrow, lengths: _Arrow, places: _Arrow) -> Frames:
     """The frames that an index says lie at these places (uint64: start in the buffer, whole

@@ -52,6 +52,7 @@ def in_order(
     counts_taken: bool = False,
     at_once: Callable[[], int] | None = None,
     helps: bool = False,
+    patience: float = math.inf,
 ) -> Generator[Result]:
     """Run all tasks of all streams, and yield their results in order.
 
@@ -66,8 +67,10 @@ def in_order(
         need: says how many bytes a task needs while it runs, or None while that is not known: then
             one runs alone. Without it, a task needs what the largest results held.
         at_once: says how many of the threads are of use, asked before each task; all without it.
-        helps: the caller's thread is one of them: where it would wait, it does a task. For callers that
-            have work of their own with each result.
+        helps: the caller's thread is one of them: where it would wait, it does a task. To hand over and
+            wake costs more than many a task.
+        patience: seconds after which another thread takes the place of a caller who helps, until it comes
+            back for the next result.
         counts_taken: a result counts until the caller has the next one, and not only while it waits.
 
     A caller that leaves early waits for the running tasks, but not for `users_code` in them.
@@ -82,7 +85,9 @@ def in_order(
             for task in stream():
                 yield from run(task)
         return
-    work = _Work(streams, run, size, threads, budget_bytes, need, counts_taken, at_once, helps)
+    work = _Work(
+        streams, run, size, threads, budget_bytes, need, counts_taken, at_once, helps, patience
+    )
     try:
         work.start()
         yield from work.results()
@@ -196,6 +201,7 @@ class _Work(Generic[Task, Result]):
         counts_taken: bool,
         at_once: Callable[[], int] | None,
         helps: bool,
+        patience: float,
     ) -> None:
         self._unopened: deque[_Stream[Task, Result]] = deque(_Stream(s) for s in streams)
         self._open: list[_Stream[Task, Result]] = []
@@ -218,9 +224,13 @@ class _Work(Generic[Task, Result]):
         self._free = threading.Condition(self._lock)
         self._pool = [
             _Thread(target=self._serve, name=f"penstock-{n}", daemon=True)
-            for n in range(threads - helps)
+            for n in range(threads - (helps and patience == math.inf))
         ]
         self._helps = helps
+        self._patience = patience
+        self._left = math.inf
+        """When the caller went away with a result; it is here where that is never."""
+        self._is_helping = False
 
     def start(self) -> None:
         _UNDER_WAY.add(self)
@@ -260,7 +270,9 @@ class _Work(Generic[Task, Result]):
                     self._held_bytes -= taken_bytes if self._counts_taken else num_bytes
                     self._wake(1)
                 taken_bytes = num_bytes
+                self._left = time.monotonic()
                 yield result
+                self._left = math.inf
                 del result
 
     def _next_task_results(self) -> deque[Result | _Failure] | None:
@@ -273,6 +285,7 @@ class _Work(Generic[Task, Result]):
             if not isinstance(found, _Stream):
                 return found
             self._fetch_and_do(found)
+            self._is_helping = False
 
     def _ready_or_task(
         self,
@@ -291,8 +304,8 @@ class _Work(Generic[Task, Result]):
             if head.exhausted and head.yielded == head.next_number:
                 self._open.pop(0)
                 self._wake(self._threads)
-            elif self._helps and (stream := self._choose()) is not None:
-                stream.busy = True
+            elif self._helps and (stream := self._choose(self._at_once())) is not None:
+                stream.busy = self._is_helping = True
                 return stream
             else:
                 self._ready.wait()
@@ -300,8 +313,14 @@ class _Work(Generic[Task, Result]):
 
     def _wake(self, count: int) -> None:
         # Not where there is nothing for them: each would ask for the lock and for the GIL.
-        if self._idle and (self._stopped or self._running < self._at_once()):
+        if self._idle and (self._stopped or self._running < self._most_in_pool()):
             self._free.notify(min(count, self._idle))
+
+    def _most_in_pool(self) -> int:
+        """How many tasks may run before the pool takes no more: a caller who is about to help keeps a place."""
+        kept = self._helps and self._patience < math.inf and not self._is_helping
+        kept = kept and time.monotonic() - self._left < self._patience
+        return self._at_once() - kept
 
     # -- the threads' side ----------------------------------------------------------------------
 
@@ -328,7 +347,7 @@ class _Work(Generic[Task, Result]):
         """Wait for a stream that has a task to fetch; None when there is nothing left to do."""
         with self._lock:
             while not self._stopped:
-                stream = self._choose()
+                stream = self._choose(self._most_in_pool())
                 if stream is not None:
                     stream.busy = True
                     return stream
@@ -339,8 +358,8 @@ class _Work(Generic[Task, Result]):
                 self._idle -= 1
             return None
 
-    def _choose(self) -> _Stream[Task, Result] | None:
-        if self._running >= self._at_once():
+    def _choose(self, most: int) -> _Stream[Task, Result] | None:
+        if self._running >= most:
             return None
         # What is being made needs room as well.
         need = self._largest_bytes if self._need is None else self._need()

@@ -21,6 +21,9 @@ Task = tuple[int, Reader, Chunk | Callable[[], Chunk | None] | None, list[Skippe
 Result = tuple[int, pa.RecordBatch | SkippedRegion]
 """A batch of a shard, or what was passed over in its place."""
 
+_PATIENCE = 0.002
+"""Seconds after which a consumer has work of its own, and all threads read without it."""
+
 
 def scan(
     dataset: Dataset, columns: Sequence[str] | None, batch_records: int | None, threads: int | None
@@ -66,7 +69,8 @@ def shard_batches(
 
     streams = [partial(tasks, shard) for shard in range(first_shard, len(dataset.paths))]
     decode = partial(_decode, dataset=dataset, columns=columns)
-    for shard, result in in_order(streams, decode, _held_bytes, threads):
+    results = in_order(streams, decode, _held_bytes, threads, helps=True, patience=_PATIENCE)
+    for shard, result in results:
         if shard in stopped:
             continue
         if isinstance(result, SkippedRegion):

@@ -8,8 +8,8 @@ from penstock.format import FormatInfo, NoOptions, Options, Projection
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import TFRECORD
 from penstock.framing.indexing import load_index
-from penstock.framing.inflated import PlainStream
 from penstock.framing.shard import Shard
+from penstock.framing.stream import PlainStream
 from penstock.storage import Sink, Source
 
 

@@ -47,9 +47,9 @@ from penstock.framing.chunks import sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import MSGPACK
 from penstock.framing.indexing import load_index
-from penstock.framing.inflated import PlainStream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, ends_whole
+from penstock.framing.stream import PlainStream
 from penstock.limits import Limits
 from penstock.numbers import checked_infer
 from penstock.schema import INFERRED_KEY, NO_RECORDS

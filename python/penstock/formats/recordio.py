@@ -51,9 +51,9 @@ from penstock.framing.chunks import sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import RECORDIO
 from penstock.framing.indexing import load_index
-from penstock.framing.inflated import PlainStream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
+from penstock.framing.stream import PlainStream
 from penstock.framing.survey import Survey
 from penstock.lending import lent_schema
 from penstock.numbers import checked_infer

@@ -47,9 +47,10 @@ from penstock.framing.chunks import sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import TFRECORD
 from penstock.framing.indexing import load_index
-from penstock.framing.inflated import InflatedStream, PlainStream, Stream
+from penstock.framing.inflated import InflatedStream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
+from penstock.framing.stream import PlainStream, Stream
 from penstock.framing.survey import Survey
 from penstock.numbers import checked_infer
 from penstock.schema import (

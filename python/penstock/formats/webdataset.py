@@ -55,8 +55,9 @@ from penstock.framing.chunks import sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import WEBDATASET
 from penstock.framing.indexing import load_index
-from penstock.framing.inflated import InflatedStream, PlainStream, Stream
+from penstock.framing.inflated import InflatedStream
 from penstock.framing.shard import Shard
+from penstock.framing.stream import PlainStream, Stream
 from penstock.framing.survey import Survey
 from penstock.lending import lent_schema
 from penstock.limits import Limits

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import SchemaError
-from penstock.framing.inflated import Stream
+from penstock.framing.stream import Stream
 from penstock.types import own_types
 
 ARCHIVE_BYTES = 10240

@@ -11,9 +11,10 @@ from penstock import _core
 from penstock.format import Chunk
 from penstock.framing.damaged import surveyed_chunks
 from penstock.framing.held import Held
-from penstock.framing.inflated import InflatedStream, Stream
+from penstock.framing.inflated import InflatedStream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, SeekPoint
+from penstock.framing.stream import Stream
 
 CHUNK_BYTES = 2 << 20
 """Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
@@ -54,7 +55,11 @@ def sample_chunks(shard: Shard) -> Iterator[Chunk]:
 
 
 def walked_chunks(
-    shard: Shard, points: list[SeekPoint] | None = None, *, first_bytes: int = CHUNK_BYTES
+    shard: Shard,
+    points: list[SeekPoint] | None = None,
+    *,
+    first_bytes: int = CHUNK_BYTES,
+    prove: bool = False,
 ) -> Iterator[Chunk]:
     """Cut a shard where a walk over its frames comes to the end of a window.
 
@@ -76,7 +81,7 @@ def walked_chunks(
             first, number, at = first + count, number + 1, end
             continue
         try:
-            walked = stream.walk(shard.framing, at, want, shard.record_bytes)
+            walked = stream.walk(shard.framing, at, want, shard.record_bytes, prove=prove)
         except _core.KernelError as error:
             if isinstance(stream, InflatedStream) and stream.points:
                 # Members were inflated whole, several at once: reading forwards tells which of

@@ -13,6 +13,7 @@ from penstock import _core
 from penstock.errors import InternalError
 from penstock.framing.framings import Framing
 from penstock.framing.sidecar import SeekPoint
+from penstock.framing.stream import Walked, walk
 from penstock.storage import Source
 
 INPUT_BYTES = 1 << 20
@@ -191,12 +192,17 @@ class ForwardStream:
         """Heads cannot be had without the payloads."""
 
     def walk(
-        self, framing: Framing, start: int, length: int, limit: int, *, prove: bool = False
-    ) -> tuple[_core.Frames, int, int, _core.Fault | None, int]:
-        """Read a window and find the frames in it; see `inflated.Walked`."""
-        window = self.read(start, length)
-        last = len(window) < length or self.size() == start + length
-        return *_core.walk(framing.name, window, start, limit, last), len(window)
+        self,
+        framing: Framing,
+        start: int,
+        length: int,
+        limit: int,
+        *,
+        prove: bool = False,
+        find: bool = False,
+    ) -> Walked:
+        """See penstock.framing.stream.Stream."""
+        return walk(self, framing, start, length, limit, prove, find)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         """Bytes [start, start + length) of the stream; shorter where it ends or is broken.

@@ -106,7 +106,9 @@ class FramedReader:
     def chunks(self) -> Iterator[Chunk]:
         if self._index is not None and self._index.gap_ends is None:
             return indexed_chunks(self._index)
-        return walked_chunks(self._shard)
+        # Where several threads may decode what one walks over, the proof is left to them.
+        shared = self._shard.stream.container or self._shard.goes_on
+        return walked_chunks(self._shard, prove=self._proves and not shared)
 
     def side_by_side(self) -> Iterable[Callable[[], Chunk | None]] | None:
         """See penstock.format.SideBySide. Where records are known, or large and found by their heads,
@@ -115,7 +117,7 @@ class FramedReader:
         size = None if shard.stream.container else shard.stream.size()
         if size is None or self._index is not None or shard.goes_on or self._begins_large():
             return None
-        return Windows(shard, size)
+        return Windows(shard, size, self._proves)
 
     def _begins_large(self) -> bool:
         """Whether the first record is one of those that are found by their heads."""

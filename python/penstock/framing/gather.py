@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from penstock import _core
-from penstock.framing.inflated import Stream
 from penstock.framing.sidecar import Index
+from penstock.framing.stream import Stream
 from penstock.numbers import as_arrow
 from penstock.pipeline import in_order
 from penstock.storage import Source

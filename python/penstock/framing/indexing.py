@@ -16,9 +16,10 @@ from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
 from penstock.framing.forward import ForwardStream
 from penstock.framing.gzip_members import Member
-from penstock.framing.inflated import POINT_BYTES, InflatedStream, Stream
+from penstock.framing.inflated import POINT_BYTES, InflatedStream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, SeekPoint
+from penstock.framing.stream import Stream
 from penstock.numbers import as_numpy
 from penstock.pipeline import in_order
 from penstock.storage import LocalSource, LocalStorage, Source

@@ -1,15 +1,14 @@
-"""The stream of bytes inside a file: the file itself, or what it inflates to.
+"""The stream of bytes that a compressed file inflates to.
 
-Both kinds offer `read(start, length)` over the stream, so that framing, resynchronisation and
-random access are written once. A compressed stream is read forwards as it comes; reading elsewhere
-starts from the nearest known point: a gzip member, a seek point, or the start of the file.
+It is read forwards as it comes; reading elsewhere starts from the nearest known point: a gzip member, a
+seek point, or the start of the file.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,72 +17,11 @@ from penstock.forks import Lock
 from penstock.framing.forward import ForwardStream, Inflation
 from penstock.framing.framings import Framing
 from penstock.framing.sidecar import Index, SeekPoint
-from penstock.numbers import as_numpy
-from penstock.storage import LocalSource, Source
+from penstock.framing.stream import Walked, walk
+from penstock.storage import Source
 
 POINT_BYTES = 1 << 20
 """Plain bytes between seek points: what one random access inflates at most, besides the record."""
-
-
-class Stream(Protocol):
-    """The bytes that frames are in. Safe to use from several threads."""
-
-    container: str
-    """What they are compressed with: "gzip", "zlib" or nothing."""
-
-    def read(self, start: int, length: int) -> _core.Buffer:
-        """Bytes [start, start + length) of the stream; shorter only where it ends."""
-        ...
-
-    def size(self) -> int | None:
-        """Bytes of the stream, or None while nobody has come to its end."""
-        ...
-
-    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> np.ndarray | None:
-        """Where frames start from the one at `start` on, by their heads alone, until `goal` bytes
-        are together or something is wrong, and the end of the last: uint64. None where heads
-        cannot be had without the payloads."""
-        ...
-
-    def walk(
-        self, framing: Framing, start: int, length: int, limit: int, *, prove: bool = False
-    ) -> Walked:
-        """Read a window and find the frames in it. With `prove`, records that will be proved may be so
-        at once, while the processor has their bytes near."""
-        ...
-
-
-Walked = tuple[_core.Frames, int, int, _core.Fault | None, int]
-"""Frames, the bytes they take, the bytes that the next one needs in all, a fault, and the bytes
-that were read."""
-
-
-class PlainStream:
-    """A file that is its own stream."""
-
-    container = ""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def read(self, start: int, length: int) -> _core.Buffer:
-        return self._source.read(start, length)
-
-    def size(self) -> int | None:
-        return self._source.size
-
-    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> np.ndarray | None:
-        if not isinstance(self._source, LocalSource) or self._source.mapped is not None:
-            return None  # of a mapped file a walk touches heads alone, too
-        starts, _, _ = _core.index_file(framing.name, self._source.file, limit, start, goal)
-        return as_numpy(starts)
-
-    def walk(
-        self, framing: Framing, start: int, length: int, limit: int, *, prove: bool = False
-    ) -> Walked:
-        if isinstance(self._source, LocalSource) and self._source.mapped is None:
-            return _core.read_frames(framing.name, self._source.file, start, length, limit, prove)
-        return walk(self, framing, start, length, limit)
 
 
 class InflatedStream:
@@ -112,9 +50,16 @@ class InflatedStream:
         return None
 
     def walk(
-        self, framing: Framing, start: int, length: int, limit: int, *, prove: bool = False
+        self,
+        framing: Framing,
+        start: int,
+        length: int,
+        limit: int,
+        *,
+        prove: bool = False,
+        find: bool = False,
     ) -> Walked:
-        return walk(self, framing, start, length, limit)
+        return walk(self, framing, start, length, limit, prove, find)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         if self.points:
@@ -159,13 +104,6 @@ class InflatedStream:
         except _core.KernelError as error:
             raise _core.KernelError(_shifted(error.args[0], begin)) from None
         return plain.slice(start - self.points[first].plain_start, length)
-
-
-def walk(stream: Stream, framing: Framing, start: int, length: int, limit: int) -> Walked:
-    """A window of any stream, walked over once it has been read."""
-    window = stream.read(start, length)
-    last = len(window) < length or stream.size() == start + length
-    return *_core.walk(framing.name, window, start, limit, last), len(window)
 
 
 def _shifted(fault: Any, by: int) -> Any:

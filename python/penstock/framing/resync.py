@@ -21,7 +21,7 @@ import numpy as np
 
 from penstock import _core
 from penstock.framing.framings import Framing
-from penstock.framing.inflated import Stream
+from penstock.framing.stream import Stream
 from penstock.numbers import as_numpy
 
 _WINDOW_BYTES = 4 << 20

@@ -9,7 +9,7 @@ from penstock.errors import PenstockError
 from penstock.faults import error_from
 from penstock.format import Options, SkippedRegion
 from penstock.framing.framings import Framing
-from penstock.framing.inflated import Stream
+from penstock.framing.stream import Stream
 from penstock.storage import Source
 
 

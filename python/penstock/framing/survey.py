@@ -21,8 +21,8 @@ from penstock.framing import gzip_members
 from penstock.framing.forward import ForwardStream
 from penstock.framing.framings import Framing
 from penstock.framing.gzip_members import Member
-from penstock.framing.inflated import PlainStream
 from penstock.framing.sidecar import Index, SeekPoint
+from penstock.framing.stream import PlainStream
 from penstock.framing.survey_parts import (
     Bad,
     Found,

@@ -21,9 +21,9 @@ import numpy as np
 from penstock import _core
 from penstock.framing import gzip_members
 from penstock.framing.forward import ForwardStream
-from penstock.framing.inflated import Stream
 from penstock.framing.resync import resynchronise
 from penstock.framing.sidecar import Index, SeekPoint
+from penstock.framing.stream import Stream
 from penstock.framing.survey_parts import (
     Bad,
     Found,

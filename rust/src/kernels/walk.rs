@@ -66,6 +66,18 @@ impl Frames {
         Some(Self { kind, buffer, base, spans, places, num_proved: 0 })
     }
 
+    /// The records from the one on whose frame starts at an offset of the file; None where none does.
+    /// What is known to be right stays known.
+    pub fn since(&self, start: u64) -> Option<Self> {
+        let head = with_framing!(self.kind, f => head_of(f));
+        let inside = start.checked_sub(self.base)?.checked_add(head)? as usize;
+        let first = self.spans.binary_search_by_key(&inside, |span| span.0).ok()?;
+        let spans = self.spans.get(first..)?.to_vec();
+        let num_proved = self.num_proved.saturating_sub(first);
+        let (kind, buffer, base) = (self.kind, self.buffer.clone(), self.base);
+        Some(Self { kind, buffer, base, spans, places: None, num_proved })
+    }
+
     /// Offset of a record's frame in its file.
     pub fn start(&self, record: usize) -> u64 {
         self.place(record).saturating_sub(with_framing!(self.kind, f => head_of(f)))
@@ -146,6 +158,10 @@ impl Frames {
     pub fn views(&self) -> Result<BinaryViewArray, Fault> {
         let mut views = Views::new(&self.buffer, self.spans.len());
         for (record, &(start, length)) in self.spans.iter().enumerate() {
+            // A view holds the first bytes of its value, which may have left the nearest caches by now.
+            if let Some(&(later, _)) = self.spans.get(record.saturating_add(VIEWED_LATER)) {
+                prefetch(&self.buffer, later, 1);
+            }
             views.push(start, length).ok_or_else(|| self.too_long_to_view(record, length))?;
         }
         Ok(views.finish())
@@ -176,6 +192,9 @@ pub struct Walk {
 /// How far ahead of a walk over small frames memory is asked for: each head says where the next one
 /// is, so the processor cannot know, and its own look ahead ends with every page.
 const AHEAD: usize = 4096;
+
+/// How many records ahead where only a view is made of each.
+const VIEWED_LATER: usize = 24;
 
 /// How many records ahead memory is asked for where they lie anywhere.
 const LATER: usize = 8;
@@ -237,25 +256,49 @@ fn walk_on<F: Framing>(framing: F, window: &[u8], max_record: u64, last: bool, f
     }
 }
 
-/// A walk over a window that is read piece by piece, and as much of what is found proved as each piece
-/// shows, while it is in the nearest caches.
+/// Bytes walked over before they are proved: they stay in a cache of the core's own.
+pub const PIECE_BYTES: usize = 256 << 10;
+
+/// A walk over a window that comes piece by piece.
 #[derive(Default)]
-pub struct ProvingWalk {
+pub struct Walker {
     /// What was found.
     pub found: Walk,
-    /// How many of the first records match their own checksums.
+    /// How many of the first records match their own checksums, as far as anybody looked.
     pub num_proved: usize,
-    is_broken: bool,
+    seeks: bool,
+    proves: bool,
 }
 
-impl ProvingWalk {
+impl Walker {
+    /// `prove`: as much as each piece shows is proved while it is in the nearest caches, up to the first
+    /// record that is broken. `find`: nobody knows where a frame starts, so begin at the first place that
+    /// looks like one, in the first piece.
+    pub fn new(prove: bool, find: bool) -> Self {
+        Self { proves: prove, seeks: find, ..Self::default() }
+    }
+
+    /// Over a window that is there as a whole, in pieces that a cache can hold.
+    pub fn over<F: Framing>(&mut self, framing: F, window: &[u8], max_record: u64, last: bool) {
+        let piece = if self.proves { PIECE_BYTES } else { window.len() };
+        let mut end = 0usize;
+        while end < window.len() {
+            end = end.saturating_add(piece).min(window.len());
+            let at_end = last && end == window.len();
+            self.go_on(framing, window.get(..end).unwrap_or(window), max_record, at_end);
+        }
+    }
+
     /// Go on after another piece. `last`: the window ends where the stream ends.
     pub fn go_on<F: Framing>(&mut self, framing: F, window: &[u8], max_record: u64, last: bool) {
         if self.found.fault.is_some() {
             return;
         }
+        if std::mem::take(&mut self.seeks) {
+            self.found.consumed = framing.find(window, 0).map_or(window.len(), |found| found.at);
+        }
         walk_on(framing, window, max_record, last, &mut self.found);
-        if self.is_broken {
+        if !self.proves {
             return;
         }
         let new = self.found.spans.get(self.num_proved..).unwrap_or_default();
@@ -264,7 +307,7 @@ impl ProvingWalk {
             window.get(start.saturating_sub(F::HEAD)..end).unwrap_or_default()
         });
         let broken = framing.first_broken(frames);
-        self.is_broken = broken.is_some();
+        self.proves = broken.is_none();
         self.num_proved = self.num_proved.saturating_add(broken.unwrap_or(new.len()));
     }
 }
@@ -374,7 +417,7 @@ mod tests {
                 bytes[whole.spans[record].0] ^= 1;
             }
             for piece in [1, 11, 100, 1000, 10_000] {
-                let mut pieces = ProvingWalk::default();
+                let mut pieces = Walker::new(true, false);
                 for end in (piece..bytes.len()).step_by(piece).chain([bytes.len()]) {
                     pieces.go_on(TfRecord, &bytes[..end], 1 << 30, end == bytes.len());
                 }

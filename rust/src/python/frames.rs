@@ -17,7 +17,7 @@ use crate::kernels::columns::{Layout, Values};
 use crate::kernels::decode_examples::{Dialect, Plan, Wanted, decode};
 use crate::kernels::infer_examples::infer;
 use crate::kernels::shelf;
-use crate::kernels::walk::{self as walking, Frames, ProvingWalk};
+use crate::kernels::walk::{self as walking, Frames, PIECE_BYTES, Walker};
 use crate::wire::example::Kind;
 use crate::wire::frames::{AnyFraming, Framing, with_framing};
 use crate::wire::tf_example::Parser;
@@ -88,6 +88,17 @@ impl PyFrames {
     #[getter]
     fn base(&self) -> u64 {
         self.0.base
+    }
+
+    /// What they lie in.
+    #[getter]
+    fn buffer(&self) -> PyBuffer {
+        PyBuffer(self.0.buffer.clone())
+    }
+
+    /// Those from the one on that starts at an offset of the file; None where none does.
+    fn since(&self, start: u64) -> Option<Self> {
+        self.0.since(start).map(Self)
     }
 
     /// Bytes of payload in all.
@@ -327,9 +338,10 @@ impl PyPlan {
 
 /// Walk over the frames of a buffer: (frames, bytes consumed, bytes that the next frame needs in
 /// all, fault or None). `base` is the buffer's offset in its file; `last` says that the stream of
-/// frames ends where the buffer ends.
+/// frames ends where the buffer ends. `prove` and `find` are as for `read_frames`.
 #[pyfunction]
-#[pyo3(signature = (name, buffer, base, max_record, last = true))]
+#[pyo3(signature = (name, buffer, base, max_record, last = true, prove = false, find = false))]
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub fn walk(
     py: Python<'_>,
     name: &str,
@@ -337,24 +349,30 @@ pub fn walk(
     base: u64,
     max_record: u64,
     last: bool,
+    prove: bool,
+    find: bool,
 ) -> PyResult<(PyFrames, usize, u64, Option<PyFault>)> {
     let kind = framing(name)?;
-    let walk = || Ok(with_framing!(kind, f => walking::walk(f, &buffer.0, max_record, last)));
-    let found = run(py, walk)?;
+    let window = &buffer.0;
+    let walk = || {
+        let mut walker = Walker::new(prove, find);
+        with_framing!(kind, f => walker.over(f, window, max_record, last));
+        Ok(walker)
+    };
+    let Walker { found, num_proved, .. } = run(py, walk)?;
     let (buffer, spans) = (buffer.0.clone(), found.spans);
-    let frames = Frames { kind, buffer, base, spans, places: None, num_proved: 0 };
+    let frames = Frames { kind, buffer, base, spans, places: None, num_proved };
     let fault = found.fault.map(|fault| PyFault::from(fault.shifted(base)));
     Ok((PyFrames(frames), found.consumed, found.need, fault))
 }
 
-/// Bytes read at once where they are proved right after: they stay in a cache of the core's own.
-const PIECE_BYTES: usize = 256 << 10;
-
 /// Read a part of a local file and walk over its frames, in one call: what `walk` returns, and the
 /// number of bytes read. With `prove`, records are checked against their own checksums as they are
 /// read, and those that match need not be checked again; the others are told by who checks them.
+/// With `find`, the part need not begin with a frame: the walk begins where one seems to.
 #[pyfunction]
-#[pyo3(signature = (name, file, start, length, max_record, prove = false))]
+#[pyo3(signature = (name, file, start, length, max_record, prove = false, find = false))]
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub fn read_frames(
     py: Python<'_>,
     name: &str,
@@ -363,31 +381,29 @@ pub fn read_frames(
     length: usize,
     max_record: u64,
     prove: bool,
+    find: bool,
 ) -> PyResult<(PyFrames, usize, u64, Option<PyFault>, usize)> {
     let kind = framing(name)?;
     let length = file.clamp(start, length);
     let last = start.saturating_add(length as u64) >= file.size;
     let mut bytes = room(length)?;
     let mut read = || {
-        let mut walk = ProvingWalk::default();
-        while prove && length - bytes.len() > PIECE_BYTES {
+        let mut walker = Walker::new(prove, find);
+        let piece = if prove { PIECE_BYTES } else { length };
+        loop {
             let before = bytes.len();
-            file.read_into(&mut bytes, start + before as u64, PIECE_BYTES)?;
-            if bytes.len() - before < PIECE_BYTES {
+            let wanted = piece.min(length - before);
+            file.read_into(&mut bytes, start + before as u64, wanted)?;
+            // A file that ends earlier than it did gives less.
+            let at_end = bytes.len() == length || bytes.len() - before < wanted;
+            with_framing!(kind, f => walker.go_on(f, &bytes, max_record, at_end && last));
+            if at_end {
                 break;
             }
-            with_framing!(kind, f => walk.go_on(f, &bytes, max_record, false));
         }
-        let (before, left) = (bytes.len(), length - bytes.len());
-        file.read_into(&mut bytes, start + before as u64, left)?;
-        if prove {
-            with_framing!(kind, f => walk.go_on(f, &bytes, max_record, last));
-        } else {
-            walk.found = with_framing!(kind, f => walking::walk(f, &bytes, max_record, last));
-        }
-        Ok::<_, std::io::Error>((shelf::shelve(std::mem::take(&mut bytes)), walk))
+        Ok::<_, std::io::Error>((shelf::shelve(std::mem::take(&mut bytes)), walker))
     };
-    let (buffer, ProvingWalk { found, num_proved, .. }) = run(py, || Ok(read()))??;
+    let (buffer, Walker { found, num_proved, .. }) = run(py, || Ok(read()))??;
     let num_bytes = buffer.len();
     let frames = Frames { kind, buffer, base: start, spans: found.spans, places: None, num_proved };
     let fault = found.fault.map(|fault| PyFault::from(fault.shifted(start)));
