@@ -231,6 +231,7 @@ class _Work(Generic[Task, Result]):
         self._left = math.inf
         """When the caller went away with a result; it is here where that is never."""
         self._is_helping = False
+        self._is_waiting = False
 
     def start(self) -> None:
         _UNDER_WAY.add(self)
@@ -305,10 +306,12 @@ class _Work(Generic[Task, Result]):
                 self._open.pop(0)
                 self._wake(self._threads)
             elif self._helps and (stream := self._choose(self._at_once())) is not None:
-                stream.busy = self._is_helping = True
-                return stream
+                self._is_helping = True
+                return self._claimed(stream)
             else:
+                self._is_waiting = True
                 self._ready.wait()
+                self._is_waiting = False
         return None
 
     def _wake(self, count: int) -> None:
@@ -349,14 +352,19 @@ class _Work(Generic[Task, Result]):
             while not self._stopped:
                 stream = self._choose(self._most_in_pool())
                 if stream is not None:
-                    stream.busy = True
-                    return stream
+                    return self._claimed(stream)
                 if not self._unopened and all(s.exhausted for s in self._open):
                     return None
                 self._idle += 1
                 self._free.wait()
                 self._idle -= 1
             return None
+
+    def _claimed(self, stream: _Stream[Task, Result]) -> _Stream[Task, Result]:
+        # Who looks for a task counts: that may be most of the work.
+        stream.busy = True
+        self._running += 1
+        return stream
 
     def _choose(self, most: int) -> _Stream[Task, Result] | None:
         if self._running >= most:
@@ -384,8 +392,8 @@ class _Work(Generic[Task, Result]):
             stream.busy = False
             stream.exhausted = exhausted
             stream.next_number += fetched
-            self._running += fetched
-            if exhausted:
+            self._running -= not fetched
+            if exhausted or (self._helps and self._is_waiting):
                 self._ready.notify()
             self._wake(self._threads if exhausted else 1)
 
