@@ -96,7 +96,7 @@ pub fn ask_for_huge_pages(memory: *const u8, num_bytes: usize) {
         let address = memory as usize;
         let start = address.next_multiple_of(HUGE);
         let end = address.saturating_add(num_bytes) / HUGE * HUGE;
-        if end.saturating_sub(start) > 2 * HUGE {
+        if end.saturating_sub(start) >= 2 * HUGE {
             // SAFETY: the pages lie wholly in memory that is the caller's, and advice changes no byte.
             unsafe {
                 libc::madvise(start as *mut _, end.wrapping_sub(start), libc::MADV_HUGEPAGE);
