@@ -28,8 +28,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return data
 
 
-def scan(path: Path, **options: object) -> list[bytes]:
-    batches = ps.open(path, raw=True, **options).scan(threads=2)
+def scan(path: Path, threads: int, **options: object) -> list[bytes]:
+    batches = ps.open(path, raw=True, **options).scan(threads=threads)
     return [record for batch in batches for record in batch.column(0).to_pylist()]
 
 
@@ -44,14 +44,15 @@ FLIPS = [
 
 @pytest.mark.parametrize("indexed", [False, True])
 @pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
 def test_a_flipped_bit_is_found_wherever_it_is(
-    whole: bytes, tmp_path: Path, mmap: bool, indexed: bool
+    whole: bytes, tmp_path: Path, threads: int, mmap: bool, indexed: bool
 ) -> None:
     path = tmp_path / "flipped.tfrecord"
     path.write_bytes(whole)
     if indexed:
         ps.index(path)
-    assert scan(path, mmap=mmap) == RECORDS
+    assert scan(path, threads, mmap=mmap) == RECORDS
     for record, place in FLIPS:
         with path.open("r+b") as file:
             file.seek(record * FRAME_BYTES + place)
@@ -59,13 +60,13 @@ def test_a_flipped_bit_is_found_wherever_it_is(
             file.seek(-1, 1)
             file.write(bytes([byte ^ 0x10]))
         with pytest.raises((ps.ChecksumError, ps.StaleIndexError), match=f"record {record}\\b"):
-            scan(path, mmap=mmap)
+            scan(path, threads, mmap=mmap)
         if not indexed:
             others = RECORDS[:record] + RECORDS[record + 1 :]
-            assert scan(path, mmap=mmap, damage="skip") == others
-            assert scan(path, mmap=mmap, damage="stop") == RECORDS[:record]
-            assert len(scan(path, mmap=mmap, checksums="headers")) == NUM_RECORDS
+            assert scan(path, threads, mmap=mmap, damage="skip") == others
+            assert scan(path, threads, mmap=mmap, damage="stop") == RECORDS[:record]
+            assert len(scan(path, threads, mmap=mmap, checksums="headers")) == NUM_RECORDS
         with path.open("r+b") as file:
             file.seek(record * FRAME_BYTES + place)
             file.write(bytes([byte]))
-    assert scan(path, mmap=mmap) == RECORDS
+    assert scan(path, threads, mmap=mmap) == RECORDS

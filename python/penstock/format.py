@@ -320,11 +320,15 @@ class Lending(Reader, Protocol):
 
 @runtime_checkable
 class SideBySide(Protocol):
-    """A Reader some of whose chunks several threads find at once."""
+    """A Reader whose chunks are found otherwise by several threads at once, and by one alone."""
 
     def side_by_side(self) -> Iterable[Callable[[], Chunk | None]] | None:
         """Calls that give the chunks of `chunks`, one each, or None for none. Each may wait for those
         before it, so that they are begun in order. None where `chunks` is as good."""
+        ...
+
+    def in_turn(self) -> Iterator[Chunk]:
+        """The chunks of `chunks` for one thread that decodes each before it asks for the next."""
         ...
 
 

@@ -59,7 +59,12 @@ def shard_batches(
             if shard in stopped:
                 return
             yield shard, reader, find, []
-        chunks = reader.chunks() if found is None else iter(())
+        if found is not None:
+            chunks: Iterator[Chunk] = iter(())
+        elif not several and isinstance(own, SideBySide):
+            chunks = own.in_turn()
+        else:
+            chunks = reader.chunks()
         while shard not in stopped:
             chunk, regions = dataset.noting(lambda: next(chunks, None))
             if chunk is not None or regions:

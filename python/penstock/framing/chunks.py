@@ -59,23 +59,25 @@ def walked_chunks(
     points: list[SeekPoint] | None = None,
     *,
     first_bytes: int = CHUNK_BYTES,
-    prove: bool = False,
+    alone: bool = False,
 ) -> Iterator[Chunk]:
     """Cut a shard where a walk over its frames comes to the end of a window.
 
     Where reading goes on after damage, it goes on with the survey of `verify`: a plain shard's at
     the first fault, a compressed one's from the start. A survey of compressed data adds to
-    `points`, if given, where inflating may start.
+    `points`, if given, where inflating may start. With `alone`, one thread decodes each chunk before the
+    next is cut: what it reads to find records is read for good, and proved at once.
     """
     if shard.goes_on and shard.stream.container:
         yield from surveyed_chunks(shard, 0, 0, 0, points)
         return
     at, first, number = shard.begin, 0, 0
     want = first_bytes
-    large = False
+    large = hops = False
+    prove = alone and shard.options.checksums == "all"
     stream = shard.stream
     while True:
-        if large and (hopped := _hop(shard, at)) is not None:
+        if hops and (hopped := _hop(shard, at)) is not None:
             count, end = hopped
             yield Chunk(number, first, count, at, end)
             first, number, at = first + count, number + 1, end
@@ -101,6 +103,8 @@ def walked_chunks(
             yield Chunk(number, first, len(frames), at, at + consumed, Held(frames))
             first, number, at = first + len(frames), number + 1, at + consumed
             large = consumed >= LARGE_BYTES * len(frames)
+            # The front of a record at a window's end is read twice: too much of it, if there are but few.
+            hops = large and not (alone and consumed < LARGE_CHUNK_BYTES // 16 * len(frames))
             # What is inflated is kept for a look back, and larger windows would leave a cache.
             want = LARGE_CHUNK_BYTES if large and not stream.container else CHUNK_BYTES
         if fault is None and need:

@@ -106,9 +106,7 @@ class FramedReader:
     def chunks(self) -> Iterator[Chunk]:
         if self._index is not None and self._index.gap_ends is None:
             return indexed_chunks(self._index)
-        # Where several threads may decode what one walks over, the proof is left to them.
-        shared = self._shard.stream.container or self._shard.goes_on
-        return walked_chunks(self._shard, prove=self._proves and not shared)
+        return walked_chunks(self._shard)
 
     def side_by_side(self) -> Iterable[Callable[[], Chunk | None]] | None:
         """See penstock.format.SideBySide. Where records are known, or large and found by their heads,
@@ -118,6 +116,12 @@ class FramedReader:
         if size is None or self._index is not None or shard.goes_on or self._begins_large():
             return None
         return Windows(shard, size, self._proves)
+
+    def in_turn(self) -> Iterator[Chunk]:
+        """See penstock.format.SideBySide."""
+        if self._index is not None or not self._shard.framing.is_checked:
+            return self.chunks()
+        return walked_chunks(self._shard, alone=True)
 
     def _begins_large(self) -> bool:
         """Whether the first record is one of those that are found by their heads."""
