@@ -12,13 +12,15 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import frames
 import penstock as ps
 from memory_storage import MemoryStorage
-from penstock.pipeline import Tasks, in_order
+from penstock import pipeline
+from penstock.pipeline import Tasks, in_order, wait_for
 from reading import ROOT, records_of
 
 THREADS = (1, 2, 5)
@@ -308,4 +310,30 @@ def test_ctrl_c_in_a_task_of_the_callers_ends_it_at_once() -> None:
     found = in_order([partial(numbers, 0, 1000)], run, lambda _: 1, 2, helps=True)
     with pytest.raises(KeyboardInterrupt):
         list(found)
+    assert not threads_of_ours()
+
+
+def test_nobody_waits_for_a_task_that_ctrl_c_took_from_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changed = threading.Condition()
+    done = {-1}
+
+    def run(task: int) -> list[int]:
+        with changed:
+            wait_for(changed, lambda: task - 1 in done)
+            done.add(task)
+            changed.notify_all()
+        return [task]
+
+    def interrupted(self: Any, stream: Any, number: int, task: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            time.sleep(0.1)  # others have the next task meanwhile, and wait for this one
+            raise KeyboardInterrupt
+        do(self, stream, number, task)
+
+    do = pipeline._Work._do
+    monkeypatch.setattr(pipeline._Work, "_do", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(in_order([partial(numbers, 0, 100_000)], run, lambda _: 1, 3, helps=True))
     assert not threads_of_ours()

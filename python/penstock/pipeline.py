@@ -107,9 +107,10 @@ def _stop_all() -> None:
 
 
 class _Thread(threading.Thread):
-    """A thread that says whether it is in code of the user's."""
+    """A thread that says whether it is in code of the user's, and is told that its caller has left."""
 
     in_users_code = False
+    is_left = False
 
 
 @contextmanager
@@ -129,6 +130,18 @@ def users_code() -> Generator[None]:
 
 _LOOK = 0.05
 """Seconds after which one who waits for a thread looks where it is."""
+
+
+def wait_for(changed: threading.Condition, is_so: Callable[[], bool]) -> None:
+    """Wait in a task, with the lock of `changed`, for what an earlier task will do.
+
+    Raises:
+        InterruptedError: the caller has left. Ctrl-C may have met it just when it had the earlier task.
+    """
+    thread = threading.current_thread()
+    while not changed.wait_for(is_so, _LOOK):
+        if isinstance(thread, _Thread) and thread.is_left:
+            raise InterruptedError("the reader has left")
 
 
 class Tasks(Generic[Task]):
@@ -242,6 +255,8 @@ class _Work(Generic[Task, Result]):
         self._stopped = True
         if os.getpid() != self._process:
             return  # a forked child has neither the threads nor, perhaps, the lock
+        for thread in self._pool:
+            thread.is_left = True
         with self._lock:
             self._free.notify_all()
         begun = time.monotonic()

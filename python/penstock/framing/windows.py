@@ -23,6 +23,7 @@ from penstock.framing.chunks import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BYTES,
 from penstock.framing.held import Held
 from penstock.framing.shard import Shard
 from penstock.framing.stream import Walked
+from penstock.pipeline import wait_for
 
 _FIRST_BYTES = 256 << 10
 """Of the first window: the others wait for it."""
@@ -88,8 +89,7 @@ class Windows:
     def _length(self) -> int:
         """Bytes of a window, once the first has been walked over."""
         with self._known:
-            while 1 not in self._places:
-                self._known.wait()
+            wait_for(self._known, lambda: 1 in self._places)
             is_large = self._places[1].margin >= 2 * LARGE_BYTES
         return LARGE_CHUNK_BYTES if is_large else _WINDOW_BYTES
 
@@ -163,8 +163,7 @@ class Windows:
 
     def _wait_for(self, number: int) -> _Place:
         with self._known:
-            while number not in self._places:
-                self._known.wait()
+            wait_for(self._known, lambda: number in self._places)
             return self._places.pop(number)
 
     def _tell(self, number: int, place: _Place) -> None:
