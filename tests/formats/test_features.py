@@ -11,32 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tf_examples as tfe
-from protobuf_example import Example
+from example_columns import column, example
 
 import penstock as ps
 import penstock.features as f
 from penstock import _core
-from penstock.errors import LimitError, SchemaError, UnsupportedError
+from penstock.errors import SchemaError, UnsupportedError
 from penstock.schema import DecodePlan
-
-
-def example(**values: list[Any]) -> bytes:
-    """A serialized Example; an empty list is a feature without a kind."""
-    message = Example()
-    for key, given in values.items():
-        feature = message.features.feature[key]
-        if given and isinstance(given[0], bytes):
-            feature.bytes_list.value.extend(given)
-        elif given and isinstance(given[0], float):
-            feature.float_list.value.extend(given)
-        elif given:
-            feature.int64_list.value.extend(given)
-    return message.SerializeToString(deterministic=True)
-
-
-def column(payloads: list[bytes], feature: Any, dialect: str = "protobuf") -> Any:
-    return tfe.decode(payloads, {"x": feature}, dialect).column("x").to_pylist()
-
 
 # What may be asked for
 
@@ -226,161 +207,6 @@ def test_several_columns_may_share_a_key() -> None:
         "a": {"indices": [3, 7], "values": [2, 1]},
         "b": {"indices": [7, 3], "values": [1, 2]},
     }
-
-
-# Ragged and sparse
-
-VALUES = [1, 2, 3, 4, 5, 6]
-PARTITIONS = [
-    (f.RowLengths("p"), [2, 0, 4], [4, 0, 1]),
-    (f.RowSplits("p"), [0, 2, 2, 6], [0, 4, 4, 5]),
-    (f.RowStarts("p"), [0, 2, 2], [0, 4, 4]),
-    (f.RowLimits("p"), [2, 2, 6], [4, 4, 5]),
-    (f.ValueRowIds("p"), [0, 0, 2, 2, 2, 2], [0, 0, 0, 0, 2]),
-]
-ROWS = [[[1, 2], [], [3, 4, 5, 6]], [[1, 2, 3, 4], [], [5]]]
-
-
-@pytest.mark.parametrize("dialect", ["protobuf", "tensorflow"])
-@pytest.mark.parametrize(("partition", "first", "second"), PARTITIONS)
-def test_partitions_make_rows(
-    partition: Any, first: list[int], second: list[int], dialect: str
-) -> None:
-    payloads = [example(v=VALUES, p=first), example(v=VALUES[:5], p=second)]
-    assert column(payloads, f.Ragged("int64", "v", [partition]), dialect) == ROWS
-
-
-def test_partitions_nest_outermost_first() -> None:
-    feature = f.Ragged("int64", "v", [f.RowLengths("p"), f.UniformRowLength(2)])
-    payloads = [example(v=VALUES, p=[2, 0, 1]), example(), example(v=[7, 8], p=[1])]
-    rows = [[[[1, 2], [3, 4]], [], [[5, 6]]], None, [[[7, 8]]]]
-    assert column(payloads, feature) == rows
-    assert column(payloads, feature, "tensorflow") == [rows[0], [], rows[2]]
-
-
-HUGE = 1 << 62
-MISFITS = [
-    (f.RowLengths("p"), [2, 2]),
-    (f.RowLengths("p"), [6, 1]),
-    (f.RowLengths("p"), [-1, 7]),
-    (f.RowLengths("p"), [HUGE, HUGE, HUGE]),
-    (f.RowSplits("p"), [1, 6]),
-    (f.RowSplits("p"), [0, 4, 2, 6]),
-    (f.RowSplits("p"), [0, 4]),
-    (f.RowStarts("p"), [1, 3]),
-    (f.RowStarts("p"), [0, HUGE, -HUGE]),
-    (f.RowLimits("p"), [4, 2, 6]),
-    (f.RowLimits("p"), [-HUGE, HUGE]),
-    (f.RowLimits("p"), []),
-]
-
-
-@pytest.mark.parametrize(("partition", "numbers"), MISFITS)
-def test_rows_that_misfit_are_refused_or_cut_short(partition: Any, numbers: list[int]) -> None:
-    good = next(first for kind, first, _ in PARTITIONS if type(kind) is type(partition))
-    payloads = [example(v=VALUES, p=good), example(v=VALUES, p=numbers)]
-    with pytest.raises(SchemaError, match="do not fit") as caught:
-        column(payloads, f.Ragged("int64", "v", [partition]))
-    assert (caught.value.record, caught.value.field) == (1, "x")
-    lenient = column(payloads, f.Ragged("int64", "v", [partition]), "tensorflow")
-    assert lenient[0] == ROWS[0]
-    kept = [value for row in lenient[1] for value in row]
-    assert kept == [value for value in VALUES if value in kept]
-
-
-@pytest.mark.parametrize("numbers", [[0], [0, 0, 1, 0, 1, 1], [-1, 0, 0, 0, 0, 0]])
-def test_row_ids_that_misfit_are_refused_in_both_dialects(numbers: list[int]) -> None:
-    for dialect in ("protobuf", "tensorflow"):
-        with pytest.raises(SchemaError, match="row ids"):
-            feature = f.Ragged("int64", "v", [f.ValueRowIds("p")])
-            column([example(v=VALUES, p=numbers)], feature, dialect)
-
-
-def test_row_ids_cannot_ask_for_any_number_of_rows() -> None:
-    feature = f.Ragged("int64", "v", [f.ValueRowIds("p")])
-    for most in (1 << 40, (1 << 63) - 1):
-        with pytest.raises(LimitError):
-            column([example(v=[1], p=[most])], feature, "tensorflow")
-
-
-def test_sparse_indices_are_sorted_and_checked() -> None:
-    feature = f.Sparse(["i", "j"], "v", "float32", [30, 5])
-    good = example(i=[20, 0, 20], j=[1, 3, 0], v=[0.5, 1.5, 2.5])
-    assert column([good, example()], feature) == [
-        {"indices": [[0, 3], [20, 0], [20, 1]], "values": [1.5, 2.5, 0.5]},
-        None,
-    ]
-    outside = example(i=[30], j=[0], v=[0.5])
-    with pytest.raises(SchemaError, match="outside the size") as caught:
-        column([good, outside], feature)
-    assert (caught.value.record, caught.value.field, caught.value.found) == (1, "x", 30)
-    assert column([outside], feature, "tensorflow") == [{"indices": [[30, 0]], "values": [0.5]}]
-    for dialect in ("protobuf", "tensorflow"):
-        with pytest.raises(SchemaError, match="as many indices"):
-            column([example(i=[1], j=[1, 2], v=[0.5])], feature, dialect)
-
-
-# SequenceExamples
-
-
-def sequence(context: bytes, **lists: list[bytes]) -> bytes:
-    """A SequenceExample from an Example and Examples whose feature "x" is a frame."""
-
-    def field(number: int, content: bytes) -> bytes:
-        return bytes([number << 3 | 2, len(content)]) + content
-
-    entries = b""
-    for key, frames in lists.items():
-        parts = [
-            field(1, Example.FromString(p).features.feature["x"].SerializeToString())
-            for p in frames
-        ]
-        entries += field(1, field(1, key.encode()) + field(2, b"".join(parts)))
-    return context + field(2, entries)
-
-
-@pytest.mark.parametrize("dialect", ["protobuf", "tensorflow"])
-def test_a_sequence_example_has_context_and_lists(dialect: str) -> None:
-    payload = sequence(
-        example(id=[7], x=[1]),
-        x=[example(x=[1]), example(x=[2])],
-        r=[example(x=[1, 2]), example(x=[]), example(x=[3, 4])],
-        n=[example(x=[2]), example(x=[]), example(x=[1, 1])],
-        s=[example(x=[1, 2])],
-    )
-    rows = f.Ragged("int64", "r", [f.RowLengths("n")])
-    schema: dict[str, Any] = {
-        "id": f.FixedLen([], "int64"),
-        "context/x": f.FixedLen([], "int64"),
-        "feature_lists/x": f.Sequence(f.FixedLenSequence([], "int64")),
-        "r": f.Sequence(f.Ragged("int64")),
-        "rows": f.Sequence(rows),
-        "s": f.Sequence(f.FixedLenSequence([2], "int64")),
-        "absent": f.Sequence(f.VarLen("int64")),
-    }
-    missing = None if dialect == "protobuf" else []
-    assert tfe.decode([payload], schema, dialect).to_pylist() == [
-        {
-            "id": 7,
-            "context/x": 1,
-            "feature_lists/x": [1, 2],
-            "r": [[1, 2], [], [3, 4]],
-            "rows": [[[1, 2]], [], [[3], [4]]],
-            "s": [[1, 2]],
-            "absent": missing,
-        }
-    ]
-
-
-def test_partitions_of_frames_name_the_record() -> None:
-    good = sequence(b"", v=[example(x=[1])], n=[example(x=[1])])
-    bad = sequence(b"", v=[example(x=[1]), example(x=[1])], n=[example(x=[1]), example(x=[2])])
-    other = sequence(b"", v=[example(x=[1])], n=[])
-    feature = f.Sequence(f.Ragged("int64", "v", [f.RowLengths("n")]))
-    for payload, message in [(bad, "do not fit"), (other, "other frames")]:
-        with pytest.raises(SchemaError, match=message) as caught:
-            column([good, good, payload], feature)
-        assert caught.value.record == 2
 
 
 # Whole files

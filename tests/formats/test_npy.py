@@ -1,50 +1,22 @@
-"""npy: headers, dtypes, orders, and what is refused; NumPy is the oracle."""
+"""Reading npy: dtypes, orders and headers; NumPy is the oracle."""
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
-import random
-import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from npy_files import ARRAYS, GOLDEN, npy, opened, table, with_header
 
 import penstock as ps
-from memory_storage import MemoryStorage
-from penstock.formats.npy_header import MAGIC, parse_header
-from penstock.types import DTYPE_KEY, fixed_tensors
-from reading import SHARED, run_python, shared_path
+from penstock.formats.npy_header import parse_header
+from penstock.types import DTYPE_KEY
+from reading import SHARED, shared_path
 
-GOLDEN = SHARED / "specs" / "golden" / "neighbours"
 CORPUS = SHARED / "corpus" / "npy"
-
-
-def npy(array: np.ndarray, version: tuple[int, int] | None = None) -> bytes:
-    out = io.BytesIO()
-    np.lib.format.write_array(out, array, version=version, allow_pickle=False)
-    return out.getvalue()
-
-
-def with_header(text: str, data: bytes = b"", version: int = 1) -> bytes:
-    """An npy file of any header text."""
-    encoded = text.encode("utf-8" if version == 3 else "latin-1") + b"\n"
-    size = struct.pack("<H" if version == 1 else "<I", len(encoded))
-    return MAGIC + bytes((version, 0)) + size + encoded + data
-
-
-def opened(data: bytes, **options: Any) -> ps.Dataset:
-    storage = MemoryStorage({"a.npy": data})
-    return ps.open("a.npy", storage=storage, index="never", format="npy", **options)
-
-
-def table(data: bytes, **options: Any) -> pa.Table:
-    dataset = opened(data, **options)
-    return pa.Table.from_batches(list(dataset.scan()), dataset.schema)
 
 
 def values(column: Any) -> Any:
@@ -112,28 +84,6 @@ def test_a_file_is_told_without_its_name(tmp_path: Path) -> None:
             assert ps.open(str(nameless), index="never").shards[0].format == "npy"
         except ps.UnsupportedError as error:
             assert "no records" in str(error)
-
-
-TIMES = ["2020-01-02", "1969-12-31", "NaT"]
-ARRAYS: dict[str, np.ndarray] = {
-    **{
-        f"{order}{kind}": np.array([[1, 0], [7, 3]]).astype(f"{order}{kind}")
-        for order in "<>"
-        for kind in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
-    },
-    "bool": np.array([True, False, True] * 5),
-    "bool tensors": np.array([[True, False, True]] * 3),
-    "bytes": np.array([b"a", b"", b"b\0c", b"four"]),
-    "bytes by shape": np.array([[b"a", b"xyz"], [b"", b"q"]]),
-    "text": np.array(["é", "", "a\0b", "𝄞x"]),
-    "text, big endian": np.array(["é", "abc"]).astype(">U3"),
-    **{f"time {u}": np.array(TIMES, f"M8[{u}]") for u in ("D", "s", "ms", "us", "ns")},
-    "time, big endian": np.array(TIMES, ">M8[s]"),
-    **{f"duration {u}": np.array([5, -7], f"m8[{u}]") for u in ("s", "ms", "us", "ns")},
-    "three axes": np.arange(24).reshape(2, 3, 4),
-    "an empty axis": np.zeros((3, 0, 2), np.float32),
-    "no records": np.zeros((0, 4), np.int16),
-}
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -237,99 +187,6 @@ def test_headers_of_python_2_and_odd_spelling_are_read() -> None:
         assert table(with_header(text, b"\1\0\2\0")).column("data").to_pylist() == [1, 2]
 
 
-GOOD = "{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }"
-BAD_HEADERS = {
-    "a call": GOOD.replace("'<i2'", "__import__('os').system('touch canary')"),
-    "no key": "{'descr': '<i2', 'shape': (2,)}",
-    "a key more": GOOD.replace("}", "'x': 1}"),
-    "a key twice": GOOD.replace("}", "'descr': '<i4'}"),
-    "a list as shape": GOOD.replace("(2,)", "[2]"),
-    "a negative size": GOOD.replace("(2,)", "(-2,)"),
-    "a size that is True": GOOD.replace("(2,)", "(True,)"),
-    "a product beyond 64 bits": GOOD.replace("(2,)", "(4294967296, 4294967296)"),
-    "twenty digits": GOOD.replace("(2,)", "(99999999999999999999,)"),
-    "too many axes": GOOD.replace("(2,)", "(1,)".replace("1", "1, " * 64 + "1")),
-    "order as a number": GOOD.replace("False", "0"),
-    "an unknown kind": GOOD.replace("<i2", "<q2"),
-    "an unknown size": GOOD.replace("<i2", "<i3"),
-    "a size too wide": GOOD.replace("<i2", "|S9999999999"),
-    "something behind": GOOD + " 1",
-    "not closed": GOOD[:-1],
-    "a string not closed": GOOD[:12],
-    "nesting": GOOD.replace("(2,)", "(" * 5000),
-    "nested dtypes": GOOD.replace("'<i2'", "[('a', " * 60 + "'<i2'" + ")]" * 60),
-    "fields of one name": GOOD.replace("'<i2'", "[('a', '<i2'), ('a', '<i2')]"),
-    "a field without name": GOOD.replace("'<i2'", "[(1, '<i2')]"),
-    "a sub-array beyond memory": GOOD.replace("'<i2'", "[('a', '<i2', (4294967296, 4096))]"),
-    "an escape of no character": GOOD.replace("'<i2'", "'\\ud800'"),
-    "nothing": "",
-}
-
-
-@pytest.mark.parametrize("name", BAD_HEADERS)
-def test_a_header_that_is_no_literal_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises((ps.FormatError, ps.UnsupportedError)) as caught:
-        opened(with_header(BAD_HEADERS[name], b"\0" * 64))
-    assert caught.value.file == "a.npy"
-    assert not list(tmp_path.iterdir())
-
-
-def test_no_header_takes_long_or_much() -> None:
-    """A megabyte of the worst nesting, of fields and of digits, within a second and 300 MB."""
-    code = """
-import sys, time
-import penstock as ps
-from penstock.formats.npy_header import parse_header, MAGIC
-import struct
-texts = ["(" * (1 << 20), "{'a':" * 200000, "[" * 10 + "(1," * 300000, "'" * (1 << 20), "1" * (1 << 20),
-    "{'descr': [" + ",".join(f"('f{n}','<i2')" for n in range(50000)) + "], 'fortran_order': False, 'shape': (0,)}",
-    "'" + "\\\\x41" * 250000 + "'", " " * (1 << 20)]
-for text in texts:
-    data = MAGIC + b"\\2\\0" + struct.pack("<I", len(text)) + text.encode()
-    start = time.monotonic()
-    try:
-        parse_header(lambda at, size: data[at:at + size])
-    except ps.PenstockError:
-        pass
-    assert time.monotonic() - start < 5, text[:20]
-"""
-    run_python(code, megabytes=300)
-
-
-def test_objects_are_refused_and_never_unpickled(tmp_path: Path) -> None:
-    canary = tmp_path / "canary"
-
-    class Touch:
-        def __reduce__(self) -> Any:
-            return Path.touch, (canary,)
-
-    path = tmp_path / "o.npy"
-    np.save(path, np.array([Touch()], object), allow_pickle=True)
-    assert pickle.PROTO in path.read_bytes()
-    with pytest.raises(ps.UnsupportedError, match="pickle"):
-        ps.open(str(path), index="never")
-    assert not canary.exists()
-
-
-def test_a_file_shorter_than_its_shape_says_is_cut() -> None:
-    data = npy(np.arange(100))
-    with pytest.raises(ps.TruncatedError, match=r"a\.npy"):
-        opened(data[:-1])
-    with pytest.raises(ps.FormatError, match="bytes follow the array"):
-        opened(data + b"x")
-
-
-def test_records_of_no_bytes_are_bounded() -> None:
-    huge = "{'descr': '|S0', 'fortran_order': False, 'shape': (9223372036854775,), }"
-    with pytest.raises(ps.LimitError, match="no bytes"):
-        opened(with_header(huge))
-
-
-def test_a_record_beyond_the_limit_is_refused() -> None:
-    with pytest.raises(ps.LimitError, match="record_bytes"):
-        opened(npy(np.zeros((2, 1000))), limits={"record_bytes": 7999})
-
-
 def test_a_schema_casts_and_chooses_fields() -> None:
     data = npy(np.arange(5, dtype=np.int16))
     wanted = pa.schema([pa.field("data", pa.float64())])
@@ -353,126 +210,6 @@ def test_fortran_order_is_read_from_where_its_values_lie(tmp_path: Path) -> None
         numbers = np.random.default_rng(2).integers(0, 3000, 50)
         batch = dataset.take(numbers)
         assert batch["data"].to_numpy_ndarray().tolist() == array[numbers].tolist()
-
-
-def test_flipped_and_cut_files_end_in_data_or_an_error() -> None:
-    seeds = [
-        npy(np.arange(6).reshape(2, 3)),
-        (GOLDEN / "struct.npy").read_bytes(),
-        npy(ARRAYS["text"]),
-    ]
-    rng = random.Random(7)
-    for data in seeds:
-        variants = [data[:cut] for cut in range(len(data))]
-        for _ in range(1500):
-            broken = bytearray(data)
-            for _ in range(rng.choice((1, 1, 2, 5))):
-                broken[rng.randrange(len(data))] = rng.randrange(256)
-            variants.append(bytes(broken))
-        for variant in variants:
-            try:
-                table(variant).validate(full=True)
-            except ps.PenstockError as error:
-                assert error.file == "a.npy"
-
-
-# -- writing --------------------------------------------------------------------------------------
-
-
-def written(data: Any, tmp_path: Path, **options: Any) -> np.ndarray:
-    path = str(tmp_path / "w.npy")
-    ps.write(data, path, overwrite=True, **options)
-    return np.load(path, allow_pickle=False)
-
-
-def test_numpy_reads_what_is_written(tmp_path: Path) -> None:
-    for array in ARRAYS.values():
-        native = array.astype(array.dtype.newbyteorder("="))
-        if array.dtype.kind in "SU" or 0 in array.shape:
-            continue
-        column = pa.array(native) if native.ndim == 1 else fixed_tensors(native)
-        found = written(pa.table({"data": column}), tmp_path)
-        assert found.shape == array.shape
-        assert np.array_equal(found, native, equal_nan=array.dtype.kind in "fM")
-
-
-def test_several_fields_become_a_structured_array(tmp_path: Path) -> None:
-    table_ = pa.table(
-        {"id": pa.array([1, 2], pa.int32()), "at": fixed_tensors(np.ones((2, 3), np.float16))}
-    )
-    found = written(table_, tmp_path)
-    assert found.dtype == np.dtype([("id", "<i4"), ("at", "<f2", (3,))])
-    assert found["id"].tolist() == [1, 2]
-    dataset = ps.open(str(tmp_path / "w.npy"), index="never")
-    assert dataset.schema.names == ["id", "at"]
-    assert dataset.schema.field("at").type.shape == [3]
-
-
-def test_text_needs_a_length(tmp_path: Path) -> None:
-    table_ = pa.table({"name": ["é", "", "abc"], "raw": [b"x", b"yz", b""]})
-    with pytest.raises(ps.SchemaError, match="text_length"):
-        written(table_, tmp_path)
-    assert not list(tmp_path.iterdir())
-    found = written(table_, tmp_path, text_length=3)
-    assert found["name"].tolist() == ["é", "", "abc"]
-    assert found["raw"].tolist() == [b"x", b"yz", b""]
-    assert pa.table(ps.open(str(tmp_path / "w.npy"))).to_pydict() == table_.to_pydict()
-    with pytest.raises(ps.SchemaError, match="record 2, field 'name'"):
-        written(table_, tmp_path, text_length=2)
-    with pytest.raises(ps.SchemaError, match="NUL"):
-        written(pa.table({"data": ["a\0"]}), tmp_path, text_length=3)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pa.string(),
-        pa.list_(pa.int8()),
-        pa.decimal128(5, 2),
-        pa.timestamp("s", "UTC"),
-        pa.map_(pa.int8(), pa.int8()),
-    ],
-)
-def test_what_an_array_cannot_hold_is_refused_before_the_first_byte(
-    kind: Any, tmp_path: Path
-) -> None:
-    with pytest.raises(ps.SchemaError, match="field 'x'"):
-        written(pa.table({"x": pa.array([], kind)}), tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_null_is_refused_with_its_record_but_a_time_that_is_none_is_kept(tmp_path: Path) -> None:
-    numbers = pa.chunked_array([[1, 2], [3, None]])
-    with pytest.raises(ps.SchemaError, match="record 3, field 'data'"):
-        written(pa.table({"data": numbers}), tmp_path)
-    assert not list(tmp_path.iterdir())
-    times = pa.array([5, None], pa.timestamp("ms"))
-    found = written(pa.table({"data": times}), tmp_path)
-    assert found.tolist() == np.array([5, "NaT"], "M8[ms]").tolist()
-    assert pa.table(ps.open(str(tmp_path / "w.npy")))["data"].to_pylist() == times.to_pylist()
-
-
-def test_marked_bits_come_back_with_their_mark(tmp_path: Path) -> None:
-    for kind, name in (
-        (pa.uint16(), b"bfloat16"),
-        (pa.fixed_shape_tensor(pa.float32(), [2]), b"complex64"),
-    ):
-        field = pa.field("data", kind, metadata={DTYPE_KEY: name})
-        storage = (
-            pa.array([1, 2], pa.uint16())
-            if name == b"bfloat16"
-            else fixed_tensors(np.ones((2, 2), "f4"))
-        )
-        written(pa.table([storage], pa.schema([field])), tmp_path)
-        assert (
-            ps.open(str(tmp_path / "w.npy")).schema.field("data").equals(field, check_metadata=True)
-        )
-
-
-def test_names_beyond_latin_1_make_version_3(tmp_path: Path) -> None:
-    found = written(pa.table({"日": [1], "b": [2]}), tmp_path)
-    assert found.dtype.names == ("日", "b")
-    assert (tmp_path / "w.npy").read_bytes()[6] == 3
 
 
 def test_the_header_is_read_by_its_parts() -> None:

@@ -1,0 +1,101 @@
+"""`penstock index`, `verify` and `repair`: what they print and advise, and their exit status."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from running import run, run_process
+
+import penstock as ps
+
+
+def test_index_makes_sidecars_and_prints_their_paths(single: Path, tmp_path: Path) -> None:
+    os.unlink(f"{single}.penstock")
+    assert run("index", single).out.strip() == f"{single}.penstock"
+    assert Path(f"{single}.penstock").exists()
+    folder = tmp_path / "kept"
+    (path,) = run("index", "--json", "--folder", folder, single).document["paths"]
+    assert Path(path).parent == folder
+
+
+def test_index_of_a_damaged_head_ends_with_status_1(single: Path) -> None:
+    data = bytearray(single.read_bytes())
+    data[0] ^= 1
+    single.write_bytes(data)
+    os.unlink(f"{single}.penstock")
+    done = run_process("index", single)
+    assert done.status == 1
+    assert "record 0" in done.err
+
+
+def test_verify_names_the_damage_and_ends_with_status_1(damaged: Path) -> None:
+    done = run("verify", damaged)
+    assert done.status == 1
+    assert "data_checksum" in done.out
+    assert "1 record lost" in done.out
+    document = run("verify", "--json", damaged)
+    assert document.status == 1
+    (finding,) = document.document["findings"]
+    assert document.document["ok"] is False
+    assert finding["kind"] == "data_checksum"
+    assert finding["start_byte"] <= damaged.stat().st_size // 2 < finding["end_byte"]
+
+
+def test_verify_advises_repair_only_where_it_helps(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"a": range(1200)}, path, index=False)
+    ps.write([b"no message"], tmp_path / "b.tfrecord", index=False)
+    path.write_bytes(path.read_bytes() + (tmp_path / "b.tfrecord").read_bytes())
+    ps.write({"a": range(1200)}, tmp_path / "c.parquet")
+    cut = (tmp_path / "c.parquet").read_bytes()[:-9]
+    (tmp_path / "c.parquet").write_bytes(cut)
+    for name, said in (("a.tfrecord", "no Example"), ("c.parquet", "footer")):
+        done = run("verify", tmp_path / name)
+        assert done.status == 1
+        assert said in done.out
+        assert "penstock repair" not in done.out
+
+
+def test_verify_of_good_files_is_well(shards: Path) -> None:
+    done = run("verify", shards)
+    assert done.status == 0
+    assert done.out.startswith("well: 300 records right")
+
+
+def test_repair_is_advised_by_names_that_fit(damaged: Path, tmp_path: Path) -> None:
+    tar = tmp_path / "a.tar"
+    ps.write({"txt": ["a"] * 50}, tar)
+    tar.write_bytes(tar.read_bytes()[:40_000])
+    assert f"try: penstock repair {tar} --into repaired.tar\n" in run("verify", tar).out
+    assert "try: penstock repair FILE... --into repaired/\n" in run("verify", tar, damaged).out
+
+
+def test_repair_is_not_advised_where_it_could_do_nothing(tmp_path: Path) -> None:
+    np.savez(tmp_path / "uneven.npz", x=np.zeros(2), y=np.zeros(3))
+    (tmp_path / "pets" / "cat").mkdir(parents=True)
+    (tmp_path / "pets" / "cat" / "a.jpg").write_bytes(b"")
+    for name in ("uneven.npz", "pets"):
+        done = run("verify", tmp_path / name)
+        assert done.status == 1
+        assert "penstock repair" not in done.out
+
+
+def test_repair_writes_what_is_whole(damaged: Path, tmp_path: Path) -> None:
+    target = tmp_path / "repaired.tfrecord"
+    done = run("repair", damaged, "--into", target)
+    assert done.status == 0
+    assert f"wrote {target}" in done.out
+    assert "1 record lost" in done.out
+    assert run("verify", "--json", target).document["num_records"] == 299
+    assert run("repair", damaged, "--into", target).status == 2
+    document = run("repair", "--json", damaged, "--into", target, "--overwrite").document
+    assert document["num_records"] == 299
+    assert document["paths"] == [str(target)]
+
+
+@pytest.mark.parametrize("where", [(), ("--in-place", "--into", "x")])
+def test_repair_wants_one_place_to_write_to(where: tuple[str, ...], damaged: Path) -> None:
+    assert run("repair", damaged, *where).status == 2

@@ -1,0 +1,33 @@
+"""A file of 64 KiB to damage, and how the tests turn over a bit of it."""
+
+from __future__ import annotations
+
+import random
+
+import frames
+
+SIZE = 1 << 16
+SEED = 20
+PATH = "m.tfrecord"
+
+
+def sixty_four_kib() -> list[bytes]:
+    """Payloads of unequal size whose file is exactly 64 KiB; one is empty."""
+    rng = random.Random(SEED)
+    lengths = [0, 1, 11, 2000] + [rng.randrange(2, 1900) for _ in range(58)]
+    while sum(lengths) + 16 * (len(lengths) + 1) > SIZE:
+        lengths.pop()
+    lengths.append(SIZE - sum(lengths) - 16 * (len(lengths) + 1))
+    return [rng.randbytes(length) for length in lengths]
+
+
+PAYLOADS = sixty_four_kib()
+STARTS = frames.starts_of(PAYLOADS)
+DATA = frames.file_of(PAYLOADS)
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    """`data` with one bit turned over."""
+    bad = bytearray(data)
+    bad[bit >> 3] ^= 1 << (bit & 7)
+    return bytes(bad)

@@ -1,0 +1,173 @@
+"""HDF5 that is refused: what leads to other files, claims too much, has no Arrow type or is broken."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from hdf5_files import CORPUS, made, opened
+
+import penstock as ps
+from reading import run_python
+
+
+def canaries(folder: Path) -> dict[str, str]:
+    """Files that lead to others. Each of the others is a pipe that nobody writes to: whoever opens
+    one waits for ever."""
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    found: dict[str, str] = {}
+    for kind in ("external link", "external storage", "virtual", "virtual, unlimited"):
+        path = str(folder / f"{kind}.h5")
+        found[kind] = path
+        with h5py.File(path, "w") as file:
+            if kind == "external link":
+                file["x"] = h5py.ExternalLink(str(pipe), "/x")
+            elif kind == "external storage":
+                file.create_dataset("x", (4,), "i4", external=[(str(pipe), 0, 16)])
+            elif kind == "virtual":
+                layout = h5py.VirtualLayout((4,), "i4")
+                layout[:] = h5py.VirtualSource(str(pipe), "x", (4,))
+                file.create_virtual_dataset("x", layout)
+            else:
+                layout = h5py.VirtualLayout((4,), "i4", maxshape=(None,))
+                source = h5py.VirtualSource(str(pipe), "x", (4,), maxshape=(None,))
+                layout[: h5py.h5s.UNLIMITED] = source[: h5py.h5s.UNLIMITED]
+                file.create_virtual_dataset("x", layout)
+    return found
+
+
+READ = """
+import sys
+import penstock as ps
+for path in sys.argv[1:]:
+    try:
+        dataset = ps.open(path, index="never")
+        print("rows", sum(batch.num_rows for batch in dataset.scan()))
+    except ps.UnsupportedError as error:
+        print("refused", error.message)
+"""
+
+
+def test_nothing_in_a_file_opens_another_one(tmp_path: Path) -> None:
+    files = canaries(tmp_path)
+    lines = run_python(READ, *files.values(), seconds=60).splitlines()
+    assert len(lines) == 4
+    assert all(line.startswith("refused") for line in lines), lines
+    assert ["link" in lines[0], "external files" in lines[1]] == [True, True]
+    assert all("virtual" in line for line in lines[2:])
+
+
+def test_soft_links_are_passed_over_also_those_that_leave(tmp_path: Path) -> None:
+    path = made(tmp_path, x=np.arange(3))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with h5py.File(path, "a") as file:
+        file["same"] = h5py.SoftLink("/x")
+        file["dangling"] = h5py.SoftLink("/nowhere")
+        file["out"] = h5py.ExternalLink(str(pipe), "/")
+        file["leaves"] = h5py.SoftLink("/out/x")
+    assert opened(path, datasets=["x", "same", "leaves", "dangling"][:1]).schema.names == ["x"]
+    with pytest.raises(ps.UnsupportedError, match="external link"):
+        opened(path)
+
+
+def test_no_plug_in_is_loaded(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "libh5lz4.so")  # loading it would wait for ever
+    files = [
+        str(CORPUS / "jhdf" / "lz4_datasets.hdf5"),
+        str(CORPUS / "pytables-tests" / "Tables_lzo1.h5"),
+    ]
+    code = f"import os; os.environ['HDF5_PLUGIN_PATH'] = {str(tmp_path)!r}\n" + READ
+    lines = run_python(code, *files).splitlines()
+    assert len(lines) == 2
+    assert all("plug-in" in line for line in lines), lines
+
+
+def test_values_that_were_never_written_are_bounded(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.h5")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", (1 << 40,), "i8", chunks=(1024,))
+    with pytest.raises(ps.LimitError, match="member_bytes"):
+        opened(path)
+
+
+def test_a_structure_with_text_of_any_length_is_refused(tmp_path: Path) -> None:
+    kind = np.dtype([("a", "i4"), ("t", h5py.string_dtype())])
+    path = made(tmp_path, x=np.array([(1, "a")], kind))
+    with pytest.raises(ps.UnsupportedError, match="inside of a structure"):
+        opened(path)
+
+
+@pytest.mark.parametrize("what", ["references", "lists of text", "raw"])
+def test_what_arrow_has_nothing_for_is_refused(what: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "a.h5")
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(2)
+        if what == "references":
+            file.create_dataset("r", (2,), h5py.ref_dtype)
+        elif what == "lists of text":
+            file.create_dataset("r", (2,), h5py.vlen_dtype(np.dtype("S3")))
+    with pytest.raises(ps.UnsupportedError):
+        opened(path, raw=what == "raw")
+
+
+def small_file() -> bytes:
+    out = io.BytesIO()
+    with h5py.File(out, "w") as file:
+        file.create_dataset("x", data=np.arange(12), chunks=(5,), compression="gzip", shuffle=True)
+        file.create_dataset("y", data=np.arange(12.0))
+        file.create_dataset("t", data=[f"n{n}" for n in range(12)])
+        file["x"].attrs["unit"] = "m"
+    return out.getvalue()
+
+
+FLIPS = """
+import random, sys
+import penstock as ps
+data, seed = open(sys.argv[1], "rb").read(), int(sys.argv[2])
+rng = random.Random(seed)
+path = sys.argv[1] + ".flipped"
+for n in range(400):
+    broken = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        broken[rng.randrange(len(data))] = rng.randrange(256)
+    with open(path, "wb") as file:
+        file.write(broken)
+    try:
+        dataset = ps.open(path, index="never", format="hdf5")
+        for batch in dataset.scan(threads=1):
+            batch.validate(full=True)
+    except ps.PenstockError as error:
+        assert error.file == path
+print("done")
+"""
+
+
+def test_flipped_files_end_in_data_or_an_error(tmp_path: Path) -> None:
+    """In processes of their own: what libhdf5 does with them is not ours to promise."""
+    path = tmp_path / "a.h5"
+    path.write_bytes(small_file())
+    for seed in (1, 2):
+        assert "done" in run_python(FLIPS, str(path), str(seed), megabytes=1500, seconds=120)
+
+
+def test_a_file_cut_anywhere_is_an_error(tmp_path: Path) -> None:
+    data = small_file()
+    path = tmp_path / "a.h5"
+    for cut in range(0, len(data), 7):
+        path.write_bytes(data[:cut])
+        with pytest.raises(ps.FormatError) as caught:
+            opened(str(path), format="hdf5")
+        assert caught.value.file == str(path)
+
+
+def test_a_record_in_more_chunks_than_the_file_has_bytes_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", shape=(4, 1 << 24), chunks=(1, 1), dtype="u1", compression="gzip")
+    with pytest.raises(ps.LimitError, match="a record in 16777216 chunks"):
+        ps.open(tmp_path / "a.h5")

@@ -1,0 +1,118 @@
+"""Damage around records inside records: none of them is taken for a record of the file."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import frames
+import penstock as ps
+from damaging import DATA, PATH, PAYLOADS, SEED, flipped
+from memory_storage import MemoryStorage
+from penstock import _core
+from reading import read_bytes
+
+
+def nested(rng: random.Random, inner_records: int) -> bytes:
+    return frames.file_of([rng.randbytes(rng.randrange(60)) for _ in range(inner_records)])
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_records_inside_records_are_never_taken_for_records(depth: int, index_folder: str) -> None:
+    """A TFRecord that holds TFRecords; every bit of every outer head flipped, one at a time."""
+    rng = random.Random(depth)
+    outer = [nested(rng, n) for n in (5, 0, 1, 9, 3)]
+    if depth == 2:
+        outer = [frames.file_of([payload, nested(rng, 2), payload]) for payload in outer]
+    data, starts = frames.file_of(outer), frames.starts_of(outer)
+    storage = MemoryStorage({PATH: data})
+    assert len(ps.open(PATH, storage=storage, raw=True, index=index_folder)) == len(outer)
+    for record in range(len(outer)):
+        for bit in range(8 * starts[record], 8 * (starts[record] + frames.HEAD)):
+            bad = flipped(data, bit)
+            by_index = read_bytes(bad, damage="skip", index=index_folder)
+            assert by_index.records == outer, "with the index none is forged and none is lost"
+            without = read_bytes(bad, damage="skip")
+            assert without.records == outer, "the payload's own checksum says where it ends"
+
+
+def test_two_broken_outer_heads_forge_nothing() -> None:
+    """Head and checksum of one record broken, so that nothing proves where it ends."""
+    rng = random.Random(SEED)
+    outer = [nested(rng, n) for n in (4, 6, 3, 5)]
+    data, starts = frames.file_of(outer), frames.starts_of(outer)
+    for record in range(len(outer)):
+        for _ in range(50):
+            bad = flipped(data, 8 * starts[record] + rng.randrange(96))
+            bad = flipped(bad, 8 * (starts[record + 1] - 4) + rng.randrange(32))
+            got = read_bytes(bad, damage="skip")
+            assert got.error is None
+            assert got.records == outer[:record] + outer[record + 1 :]
+
+
+def test_a_last_record_that_is_cut_forges_nothing() -> None:
+    rng = random.Random(SEED)
+    outer = [nested(rng, 3), nested(rng, 8)]
+    data = frames.file_of(outer)
+    first_end = frames.starts_of(outer)[1]
+    for cut in range(first_end + 1, len(data)):
+        got = read_bytes(data[:cut], damage="skip")
+        inner_end = frames.starts_of(outer)[1] + frames.HEAD
+        if got.records != outer[:1]:
+            raise AssertionError(f"forged after a cut at {cut}, {cut - inner_end} into the payload")
+
+
+def test_salvage_gives_inner_records_marked_as_unproved() -> None:
+    rng = random.Random(SEED)
+    inner = [rng.randbytes(50) for _ in range(4)]
+    outer = [b"before", frames.file_of(inner), b"after" * 20]
+    data, starts = frames.file_of(outer), frames.starts_of(outer)
+    bad = flipped(data, 8 * starts[1])
+    bad = flipped(bad, 8 * (starts[2] - 1))
+    got = read_bytes(bad, damage="salvage")
+    assert got.error is None
+    assert len(got.unproved) == len(got.records)
+    proved = [r for r, mark in zip(got.records, got.unproved, strict=True) if not mark]
+    unproved = [r for r, mark in zip(got.records, got.unproved, strict=True) if mark]
+    assert [r for r in got.records if r in outer] == [outer[0], outer[2]]
+    assert all(record in outer for record in proved), "what is not marked is a real record"
+    assert set(unproved) <= {*inner, *outer}
+    assert set(inner) <= set(unproved)
+
+
+def test_salvage_of_a_good_file_marks_nothing() -> None:
+    got = read_bytes(DATA, damage="salvage")
+    assert got.records == PAYLOADS
+    assert got.unproved == [False] * len(PAYLOADS)
+
+
+@pytest.mark.parametrize("compression", ["plain", "gzip", "members"])
+@pytest.mark.parametrize("broken", ["head", "head and checksum"])
+def test_large_records_of_records_are_passed_over(compression: str, broken: str) -> None:
+    """100,000 right heads inside the payload of a record whose own head is broken: each is a
+    place where records might go on, and none is. Reading goes back and forth in the file."""
+    inner = frames.frame(b"0123456789") * 100_000
+    crc = _core.Buffer.from_bytes(inner).crc32c()
+    crc = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    large = frames.head(len(inner)) + inner + crc.to_bytes(4, "little")
+    data = frames.frame(b"before") + large + frames.frame(b"after") + large + frames.frame(b"last")
+    bad = flipped(data, 8 * 22)
+    if broken != "head":
+        bad = flipped(bad, 8 * (22 + len(large) - 1))
+    wrap = {
+        "plain": bytes,
+        "gzip": lambda data: frames.gzip_of(data, 1, 1),
+        "members": lambda data: frames.gzip_of(data, 5, 1),
+    }
+    got = read_bytes(wrap[compression](bad), damage="skip")
+    assert got.error is None
+    restored = [inner] if broken == "head" else []
+    assert got.records == [b"before", *restored, b"after", inner, b"last"]
+    (region,) = got.damage
+    assert (region.start_byte, region.end_byte) == (22, 22 + len(large))
+    assert region.num_records == (0 if broken == "head" else None)
+    salvaged = read_bytes(wrap[compression](bad), damage="salvage")
+    marked = sum(salvaged.unproved)
+    assert marked == (0 if broken == "head" else 100_000)
+    assert len(salvaged.records) == len(got.records) + marked
