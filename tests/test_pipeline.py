@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -254,7 +255,7 @@ def test_the_caller_helps_where_it_would_wait(threads: int) -> None:
     found = []
     streams = [partial(numbers, 0, 200)]
     with pytest.raises(ValueError, match="150th"):
-        for number in in_order(streams, run, lambda _: 1, threads, helps=True):
+        for number in in_order(streams, run, lambda _: 1, threads, helps_within=math.inf):
             found.append(number)
     assert found == list(range(150))
     assert len(doers) == threads
@@ -280,9 +281,7 @@ def test_a_caller_who_is_long_away_is_stood_in_for(threads: int) -> None:
 
     def found(work: float) -> tuple[list[int], set[threading.Thread]]:
         numbers_found, doers = [], set()
-        results = in_order(
-            [partial(numbers, 0, 60)], run, lambda _: 1, threads, helps=True, patience=0.02
-        )
+        results = in_order([partial(numbers, 0, 60)], run, lambda _: 1, threads, helps_within=0.02)
         for number in results:
             numbers_found.append(number)
             if work:
@@ -307,7 +306,7 @@ def test_ctrl_c_in_a_task_of_the_callers_ends_it_at_once() -> None:
         time.sleep(0.01)
         return [task]
 
-    found = in_order([partial(numbers, 0, 1000)], run, lambda _: 1, 2, helps=True)
+    found = in_order([partial(numbers, 0, 1000)], run, lambda _: 1, 2, helps_within=math.inf)
     with pytest.raises(KeyboardInterrupt):
         list(found)
     assert not threads_of_ours()
@@ -335,5 +334,5 @@ def test_nobody_waits_for_a_task_that_ctrl_c_took_from_the_caller(
     do = pipeline._Work._do
     monkeypatch.setattr(pipeline._Work, "_do", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        list(in_order([partial(numbers, 0, 100_000)], run, lambda _: 1, 3, helps=True))
+        list(in_order([partial(numbers, 0, 100_000)], run, lambda _: 1, 3, helps_within=math.inf))
     assert not threads_of_ours()

@@ -42,7 +42,6 @@ class Chunk:
     saves reading the bytes twice.
     """
 
-    number: int
     first_record: int
     num_records: int
     start_byte: int
@@ -91,6 +90,8 @@ class FormatInfo:
     has_checksums: bool = False
     has_raw_records: bool = False
     """raw=True gives its records, as it does those of every `Framed` format: see `gives_raw_records`."""
+    takes_descriptions: bool = False
+    """schema= may also be {name: type or feature}, or a message class; see its own page."""
     is_folder: bool = False
     """A shard is a folder of many files, not a file: see `penstock.folders`."""
 
@@ -319,16 +320,13 @@ class Lending(Reader, Protocol):
 
 
 @runtime_checkable
-class SideBySide(Protocol):
-    """A Reader whose chunks are found otherwise by several threads at once, and by one alone."""
+class Threaded(Protocol):
+    """A Reader that finds its chunks in another way for each number of threads."""
 
-    def side_by_side(self) -> Iterable[Callable[[], Chunk | None]] | None:
-        """Calls that give the chunks of `chunks`, one each, or None for none. Each may wait for those
-        before it, so that they are begun in order. None where `chunks` is as good."""
-        ...
-
-    def in_turn(self) -> Iterator[Chunk]:
-        """The chunks of `chunks` for one thread that decodes each before it asks for the next."""
+    def found_by(self, threads: int) -> Iterator[Chunk | Callable[[], Chunk | None]]:
+        """The chunks of `chunks`, for a scan by so many threads: each as it is, or a call that finds it, or
+        finds none. A call may wait for those before it, so they are begun in order. One thread decodes each
+        chunk before it asks for the next."""
         ...
 
 
@@ -404,8 +402,7 @@ class NoOptions:
 
 
 def gives_raw_records(fmt: Format) -> bool:
-    """Whether records are bytes, which raw=True gives, and of which schema= may make columns in ways of the
-    format's own. Else it has columns, and schema= can only be a pyarrow.Schema."""
+    """Whether records are bytes, which raw=True gives, as a column "record"."""
     return fmt.info.has_raw_records or isinstance(fmt, Framed)
 
 
@@ -415,8 +412,8 @@ def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
 
     Raises:
         TypeError: the format has no such option of its own.
-        UnsupportedError: raw=True, or a schema= of another kind than a pyarrow.Schema, of a format that
-            has columns; or any, of one that does not read by it.
+        UnsupportedError: raw=True of a format that has columns, or a schema= of a kind that the format does
+            not read by.
     """
     info = fmt.info
     options_from(fmt.read_options, options.format_options, info.name)
@@ -427,12 +424,15 @@ def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
             hint="open it without raw=True",
         )
     has_schema = isinstance(options.schema, pa.Schema)
-    if not (has_schema or options.schema is None or gives_raw_records(fmt)):
+    if not (has_schema or options.schema is None or info.takes_descriptions):
+        kind = type(options.schema).__name__
         raise UnsupportedError(
-            f"{info.name} has a schema of its own; schema= can only be a pyarrow.Schema",
-            file=source.path,
+            f"schema= of {info.name} can only be a pyarrow.Schema, not {kind}", file=source.path
         )
     reader = fmt.open(source, options)
+    if options.raw and reader.schema.names[:1] != ["record"]:
+        reader.close()
+        raise UnsupportedError(f"{info.name} gives no raw records", file=source.path)
     if has_schema:
         asked: Any = options.schema
         # Behind those asked for stand marks of how a record was read.

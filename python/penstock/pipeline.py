@@ -51,8 +51,7 @@ def in_order(
     need: Callable[[], int | None] | None = None,
     counts_taken: bool = False,
     at_once: Callable[[], int] | None = None,
-    helps: bool = False,
-    patience: float = math.inf,
+    helps_within: float | None = None,
 ) -> Generator[Result]:
     """Run all tasks of all streams, and yield their results in order.
 
@@ -67,10 +66,9 @@ def in_order(
         need: says how many bytes a task needs while it runs, or None while that is not known: then
             one runs alone. Without it, a task needs what the largest results held.
         at_once: says how many of the threads are of use, asked before each task; all without it.
-        helps: the caller's thread is one of them: where it would wait, it does a task. To hand over and
-            wake costs more than many a task.
-        patience: seconds after which another thread takes the place of a caller who helps, until it comes
-            back for the next result.
+        helps_within: the caller's thread does a task where it would wait, since to hand over and wake
+            costs more than many a task. A place is kept for it until it has been away with a result for so
+            many seconds. None: it does no tasks.
         counts_taken: a result counts until the caller has the next one, and not only while it waits.
 
     A caller that leaves early waits for the running tasks, but not for `users_code` in them.
@@ -85,9 +83,8 @@ def in_order(
             for task in stream():
                 yield from run(task)
         return
-    work = _Work(
-        streams, run, size, threads, budget_bytes, need, counts_taken, at_once, helps, patience
-    )
+    caller = _Caller(helps_within)
+    work = _Work(streams, run, size, threads, budget_bytes, need, counts_taken, at_once, caller)
     try:
         work.start()
         yield from work.results()
@@ -196,6 +193,30 @@ class _Stream(Generic[Task, Result]):
         self.done: dict[int, deque[Result | _Failure]] = {}
 
 
+class _Caller:
+    """What the thread that reads the results is doing, as far as the others must know."""
+
+    def __init__(self, helps_within: float | None) -> None:
+        self.helps = helps_within is not None
+        self._within = helps_within or 0.0
+        self.is_waiting = False
+        self.has_task = False
+        self._left: float | None = None
+
+    @contextmanager
+    def away(self) -> Generator[None]:
+        """It is gone with a result."""
+        self._left = time.monotonic()
+        yield
+        self._left = None
+
+    def will_help(self) -> bool:
+        """Whether it is about to ask for a task, so that a place is kept for it."""
+        left = self._left  # once: it may come back meanwhile
+        is_here = left is None or time.monotonic() - left < self._within
+        return self.helps and not self.has_task and is_here
+
+
 class _Work(Generic[Task, Result]):
     """The shared state of the threads; everything in it is guarded by one lock.
 
@@ -213,8 +234,7 @@ class _Work(Generic[Task, Result]):
         need: Callable[[], int | None] | None,
         counts_taken: bool,
         at_once: Callable[[], int] | None,
-        helps: bool,
-        patience: float,
+        caller: _Caller,
     ) -> None:
         self._unopened: deque[_Stream[Task, Result]] = deque(_Stream(s) for s in streams)
         self._open: list[_Stream[Task, Result]] = []
@@ -236,15 +256,9 @@ class _Work(Generic[Task, Result]):
         self._ready = threading.Condition(self._lock)
         self._free = threading.Condition(self._lock)
         self._pool = [
-            _Thread(target=self._serve, name=f"penstock-{n}", daemon=True)
-            for n in range(threads - (helps and patience == math.inf))
+            _Thread(target=self._serve, name=f"penstock-{n}", daemon=True) for n in range(threads)
         ]
-        self._helps = helps
-        self._patience = patience
-        self._left = math.inf
-        """When the caller went away with a result; it is here where that is never."""
-        self._is_helping = False
-        self._is_waiting = False
+        self._caller = caller
 
     def start(self) -> None:
         _UNDER_WAY.add(self)
@@ -286,9 +300,8 @@ class _Work(Generic[Task, Result]):
                     self._held_bytes -= taken_bytes if self._counts_taken else num_bytes
                     self._wake(1)
                 taken_bytes = num_bytes
-                self._left = time.monotonic()
-                yield result
-                self._left = math.inf
+                with self._caller.away():
+                    yield result
                 del result
 
     def _next_task_results(self) -> deque[Result | _Failure] | None:
@@ -301,7 +314,7 @@ class _Work(Generic[Task, Result]):
             if not isinstance(found, _Stream):
                 return found
             self._fetch_and_do(found)
-            self._is_helping = False
+            self._caller.has_task = False
 
     def _ready_or_task(
         self,
@@ -320,25 +333,23 @@ class _Work(Generic[Task, Result]):
             if head.exhausted and head.yielded == head.next_number:
                 self._open.pop(0)
                 self._wake(self._threads)
-            elif self._helps and (stream := self._choose(self._at_once())) is not None:
-                self._is_helping = True
+            elif self._caller.helps and (stream := self._choose(self._at_once())) is not None:
+                self._caller.has_task = True
                 return self._claimed(stream)
             else:
-                self._is_waiting = True
+                self._caller.is_waiting = True
                 self._ready.wait()
-                self._is_waiting = False
+                self._caller.is_waiting = False
         return None
 
     def _wake(self, count: int) -> None:
         # Not where there is nothing for them: each would ask for the lock and for the GIL.
-        if self._idle and (self._stopped or self._running < self._most_in_pool()):
+        if self._idle and (self._stopped or self._running < self._most_for_pool()):
             self._free.notify(min(count, self._idle))
 
-    def _most_in_pool(self) -> int:
-        """How many tasks may run before the pool takes no more: a caller who is about to help keeps a place."""
-        kept = self._helps and self._patience < math.inf and not self._is_helping
-        kept = kept and time.monotonic() - self._left < self._patience
-        return self._at_once() - kept
+    def _most_for_pool(self) -> int:
+        """How many tasks may run before the pool takes no more."""
+        return self._at_once() - (1 if self._caller.will_help() else 0)
 
     # -- the threads' side ----------------------------------------------------------------------
 
@@ -365,7 +376,7 @@ class _Work(Generic[Task, Result]):
         """Wait for a stream that has a task to fetch; None when there is nothing left to do."""
         with self._lock:
             while not self._stopped:
-                stream = self._choose(self._most_in_pool())
+                stream = self._choose(self._most_for_pool())
                 if stream is not None:
                     return self._claimed(stream)
                 if not self._unopened and all(s.exhausted for s in self._open):
@@ -407,8 +418,9 @@ class _Work(Generic[Task, Result]):
             stream.busy = False
             stream.exhausted = exhausted
             stream.next_number += fetched
-            self._running -= not fetched
-            if exhausted or (self._helps and self._is_waiting):
+            if not fetched:
+                self._running -= 1
+            if exhausted or (self._caller.helps and self._caller.is_waiting):
                 self._ready.notify()
             self._wake(self._threads if exhausted else 1)
 

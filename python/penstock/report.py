@@ -14,11 +14,6 @@ from penstock.errors import (
     TruncatedError,
 )
 
-SILENT_IN_TENSORFLOW = (
-    "short_tail", "empty_member", "cut_trailer", "second_stream", "trailing_bytes",
-)  # fmt: skip
-"""Findings that TensorFlow passes over without an error, sometimes losing records."""
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:

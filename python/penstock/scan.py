@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
-from penstock.format import Chunk, PartlyReadable, Reader, SideBySide, SkippedRegion, bare
+from penstock.format import Chunk, PartlyReadable, Reader, SkippedRegion, Threaded, bare
 from penstock.pipeline import default_threads, in_order
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Task = tuple[int, Reader, Chunk | Callable[[], Chunk | None] | None, list[Skippe
 Result = tuple[int, pa.RecordBatch | SkippedRegion]
 """A batch of a shard, or what was passed over in its place."""
 
-_PATIENCE = 0.002
+_AWAY_SECONDS = 0.002
 """Seconds after which a consumer has work of its own, and all threads read without it."""
 
 
@@ -49,24 +49,14 @@ def shard_batches(
     """
     stopped: set[int] = set()
     stops = dataset.options.damage == "stop"
-    several = (default_threads() if threads is None else threads) > 1
+    count = default_threads() if threads is None else threads
 
     def tasks(shard: int) -> Iterator[Task]:
         reader = dataset.files.reader(shard)
         own = bare(reader)
-        found = own.side_by_side() if several and isinstance(own, SideBySide) else None
-        for find in found or ():
-            if shard in stopped:
-                return
-            yield shard, reader, find, []
-        if found is not None:
-            chunks: Iterator[Chunk] = iter(())
-        elif not several and isinstance(own, SideBySide):
-            chunks = own.in_turn()
-        else:
-            chunks = reader.chunks()
+        found = own.found_by(count) if isinstance(own, Threaded) else reader.chunks()
         while shard not in stopped:
-            chunk, regions = dataset.noting(lambda: next(chunks, None))
+            chunk, regions = dataset.noting(lambda: next(found, None))
             if chunk is not None or regions:
                 yield shard, reader, chunk, regions
             if chunk is None:
@@ -74,7 +64,7 @@ def shard_batches(
 
     streams = [partial(tasks, shard) for shard in range(first_shard, len(dataset.paths))]
     decode = partial(_decode, dataset=dataset, columns=columns)
-    results = in_order(streams, decode, _held_bytes, threads, helps=True, patience=_PATIENCE)
+    results = in_order(streams, decode, _held_bytes, threads, helps_within=_AWAY_SECONDS)
     for shard, result in results:
         if shard in stopped:
             continue

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import FormatError, TruncatedError
+from penstock.errors import FormatError, SchemaError, TruncatedError
 from penstock.format import Chunk, FormatInfo, NoOptions, Options, Projection, Selection
 from penstock.storage import Sink, Source
 
@@ -36,7 +36,7 @@ class FixedSizeReader:
         first = number * CHUNK_RECORDS
         last = min(first + CHUNK_RECORDS, self.num_records)
         start, end = (HEAD.size + edge * self._size for edge in (first, last))
-        return Chunk(number, first, last - first, start, end)
+        return Chunk(first, last - first, start, end)
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         data = pa.array(self.source.read(chunk.start_byte, chunk.end_byte - chunk.start_byte))
@@ -60,6 +60,8 @@ class FixedSizeReader:
 class FixedSizeWriter:
     def __init__(self, sink: Sink, schema: pa.Schema) -> None:
         self._sink = sink
+        if schema.names != ["record"] or not pa.types.is_fixed_size_binary(schema.field(0).type):
+            raise SchemaError("a file holds one column, record, of byte strings of one size")
         size = schema.field("record").type.byte_width
         sink.write(HEAD.pack(b"FIXD", size))
         self.num_bytes = HEAD.size

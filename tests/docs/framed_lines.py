@@ -29,7 +29,9 @@ class LineDecoder:
 
 
 class LineWriter:
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema) -> None:
+        if schema.names != ["line"] or schema.field(0).type != pa.string():
+            raise SchemaError("a file holds one column, line, of strings")
         self._sink = sink
         self.num_bytes = 0
 
@@ -56,4 +58,4 @@ class LinesFormat:
         return FramedReader(shard, LineDecoder(), load_index(shard))
 
     def create(self, sink: Sink, schema: pa.Schema, options: object, threads: int) -> LineWriter:
-        return LineWriter(sink)
+        return LineWriter(sink, schema)

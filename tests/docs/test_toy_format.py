@@ -7,12 +7,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from fixed_size import FixedSizeFormat
-from framed_lines import LinesFormat
+from framed_lines import LineDecoder, LinesFormat
 
 import frames
 import penstock as ps
 from penstock import formats
+from penstock.format import Options
+from penstock.formats.framed_raw import RawDecoder
+from penstock.framing.framed import FramedReader
 from penstock.framing.framings import TFRECORD
+from penstock.framing.indexing import load_index
+from penstock.framing.shard import Shard
+from penstock.framing.stream import PlainStream
+from penstock.storage import Source
 from penstock.verbs.overlays import write_overlay
 
 HERE = Path(__file__).parent
@@ -54,7 +61,7 @@ def test_what_they_have_not_is_refused(name: str, request: pytest.FixtureRequest
         ps.open(path, index="never", colour="red")
     with pytest.raises(ps.UnsupportedError, match="raw=True"):
         ps.open(path, index="never", raw=True)
-    with pytest.raises(ps.UnsupportedError, match="schema of its own"):
+    with pytest.raises(ps.UnsupportedError, match="can only be a"):
         ps.open(path, index="never", schema={"a": pa.int8()})
     own = ps.open(path, index="never").schema
     assert ps.open(path, index="never", schema=own).schema == own
@@ -159,7 +166,19 @@ def test_fields_are_kept_beside_it(numbers: Path) -> None:
 
 
 class FramingLines(LinesFormat):
-    """The format of the page with the framing that makes it `Framed`, as verbs ask for it."""
+    """The format of the page with the framing that makes it `Framed`, as verbs ask for it, and so with raw
+    records."""
+
+    framing = TFRECORD
+
+    def open(self, source: Source, options: Options) -> FramedReader:
+        shard = Shard(source, PlainStream(source), TFRECORD, options)
+        decoder = RawDecoder() if options.raw else LineDecoder()
+        return FramedReader(shard, decoder, load_index(shard))
+
+
+class OnlyLines(LinesFormat):
+    """It forgets raw=True."""
 
     framing = TFRECORD
 
@@ -173,3 +192,7 @@ def test_a_framed_format_from_outside_is_verified_and_indexed(
     ps.index(lines)
     assert Path(f"{lines}.penstock").exists()
     assert ps.open(lines)[99]["line"] == LINES[99]
+    assert ps.open(lines, raw=True)[99]["record"] == LINES[99].encode()
+    formats.register(OnlyLines())
+    with pytest.raises(ps.UnsupportedError, match="lines gives no raw records"):
+        ps.open(lines, raw=True)

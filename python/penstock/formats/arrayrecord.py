@@ -91,6 +91,7 @@ class ArrayRecordFormat:
         compressions=("zstd", "brotli", "snappy"),
         has_checksums=True,
         has_raw_records=True,
+        takes_descriptions=True,
     )
     read_options = ArrayRecordOptions
     write_options = NoOptions
@@ -273,19 +274,19 @@ class ArrayRecordReader:
     def chunks(self) -> Iterator[Chunk]:
         """Runs of the file's chunks of about 2 MiB."""
         costs = self._extents.costs
-        first = number = 0
+        first = 0
         while first < len(self._extents):
             goal = int(costs[first]) + CHUNK_BYTES
             last = max(int(np.searchsorted(costs, goal, "right")) - 1, first + 1)
-            yield self._chunk(number, first, last)
-            first, number = last, number + 1
+            yield self._chunk(first, last)
+            first = last
 
-    def _chunk(self, number: int, first: int, last: int) -> Chunk:
+    def _chunk(self, first: int, last: int) -> Chunk:
         extents = self._extents
         start, end = int(extents.starts[first]), int(extents.ends[last - 1])
         record = int(extents.firsts[first])
         count = int(extents.firsts[last]) - record
-        return Chunk(number, record, count, start, end, (first, last))
+        return Chunk(record, count, start, end, (first, last))
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
         """All records in one pair, so that no chunk is unpacked twice; in several, each of which
@@ -294,7 +295,7 @@ class ArrayRecordReader:
         check_records(records, self.num_records, self._path)
         if not len(records):
             return
-        whole = self._chunk(0, 0, len(self._extents))
+        whole = self._chunk(0, len(self._extents))
         if not self._extents.are_single:
             yield whole, records
             return

@@ -338,7 +338,7 @@ class ArraysReader:
             size = end - start
             end = start + size * (first + count) // self.num_records
             start = start + size * first // self.num_records
-        return Chunk(first // self._step, first, count, start, end)
+        return Chunk(first, count, start, end)
 
     def chunks(self) -> Iterator[Chunk]:
         """Runs of about 2 MiB."""

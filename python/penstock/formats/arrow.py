@@ -256,16 +256,14 @@ class ArrowReader:
         number = 0
         while (entry := self._entry(number)) is not None:
             message = entry.message
-            yield Chunk(
-                number, entry.first_record, message.num_records, message.start, message.end, entry
-            )
+            yield Chunk(entry.first_record, message.num_records, message.start, message.end, entry)
             number += 1
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
         """All records in one pair, so that no batch is decoded twice."""
         check_records(records, self.num_records, self._path)
         if len(records):
-            yield Chunk(0, 0, self.num_records, 0, self._size, WHOLE), records
+            yield Chunk(0, self.num_records, 0, self._size, WHOLE), records
 
     # What is in them.
 

@@ -173,17 +173,15 @@ class BetonReader:
 
     def chunks(self) -> Iterator[Chunk]:
         """Runs of records with about 2 MiB of values each, cut by what the rows say."""
-        number = 0
         step = max(1, CHUNK_BYTES // self._layout.row.itemsize)
         for first in range(0, self.num_records, step):
             rows = self._rows(first, min(step, self.num_records - first))
             for start, end in self._cuts(rows):
-                yield self._chunk(number, first + start, rows[start:end])
-                number += 1
+                yield self._chunk(first + start, rows[start:end])
 
-    def _chunk(self, number: int, first: int, rows: np.ndarray) -> Chunk:
+    def _chunk(self, first: int, rows: np.ndarray) -> Chunk:
         start = self._layout.rows_start + first * self._layout.row.itemsize
-        return Chunk(number, first, len(rows), start, start + rows.nbytes, rows)
+        return Chunk(first, len(rows), start, start + rows.nbytes, rows)
 
     def _cuts(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
         if not self._layout.stored:
@@ -237,7 +235,7 @@ class BetonReader:
         check_records(records, self.num_records, self._path)
         if len(records):
             end = self._layout.table_start
-            yield Chunk(0, 0, self.num_records, self._layout.rows_start, end), records
+            yield Chunk(0, self.num_records, self._layout.rows_start, end), records
 
     # -- decoding ----------------------------------------------------------------------------------
 

@@ -247,7 +247,7 @@ class Hdf5Reader:
         self._step = _step(fields)
 
     def _chunk(self, first: int, count: int) -> Chunk:
-        return Chunk(first // self._step, first, count, 0, self._source.size)
+        return Chunk(first, count, 0, self._source.size)
 
     def chunks(self) -> Iterator[Chunk]:
         """Runs of whole chunks of HDF5, of about 2 MiB."""

@@ -230,19 +230,19 @@ class ImageFolderReader:
     # -- records ------------------------------------------------------------------------------------
 
     def chunks(self) -> Iterator[Chunk]:
-        first = number = 0
+        first = 0
         while first < self.num_records:
             start = int(self._ends[first - 1]) if first else 0
             last = int(np.searchsorted(self._ends, start + CHUNK_BYTES, "right"))
             last = min(max(last, first + 1), first + CHUNK_RECORDS, self.num_records)
-            yield Chunk(number, first, last - first, start, int(self._ends[last - 1]))
-            first, number = last, number + 1
+            yield Chunk(first, last - first, start, int(self._ends[last - 1]))
+            first = last
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
         check_records(records, self.num_records, self._path)
         for first in range(0, len(records), PICK_RECORDS):
             some = records[first : first + PICK_RECORDS]
-            chunk = Chunk(0, int(some[0]), len(some), 0, 0, data=some)
+            chunk = Chunk(int(some[0]), len(some), 0, 0, data=some)
             yield chunk, np.arange(len(some))
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:

@@ -245,23 +245,23 @@ class MDSReader:
 
     def chunks(self) -> Iterator[Chunk]:
         """Runs of records of about 2 MiB."""
-        first = number = 0
+        first = 0
         while first < self.num_records:
             goal = int(self._offsets[first]) + CHUNK_BYTES
             last = int(np.searchsorted(self._offsets, goal, "right")) - 1
             last = min(max(last, first + 1), first + CHUNK_RECORDS, self.num_records)
-            yield self._chunk(number, first, last)
-            first, number = last, number + 1
+            yield self._chunk(first, last)
+            first = last
 
-    def _chunk(self, number: int, first: int, last: int) -> Chunk:
+    def _chunk(self, first: int, last: int) -> Chunk:
         start, end = int(self._offsets[first]), int(self._offsets[last])
-        return Chunk(number, first, last - first, start, end)
+        return Chunk(first, last - first, start, end)
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
         """The records in runs of about 64 MiB."""
         records = np.asarray(records, np.int64)
         check_records(records, self.num_records, self._path)
-        whole = self._chunk(0, 0, self.num_records)
+        whole = self._chunk(0, self.num_records)
         sizes = self._offsets[records + 1] - self._offsets[records]
         pieces = (np.cumsum(sizes) - sizes) // PICK_BYTES
         for run in np.split(records, np.flatnonzero(np.diff(pieces)) + 1):

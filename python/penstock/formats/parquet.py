@@ -236,13 +236,13 @@ class ParquetReader:
     def chunks(self) -> Iterator[Chunk]:
         """The row groups in order, large ones in parts."""
         for number, part in enumerate(self._parts):
-            yield Chunk(number, self._starts[number], part.num_records, 4, self._data_end, part)
+            yield Chunk(self._starts[number], part.num_records, 4, self._data_end, part)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
         """All records in one pair, so that no row group is decoded twice."""
         check_records(records, self.num_records, self._path)
         if len(records):
-            yield Chunk(0, 0, self.num_records, 4, self._data_end, WHOLE), records
+            yield Chunk(0, self.num_records, 4, self._data_end, WHOLE), records
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         """Some records of one chunk.

@@ -34,7 +34,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import SchemaError
 from penstock.format import (
     FormatInfo,
     FrameWriter,
@@ -246,14 +246,8 @@ def _decoder_for(shard: Shard, mine: RecordIOOptions) -> RecordIODecoder:
     schema = shard.options.schema
     if shard.options.raw:
         return RecordIODecoder(_one_column(RECORD, pa.binary_view()))
-    if isinstance(schema, pa.Schema):
-        return RecordIODecoder(schema, _num_labels(_checked(schema, mine), mine))
     if schema is not None:
-        raise UnsupportedError(
-            f"RecordIO takes a pyarrow.Schema, not {type(schema).__name__}",
-            file=shard.source.path,
-            hint="name some of label, id, id2, image; or data",
-        )
+        return RecordIODecoder(schema, _num_labels(_checked(schema, mine), mine))
     seen = _sample(shard, None if mine.infer_records == "all" else int(mine.infer_records))
     told = NO_RECORDS if not seen.num_records else seen.extent.encode()
     is_pack = seen.is_pack if mine.header is None else mine.header

@@ -96,6 +96,7 @@ class TFRecordFormat:
         loses_dtypes=True,
         lossless=False,
         has_checksums=True,
+        takes_descriptions=True,
     )
     read_options = TFRecordOptions
     framing = TFRECORD

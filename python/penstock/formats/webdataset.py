@@ -100,6 +100,7 @@ class WebDatasetFormat:
         compressions=("gzip",),
         holds_images=True,
         takes_views=True,
+        takes_descriptions=True,
     )
     read_options = WebDatasetOptions
     framing = WEBDATASET

@@ -29,7 +29,7 @@ _SAMPLE_BYTES = 256 << 10
 
 def indexed_chunks(index: Index) -> Iterator[Chunk]:
     """Cut a shard at records (a compressed one, at its points) about as far apart as chunks are large."""
-    first, number = 0, 0
+    first = 0
     ends = index.starts
     points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
     large = index.plain_bytes >= LARGE_BYTES * index.num_records and not len(points)
@@ -44,8 +44,8 @@ def indexed_chunks(index: Index) -> Iterator[Chunk]:
         last = int(np.searchsorted(ends, goal, "left"))
         last = min(max(last, first + 1), index.num_records)
         bounds = int(ends[first]), int(ends[last])
-        yield Chunk(number, first, last - first, *bounds, index)
-        first, number = last, number + 1
+        yield Chunk(first, last - first, *bounds, index)
+        first = last
 
 
 def sample_chunks(shard: Shard) -> Iterator[Chunk]:
@@ -69,9 +69,9 @@ def walked_chunks(
     next is cut: what it reads to find records is read for good, and proved at once.
     """
     if shard.goes_on and shard.stream.container:
-        yield from surveyed_chunks(shard, 0, 0, 0, points)
+        yield from surveyed_chunks(shard, 0, 0, points)
         return
-    at, first, number = shard.begin, 0, 0
+    at, first = shard.begin, 0
     want = first_bytes
     large = hops = False
     prove = alone and shard.options.checksums == "all"
@@ -79,8 +79,8 @@ def walked_chunks(
     while True:
         if hops and (hopped := _hop(shard, at)) is not None:
             count, end = hopped
-            yield Chunk(number, first, count, at, end)
-            first, number, at = first + count, number + 1, end
+            yield Chunk(first, count, at, end)
+            first, at = first + count, end
             continue
         try:
             walked = stream.walk(shard.framing, at, want, shard.record_bytes, prove=prove)
@@ -100,8 +100,8 @@ def walked_chunks(
             at += consumed  # nothing but padding
             continue
         if len(frames):
-            yield Chunk(number, first, len(frames), at, at + consumed, Held(frames))
-            first, number, at = first + len(frames), number + 1, at + consumed
+            yield Chunk(first, len(frames), at, at + consumed, Held(frames))
+            first, at = first + len(frames), at + consumed
             large = consumed >= LARGE_BYTES * len(frames)
             # The front of a record at a window's end is read twice: too much of it, if there are but few.
             hops = large and not (alone and consumed < LARGE_CHUNK_BYTES // 16 * len(frames))
@@ -118,7 +118,7 @@ def walked_chunks(
                 want = max(shard.framing.more_bytes(need, want), CHUNK_BYTES)
         if fault is not None:
             if shard.goes_on:
-                yield from surveyed_chunks(shard, number, at, first, points)
+                yield from surveyed_chunks(shard, at, first, points)
             else:
                 shard.stop_at(fault, first, at)
             return

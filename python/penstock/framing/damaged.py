@@ -23,7 +23,7 @@ from penstock.numbers import as_numpy
 
 
 def surveyed_chunks(
-    shard: Shard, number: int, at: int, first: int, points: list[SeekPoint] | None = None
+    shard: Shard, at: int, first: int, points: list[SeekPoint] | None = None
 ) -> Iterator[Chunk]:
     """The chunks from the border at `at` on, where record `first` is; what is between them is
     noted. For `points` see `walked_chunks`."""
@@ -35,8 +35,8 @@ def surveyed_chunks(
                 continue
             start, end = frames.start, frames.end
             held = Held(frames.frames, frames.unproved)
-            yield Chunk(number, first, len(held.frames), start, end, held)
-            first, number = first + len(held.frames), number + 1
+            yield Chunk(first, len(held.frames), start, end, held)
+            first += len(held.frames)
     if points is not None:
         points.extend(survey.points())
 

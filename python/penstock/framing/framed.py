@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -108,20 +108,18 @@ class FramedReader:
             return indexed_chunks(self._index)
         return walked_chunks(self._shard)
 
-    def side_by_side(self) -> Iterable[Callable[[], Chunk | None]] | None:
-        """See penstock.format.SideBySide. Where records are known, or large and found by their heads,
-        chunks are as good; and after damage a survey goes on, which is one walk."""
+    def found_by(self, threads: int) -> Iterator[Chunk | Callable[[], Chunk | None]]:
+        """See penstock.format.Threaded. Where records are large and found by their heads, walking is as
+        good as windows; and after damage a survey goes on, which is one walk."""
         shard = self._shard
-        size = None if shard.stream.container else shard.stream.size()
-        if size is None or self._index is not None or shard.goes_on or self._begins_large():
-            return None
-        return Windows(shard, size, self._proves)
-
-    def in_turn(self) -> Iterator[Chunk]:
-        """See penstock.format.SideBySide."""
-        if self._index is not None or not self._shard.framing.is_checked:
+        if self._index is not None:
             return self.chunks()
-        return walked_chunks(self._shard, alone=True)
+        if threads == 1:
+            return walked_chunks(shard, alone=shard.framing.is_checked)
+        size = None if shard.stream.container else shard.stream.size()
+        if size is None or shard.goes_on or self._begins_large():
+            return walked_chunks(shard)
+        return iter(Windows(shard, size))
 
     def _begins_large(self) -> bool:
         """Whether the first record is one of those that are found by their heads."""
@@ -141,7 +139,7 @@ class FramedReader:
                 f"no such record among {index.num_records}", file=self.source.path
             )
         held = self._frames.picked(index, records)
-        yield Chunk(0, 0, len(records), 0, 0, held), np.arange(len(records))
+        yield Chunk(0, len(records), 0, 0, held), np.arange(len(records))
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         return self._delivered(self._decoder, chunk, records, columns)[0]

@@ -6,8 +6,8 @@ rare work around damage, and for places. A framing is added here and in `rust/sr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -40,6 +40,8 @@ class Framing:
     """Bytes by which a frame's beginning is known."""
     is_checked: bool = False
     """Whether frames have checksums of their own, which prove a payload without an index."""
+    overlooked: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of findings that the framing's own library says nothing of, and what it does instead."""
 
     @property
     def least_bytes(self) -> int:
@@ -134,7 +136,22 @@ class _TFRecord(Framing):
         return _core.frame_records(pa.array(payloads, pa.binary()))
 
 
-TFRECORD = _TFRecord("tfrecord", head_bytes=12, tail_bytes=4, look_bytes=12, is_checked=True)
+_BY_TENSORFLOW = {
+    "short_tail": "TensorFlow says nothing",
+    "empty_member": "TensorFlow reads nothing after it, and says nothing",
+    "second_stream": "TensorFlow reads nothing after it, and says nothing",
+    "cut_trailer": "TensorFlow reads all records before it",
+    "trailing_bytes": "TensorFlow reads all records before it",
+}
+
+TFRECORD = _TFRecord(
+    "tfrecord",
+    head_bytes=12,
+    tail_bytes=4,
+    look_bytes=12,
+    is_checked=True,
+    overlooked=_BY_TENSORFLOW,
+)
 RECORDIO = Framing("recordio", look_bytes=8)
 
 

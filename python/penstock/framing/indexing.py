@@ -13,7 +13,7 @@ from penstock import _core
 from penstock.errors import StaleIndexError
 from penstock.framing import gzip_members, sidecar
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import walked_chunks
+from penstock.framing.chunks import cut, walked_chunks
 from penstock.framing.forward import ForwardStream
 from penstock.framing.gzip_members import Member
 from penstock.framing.inflated import POINT_BYTES, InflatedStream
@@ -143,7 +143,10 @@ def _index_plain(shard: Shard, source: LocalSource) -> tuple[Index, bool]:
     starts, checksums, fault = _core.index_file(shard.framing.name, source.file, limit, shard.begin)
     if fault is not None:
         if shard.options.damage == "error":
-            raise shard.error(fault, fault.record)
+            record = fault.record
+            if fault.kind == "truncated":
+                fault = cut(shard, fault.found or 0, fault.byte, fault.expected or 0)
+            raise shard.error(fault, record)
         return _index_by_walking(shard)
     found = as_numpy(starts)
     return _index(source, found, as_numpy(checksums), "", (), "plain"), True

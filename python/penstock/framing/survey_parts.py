@@ -34,6 +34,8 @@ class Scope:
     ) -> Finding:
         """A finding in this file."""
         path = self.source.path
+        if kind in self.framing.overlooked:
+            message = f"{message}; {self.framing.overlooked[kind]}"
         return Finding(kind, path, record, start, end, message, num_records, restored=restored)
 
 

@@ -152,21 +152,22 @@ class Walk:
         )
 
     def _oddities(self) -> Iterator[Found]:
-        """What could be read, and yet TensorFlow would not."""
+        """What could be read, and yet the framing's own library would not."""
         if self._forward is None:
             return
         for fault in self._forward.inflater.take_findings():
+            if fault.kind not in self._scope.framing.overlooked:
+                continue
             at = self._file_base + fault.byte
-            message = f"{fault.message}: TensorFlow reads nothing after it, and says nothing"
             end = at if fault.kind == "empty_member" else self._scope.source.size
-            finding = self._scope.finding(fault.kind, None, at, end, message, 0)
+            finding = self._scope.finding(fault.kind, None, at, end, fault.message, 0)
             yield Found((Bad(finding),), 0)
 
     def _cut_end(self, left: int, need: int) -> Bad:
         """The stream ends inside a frame."""
         end = self._at + left
         if left < self._scope.framing.head_bytes:
-            message = f"{left} bytes at the end are no whole record head; TensorFlow says nothing"
+            message = f"{left} bytes at the end are no whole record head"
             part = Bad(self._bad("short_tail", end, message, None))
             self._advance(left, None)
             return part
@@ -397,8 +398,5 @@ class Walk:
         kind = fault.kind
         if kind == "trailing_bytes" and stop < self._file_base + self._scope.source.size:
             kind = "compression"
-        message = fault.message
-        if kind in ("cut_trailer", "trailing_bytes"):
-            message += "; TensorFlow reads all records before it"
         record = None if num_records == 0 else self._record
-        return Bad(self._scope.finding(kind, record, start, stop, message, num_records))
+        return Bad(self._scope.finding(kind, record, start, stop, fault.message, num_records))

@@ -1,21 +1,20 @@
 """A plain shard read in windows, by several threads side by side.
 
-Only its head says where a record ends, so frames are found in order. Bytes need not be read in order:
-each thread reads a window, and walks over it once the one before has said where the first record
-begins. That lies a little before the window, so a window is read with a margin in front of it. Where heads
-have checksums, a thread need not wait: it walks from the first place on that looks like a head, and what it
-found is taken if it came by the right place, as it nearly always does.
-All windows but the first are of one size, which the records of the first decide.
+Only its header says how long a record is, so records are found in order. Bytes need not be read in order: a
+call for each window reads its bytes, waits until the call before it says where the window's first record
+starts, finds the records from there on, and says where the next window's first record starts.
+
+The first record of a window starts in the one before it, so a window is read with a margin in front. Where
+headers have checksums, a call does not wait before it walks: it starts at the first place that looks like a
+header, and keeps what it finds if that walk came by the place it is told of, as nearly all do.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from penstock import _core
 from penstock.format import Chunk
@@ -26,147 +25,149 @@ from penstock.framing.stream import Walked
 from penstock.pipeline import wait_for
 
 _FIRST_BYTES = 256 << 10
-"""Of the first window: the others wait for it."""
+"""The first window is small: all others wait for it, since its records decide how large they are."""
 _WINDOW_BYTES = 2 * CHUNK_BYTES
-"""Of the others: threads that hand over to each other want to do so less often than one alone."""
+"""Large windows are handed from thread to thread less often."""
 _FIRST_MARGIN = 64 << 10
 _LEAST_MARGIN = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """What is known where a window begins."""
+class _Start:
+    """What the call for one window tells the next."""
 
     at: int
-    """Where the next frame starts, at the window or before it."""
+    """Where the next frame starts: in the next window or before it."""
     record: int
     """Its number."""
-    until: int = 0
-    """It ends there at the earliest, and is not looked at before."""
+    end: int = 0
+    """It ends here at the earliest, so that a window that ends before has no record to find."""
     margin: int = _FIRST_MARGIN
-    """Bytes before the window in which it probably starts: those of two records."""
-    fault: Any = None
-    """Why there is no such frame."""
+    """How far before its window it is likely to start: twice the mean frame."""
+    fault: _core.Fault | None = None
+    """Why no frame starts there; raised by the next call, behind the records of this one."""
     ended: bool = False
-    """There are no more, and all was said."""
+    """No call after this one has anything to do."""
+
+
+class _Handover:
+    """Passes a start from one call to the next."""
+
+    def __init__(self, start: _Start | None = None) -> None:
+        self._start = start
+        self._changed = threading.Condition()
+
+    def put(self, start: _Start) -> None:
+        with self._changed:
+            self._start = start
+            self._changed.notify_all()
+
+    def get(self) -> _Start:
+        with self._changed:
+            wait_for(self._changed, lambda: self._start is not None)
+        assert self._start is not None
+        return self._start
 
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """What was read before anybody knew where its first record begins."""
+    """Bytes read before anybody knew where their first record starts, and perhaps a walk on trial."""
 
     base: int
     buffer: _core.Buffer
-    guess: Walked | None = None
-    """A walk over it from a likely place on."""
+    trial: Walked | None = None
 
 
 class Windows:
-    """The windows of a shard of `size` bytes; iterate for calls that give a chunk each, or None where no
-    record ends in the window. Each call may wait for the one before it, which has to be under way. Errors
-    come behind the records before them, as from `walked_chunks`. With `prove`, records that will be proved
-    may be so at once."""
+    """The windows of a shard of `size` bytes. Iterate for calls that give a chunk each, or None where no record
+    ends in the window. A call may wait for the one before it, which has to be running. Errors come behind the
+    records before them, as from `walked_chunks`."""
 
-    def __init__(self, shard: Shard, size: int, prove: bool) -> None:
+    def __init__(self, shard: Shard, size: int) -> None:
         self._shard = shard
-        self._prove = prove
+        self._prove = shard.options.checksums == "all"
         self._size = size
-        self._known = threading.Condition()
-        self._places = {0: _Place(shard.begin, 0)}
-        self._last = self._places[0]
+        self._latest = _Start(shard.begin, 0)
+        """That of any call, read without a lock: it only saves reading what nobody will want."""
 
     def __iter__(self) -> Iterator[Callable[[], Chunk | None]]:
-        start, length = self._shard.begin, _FIRST_BYTES
-        for number in itertools.count():
-            yield partial(self._chunk, number, start, start + length)
-            # One more than there are: what is wrong with the last has its turn after the last.
-            if start >= self._size or self._last.ended:
+        begin, length = self._shard.begin, _FIRST_BYTES
+        before = _Handover(self._latest)
+        while True:
+            after = _Handover()
+            yield partial(self._chunk, begin, begin + length, before, after)
+            # One call more than there are windows, for a fault behind the last.
+            if begin >= self._size or self._latest.ended:
                 return
-            start += length
-            if number == 0:
-                length = self._length()
+            is_first = begin == self._shard.begin
+            begin, before = begin + length, after
+            if is_first:
+                length = _length(after.get())
 
-    def _length(self) -> int:
-        """Bytes of a window, once the first has been walked over."""
-        with self._known:
-            wait_for(self._known, lambda: 1 in self._places)
-            is_large = self._places[1].margin >= 2 * LARGE_BYTES
-        return LARGE_CHUNK_BYTES if is_large else _WINDOW_BYTES
-
-    def _chunk(self, number: int, start: int, end: int) -> Chunk | None:
-        after = replace(self._last, ended=True)
+    def _chunk(self, begin: int, end: int, before: _Handover, after: _Handover) -> Chunk | None:
+        told = replace(self._latest, ended=True)  # after an error there is nothing more to do
         try:
-            window = self._read(start, end)
-            place = self._wait_for(number)
-            chunk, after = self._walked(place, number, end, window)
+            window = self._read(begin, end)
+            chunk, told = self._cut(before.get(), end, window)
             return chunk
         finally:
-            self._tell(number + 1, after)
+            self._latest = told
+            after.put(told)
 
-    def _read(self, start: int, end: int) -> _Window | None:
-        """A window with its margin; nothing where nobody will want it."""
-        known, shard = self._last, self._shard
-        skipped = known.until > end and end < self._size
-        if known.ended or known.fault is not None or skipped or start >= self._size:
+    def _read(self, begin: int, end: int) -> _Window | None:
+        """A window with its margin; None where nobody will want it."""
+        known, shard = self._latest, self._shard
+        is_within_a_record = known.end > end and end < self._size
+        if known.ended or known.fault or is_within_a_record or begin >= self._size:
             return None
-        base = max(start - known.margin, shard.begin)
+        base = max(begin - known.margin, shard.begin)
         length = min(end, self._size) - base
         if not shard.framing.is_checked:
             return _Window(base, shard.stream.read(base, length))
-        # What looks like a head mostly is one.
         limit, prove = shard.record_bytes, self._prove
-        guess = shard.stream.walk(shard.framing, base, length, limit, prove=prove, find=True)
-        return _Window(base, guess[0].buffer, guess)
+        trial = shard.stream.walk(shard.framing, base, length, limit, prove=prove, find=True)
+        return _Window(base, trial[0].buffer, trial)
 
-    def _walked(
-        self, place: _Place, number: int, end: int, window: _Window | None
-    ) -> tuple[Chunk | None, _Place]:
-        """The chunk of a window, and what is known behind it."""
-        shard, at = self._shard, place.at
-        if place.fault is not None:
-            shard.stop_at(place.fault, place.record, at)
-            return None, replace(place, ended=True)
+    def _cut(self, start: _Start, end: int, window: _Window | None) -> tuple[Chunk | None, _Start]:
+        """The chunk of a window, and what to tell the next call."""
+        if start.fault is not None:
+            self._shard.stop_at(start.fault, start.record, start.at)
+            return None, replace(start, ended=True)
+        at_end = end >= self._size
         end = min(end, self._size)
-        at_end = end == self._size
-        if place.ended or at >= end or (place.until > end and not at_end):
-            return None, place
-        frames, consumed, need, fault, num_bytes = self._from(at, end, window)
-        at_end = at_end or num_bytes < end - at
-        count, at = len(frames), at + consumed
-        chunk, margin = None, place.margin
+        if start.ended or start.at >= end or (start.end > end and not at_end):
+            return None, start
+        frames, consumed, need, fault, num_bytes = self._walked(start.at, end, window)
+        at_end = at_end or num_bytes < end - start.at
+        count, at = len(frames), start.at + consumed
+        chunk, margin = None, start.margin
         if count:
-            chunk = Chunk(number, place.record, count, place.at, at, Held(frames))
+            chunk = Chunk(start.record, count, start.at, at, Held(frames))
             margin = max(_LEAST_MARGIN, 2 * consumed // count)
-        until = at
+        next_end = at
         if fault is None and need:
             if at_end:
-                fault = cut(shard, num_bytes - consumed, at, need)
+                fault = cut(self._shard, num_bytes - consumed, at, need)
             else:
-                until = at + (need if count else shard.framing.more_bytes(need, num_bytes))
+                next_end += need if count else self._shard.framing.more_bytes(need, num_bytes)
         margin = min(max(margin, end - at), CHUNK_BYTES)
-        return chunk, _Place(at, place.record + count, until, margin, fault)
+        return chunk, _Start(at, start.record + count, next_end, margin, fault)
 
-    def _from(self, at: int, end: int, window: _Window | None) -> Walked:
-        """A walk from the right place on: that of the guess, if it came by there."""
+    def _walked(self, at: int, end: int, window: _Window | None) -> Walked:
+        """The frames from `at` on: of the trial, if it came by there; else of a walk over what was read."""
         shard, limit = self._shard, self._shard.record_bytes
         if window is None or at < window.base:
             return shard.stream.walk(shard.framing, at, end - at, limit, prove=self._prove)
         skipped = at - window.base
-        if window.guess is not None:
-            frames, consumed, need, fault, num_bytes = window.guess
-            rest = None if fault is not None else frames.since(at)
-            if rest is not None:
+        if window.trial is not None and window.trial[3] is None:
+            frames, consumed, need, _, num_bytes = window.trial
+            if (rest := frames.since(at)) is not None:
                 return rest, consumed - skipped, need, None, num_bytes - skipped
         part = window.buffer.slice(skipped, end - at)
         last = end == self._size or len(part) < end - at
         return *_core.walk(shard.framing.name, part, at, limit, last), len(part)
 
-    def _wait_for(self, number: int) -> _Place:
-        with self._known:
-            wait_for(self._known, lambda: number in self._places)
-            return self._places.pop(number)
 
-    def _tell(self, number: int, place: _Place) -> None:
-        with self._known:
-            self._places[number] = self._last = place
-            self._known.notify_all()
+def _length(start: _Start) -> int:
+    """Bytes of each window but the first, which tells how large records are."""
+    return LARGE_CHUNK_BYTES if start.margin >= 2 * LARGE_BYTES else _WINDOW_BYTES

@@ -214,7 +214,7 @@ class OverlaidReader:
         """All records in one pair; what is read for them is known when the columns are."""
         records = np.asarray(records, dtype=np.int64)
         if len(records):
-            chunk = Chunk(0, -1, len(records), 0, 0, _Picked(records))
+            chunk = Chunk(-1, len(records), 0, 0, _Picked(records))
             yield chunk, np.arange(len(records))
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:

@@ -43,7 +43,7 @@ use super::example_columns::Section;
 use super::parts::{Between, LENT_BYTES};
 use super::shelf;
 use super::walk::Frames;
-use crate::wire::crc32c::{crc32c, crc32c_u64, extend, mask, unmask};
+use crate::wire::crc32c::{crc32c, crc32c_u64, extend, extend_stored, mask};
 use crate::wire::frames::{Framing, TFRECORD_HEAD, TFRECORD_TAIL, TfRecord};
 use crate::wire::{Fault, FaultKind, varint};
 
@@ -250,8 +250,7 @@ impl<'a> Splicer<'a> {
             encoder.append(record, &mut self.out)?;
         }
         let added = self.out.get(start..).unwrap_or_default();
-        let checksum = mask(extend(unmask(stored), added));
-        self.finish(length, checksum);
+        self.finish(length, extend_stored(stored, added));
         Ok(())
     }
 
