@@ -123,6 +123,24 @@ def test_every_cut_is_found(tmp_path: Path) -> None:
         left = cut - max(s for s in starts if s < cut)
         assert finding.kind == ("short_tail" if left < 12 else "truncated")
         assert finding.end_byte == cut
+        # A scan and the making of an index say the same of it.
+        dataset = ps.open(str(path), raw=True, index="never")
+        with pytest.raises(ps.TruncatedError) as scanned:
+            list(dataset.scan(threads=1))
+        with pytest.raises(ps.TruncatedError) as counted:
+            len(dataset)
+        assert str(counted.value) == str(scanned.value)
+        assert ("whole record head" in str(scanned.value)) == (left < 12)
+
+
+def test_nobody_speaks_of_tensorflow_where_it_reads_nothing(tmp_path: Path) -> None:
+    ps.write({"cls": [1, 2, 3]}, tmp_path / "a.tar", index=False)
+    plain = (tmp_path / "a.tar").read_bytes()
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(gzip.compress(b"") + gzip.compress(plain) + b"junk")
+    (finding,) = ps.verify(str(path), index="never").findings
+    assert finding.kind == "trailing_bytes"
+    assert "TensorFlow" not in finding.message
 
 
 @pytest.mark.parametrize("container", ["gzip", "zlib"])

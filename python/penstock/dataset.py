@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import formats
-from penstock.errors import SchemaError
+from penstock.errors import SchemaError, UnsupportedError
 from penstock.files import Files
 from penstock.format import Options, Sifting, SkippedRegion
 from penstock.limits import Limits, limits_from
@@ -333,7 +333,8 @@ def open(
         limits: how much a file may ask for, a penstock.Limits or a dict of some of them.
         dialect: whose rules decide where a writer of Examples was odd, "protobuf" or "tensorflow".
         storage: where the files are; None for this machine.
-        cache: a folder for copies of remote files; local files need none.
+        cache: a folder for copies of remote files. Local files need none, and files of another storage
+            cannot have any yet.
         format_options: options of the format, such as `infer_records="all"` for TFRecord.
 
     Returns:
@@ -364,6 +365,10 @@ def open(
         )
     if raw and schema is not None:
         raise ValueError("raw=True gives records as bytes, which have no schema; leave out one")
+    if cache is not None and storage is not None:
+        raise UnsupportedError(
+            "files of another storage cannot be kept in a cache= yet; leave it out"
+        )
     place = storage or LocalStorage()
     is_folder = format is not None and formats.by_name(format).info.is_folder
     paths, passed_over, listed = expand(source, place, is_folder=is_folder)

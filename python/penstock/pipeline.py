@@ -25,9 +25,9 @@ Result = TypeVar("Result")
 
 BUDGET_BYTES = 64 << 20
 """Decoded bytes that may wait for the consumer."""
-PATIENCE = 0.5
+LEAVE_SECONDS = 0.5
 """Seconds that who leaves early waits for threads in functions of the user's."""
-_MOST_PATIENCE = 10.0
+_EXIT_SECONDS = 10.0
 """And at the end of the program for threads in penstock's own code, which is never long at one call."""
 _TASK_SECONDS = 0.004
 """What a task of small jobs should last."""
@@ -100,7 +100,7 @@ def _stop_all() -> None:
     """End what nobody has read to its end. Later the interpreter would end the threads, one by one
     as each comes back from a kernel, and Rust lets no thread be ended inside of it."""
     for work in list(_UNDER_WAY):
-        work.stop(_MOST_PATIENCE)
+        work.stop(_EXIT_SECONDS)
 
 
 class _Thread(threading.Thread):
@@ -265,7 +265,7 @@ class _Work(Generic[Task, Result]):
         for thread in self._pool:
             thread.start()
 
-    def stop(self, patience: float = math.inf) -> None:
+    def stop(self, at_most: float = math.inf) -> None:
         self._stopped = True
         if os.getpid() != self._process:
             return  # a forked child has neither the threads nor, perhaps, the lock
@@ -281,7 +281,7 @@ class _Work(Generic[Task, Result]):
                 continue
             while thread.is_alive():
                 waited = time.monotonic() - begun
-                if waited > (min(PATIENCE, patience) if thread.in_users_code else patience):
+                if waited > (min(LEAVE_SECONDS, at_most) if thread.in_users_code else at_most):
                     break
                 thread.join(_LOOK)
         _UNDER_WAY.discard(self)

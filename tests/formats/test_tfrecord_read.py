@@ -339,6 +339,14 @@ def test_checksums_can_be_left_unverified() -> None:
         assert got.records == [b"fi" + bytes([ord("r") ^ 1]) + b"st payload", b"second payload"]
 
 
+def test_a_cache_of_remote_files_is_refused_and_local_files_need_none(tmp_path: Path) -> None:
+    storage = MemoryStorage({"a.tfrecord": frames.frame(b"x")})
+    with pytest.raises(ps.UnsupportedError, match="cache="):
+        ps.open("a.tfrecord", storage=storage, cache=str(tmp_path))
+    (tmp_path / "a.tfrecord").write_bytes(frames.frame(b"x"))
+    assert len(ps.open(tmp_path / "a.tfrecord", raw=True, cache=str(tmp_path))) == 1
+
+
 def test_an_unknown_option_lists_the_known_ones() -> None:
     storage = MemoryStorage({"a.tfrecord": frames.frame(b"x")})
     with pytest.raises(TypeError, match="infer_records"):

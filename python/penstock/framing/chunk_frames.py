@@ -61,8 +61,8 @@ class ChunkFrames:
         length = chunk.end_byte - start
         prove = are_all_asked and shard.options.checksums == "all"
         walked = shard.stream.walk(shard.framing, start, length, shard.record_bytes, prove=prove)
-        frames, consumed = walked[:2]
-        return frames if len(frames) == chunk.num_records and consumed == length else None
+        is_all = len(walked.frames) == chunk.num_records and walked.consumed == length
+        return walked.frames if is_all else None
 
     def _walk(self, window: _core.Buffer, start: int) -> tuple[_core.Frames, int]:
         limit = self._shard.record_bytes

@@ -127,8 +127,7 @@ class FramedReader:
         if not framing.is_checked:
             return False
         walked = shard.stream.walk(framing, shard.begin, framing.head_bytes, shard.record_bytes)
-        need = walked[2]
-        return need >= LARGE_BYTES
+        return walked.need >= LARGE_BYTES
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
         """The asked records as one chunk of their own: an index makes any set of them a chunk."""

@@ -6,7 +6,7 @@ resynchronisation and random access are written once.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,19 @@ from penstock import _core
 from penstock.framing.framings import Framing
 from penstock.numbers import as_numpy
 from penstock.storage import LocalSource, Source
+
+
+class Walked(NamedTuple):
+    """What a walk over a window has found."""
+
+    frames: _core.Frames
+    consumed: int
+    """Bytes that the frames take."""
+    need: int
+    """Bytes that the next one needs in all, as far as they are known; 0 where the window ends with a frame."""
+    fault: _core.Fault | None
+    num_read: int
+    """Bytes of the window; fewer than were asked for where the stream ends."""
 
 
 class Stream(Protocol):
@@ -52,11 +65,6 @@ class Stream(Protocol):
         ...
 
 
-Walked = tuple[_core.Frames, int, int, _core.Fault | None, int]
-"""Frames, the bytes they take, the bytes that the next one needs in all, a fault, and the bytes
-that were read."""
-
-
 class PlainStream:
     """A file that is its own stream."""
 
@@ -89,7 +97,7 @@ class PlainStream:
     ) -> Walked:
         if isinstance(self._source, LocalSource) and self._source.mapped is None:
             file = self._source.file
-            return _core.read_frames(framing.name, file, start, length, limit, prove, find)
+            return Walked(*_core.read_frames(framing.name, file, start, length, limit, prove, find))
         return walk(self, framing, start, length, limit, prove, find)
 
 
@@ -105,4 +113,4 @@ def walk(
     """A window of any stream, walked over once it has been read."""
     window = stream.read(start, length)
     last = len(window) < length or stream.size() == start + length
-    return *_core.walk(framing.name, window, start, limit, last, prove, find), len(window)
+    return Walked(*_core.walk(framing.name, window, start, limit, last, prove, find), len(window))

@@ -126,7 +126,7 @@ class Windows:
             return _Window(base, shard.stream.read(base, length))
         limit, prove = shard.record_bytes, self._prove
         trial = shard.stream.walk(shard.framing, base, length, limit, prove=prove, find=True)
-        return _Window(base, trial[0].buffer, trial)
+        return _Window(base, trial.frames.buffer, trial)
 
     def _cut(self, start: _Start, end: int, window: _Window | None) -> tuple[Chunk | None, _Start]:
         """The chunk of a window, and what to tell the next call."""
@@ -159,13 +159,13 @@ class Windows:
         if window is None or at < window.base:
             return shard.stream.walk(shard.framing, at, end - at, limit, prove=self._prove)
         skipped = at - window.base
-        if window.trial is not None and window.trial[3] is None:
-            frames, consumed, need, _, num_bytes = window.trial
-            if (rest := frames.since(at)) is not None:
-                return rest, consumed - skipped, need, None, num_bytes - skipped
+        trial = window.trial
+        if trial and not trial.fault and (rest := trial.frames.since(at)) is not None:
+            consumed, num_read = trial.consumed - skipped, trial.num_read - skipped
+            return Walked(rest, consumed, trial.need, None, num_read)
         part = window.buffer.slice(skipped, end - at)
         last = end == self._size or len(part) < end - at
-        return *_core.walk(shard.framing.name, part, at, limit, last), len(part)
+        return Walked(*_core.walk(shard.framing.name, part, at, limit, last), len(part))
 
 
 def _length(start: _Start) -> int:
