@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock import formats
 from penstock.forks import Lock
 from penstock.format import Format, Framed, Options, Reader, bare, open_shard
+from penstock.framing.framed import UNPROVED
 from penstock.framing.sidecar import discard
 from penstock.open_files import make_room
 from penstock.overlay.reader import Overlays
@@ -214,5 +215,5 @@ def _beside(storage: Storage, path: str, name: str) -> Source | None:
 
 def _stored(schema: pa.Schema) -> pa.Schema:
     """The fields of a schema that are in the files."""
-    fields = [field for field in schema if field.name != "unproved"]
+    fields = [field for field in schema if field.name != UNPROVED]
     return pa.schema(fields, metadata=schema.metadata)

@@ -46,7 +46,8 @@ from penstock.format import (
     options_from,
 )
 from penstock.formats.batches import check_records
-from penstock.formats.tfrecord import SAMPLE_BYTES, decoder_of
+from penstock.formats.tfrecord import decoder_of
+from penstock.framing.chunks import SAMPLE_BYTES
 from penstock.numbers import as_arrow, as_numpy, checked_infer
 from penstock.schema import merge_facts
 from penstock.storage import Sink, Source

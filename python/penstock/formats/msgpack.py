@@ -43,7 +43,7 @@ from penstock.format import (
 from penstock.formats.framed_raw import RAW_SCHEMA, RawDecoder, given, without_columns
 from penstock.formats.msgpack_columns import FieldPlan, inferred_field, plan_reading
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import sample_chunks
+from penstock.framing.chunks import SAMPLE_BYTES, sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import MSGPACK
 from penstock.framing.indexing import load_index
@@ -294,9 +294,6 @@ def _maps(fields: Sequence[pa.Field], limits: Limits, metadata: Any, shard: Shar
         raise shard.error(error.args[0], None) from None
     except SchemaError as error:
         raise error.at(file=shard.source.path) from None
-
-
-SAMPLE_BYTES = 4 << 20
 
 
 def _inferred(shard: Shard, mine: MessagePackOptions) -> Any:

@@ -47,7 +47,7 @@ from penstock.format import (
 from penstock.formats.framed_raw import given, without_columns
 from penstock.formats.recordio_text import MXNetIndex
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import sample_chunks
+from penstock.framing.chunks import SAMPLE_BYTES, sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import RECORDIO
 from penstock.framing.indexing import load_index
@@ -65,7 +65,6 @@ MAGIC = b"\x0a\x23\xd7\xce"
 PACK = ("label", "id", "id2", "image")
 """The columns of a pack of images, in the order in which the kernel gives them."""
 DATA, RECORD = "data", "record"
-SAMPLE_BYTES = 4 << 20
 HEADER_BYTES = 24
 
 

@@ -43,7 +43,7 @@ from penstock.formats.framed_raw import (
 from penstock.formats.tfrecord_text import DaliIndex
 from penstock.framing import sidecar
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import sample_chunks
+from penstock.framing.chunks import SAMPLE_BYTES, sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import TFRECORD
 from penstock.framing.indexing import load_index
@@ -295,9 +295,6 @@ def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, A
         raise error.at(file=path) from None
     fields = plan_fields(inferred)
     return ExampleDecoder(fields, options.dialect, inferred.metadata, complete=options.complete)
-
-
-SAMPLE_BYTES = 4 << 20
 
 
 def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], str]:

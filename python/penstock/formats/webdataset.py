@@ -51,7 +51,7 @@ from penstock.formats.webdataset_fields import (
 from penstock.formats.webdataset_npy import header_of, type_of
 from penstock.formats.webdataset_objects import type_of_objects
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import sample_chunks
+from penstock.framing.chunks import SAMPLE_BYTES, sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import WEBDATASET
 from penstock.framing.indexing import load_index
@@ -69,7 +69,6 @@ KEY = "__key__"
 URL = "__url__"
 URL_TYPE = pa.dictionary(pa.int32(), pa.string())
 MOST_FIELDS = 10_000
-_SAMPLE_BYTES = 4 << 20
 _BLOCK = 512
 
 
@@ -389,7 +388,7 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
         seen_bytes += chunk.end_byte - chunk.start_byte
         if left is not None:
             left -= len(frames)
-            if left <= 0 or seen_bytes >= _SAMPLE_BYTES:
+            if left <= 0 or seen_bytes >= SAMPLE_BYTES:
                 break
     types = {name: _type_by_contents(name, parts) for name, parts in samples.items()}
     return counts, types, num_records

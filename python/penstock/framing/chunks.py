@@ -23,7 +23,9 @@ LARGE_BYTES = 16 << 10
 where they end."""
 LARGE_CHUNK_BYTES = 8 << 20
 """Plain bytes of a chunk of such records: there is little to do for each, so fewer calls count for more."""
-_SAMPLE_BYTES = 256 << 10
+SAMPLE_BYTES = 4 << 20
+"""Plain bytes of records that are looked at for a schema, unless all are."""
+_FIRST_OF_SAMPLE_BYTES = 256 << 10
 """Plain bytes of the first chunk of a sample: a thousand small records."""
 
 
@@ -51,7 +53,7 @@ def indexed_chunks(index: Index) -> Iterator[Chunk]:
 def sample_chunks(shard: Shard) -> Iterator[Chunk]:
     """`walked_chunks` for who looks at the first records only: the first chunk is small, since what is
     read, and perhaps inflated, for a look is read once more by a scan."""
-    return walked_chunks(shard, first_bytes=_SAMPLE_BYTES)
+    return walked_chunks(shard, first_bytes=_FIRST_OF_SAMPLE_BYTES)
 
 
 def walked_chunks(
@@ -74,7 +76,7 @@ def walked_chunks(
     at, first = shard.begin, 0
     want = first_bytes
     large = hops = False
-    prove = alone and shard.options.checksums == "all"
+    prove = alone and shard.proves
     stream = shard.stream
     while True:
         if hops and (hopped := _hop(shard, at)) is not None:

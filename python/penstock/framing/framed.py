@@ -69,7 +69,6 @@ class FramedReader:
         self.source = shard.source
         self._shard = shard
         self._frames = ChunkFrames(shard)
-        self._proves = shard.options.checksums == "all"
         self._decoder = decoder
         self._lending: Decoder | None = None
         self._index = known
@@ -165,7 +164,7 @@ class FramedReader:
         held = self._frames.read(chunk, numbers)
         wanted = None if columns is None else [c for c in columns if c != UNPROVED]
         proof = None
-        if self._proves:
+        if self._shard.proves:
             proof = Proof(None if held.checksums is None else as_arrow(held.checksums))
         try:
             try:

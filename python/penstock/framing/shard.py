@@ -30,6 +30,11 @@ class Shard:
         return self.options.damage in ("skip", "salvage")
 
     @property
+    def proves(self) -> bool:
+        """Whether payloads are compared with their checksums."""
+        return self.options.checksums == "all"
+
+    @property
     def salvages(self) -> bool:
         """Whether what nobody can prove to be a record is given as well."""
         return self.options.damage == "salvage"

@@ -85,7 +85,7 @@ class Windows:
 
     def __init__(self, shard: Shard, size: int) -> None:
         self._shard = shard
-        self._prove = shard.options.checksums == "all"
+        self._prove = shard.proves
         self._size = size
         self._latest = _Start(shard.begin, 0)
         """That of any call, read without a lock: it only saves reading what nobody will want."""
