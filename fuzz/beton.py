@@ -64,7 +64,7 @@ def read(data: bytes, rng: random.Random) -> None:
 
 def _look_at_lent(taken: pa.RecordBatch, lent: pa.RecordBatch) -> None:
     """What is lent is what is decoded, and its images are those of the files."""
-    assert as_lent(lent).equals(as_lent(taken))
+    assert repr(as_lent(lent).to_pylist()) == repr(as_lent(taken).to_pylist())  # NaN is itself
     keys = np.arange(len(taken), dtype=np.uint64)
     for files, parts in zip(taken.columns, lent.columns, strict=True):
         if not is_image(files.type):

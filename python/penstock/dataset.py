@@ -370,6 +370,7 @@ def open(
             "files of another storage cannot be kept in a cache= yet; leave it out"
         )
     place = storage or LocalStorage()
+    formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
     paths, passed_over, listed = expand(source, place, is_folder=is_folder)
     call = {

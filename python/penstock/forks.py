@@ -9,40 +9,40 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from typing import Any
+
+_RLock: Any = type(threading.RLock())
 
 
-class Lock:
-    """A lock for state that several threads share, which outlives a fork.
-
-    `with` gives whether a fork has cut short what was done under the lock: then the state under it
-    is nobody's, and has to be made anew. State that is set in one go need not ask.
+class Lock(_RLock):
+    """A lock for state that several threads share, which outlives a fork. It is entered and left in C, so
+    that Ctrl-C finds no place between having it and `with` knowing of it.
 
     Example:
         >>> from penstock.forks import Lock
         >>> lock = Lock()
-        >>> with lock as cut_short:
-        ...     print(cut_short)
+        >>> with lock:
+        ...     print(lock.was_cut_short())
         False
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._cut_short = False
         _ALL.add(self)
 
-    def __enter__(self) -> bool:
-        self._lock.acquire()
+    def was_cut_short(self) -> bool:
+        """Whether a fork has cut short what was done under the lock: then the state under it is nobody's,
+        and has to be made anew. Asked once, under the lock; state that is set in one go need not ask."""
         cut_short, self._cut_short = self._cut_short, False
         return cut_short
 
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
     def renew(self) -> None:
         """Be free, in a child that was just forked."""
-        if self._lock.locked():
-            self._lock = threading.Lock()
-            self._cut_short = True
+        if self.acquire(blocking=False):
+            self.release()
+            return
+        self._at_fork_reinit()  # as `threading` does with its own
+        self._cut_short = True
 
 
 _ALL: weakref.WeakSet[Lock] = weakref.WeakSet()

@@ -130,7 +130,8 @@ _LOOK = 0.05
 
 
 def wait_for(changed: threading.Condition, is_so: Callable[[], bool]) -> None:
-    """Wait in a task, with the lock of `changed`, for what an earlier task will do.
+    """Wait in a task, with the lock of `changed`, for what an earlier task will do. That lock is taken by
+    itself, not by `with changed`: in the caller's thread Ctrl-C could come before `with` knows that it has it.
 
     Raises:
         InterruptedError: the caller has left. Ctrl-C may have met it just when it had the earlier task.
@@ -215,6 +216,13 @@ class _Caller:
         left = self._left  # once: it may come back meanwhile
         is_here = left is None or time.monotonic() - left < self._within
         return self.helps and not self.has_task and is_here
+
+    def seconds_kept(self) -> float | None:
+        """For how long a place is kept for it while it is away; None for as long as it likes."""
+        left = self._left
+        if not self.will_help() or left is None or self._within == math.inf:
+            return None
+        return max(left + self._within - time.monotonic(), 0.0)
 
 
 class _Work(Generic[Task, Result]):
@@ -382,7 +390,7 @@ class _Work(Generic[Task, Result]):
                 if not self._unopened and all(s.exhausted for s in self._open):
                     return None
                 self._idle += 1
-                self._free.wait()
+                self._free.wait(self._caller.seconds_kept())
                 self._idle -= 1
             return None
 
@@ -449,5 +457,6 @@ class _Work(Generic[Task, Result]):
             self._held_bytes += held_bytes
             self._running -= 1
             self._largest_bytes = max(self._largest_bytes, held_bytes)
-            if self._open and stream is self._open[0] and number == stream.yielded:
+            is_next = self._open and stream is self._open[0] and number == stream.yielded
+            if is_next or (self._caller.helps and self._caller.is_waiting):
                 self._ready.notify()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 Task = tuple[int, Reader, Chunk | Callable[[], Chunk | None] | None, list[SkippedRegion]]
 """A chunk of a shard, or the call that finds one, None after the last; and what was passed over."""
-Result = tuple[int, pa.RecordBatch | SkippedRegion]
-"""A batch of a shard, or what was passed over in its place."""
+Result = tuple[int, pa.RecordBatch | SkippedRegion | Exception]
+"""A batch of a shard, or what was passed over in its place; or an error, which counts only if reading comes
+to it: `damage="stop"` may end before."""
 
 _AWAY_SECONDS = 0.002
 """Seconds after which a consumer has work of its own, and all threads read without it."""
@@ -51,7 +52,13 @@ def shard_batches(
     stops = dataset.options.damage == "stop"
     count = default_threads() if threads is None else threads
 
-    def tasks(shard: int) -> Iterator[Task]:
+    def tasks(shard: int) -> Iterator[Task | tuple[int, Exception]]:
+        try:
+            yield from found_tasks(shard)
+        except Exception as error:  # noqa: BLE001  raised when its turn comes
+            yield shard, error
+
+    def found_tasks(shard: int) -> Iterator[Task]:
         reader = dataset.files.reader(shard)
         own = bare(reader)
         found = own.found_by(count) if isinstance(own, Threaded) else reader.chunks()
@@ -68,6 +75,8 @@ def shard_batches(
     for shard, result in results:
         if shard in stopped:
             continue
+        if isinstance(result, Exception):
+            raise result
         if isinstance(result, SkippedRegion):
             if stops:
                 stopped.add(shard)
@@ -77,12 +86,24 @@ def shard_batches(
 
 
 def _held_bytes(result: Result) -> int:
-    batch = result[1]
-    return 0 if isinstance(batch, SkippedRegion) else int(batch.get_total_buffer_size())
+    batch: Any = result[1]
+    return int(batch.get_total_buffer_size()) if isinstance(batch, pa.RecordBatch) else 0
 
 
-def _decode(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iterator[Result]:
+def _decode(
+    task: Task | tuple[int, Exception], dataset: Dataset, columns: Sequence[str] | None
+) -> Iterator[Result]:
     """A chunk's records; those before a fault first, then the fault as `damage=` says."""
+    if len(task) == 2:
+        yield task
+        return
+    try:
+        yield from _decoded(task, dataset, columns)
+    except Exception as error:  # noqa: BLE001  raised when its turn comes
+        yield task[0], error
+
+
+def _decoded(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iterator[Result]:
     shard, reader, chunk, passed = task
     if callable(chunk):
         chunk, passed = dataset.noting(chunk)

@@ -237,3 +237,14 @@ def test_text_that_is_no_utf8_is_refused() -> None:
     data = npz(**{"t#offsets": np.array([0, 1]), "t#utf8": np.array([0xFF], np.uint8)})
     with pytest.raises(ps.FormatError, match="UTF-8"):
         table(data)
+
+
+def test_an_archive_behind_other_bytes_is_read_as_numpy_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    whole = [npz(x=np.arange(4)), npz(x=np.arange(4) + 100)]
+    path.write_bytes(whole[0] + whole[1])
+    with np.load(path) as loaded:
+        wanted = loaded["x"].tolist()
+    assert wanted == [100, 101, 102, 103]
+    found = ps.open(path, index="never")
+    assert [row["x"] for row in found.take(range(4)).to_pylist()] == wanted

@@ -91,6 +91,11 @@ def register(fmt: Format) -> None:
     known[:] = [*(other for other in known if other.info.name != name), fmt]
 
 
+def load() -> None:
+    """Import all formats now: a child that is forked while a thread imports one would wait for ever."""
+    _formats()
+
+
 def by_name(name: str) -> Format:
     """The format called `name`. Raises ValueError, which lists the known ones."""
     for fmt in _formats():

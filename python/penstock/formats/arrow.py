@@ -224,8 +224,8 @@ class ArrowReader:
 
     def _entry(self, number: int) -> Entry | None:
         """One batch's entry, found as far as needed and then remembered."""
-        with self._lock as cut_short, translated(self._path):
-            if cut_short:
+        with self._lock, translated(self._path):
+            if self._lock.was_cut_short():
                 self._entries, self._finding = [], self._find()
             while len(self._entries) <= number:
                 if self._failure is not None:

@@ -50,6 +50,7 @@ from penstock.formats.batches import (
 )
 from penstock.formats.borrowed import Bytes, translated
 from penstock.formats.parquet_footer import check_nesting, codecs
+from penstock.pipeline import wait_for
 from penstock.storage import Sink, Source
 from penstock.types import own_types
 
@@ -176,7 +177,8 @@ class ParquetReader:
         self._starts = [int(start) for start in starts]
         self._idle: list[tuple[Any, Cursor]] = []
         self._pending: dict[Any, list[int]] = {}
-        self._turn = threading.Condition()
+        self._lock = threading.RLock()
+        self._turn = threading.Condition(self._lock)
 
     def _open(self) -> Any:
         """A pyarrow reader of its own. The footer is parsed only the first time."""
@@ -286,15 +288,15 @@ class ParquetReader:
         """Hold a part back until all that were asked for before it in its row group are done, so
         that threads hand one cursor on instead of each decoding the row group from its front."""
         end = part.start + part.num_records
-        with self._turn:
+        with self._lock:
             pending = self._pending.setdefault(key, [])
             pending.append(end)
         try:
-            with self._turn:
-                self._turn.wait_for(lambda: min(pending) > part.start)
+            with self._lock:
+                wait_for(self._turn, lambda: min(pending) > part.start)
             yield
         finally:
-            with self._turn:
+            with self._lock:
                 pending.remove(end)
                 if not pending:
                     self._pending.pop(key, None)
@@ -302,7 +304,7 @@ class ParquetReader:
 
     def _resume(self, key: Any, part: Part, stored: Any) -> Cursor:
         """The idle cursor nearest before a part, or a new one at the row group's front."""
-        with self._turn:
+        with self._lock:
             before = [c for k, c in self._idle if k == key and c.at <= part.start]
             if before:
                 cursor = max(before, key=lambda c: c.at)
@@ -315,13 +317,13 @@ class ParquetReader:
         return Cursor((_columns(b, stored, self._path) for b in batches), stored, self._path)
 
     def _keep(self, key: Any, cursor: Cursor) -> None:
-        with self._turn:
+        with self._lock:
             self._idle.append((key, cursor))
             del self._idle[:-IDLE_CURSORS]
 
     def close(self) -> None:
         """Let go of the file."""
-        with self._turn:
+        with self._lock:
             self._idle.clear()
         self._bytes.close()
 

@@ -69,18 +69,23 @@ def read_directory(source: Source, limits: Limits) -> Directory:
     """
     end, start, size, count, comment = _end(source)
     limits.check("footer_bytes", size)
-    if start + size > end or count * CENTRAL.size > size:
+    # Other bytes may stand in front of the archive, such as another one: all its places count from its own start.
+    shift = end - size - start
+    if shift < 0 or count * CENTRAL.size > size:
         raise FormatError(
             "the archive's directory lies beyond its place",
             byte=end,
             found=f"{size} bytes at {start}",
         )
+    start += shift
     data = source.read(start, size).to_bytes()
     members: list[Member] = []
     names: set[str] = set()
     at = 0
     for _ in range(count):
-        member, at = _member(data, at, start, lambda place: source.read(place, 1 << 10).to_bytes())
+        member, at = _member(
+            data, at, start, shift, lambda place: source.read(place, 1 << 10).to_bytes()
+        )
         if member.name in names:
             raise FormatError(
                 f"two members are called {member.name!r}", byte=start + at, hint="write it again"
@@ -115,7 +120,11 @@ def _end(source: Source) -> tuple[int, int, int, int, bytes]:
     if _ALL_16 in (disk, directory_disk, here, count) or _ALL_32 in (length, start):
         locator = source.read(max(place - LOCATOR.size, 0), LOCATOR.size).to_bytes()
         if len(locator) == LOCATOR.size and locator[:4] == b"PK\6\7":
-            _, disk, end_64, disks = LOCATOR.unpack(locator)
+            _, disk, told, disks = LOCATOR.unpack(locator)
+            # Right before its locator, unless it is longer than it need be.
+            end_64 = max(place - LOCATOR.size - END_64.size, 0)
+            if source.read(end_64, 4).to_bytes() != b"PK\6\6":
+                end_64 = told
             head = source.read(end_64, END_64.size).to_bytes()
             if len(head) < END_64.size or head[:4] != b"PK\6\6" or disk or disks > 1:
                 raise FormatError("no zip64 end of the directory where one should be", byte=end_64)
@@ -126,7 +135,9 @@ def _end(source: Source) -> tuple[int, int, int, int, bytes]:
     return place, start, length, count, comment
 
 
-def _member(data: bytes, at: int, base: int, read: Callable[[int], bytes]) -> tuple[Member, int]:
+def _member(
+    data: bytes, at: int, base: int, shift: int, read: Callable[[int], bytes]
+) -> tuple[Member, int]:
     """The member whose entry stands at `at`, and where the next entry stands."""
     if at + CENTRAL.size > len(data) or data[at : at + 4] != b"PK\1\2":
         raise FormatError("no entry of a zip directory", byte=base + at, found=data[at : at + 4])
@@ -149,6 +160,7 @@ def _member(data: bytes, at: int, base: int, read: Callable[[int], bytes]) -> tu
         raise UnsupportedError(f"the member {name!r} is encrypted", byte=base + at)
     if disk:
         raise UnsupportedError("a zip archive in several parts", byte=base + at)
+    header += shift
     start = _data_start(read(header), header, raw_name)
     if start + packed > base:
         raise FormatError(f"the member {name!r} reaches into the directory", byte=header)

@@ -95,7 +95,7 @@ def walked_chunks(
             shard.stop_in_file(error.args[0], first)
             return
         frames, consumed, need, fault, num_bytes = walked
-        at_end = num_bytes < want
+        at_end = shard.is_last(at, want, num_bytes)
         if not num_bytes:
             return
         if consumed and not len(frames):

@@ -64,8 +64,8 @@ class InflatedStream:
     def read(self, start: int, length: int) -> _core.Buffer:
         if self.points:
             return self._read_from_point(start, length)
-        with self._lock as cut_short:
-            if cut_short:
+        with self._lock:
+            if self._lock.was_cut_short():
                 self._forward = ForwardStream(self._source, self.container)
             part = self._forward.read(start, length)
             self._size = self._forward.size()

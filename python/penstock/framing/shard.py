@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import PenstockError
+from penstock.errors import ChangedError, PenstockError
 from penstock.faults import error_from
 from penstock.format import Options, SkippedRegion
 from penstock.framing.framings import Framing
@@ -52,6 +52,22 @@ class Shard:
         """Note what was passed over."""
         region = SkippedRegion(self.source.path, start, end, num_records, reason)
         self.options.skipped(region)
+
+    def is_last(self, start: int, length: int, num_read: int) -> bool:
+        """Whether a window that was to have `length` bytes is cut by the end of the stream.
+
+        Raises:
+            ChangedError: the file ends before it did when it was opened.
+        """
+        if num_read == length:
+            return False
+        size = self.stream.size()
+        if size is not None and start + num_read < size:
+            end = start + num_read
+            raise ChangedError(
+                "the file was cut while it was open", file=self.source.path, byte=end
+            )
+        return True
 
     def stop_at(self, fault: Any, record: int | None, at: int) -> None:
         """Raise the fault of a frame, or note that reading ends at it."""

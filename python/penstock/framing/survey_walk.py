@@ -191,9 +191,9 @@ class Walk:
 
     def _after_broken_frame(self, fault: Any) -> list[Part]:
         """Pass over a frame with a wrong head, to the next border that is proved."""
-        if fault.kind == "limit":
-            return [self._pass_long(fault)]
         try:
+            if fault.kind == "limit":
+                return [self._pass_long(fault)]
             known = self._by_index(fault) or self._by_head(fault) or self._by_point(fault)
             return [known or self._by_search(fault)]
         except _core.KernelError:

@@ -55,15 +55,16 @@ class _Handover:
 
     def __init__(self, start: _Start | None = None) -> None:
         self._start = start
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
 
     def put(self, start: _Start) -> None:
-        with self._changed:
+        with self._lock:
             self._start = start
             self._changed.notify_all()
 
     def get(self) -> _Start:
-        with self._changed:
+        with self._lock:
             wait_for(self._changed, lambda: self._start is not None)
         assert self._start is not None
         return self._start
@@ -117,10 +118,11 @@ class Windows:
     def _read(self, begin: int, end: int) -> _Window | None:
         """A window with its margin; None where nobody will want it."""
         known, shard = self._latest, self._shard
-        is_within_a_record = known.end > end and end < self._size
+        base = max(begin - known.margin, shard.begin)
+        # A record that goes on into this window is read from its start, by the call that finds its end.
+        is_within_a_record = known.end > begin and known.at < base
         if known.ended or known.fault or is_within_a_record or begin >= self._size:
             return None
-        base = max(begin - known.margin, shard.begin)
         length = min(end, self._size) - base
         if not shard.framing.is_checked:
             return _Window(base, shard.stream.read(base, length))
@@ -138,7 +140,7 @@ class Windows:
         if start.ended or start.at >= end or (start.end > end and not at_end):
             return None, start
         frames, consumed, need, fault, num_bytes = self._walked(start.at, end, window)
-        at_end = at_end or num_bytes < end - start.at
+        at_end = self._shard.is_last(start.at, end - start.at, num_bytes) or at_end
         count, at = len(frames), start.at + consumed
         chunk, margin = None, start.margin
         if count:

@@ -79,14 +79,15 @@ class Shared:
 
     def __init__(self, pool: _core.BufferPool) -> None:
         self.pool = pool
-        self._turn = threading.Condition()
+        self._lock = threading.RLock()
+        self._turn = threading.Condition(self._lock)
         self._is_taken = False
         self.ended = threading.Event()
 
     def end(self) -> None:
         """The loop has left: nobody waits for the batches in the making."""
         self.ended.set()
-        with self._turn:
+        with self._lock:
             self._turn.notify_all()
 
     def go_on(self) -> None:
@@ -98,14 +99,14 @@ class Shared:
     def decoding(self) -> Generator[None]:
         """One batch is decoded at a time, by all threads, so that the batch that is wanted next is
         ready first, and few are in the making at once."""
-        with self._turn:
+        with self._lock:
             self._turn.wait_for(lambda: self.ended.is_set() or not self._is_taken)
             self.go_on()
             self._is_taken = True
         try:
             yield
         finally:
-            with self._turn:
+            with self._lock:
                 self._is_taken = False
                 self._turn.notify()
 

@@ -145,8 +145,8 @@ class Interleaved:
         if sum(lengths) != num_records:
             raise ValueError(f"the shards have {sum(lengths)} records, the dataset {num_records}")
         key = (epoch if self.seed is not None else 0, lengths)
-        with self._kept.lock as cut_short:
-            if cut_short or self._kept.key != key:
+        with self._kept.lock:
+            if self._kept.lock.was_cut_short() or self._kept.key != key:
                 firsts = (np.cumsum(lengths, dtype=np.int64) - lengths).tolist()
                 shards = list(zip(firsts, lengths, strict=True))
                 if self.seed is not None:
