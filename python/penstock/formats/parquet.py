@@ -59,6 +59,9 @@ CHUNK_BYTES = 16 << 20
 takes several times a part's size, and several parts are decoded at once."""
 SPLIT_BYTES = 24 << 20
 CHUNK_RECORDS = 1 << 20
+_BUFFER_BYTES = 1 << 18
+_WHOLE_BYTES = 16 << 20
+"""Size of a file up to which columns are read whole."""
 IDLE_CURSORS = 4
 WHOLE = "whole"
 """`Chunk.data` of the chunk that stands for all records of the shard."""
@@ -187,9 +190,10 @@ class ParquetReader:
         return pq.ParquetFile(
             self._bytes.file(),
             metadata=self._metadata,
-            # Column by column in small reads: a row group may be larger than memory.
+            # Column by column; in small reads, since a row group may be larger than memory. In a small file
+            # whole columns, so that no page can claim more than its column has.
             pre_buffer=False,
-            buffer_size=1 << 18,
+            buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
             page_checksum_verification=self._verify,
             **_newer_arguments(self._nesting),
         )
