@@ -1,49 +1,103 @@
-"""More files than a process may have open at first."""
+"""What only shows with several files, with names that name many, and with files that change."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
+import shutil
+from glob import glob
 from pathlib import Path
 
-import pyarrow as pa
+import numpy as np
 import pytest
 
+import frames
 import penstock as ps
+from reading import run_python
 
-READ = """
+PEAK = """
 import resource, sys
-soft, hard = map(int, sys.argv[2:])
-resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 import penstock as ps
-ds = ps.open(sys.argv[1])
-print(sum(batch.num_rows for batch in ds.scan()), len(ds), ds.take([len(ds) - 1, 0]).num_rows)
+for _ in ps.open(sys.argv[1], index="never", raw=True).scan():
+    pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 """
+"""It prints the MiB that it had at most."""
 
 
-def read(files: str, soft: int, hard: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", READ, files, str(soft), str(hard)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def test_compressed_files_that_were_read_keep_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    payloads = [rng.integers(0, 4, 4000, np.uint8).tobytes() for _ in range(1500)]
+    first = tmp_path / "a" / "0.tfrecord.gz"
+    first.parent.mkdir()
+    first.write_bytes(frames.gzip_of(frames.file_of(payloads), level=1))
+    few = int(run_python(PEAK, str(first.parent)))
+    for number in range(1, 40):
+        shutil.copy(first, first.with_name(f"{number}.tfrecord.gz"))
+    assert int(run_python(PEAK, str(first.parent))) < few + 80
 
 
-@pytest.mark.parametrize("ending", ["tfrecord", "parquet"])
-def test_a_dataset_may_have_more_files_than_the_soft_limit(ending: str, tmp_path: Path) -> None:
-    table = pa.table({"id": range(400)})
-    ps.write(table, tmp_path / f"a-{{shard:05d}}.{ending}", num_shards=400)
-    ended = read(f"{tmp_path}/a-*.{ending}", 128, 2000)
-    assert ended.stdout.split() == ["400", "400", "2"], ended.stderr
+@pytest.mark.parametrize("made", [frames.gzip_of, frames.zlib_of])
+def test_a_compressed_file_that_is_cut_while_it_is_open(tmp_path: Path, made: object) -> None:
+    path = tmp_path / "a.tfrecord"
+    data = made(frames.file_of([b"%d" % n for n in range(1000)]))  # type: ignore[operator]
+    path.write_bytes(data)
+    dataset = ps.open(path, raw=True, index="never")
+    os.truncate(path, len(data) - 9)
+    with pytest.raises(ps.ChangedError, match="cut while it was open"):
+        list(dataset.scan())
 
 
-def test_the_hard_limit_is_told(tmp_path: Path) -> None:
-    ps.write(pa.table({"id": range(200)}), tmp_path / "a-{shard:05d}.tfrecord", num_shards=200)
-    ended = read(f"{tmp_path}/a-*.tfrecord", 128, 128)
-    assert ended.returncode == 1
-    assert "ulimit -Hn" in ended.stderr.splitlines()[-1]
+@pytest.mark.parametrize("batch_records", [None, 7, 256, 501, 5000])
+def test_batches_of_any_size_bring_the_records_before_an_error(
+    tmp_path: Path, batch_records: int | None
+) -> None:
+    data = bytearray(frames.file_of([bytes(100)] * 1000))
+    data[500 * 116 + 50] ^= 1
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(data)
+    found = 0
+    with pytest.raises(ps.ChecksumError) as caught:
+        for batch in ps.open(path, raw=True, index="never").scan(batch_records=batch_records):
+            found += batch.num_rows
+    assert (found, caught.value.record) == (500, 500)
 
 
-def test_few_files_leave_the_limit_as_it_is(tmp_path: Path) -> None:
-    ps.write(pa.table({"id": range(4)}), tmp_path / "a-{shard:05d}.tfrecord", num_shards=4)
-    looks = READ + "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
-    command = [sys.executable, "-c", looks, f"{tmp_path}/a-*", "1000", "2000"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert ended.stdout.split() == ["4", "4", "2", "1000"]
+def test_sidecars_in_a_list_are_no_data(tmp_path: Path) -> None:
+    for number in range(2):
+        path = tmp_path / f"toy.tfrecord-0000{number}-of-00002"
+        ps.write({"i": [number]}, path, format="tfrecord")
+        ps.index(path, text=True)
+    listed = sorted(glob(f"{tmp_path}/*"))
+    assert len(listed) == 6
+    assert len(ps.open(listed)) == 2
+    assert ps.verify(listed).ok
+
+
+@pytest.mark.parametrize("name", ["x@0", "run@1700000000.tfrecord", "x@99999999999"])
+def test_numbers_that_name_no_set(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        ps.open(tmp_path / name)
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.tfrecord", tmp_path / "link.tfrecord"
+    ps.write({"i": [1]}, real)
+    link.symlink_to(real)
+    ps.write({"i": [1, 2]}, link, overwrite=True)
+    assert link.is_symlink()
+    assert len(ps.open(real)) == 2
+
+
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
+def test_a_limit_holds_with_an_index_as_without_one(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    ps.write([b"x" * 100] * 5 + [b"y" * 5000] + [b"z" * 100] * 5, path, payload="raw")
+    ends = set()
+    for index in ("auto", "never"):
+        dataset = ps.open(path, raw=True, index=index, limits={"record_bytes": 1000})
+        found = 0
+        with pytest.raises(ps.LimitError) as caught:
+            for batch in dataset.scan():
+                found += batch.num_rows
+        ends.add((found, caught.value.record, caught.value.found))
+    assert ends == {(5, 5, 5000)}

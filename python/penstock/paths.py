@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from penstock.errors import UnsupportedError
 from penstock.folders import holds_images, is_companion, is_hidden
 from penstock.listing import INDEX_NAME, listed_paths
-from penstock.shard_lists import ShardList, braces, has_braces, shard_list
-from penstock.storage import Storage, is_own
+from penstock.shard_lists import MOST_NAMES, ShardList, braces, has_braces, shard_list
+from penstock.storage import SIDECAR_SUFFIX, Storage, is_own
 
 _COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
 _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
@@ -56,7 +56,7 @@ def _paths_of(source: Any, how: _How) -> list[str]:
         paths = [path for item in source for path in _expand_item(item, how)]
         if not paths:
             raise FileNotFoundError("an empty list names no files")
-        return paths
+        return _without_indexes(paths)
     raise TypeError(f"files are a path, a list of paths, a glob or a folder, not {type(source)}")
 
 
@@ -174,13 +174,13 @@ def _first_bytes(path: str, how: _How, length: int) -> bytes:
 
 
 def _without_indexes(paths: list[str]) -> list[str]:
-    """The same paths without the text indexes of files that are among them: DALI's `x.idx` of a
+    """The same paths without the indexes of files that are among them: penstock's own; DALI's `x.idx` of a
     file `x`; MXNet's `x.idx` of `x.rec`, and the list `x.lst` that `x.rec` was made from."""
     names = set(paths)
 
     def is_beside(path: str) -> bool:
         stem, end = os.path.splitext(path)
-        return (end == ".idx" and stem in names) or (
+        return (end in (".idx", SIDECAR_SUFFIX) and stem in names) or (
             end in (".idx", ".lst") and f"{stem}.rec" in names
         )
 
@@ -197,6 +197,10 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
             raise FileNotFoundError(f"{path}: no file matches")
         return _complete(found)
     total = int(count)
+    if not 0 < total <= MOST_NAMES:
+        raise FileNotFoundError(
+            f"{path}: no such file, and no set of shards: that has 1 to {MOST_NAMES} of them"
+        )
     width = max(5, len(str(total)))
     names = [f"{stem}-{n:0{width}}-of-{total:0{width}}{rest}" for n in range(total)]
     for name in names:

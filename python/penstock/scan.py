@@ -234,7 +234,16 @@ def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[p
     """The same records in batches of exactly `batch_records`, but for the last."""
     held: list[pa.RecordBatch] = []
     count = 0
-    for batch in batches:
+    failure: Exception | None = None
+
+    def until_failure() -> Iterator[pa.RecordBatch]:
+        nonlocal failure
+        try:
+            yield from batches
+        except Exception as error:  # noqa: BLE001  raised below, behind the records before it
+            failure = error
+
+    for batch in until_failure():
         at = 0
         if count:
             at = min(batch_records - count, batch.num_rows)
@@ -252,6 +261,8 @@ def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[p
             held, count = [batch.slice(at)], rows - at
     if held:
         yield join(held)
+    if failure is not None:
+        raise failure
 
 
 def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

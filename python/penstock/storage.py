@@ -246,6 +246,7 @@ class LocalSink:
     def commit(self, path: str | None = None) -> None:
         self.finish()
         if path is not None:
+            path = os.path.realpath(path) if os.path.islink(path) else path
             assert os.path.dirname(path) == os.path.dirname(self.path), "another folder"
             self.path = path
         if self._overwrite:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -188,6 +188,14 @@ def _register(type_: pa.ExtensionType) -> None:
 
 _register(ImageType())
 _register(VariableShapeTensorType(pa.uint8(), 1))
+
+
+def refuse_twins(schema: pa.Schema, names: Iterable[str]) -> None:
+    """Raise SchemaError for a name of two columns, as Arrow and Parquet files may have it."""
+    for name in names:
+        if len(schema.get_all_field_indices(name)) > 1:
+            message = "two columns have this name, so nothing can be said of one"
+            raise SchemaError(message, field=name, hint="scan() gives both")
 
 
 def is_image(type_: pa.DataType) -> bool:

@@ -288,3 +288,16 @@ def test_unknown_extension_types_are_their_storage(tmp_path: Path) -> None:
     assert reader.schema.field("a").type == pa.int32()
     assert reader.schema.field("a").metadata == metadata
     assert scan(reader).equals(pa.Table.from_batches([batch]))
+
+
+def test_two_columns_of_one_name_are_shown_and_not_converted(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.array(["x"])], names=["a", "a"])
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write(batch)
+    assert [batch.num_columns for batch in ps.open(path).scan()] == [2]
+    assert set(ps.schemas(path).schema.names) == {"a"}
+    with pytest.raises(ps.SchemaError, match="field 'a': two columns"):
+        ps.convert(path, tmp_path / "a.parquet")
+    with pytest.raises(ps.SchemaError, match="field 'a': two columns"):
+        ps.diff(path, path)

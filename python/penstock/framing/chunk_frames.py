@@ -14,7 +14,13 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
-from penstock.errors import ChangedError, ChecksumError, PenstockError, StaleIndexError
+from penstock.errors import (
+    ChangedError,
+    ChecksumError,
+    LimitError,
+    PenstockError,
+    StaleIndexError,
+)
 from penstock.format import Chunk
 from penstock.framing.chunks import CHUNK_BYTES
 from penstock.framing.damaged import surveyed_chunk
@@ -96,6 +102,7 @@ class ChunkFrames:
                 raise self._shard.error(error.args[0], None) from None
             return self._surveyed(chunk, index, numbers)
         asked = np.arange(chunk.num_records) if numbers is None else numbers
+        self._check_sizes(index, first + asked)
         frames = self._by_index(window, chunk.start_byte, index, first + asked)
         return Held(frames, False, checksums[asked], first + asked)
 
@@ -112,6 +119,20 @@ class ChunkFrames:
         if len(missing):
             raise self._damaged_head(index, int(missing[0]))
         return held.select(np.searchsorted(held.records, wanted), chunk.first_record)
+
+    def _check_sizes(self, index: Index, records: np.ndarray) -> None:
+        sizes = (index.ends[records] - index.starts[records]).astype(np.int64)
+        long = np.flatnonzero(sizes - self._framing.least_bytes > self._shard.record_bytes)
+        if len(long):
+            record = int(records[long[0]])
+            raise LimitError(
+                "the record is longer than the limit record_bytes",
+                file=self._shard.source.path,
+                record=record,
+                byte=int(index.starts[record]),
+                expected=self._shard.record_bytes,
+                found=int(sizes[long[0]]) - self._framing.least_bytes,
+            )
 
     def _check_places(self, starts: np.ndarray, length: int) -> None:
         """Refuse an index whose records lie in no order, or that would read more than is allowed."""

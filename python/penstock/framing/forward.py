@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any
 
 from penstock import _core
-from penstock.errors import InternalError
+from penstock.errors import ChangedError, InternalError
 from penstock.framing.framings import Framing
 from penstock.framing.sidecar import SeekPoint
 from penstock.framing.stream import Walked, walk
@@ -98,6 +98,9 @@ class Inflation:
         if self._at >= self._source.size:
             return EMPTY
         read = self._source.read(self._at, INPUT_BYTES)
+        if not len(read):
+            message = "the file was cut while it was open"
+            raise ChangedError(message, file=self._source.path, byte=self._at)
         self._at += len(read)
         return read
 

@@ -24,6 +24,7 @@ from penstock.format import Chunk, Projection, Selection
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import LARGE_BYTES, indexed_chunks, walked_chunks
 from penstock.framing.indexing import build_index
+from penstock.framing.inflated import InflatedStream
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.windows import Windows
@@ -105,7 +106,12 @@ class FramedReader:
     def chunks(self) -> Iterator[Chunk]:
         if self._index is not None and self._index.gap_ends is None:
             return indexed_chunks(self._index)
-        return walked_chunks(self._shard)
+        return self._walked()
+
+    def _walked(self, *, alone: bool = False) -> Iterator[Chunk]:
+        yield from walked_chunks(self._shard, alone=alone)
+        if isinstance(self._shard.stream, InflatedStream):
+            self._shard.stream.rest()
 
     def found_by(self, threads: int) -> Iterator[Chunk | Callable[[], Chunk | None]]:
         """See penstock.format.Threaded. Where records are large and found by their heads, walking is as
@@ -114,10 +120,10 @@ class FramedReader:
         if self._index is not None:
             return self.chunks()
         if threads == 1:
-            return walked_chunks(shard, alone=shard.framing.is_checked)
+            return self._walked(alone=shard.framing.is_checked)
         size = None if shard.stream.container else shard.stream.size()
         if size is None or shard.goes_on or self._begins_large():
-            return walked_chunks(shard)
+            return self._walked()
         return iter(Windows(shard, size))
 
     def _begins_large(self) -> bool:

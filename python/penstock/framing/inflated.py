@@ -31,11 +31,16 @@ class InflatedStream:
         self._source = source
         self.container = container
         self._lock = Lock()
-        self._forward = ForwardStream(source, container)
+        self._forward: ForwardStream | None = None
         self._size: int | None = None
         self.points: tuple[SeekPoint, ...] = ()
         self.one_shot = False
         """Whether every point is a member that can be inflated whole."""
+
+    def rest(self) -> None:
+        """Let go of what is kept for a look back, once all has been read: files may be many."""
+        with self._lock:
+            self._forward = None
 
     def learn(self, index: Index) -> None:
         """Use an index's points and size."""
@@ -65,10 +70,11 @@ class InflatedStream:
         if self.points:
             return self._read_from_point(start, length)
         with self._lock:
-            if self._lock.was_cut_short():
+            if self._lock.was_cut_short() or self._forward is None:
                 self._forward = ForwardStream(self._source, self.container)
             part = self._forward.read(start, length)
-            self._size = self._forward.size()
+            size = self._forward.size()
+            self._size = self._size if size is None else size
             return part
 
     def without_points(self) -> InflatedStream:

@@ -16,7 +16,7 @@ from penstock.format import Format, lends
 from penstock.formats.framed_writer import LARGE_RECORD_BYTES
 from penstock.lending import IN_PARTS, lent_schema, whole
 from penstock.overlay.file import has_overlays
-from penstock.types import ImageType, cast_values, storage_of
+from penstock.types import ImageType, cast_values, refuse_twins, storage_of
 from penstock.verbs.choice import Choice, chosen
 from penstock.verbs.pictures import pictures_of
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
@@ -62,6 +62,7 @@ class Reading:
         if missing:
             known = ", ".join(self._columns if columns is None else dataset.schema.names)
             raise SchemaError(f"no such column; there are: {known}", field=missing[0])
+        refuse_twins(dataset.schema, self._columns)
         self._pictures = pictures_of(
             dataset, self._columns, *images, target_holds_images=kind.info.holds_images
         )

@@ -23,6 +23,7 @@ from penstock.faults import error_from
 from penstock.formats.framed_raw import RAW_SCHEMA
 from penstock.framing.framings import TFRECORD
 from penstock.schema import IN_LISTS_KEY, INFERRED_KEY, WIRE_KEY, DecodePlan, plan_fields
+from penstock.types import refuse_twins
 from penstock.verbs import alike
 from penstock.verbs.ranges import shuffled_between
 
@@ -67,6 +68,7 @@ class Side:
         self.dataset = dataset
         chosen = self.dataset.schema.names if columns is None else list(columns)
         self._without = without
+        refuse_twins(self.dataset.schema, chosen)
         self._chosen = [
             name for name in chosen if name in self.dataset.schema.names and name not in without
         ]

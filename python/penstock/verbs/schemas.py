@@ -158,12 +158,14 @@ def _presence(field: pa.Field, files: Sequence[FileSchema]) -> FieldPresence:
     for file in files:
         if not file.has_records:
             continue
-        if field.name not in file.schema.names:
+        # Two columns of an Arrow file may have one name.
+        types = [own.type for own in file.schema if own.name == field.name]
+        if not types:
             lacking.append(file.path)
             continue
         num_files += 1
-        type_ = file.schema.field(field.name).type
-        if type_ != field.type:
+        if field.type not in types:
+            type_ = types[0]
             if pa.types.is_null(type_):
                 empty.append(file.path)
             else:
