@@ -14,12 +14,12 @@ import frames
 import penstock as ps
 from reading import run_python
 
-PEAK = """
-import resource, sys
+PEAK = r"""
+import re, sys
 import penstock as ps
 for _ in ps.open(sys.argv[1], index="never", raw=True).scan():
     pass
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+print(int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) >> 10)
 """
 """It prints the MiB that it had at most."""
 

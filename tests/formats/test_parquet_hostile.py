@@ -15,13 +15,13 @@ from reading import run_python
 # PageHeader in Thrift's compact protocol: a data page of 2 GiB with 100 plain values.
 LYING = bytes.fromhex("1500 15feffffff0f 15feffffff0f 2c 15c801 1500 1506 1506 00 00")
 
-PROGRAM = """
-import resource, sys
+PROGRAM = r"""
+import re, sys
 import penstock as ps
 try:
     list(ps.open(sys.argv[1], index="never").scan())
 except ps.FormatError:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    print(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1])
 """
 """It prints the KiB that it had at most."""
 

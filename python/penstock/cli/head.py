@@ -67,7 +67,11 @@ def _records(ds: ps.Dataset, number: int, start: int) -> pa.RecordBatch | None:
     if not number:
         return None
     # One thread: decoding ahead of the first records would be work for nothing.
-    return next(iter(ds.scan(batch_records=number, threads=1)), None)
+    batches = ds.scan(batch_records=number, threads=1)
+    batch = next(batches, None)
+    if batch is not None and batch.num_rows < number:
+        next(batches, None)  # raises what has ended them so early, if it was damage
+    return batch
 
 
 def _row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
