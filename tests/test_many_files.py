@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from glob import glob
 from pathlib import Path
 
@@ -37,9 +38,11 @@ def test_compressed_files_that_were_read_keep_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("made", [frames.gzip_of, frames.zlib_of])
-def test_a_compressed_file_that_is_cut_while_it_is_open(tmp_path: Path, made: object) -> None:
+def test_a_compressed_file_that_is_cut_while_it_is_open(
+    tmp_path: Path, made: Callable[[bytes], bytes]
+) -> None:
     path = tmp_path / "a.tfrecord"
-    data = made(frames.file_of([b"%d" % n for n in range(1000)]))  # type: ignore[operator]
+    data = made(frames.file_of([b"%d" % n for n in range(1000)]))
     path.write_bytes(data)
     dataset = ps.open(path, raw=True, index="never")
     os.truncate(path, len(data) - 9)

@@ -199,7 +199,7 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
     total = int(count)
     if not 0 < total <= MOST_NAMES:
         raise FileNotFoundError(
-            f"{path}: no such file, and no set of shards: that has 1 to {MOST_NAMES} of them"
+            f"{path}: no such file (a set of shards has 1 to {MOST_NAMES} of them)"
         )
     width = max(5, len(str(total)))
     names = [f"{stem}-{n:0{width}}-of-{total:0{width}}{rest}" for n in range(total)]

@@ -211,6 +211,11 @@ class _Caller:
         yield
         self._left = None
 
+    @property
+    def wants_task(self) -> bool:
+        """Whether it waits, and would do a task meanwhile."""
+        return self.helps and self.is_waiting
+
     def will_help(self) -> bool:
         """Whether it is about to ask for a task, so that a place is kept for it."""
         left = self._left  # once: it may come back meanwhile
@@ -428,7 +433,7 @@ class _Work(Generic[Task, Result]):
             stream.next_number += fetched
             if not fetched:
                 self._running -= 1
-            if exhausted or (self._caller.helps and self._caller.is_waiting):
+            if exhausted or (self._caller.wants_task):
                 self._ready.notify()
             self._wake(self._threads if exhausted else 1)
 
@@ -458,5 +463,5 @@ class _Work(Generic[Task, Result]):
             self._running -= 1
             self._largest_bytes = max(self._largest_bytes, held_bytes)
             is_next = self._open and stream is self._open[0] and number == stream.yielded
-            if is_next or (self._caller.helps and self._caller.is_waiting):
+            if is_next or (self._caller.wants_task):
                 self._ready.notify()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 Task = tuple[int, Reader, Chunk | Callable[[], Chunk | None] | None, list[SkippedRegion]]
 """A chunk of a shard, or the call that finds one, None after the last; and what was passed over."""
-Result = tuple[int, pa.RecordBatch | SkippedRegion | Exception]
-"""A batch of a shard, or what was passed over in its place; or an error, which counts only if reading comes
-to it: `damage="stop"` may end before."""
+Result = tuple[int, pa.RecordBatch | SkippedRegion]
+"""A batch of a shard, or what was passed over in its place."""
+Failed = tuple[int, Exception]
+"""An error of a shard, which counts only if reading comes to it: `damage="stop"` may end before."""
+T = TypeVar("T")
 
 _AWAY_SECONDS = 0.002
 """Seconds after which a consumer has work of its own, and all threads read without it."""
@@ -52,13 +54,7 @@ def shard_batches(
     stops = dataset.options.damage == "stop"
     count = default_threads() if threads is None else threads
 
-    def tasks(shard: int) -> Iterator[Task | tuple[int, Exception]]:
-        try:
-            yield from found_tasks(shard)
-        except Exception as error:  # noqa: BLE001  raised when its turn comes
-            yield shard, error
-
-    def found_tasks(shard: int) -> Iterator[Task]:
+    def tasks(shard: int) -> Iterator[Task]:
         reader = dataset.files.reader(shard)
         own = bare(reader)
         found = own.found_by(count) if isinstance(own, Threaded) else reader.chunks()
@@ -69,8 +65,11 @@ def shard_batches(
             if chunk is None:
                 return
 
-    streams = [partial(tasks, shard) for shard in range(first_shard, len(dataset.paths))]
-    decode = partial(_decode, dataset=dataset, columns=columns)
+    def decode(task: Task | Failed) -> Iterator[Result | Failed]:
+        return iter((task,)) if len(task) == 2 else _late(task[0], _decode(task, dataset, columns))
+
+    shards = range(first_shard, len(dataset.paths))
+    streams = [lambda shard=shard: _late(shard, tasks(shard)) for shard in shards]
     results = in_order(streams, decode, _held_bytes, threads, helps_within=_AWAY_SECONDS)
     for shard, result in results:
         if shard in stopped:
@@ -85,25 +84,21 @@ def shard_batches(
             yield shard, result
 
 
-def _held_bytes(result: Result) -> int:
+def _late(shard: int, items: Iterator[T]) -> Iterator[T | Failed]:
+    """The items, and in its place among them the error that ends them."""
+    try:
+        yield from items
+    except Exception as error:  # noqa: BLE001  raised when its turn comes
+        yield shard, error
+
+
+def _held_bytes(result: Result | Failed) -> int:
     batch: Any = result[1]
     return int(batch.get_total_buffer_size()) if isinstance(batch, pa.RecordBatch) else 0
 
 
-def _decode(
-    task: Task | tuple[int, Exception], dataset: Dataset, columns: Sequence[str] | None
-) -> Iterator[Result]:
+def _decode(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iterator[Result]:
     """A chunk's records; those before a fault first, then the fault as `damage=` says."""
-    if len(task) == 2:
-        yield task
-        return
-    try:
-        yield from _decoded(task, dataset, columns)
-    except Exception as error:  # noqa: BLE001  raised when its turn comes
-        yield task[0], error
-
-
-def _decoded(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iterator[Result]:
     shard, reader, chunk, passed = task
     if callable(chunk):
         chunk, passed = dataset.noting(chunk)
@@ -234,35 +229,30 @@ def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[p
     """The same records in batches of exactly `batch_records`, but for the last."""
     held: list[pa.RecordBatch] = []
     count = 0
-    failure: Exception | None = None
-
-    def until_failure() -> Iterator[pa.RecordBatch]:
-        nonlocal failure
-        try:
-            yield from batches
-        except Exception as error:  # noqa: BLE001  raised below, behind the records before it
-            failure = error
-
-    for batch in until_failure():
-        at = 0
-        if count:
-            at = min(batch_records - count, batch.num_rows)
-            held.append(batch.slice(0, at))
-            count += at
-            if count < batch_records:
-                continue
+    try:
+        for batch in batches:
+            at = 0
+            if count:
+                at = min(batch_records - count, batch.num_rows)
+                held.append(batch.slice(0, at))
+                count += at
+                if count < batch_records:
+                    continue
+                full, held, count = held, [], 0
+                yield join(full)
+            rows = batch.num_rows
+            while rows - at >= batch_records:
+                yield batch.slice(at, batch_records)
+                at += batch_records
+            if at < rows:
+                held, count = [batch.slice(at)], rows - at
+    except Exception:
+        # The records before an error come before it.
+        if held:
             yield join(held)
-            held, count = [], 0
-        rows = batch.num_rows
-        while rows - at >= batch_records:
-            yield batch.slice(at, batch_records)
-            at += batch_records
-        if at < rows:
-            held, count = [batch.slice(at)], rows - at
+        raise
     if held:
         yield join(held)
-    if failure is not None:
-        raise failure
 
 
 def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
