@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
@@ -51,3 +52,54 @@ def test_values_that_fit_are_given(
     wanted = [None if value == [] else value for value in values]
     found = pa.table(dataset)["a"].to_pylist()
     assert [None if value == [] else value for value in found] == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([1, 2, 3, 300, 5], pa.int8()),
+        ([1, 0, 1, 2, 0], pa.bool_()),
+        ([[1], [], [3, 4], [5, 300], [300]], pa.list_(pa.int8())),
+        ([[1, 2], [3, 4], [5, 6], [7, 300], [1, 2]], pa.fixed_shape_tensor(pa.int8(), [2])),
+        ([b"ab", b"cd", b"ef", b"g", b"hi"], pa.binary(2)),
+        ([0, 1, 2, 1 << 40, 4], pa.date32()),
+        ([0, 1, 2, 100_000, 4], pa.time32("s")),
+        ([0, 1, 2, -5, 4], pa.time64("us")),
+        ([0, 86_400_000, 0, 5, 0], pa.date64()),
+    ],
+)
+def test_the_error_names_the_record_and_comes_behind_those_before_it(
+    values: list[object], type_: pa.DataType, tmp_path: Path
+) -> None:
+    ps.write({"a": values}, tmp_path / "a.tfrecord")
+    dataset = ps.open(tmp_path / "a.tfrecord", schema=pa.schema([("a", type_)]))
+    records = 0
+    with pytest.raises(ps.SchemaError, match="does not fit") as caught:
+        for batch in dataset.scan():
+            records += batch.num_rows
+    assert records == caught.value.record == 3
+    with pytest.raises(ps.SchemaError, match="does not fit") as caught:
+        dataset.take([4, 0, 3])
+    assert caught.value.record in {3, 4}
+    assert dataset.take([2, 0]).num_rows == 2
+
+
+def test_dates_and_times_come_back_as_what_they_were(tmp_path: Path) -> None:
+    day, time = dt.date(2020, 1, 2), dt.time(3, 4, 5)
+    moment = dt.datetime.combine(day, time)
+    columns = {
+        "date32": pa.array([day, None], pa.date32()),
+        "date64": pa.array([day, day], pa.date64()),
+        "time32": pa.array([time, time], pa.time32("s")),
+        "time64": pa.array([time, None], pa.time64("us")),
+        "timestamp": pa.array([moment, moment], pa.timestamp("us")),
+        "zone": pa.array([moment, moment], pa.timestamp("ns", "UTC")),
+        "duration": pa.array([5, 6], pa.duration("ms")),
+        "dates": pa.array([[day], [day, day]], pa.list_(pa.date32())),
+        "moments": pa.array([[moment], [moment, moment]], pa.list_(pa.timestamp("s"))),
+        "text": pa.array(["a", None], pa.string_view()),
+        "bytes": pa.array([b"a", b"b"], pa.binary_view()),
+    }
+    table = pa.table(columns)
+    ps.write(table, tmp_path / "a.tfrecord")
+    assert pa.table(ps.open(tmp_path / "a.tfrecord", schema=table.schema)).equals(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from reading import run_python
 
 CUT = "a\0b"
 
@@ -112,3 +114,34 @@ def test_a_conversion_that_a_value_ends_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ps.SchemaError):
         ps.convert(str(tmp_path / "in-*.parquet"), str(out / "x-{shard}.h5"))
     assert list(out.iterdir()) == []
+
+
+def test_times_in_nanoseconds_are_pythons_values_and_need_no_pandas(tmp_path: Path) -> None:
+    moment = dt.datetime(2020, 1, 2, 3, 4, 5, 6)
+    columns = {
+        "at": pa.array([moment, None], pa.timestamp("ns")),
+        "zone": pa.array([moment, None], pa.timestamp("ns", "UTC")),
+        "took": pa.array([5000, None], pa.duration("ns")),
+        "time": pa.array([7000, None], pa.time64("ns")),
+        "all": pa.array([[moment], []], pa.list_(pa.timestamp("ns"))),
+        "exact": pa.array([1, None], pa.duration("ns")),
+    }
+    ps.write(pa.table(columns), tmp_path / "a.parquet")
+    code = """
+import sys
+import penstock as ps
+dataset = ps.open(sys.argv[1], columns=["at", "took", "time"])
+print([str(value) for value in dataset[0].values()])
+print("pandas" in sys.modules)
+"""
+    first, second = run_python(code, str(tmp_path / "a.parquet")).splitlines()
+    assert "2020-01-02 03:04:05.000006" in first
+    assert second == "False"
+    record = ps.open(tmp_path / "a.parquet")[0]
+    assert type(record["at"]) is dt.datetime
+    assert record["at"] == moment
+    assert record["zone"].utcoffset() == dt.timedelta()
+    assert record["took"] == dt.timedelta(microseconds=5)
+    assert record["time"] == dt.time(0, 0, 0, 7)
+    assert record["all"] == [moment]
+    assert record["exact"].value == 1, "a nanosecond is not lost"

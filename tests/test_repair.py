@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
+from memory_storage import MemoryStorage
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
@@ -302,3 +303,13 @@ def test_salvage_is_only_done_when_asked(tmp_path: Path) -> None:
     assert records(tmp_path / "b.tfrecord") == payloads[:30] + payloads[61:]
     ps.repair(str(path), into=str(tmp_path / "c.tfrecord"), salvage=True)
     assert records(tmp_path / "c.tfrecord") == payloads[:30] + payloads[31:60] + payloads[61:]
+
+
+def test_files_of_another_storage_are_verified_and_repaired() -> None:
+    data = bytearray(frames([b"one", b"two", b"three"]))
+    data[12] ^= 1
+    storage = MemoryStorage({"m.tfrecord": bytes(data)})
+    report = ps.verify("m.tfrecord", storage=storage)
+    assert report.num_records == 2
+    assert report.num_bytes == len(data)
+    assert ps.repair("m.tfrecord", into="n.tfrecord", storage=storage).num_records == 2

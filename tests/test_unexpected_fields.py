@@ -98,7 +98,7 @@ def test_what_another_file_has_is_told_and_found(name: str, tmp_path: Path) -> N
             path.write_bytes(b"".join(map(msgpack.packb, some)))
     out = tmp_path / "out.parquet"
     with pytest.raises(ps.SchemaError, match="was not seen"):
-        ps.convert([str(path) for path in paths], out)
+        ps.convert(ps.open(paths, infer_records=1), out)
     dataset = ps.open(paths, infer_records="all")
     assert ps.convert(dataset, out, prove=True).num_records == 4
     assert named(ps.open(out).schema) == {"id", "late", "only"}

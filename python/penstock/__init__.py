@@ -206,6 +206,10 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("penstock")
     where = _LATER.get(name)
     if where is None:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import formats
+from penstock.casts import in_microseconds
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.files import Files
 from penstock.format import Options, Sifting, SkippedRegion
@@ -189,6 +190,10 @@ class Dataset:
             message = "two fields have the same name, so a record is no dict; use take or scan"
             raise SchemaError(message, file=file)
         try:
+            given = batch.columns
+            columns = [in_microseconds(column) for column in given]
+            if any(made is not one for made, one in zip(columns, given, strict=True)):
+                batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
             return batch.to_pylist()
         except (ValueError, OverflowError, LookupError) as error:
             # Two names in a struct, a year beyond 9999, a time zone that nobody knows.

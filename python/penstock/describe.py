@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.casts import in_microseconds
 from penstock.types import is_list
 
 ELLIPSIS = "…"
@@ -303,10 +304,24 @@ def text_of(scalar: pa.Scalar) -> str:
         '<value out of range: 1000000000000>'
     """
     try:
-        return str(scalar)
+        return str(without_pandas(scalar))
     except (ValueError, OverflowError, LookupError):
         # A year beyond 9999, a time zone that nobody knows.
         return pa.repeat(scalar, 1).to_string(skip_new_lines=True).removeprefix("[")[:-1]
+
+
+def without_pandas(scalar: pa.Scalar) -> pa.Scalar:
+    """The same time in microseconds, if no nanosecond is lost: of others pyarrow makes values of pandas.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.describe import without_pandas
+        >>> without_pandas(pa.scalar(1000, pa.duration("ns"))).as_py()
+        datetime.timedelta(microseconds=1)
+    """
+    if not (pa.types.is_temporal(scalar.type) or is_list(scalar.type)):
+        return scalar
+    return in_microseconds(pa.repeat(scalar, 1))[0]
 
 
 def data_of(scalar: Any) -> memoryview:

@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import formats
+from penstock.errors import PenstockError
 from penstock.forks import Lock
 from penstock.format import Format, Framed, Options, Reader, bare, open_shard
+from penstock.formats.framed_raw import RAW_SCHEMA
 from penstock.framing.framed import UNPROVED
 from penstock.framing.sidecar import discard
 from penstock.open_files import make_room
@@ -25,6 +27,9 @@ from penstock.storage import LocalStorage, Source, Storage, Watched
 
 _HANDLES = 2
 """Of a file: penstock's own, and pyarrow's where it reads the format."""
+_LOOKED_FILES = 32
+_LOOKED_RECORDS = 1000
+"""Where the first files have few records, so many of both are looked at to see what records hold."""
 
 
 class _Opened(NamedTuple):
@@ -66,8 +71,14 @@ class Files:
         self._names: Sequence[str] | None = None
         if self._is_inferred_by_all():
             alone = [bare(self._open(n).reader).schema for n in range(len(self.paths))]
-            self._settled = in_common(alone)
+            self._settled = in_common(alone, f"all records of {len(alone)} files")
         first = self._first_reader()
+        # Overlays have settled what their files hold.
+        if self._settled is None and len(paths) > 1 and self._overlays is None:
+            self._settled = self._by_more_files(bare(first).schema)
+            if self._settled is not None:
+                self._forget_readers()
+                first = self._first_reader()
         self.schema = first.schema  # the fields of a record, those of overlays among them
         self._settled = bare(first).schema
         if self._overlays is not None:
@@ -95,6 +106,31 @@ class Files:
                     self._opened[earlier] = None  # opened again, by what is known now
                 return reader
         return self.reader(0)
+
+    def _by_more_files(self, first: pa.Schema) -> pa.Schema | None:
+        """What the records of several files hold, where the first file has too few to tell."""
+        if _told(first)[:1] != ["all"] or first.names == RAW_SCHEMA.names:
+            return None  # a file as large as most are; or no fields were inferred
+        found: list[pa.Schema] = []
+        common, num_records = None, 0
+        for shard in range(min(len(self.paths), _LOOKED_FILES)):
+            try:
+                alone = bare(self._open(shard).reader).schema
+                words = _told(alone)
+                if words[:1] not in (["all"], ["no"]):
+                    break
+                num_records += int(words[1]) if words[0] == "all" else 0
+                if alone.names != RAW_SCHEMA.names:  # or there is nothing in its records
+                    found.append(alone)
+                if not found:
+                    continue
+                extent = "all" if shard + 1 == len(self.paths) else "the first"
+                common = in_common(found, f"{extent} {num_records} records of {shard + 1} files")
+            except (PenstockError, OSError):
+                break  # it is told of when its turn comes
+            if num_records >= _LOOKED_RECORDS:
+                break
+        return common
 
     # -- one file -------------------------------------------------------------------------------
 
@@ -217,3 +253,8 @@ def _stored(schema: pa.Schema) -> pa.Schema:
     """The fields of a schema that are in the files."""
     fields = [field for field in schema if field.name != UNPROVED]
     return pa.schema(fields, metadata=schema.metadata)
+
+
+def _told(schema: pa.Schema) -> list[str]:
+    """The words that say of how much a schema was inferred."""
+    return (schema.metadata or {}).get(INFERRED_KEY, b"").decode().split()

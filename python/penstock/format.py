@@ -310,6 +310,15 @@ class PartlyReadable(Protocol):
         ...
 
 
+@runtime_checkable
+class Dividing(Protocol):
+    """A Reader of records that may be much larger in columns than in the file."""
+
+    def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
+        """The same records in chunks that are small enough to be decoded as they are. May read them."""
+        ...
+
+
 class Lending(Reader, Protocol):
     """A Reader that need not copy byte strings out of what it has read. See `lends`."""
 

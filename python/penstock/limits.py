@@ -28,7 +28,8 @@ class Limits:
     record_bytes: int = GIB
     """One record."""
     batch_bytes: int = 2 * GIB - 1
-    """The values of one variable-length column of a batch: Arrow's 32-bit offsets end here."""
+    """The values of one variable-length column of a batch: Arrow's 32-bit offsets end here. And what one record
+    takes in all columns, whatever it holds."""
     nesting: int = 100
     """Levels of nested messages, lists or types."""
     member_bytes: int = GIB

@@ -19,6 +19,7 @@ _DTYPES = {
     pa.uint32(): np.uint32,
     pa.uint64(): np.uint64,
     pa.int64(): np.int64,
+    pa.float64(): np.float64,
 }
 _IN_VIEW = 12
 """Bytes that an Arrow view has room for in itself."""

@@ -27,8 +27,11 @@ BUDGET_BYTES = 64 << 20
 """Decoded bytes that may wait for the consumer."""
 LEAVE_SECONDS = 0.5
 """Seconds that who leaves early waits for threads in functions of the user's."""
+_SIGNALS_SECONDS = 1.0
+"""After so long a wait ends, so that Ctrl-C is seen that came in the moment before it began: Python looks for
+signals before it waits, and a wait without an end would go on until a result comes."""
 _EXIT_SECONDS = 10.0
-"""And at the end of the program for threads in penstock's own code, which is never long at one call."""
+"""Seconds that the end of the program waits for threads in penstock's own code: never long at one call."""
 _TASK_SECONDS = 0.004
 """What a task of small jobs should last."""
 
@@ -351,7 +354,7 @@ class _Work(Generic[Task, Result]):
                 return self._claimed(stream)
             else:
                 self._caller.is_waiting = True
-                self._ready.wait()
+                self._ready.wait(_SIGNALS_SECONDS)
                 self._caller.is_waiting = False
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
-from penstock.format import Chunk, PartlyReadable, Reader, SkippedRegion, Threaded, bare
+from penstock.format import Chunk, Dividing, PartlyReadable, Reader, SkippedRegion, Threaded, bare
 from penstock.pipeline import default_threads, in_order
 
 if TYPE_CHECKING:
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 Task = tuple[int, Reader, Chunk | Callable[[], Chunk | None] | None, list[SkippedRegion]]
 """A chunk of a shard, or the call that finds one, None after the last; and what was passed over."""
-Result = tuple[int, pa.RecordBatch | SkippedRegion]
-"""A batch of a shard, or what was passed over in its place."""
+Part = tuple[int, Reader, Chunk, list[SkippedRegion]]
+"""A chunk, or a part of one that is too much for one batch; and what was passed over in it so far."""
+Result = tuple[int, pa.RecordBatch | SkippedRegion | list[Part]]
+"""A batch of a shard, or what was passed over in its place, or more that is to be decoded in its place."""
 Failed = tuple[int, Exception]
 """An error of a shard, which counts only if reading comes to it: `damage="stop"` may end before."""
 T = TypeVar("T")
@@ -50,38 +52,134 @@ def shard_batches(
 
     What is passed over is noted in the dataset when the place it has among the records is reached.
     """
-    stopped: set[int] = set()
-    stops = dataset.options.damage == "stop"
-    count = default_threads() if threads is None else threads
+    return _Scan(dataset, columns, threads).batches(first_shard)
 
-    def tasks(shard: int) -> Iterator[Task]:
-        reader = dataset.files.reader(shard)
+
+class _Scan:
+    """One pass over the shards of a dataset."""
+
+    def __init__(
+        self, dataset: Dataset, columns: Sequence[str] | None, threads: int | None
+    ) -> None:
+        self._dataset = dataset
+        self._columns = columns
+        self._threads = default_threads() if threads is None else threads
+        self._stopped: set[int] = set()
+
+    def batches(self, first_shard: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        options = self._dataset.options
+        for shard, result in self._results(first_shard):
+            if shard in self._stopped:
+                continue
+            if isinstance(result, Exception):
+                raise result
+            if isinstance(result, SkippedRegion):
+                if options.damage == "stop":
+                    self._stopped.add(shard)
+                options.skipped(result)
+            else:
+                yield shard, result
+
+    def _results(
+        self, first_shard: int
+    ) -> Iterator[tuple[int, pa.RecordBatch | SkippedRegion | Exception]]:
+        """Everything that was read, in order."""
+        shards = range(first_shard, len(self._dataset.paths))
+        streams = [lambda shard=shard: _late(shard, self._tasks(shard)) for shard in shards]
+        threads = self._threads
+        found = in_order(streams, self._done, _held_bytes, threads, helps_within=_AWAY_SECONDS)
+        for shard, result in found:
+            if not isinstance(result, list):
+                yield shard, result
+            elif shard not in self._stopped:
+                # As results of one task they would all be in memory before the first is wanted.
+                parts = partial(iter, result)
+                for _, done in in_order([parts], self._done_part, _held_bytes, threads):
+                    assert not isinstance(done, list), "a part is no more divided"
+                    yield shard, done
+
+    def _tasks(self, shard: int) -> Iterator[Task]:
+        reader = self._dataset.files.reader(shard)
         own = bare(reader)
-        found = own.found_by(count) if isinstance(own, Threaded) else reader.chunks()
-        while shard not in stopped:
-            chunk, regions = dataset.noting(lambda: next(found, None))
+        found = own.found_by(self._threads) if isinstance(own, Threaded) else reader.chunks()
+        while shard not in self._stopped:
+            chunk, regions = self._dataset.noting(lambda: next(found, None))
             if chunk is not None or regions:
                 yield shard, reader, chunk, regions
             if chunk is None:
                 return
 
-    def decode(task: Task | Failed) -> Iterator[Result | Failed]:
-        return iter((task,)) if len(task) == 2 else _late(task[0], _decode(task, dataset, columns))
+    def _done(self, task: Task | Failed) -> Iterator[Result | Failed]:
+        return iter((task,)) if len(task) == 2 else _late(task[0], self._decode(task))
 
-    shards = range(first_shard, len(dataset.paths))
-    streams = [lambda shard=shard: _late(shard, tasks(shard)) for shard in shards]
-    results = in_order(streams, decode, _held_bytes, threads, helps_within=_AWAY_SECONDS)
-    for shard, result in results:
-        if shard in stopped:
-            continue
-        if isinstance(result, Exception):
-            raise result
-        if isinstance(result, SkippedRegion):
-            if stops:
-                stopped.add(shard)
-            dataset.options.skipped(result)
+    def _done_part(self, part: Part) -> Iterator[Result | Failed]:
+        return _late(part[0], self._decode_part(part))
+
+    def _decode(self, task: Task) -> Iterator[Result]:
+        """A chunk's records, or what is to be decoded in its place."""
+        shard, reader, chunk, passed = task
+        if callable(chunk):
+            chunk, passed = self._dataset.noting(chunk)
+        for region in passed:
+            yield shard, region
+        if chunk is None:
+            return
+        parts, passed = self._divided(reader, chunk)
+        if len(parts) < 2:
+            part = parts[0] if parts else chunk
+            yield from self._decode_part((shard, reader, part, passed))
+            return
+        later: list[Part] = []
+        for part in parts:
+            is_last = part is parts[-1]
+            here = [region for region in passed if is_last or region.start_byte < part.end_byte]
+            passed = [region for region in passed if region not in here]
+            later.append((shard, reader, part, here))
+        yield shard, later
+
+    def _divided(self, reader: Reader, chunk: Chunk) -> tuple[list[Chunk], list[SkippedRegion]]:
+        """A chunk in parts whose batches are not too large, and what was passed over to find them."""
+        own = bare(reader)
+        if not isinstance(own, Dividing):
+            return [chunk], []
+        try:
+            return self._dataset.noting(lambda: list(own.parts(chunk, self._columns)))
+        except (SchemaError, FormatError):
+            return [chunk], []  # it is raised again where it can be dealt with
+
+    def _decode_part(self, part: Part) -> Iterator[Result]:
+        """A chunk's records; those before a fault first, then the fault as `damage=` says."""
+        shard, reader, chunk, passed = part
+        dataset = self._dataset
+        try:
+            batch, regions = dataset.noting(lambda: reader.decode(chunk, None, self._columns))
+        except StaleIndexError:
+            dataset.files.forget_index(shard)
+            raise
+        except (SchemaError, FormatError) as error:
+            located = error
         else:
-            yield shard, result
+            yield shard, batch
+            for region in _in_order(dict.fromkeys(passed + regions)):
+                yield shard, region
+            return
+        around = _Around(dataset, reader, chunk, self._columns, passed)
+        try:
+            for batch in around.batches(located):
+                yield shard, batch
+        except (SchemaError, FormatError) as error:
+            for region in around.passed():
+                yield shard, region
+            if dataset.options.damage != "stop" or isinstance(error, SchemaError):
+                raise
+            start = chunk.start_byte if error.byte is None else error.byte
+            end = max(dataset.files.num_bytes(shard), start)
+            yield shard, SkippedRegion(error.file or "", start, end, None, error.message)
+            return
+        finally:
+            del located  # it knows this frame, which would keep the files open
+        for region in around.passed():
+            yield shard, region
 
 
 def _late(shard: int, items: Iterator[T]) -> Iterator[T | Failed]:
@@ -93,55 +191,28 @@ def _late(shard: int, items: Iterator[T]) -> Iterator[T | Failed]:
 
 
 def _held_bytes(result: Result | Failed) -> int:
-    batch: Any = result[1]
-    return int(batch.get_total_buffer_size()) if isinstance(batch, pa.RecordBatch) else 0
+    held: Any = result[1]
+    if isinstance(held, list):
+        return sum(chunk.end_byte - chunk.start_byte for _, _, chunk, _ in held)
+    return int(held.get_total_buffer_size()) if isinstance(held, pa.RecordBatch) else 0
 
 
-def _decode(task: Task, dataset: Dataset, columns: Sequence[str] | None) -> Iterator[Result]:
-    """A chunk's records; those before a fault first, then the fault as `damage=` says."""
-    shard, reader, chunk, passed = task
-    if callable(chunk):
-        chunk, passed = dataset.noting(chunk)
-    for region in passed:
-        yield shard, region
-    if chunk is None:
-        return
-    try:
-        batch, regions = dataset.noting(lambda: reader.decode(chunk, None, columns))
-    except StaleIndexError:
-        dataset.files.forget_index(shard)
-        raise
-    except (SchemaError, FormatError) as error:
-        located = error
-    else:
-        yield shard, batch
-        for region in sorted(regions, key=lambda region: region.start_byte):
-            yield shard, region
-        return
-    around = _Around(dataset, reader, chunk, columns)
-    try:
-        for batch in around.batches(located):
-            yield shard, batch
-    except (SchemaError, FormatError) as error:
-        for region in around.passed():
-            yield shard, region
-        if dataset.options.damage != "stop" or isinstance(error, SchemaError):
-            raise
-        start = chunk.start_byte if error.byte is None else error.byte
-        end = max(dataset.files.num_bytes(shard), start)
-        yield shard, SkippedRegion(error.file or "", start, end, None, error.message)
-        return
-    for region in around.passed():
-        yield shard, region
+def _in_order(regions: Iterable[SkippedRegion]) -> list[SkippedRegion]:
+    return sorted(regions, key=lambda region: region.start_byte)
 
 
 class _Around:
     """What can be had of a chunk that has a fault, and what cannot."""
 
     def __init__(
-        self, dataset: Dataset, reader: Reader, chunk: Chunk, columns: Sequence[str] | None
+        self,
+        dataset: Dataset,
+        reader: Reader,
+        chunk: Chunk,
+        columns: Sequence[str] | None,
+        regions: list[SkippedRegion],
     ) -> None:
-        self._regions: list[SkippedRegion] = []
+        self._regions = list(regions)
         self._dataset = dataset
         self._reader = reader
         self._chunk = chunk
@@ -169,7 +240,7 @@ class _Around:
 
     def passed(self) -> list[SkippedRegion]:
         """What was passed over, in the order of the file."""
-        return sorted(set(self._regions), key=lambda region: region.start_byte)
+        return _in_order(dict.fromkeys(self._regions))
 
     def _between(
         self, first: int, last: int, error: PenstockError | None = None

@@ -7,6 +7,7 @@ three kinds that exist on the wire. `FieldPlan.finish` turns the wires' arrays i
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import _core
+from penstock.casts import first_unfit, map_values
 from penstock.errors import SchemaError
+from penstock.types import is_bytes_view, is_text
 
 INFERRED_KEY = b"penstock.inferred_from"
 NO_RECORDS = b"no records"
@@ -22,6 +25,13 @@ EVERYWHERE_KEY = b"penstock.in_every_record"
 """JSON list of the scalar fields that every record looked at has."""
 IN_LISTS_KEY = b"penstock.feature_list"
 WIRE_KEY = b"penstock.key"
+"""The key in the message, where the column's name alone would not tell."""
+CONTEXT_PREFIX = "context/"
+LISTS_PREFIX = "feature_lists/"
+"""In names of columns: the part of a SequenceExample that a key is in."""
+
+_VALUE_BYTES = {"int64": 8, "float": 4, "bytes": 4}
+"""Bytes of a value of each kind; of a byte string, of the place where it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,15 @@ class Wire:
     strings: str = "bytes"
     required: bool = False
     default: tuple[Any, ...] | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that a record takes in this column at least, whether it has values or not."""
+        if self.layout not in ("scalar", "fixed"):
+            return 4  # the end of a list
+        num_values = self.size if self.layout == "fixed" else 1
+        strings = [value for value in self.default or () if isinstance(value, (str, bytes))]
+        return num_values * _VALUE_BYTES.get(self.kind or "", 0) + sum(map(len, strings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +137,14 @@ def lent(plan: FieldPlan) -> FieldPlan:
     return FieldPlan(field, (replace(wire, strings="views"),), _finisher(field))
 
 
-def in_common(schemas: Sequence[pa.Schema]) -> pa.Schema:
+def file_name(path: str) -> str:
+    """The name of a file as text, for metadata: the bytes of one may be no UTF-8."""
+    return os.path.basename(path).encode("utf-8", "backslashreplace").decode()
+
+
+def in_common(schemas: Sequence[pa.Schema], seen: str) -> pa.Schema:
     """The schema by which records of all these schemas, inferred from a file each, can be read: every
-    field, in the order in which they come first, of a type that holds the values of all.
+    field, in the order in which they come first, of a type that holds the values of all. `seen` says of how much.
 
     Raises:
         SchemaError: a field has types that have none in common.
@@ -135,8 +159,11 @@ def in_common(schemas: Sequence[pa.Schema]) -> pa.Schema:
         field if all(name in schema.names for schema in known) else field.with_nullable(True)
         for name, field in found.items()
     ]
-    # What was said of the records of one file may not hold for the others.
-    metadata = {INFERRED_KEY: f"all records of {len(schemas)} files".encode()}
+    metadata = {INFERRED_KEY: seen.encode()}
+    told = [json.loads((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]")) for schema in known]
+    everywhere = [name for name in found if all(name in names for names in told)]
+    if everywhere:
+        metadata[EVERYWHERE_KEY] = json.dumps(everywhere).encode()
     return pa.schema(fields, metadata) if known else schemas[0]
 
 
@@ -200,7 +227,7 @@ def _plan_field(field: pa.Field) -> FieldPlan:
     if layout is None:
         raise SchemaError(f"no Example can hold {type_}: it nests too deeply", field=field.name)
     strings = "bytes"
-    if pa.types.is_string(inner) or pa.types.is_large_string(inner):
+    if is_text(inner):
         strings = "text"
     elif pa.types.is_binary_view(inner):
         strings = "views"
@@ -216,7 +243,8 @@ def _kind_of(type_: pa.DataType, field: pa.Field) -> str | None:
     types = pa.types
     if types.is_null(type_):
         return None
-    if types.is_integer(type_) or types.is_boolean(type_):
+    is_time = types.is_temporal(type_) and not types.is_interval(type_)
+    if types.is_integer(type_) or types.is_boolean(type_) or is_time:
         return "int64"
     if types.is_floating(type_):
         return "float"
@@ -226,7 +254,7 @@ def _kind_of(type_: pa.DataType, field: pa.Field) -> str | None:
         or types.is_string(type_)
         or types.is_large_string(type_)
         or types.is_fixed_size_binary(type_)
-        or types.is_binary_view(type_)
+        or is_bytes_view(type_)
     ):
         return "bytes"
     if types.is_dictionary(type_):
@@ -257,17 +285,33 @@ def _cast(array: pa.Array, type_: pa.DataType, name: str) -> pa.Array:
     if array.type == type_:
         return array
     try:
-        if pa.types.is_dictionary(type_):
-            return array.cast(type_.value_type).dictionary_encode().cast(type_)
-        made = array.cast(type_)
+        return _made(array, type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise SchemaError(f"does not fit {type_}: {error}", field=name) from None
-    _check_survived(array, made, name)
+        refusals = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+        row = first_unfit(array, lambda part: _made(part, type_), refusals)
+        raise SchemaError(f"does not fit {type_}: {error}", field=name, record=row) from None
+
+
+def _made(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(type_):
+        return array.cast(type_.value_type).dictionary_encode().cast(type_)
+    numbers = map_values(type_, _numbers_of)
+    made = (array if numbers is None else array.cast(numbers)).cast(type_)
+    if numbers is not None:
+        made.validate(full=True)  # times end at midnight, and dates of milliseconds are whole days
+    _check_survived(array, made)
     return made
 
 
-def _check_survived(array: pa.Array, made: pa.Array, name: str) -> None:
-    """Raise SchemaError for numbers that pyarrow casts to others: any but 0 to true, and what is too
+def _numbers_of(type_: pa.DataType) -> pa.DataType | None:
+    """What stands for a date or a time: pyarrow casts numbers of as many bits only."""
+    if not pa.types.is_temporal(type_):
+        return None
+    return pa.int32() if type_.bit_width == 32 else pa.int64()
+
+
+def _check_survived(array: pa.Array, made: pa.Array) -> None:
+    """Raise ArrowInvalid for numbers that pyarrow casts to others: any but 0 to true, and what is too
     large for a float16 to infinity."""
     type_ = made.type
     if pa.types.is_null(array.type):
@@ -290,7 +334,7 @@ def _check_survived(array: pa.Array, made: pa.Array, name: str) -> None:
         other = compute.and_(compute.is_finite(wide), compute.greater(compute.abs(wide), 65519.0))
     lost = array.filter(other)
     if len(lost):
-        raise SchemaError(f"does not fit {type_}: {lost[0].as_py()}", field=name)
+        raise pa.ArrowInvalid(str(lost[0].as_py()))
 
 
 # -- inferring ------------------------------------------------------------------------------------
@@ -329,7 +373,7 @@ def infer_schema(facts: Mapping[str, Any], seen: str) -> pa.Schema:
 
 def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
     key, in_lists = entry["key"], entry["in_lists"]
-    name = f"{'feature_lists' if in_lists else 'context'}/{key}" if ambiguous else key
+    name = (LISTS_PREFIX if in_lists else CONTEXT_PREFIX) + key if ambiguous else key
     kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
     if len(kinds) > 1:
         listed = " and ".join(kind[0] for kind in kinds)
@@ -346,7 +390,7 @@ def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
         type_ = pa.list_(type_ if single else pa.list_(type_))
     elif kinds and entry["values"] != (1, 1):
         type_ = pa.list_(type_)
-    if name != key:
+    if name != key or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
         metadata[WIRE_KEY] = key.encode()
     return pa.field(name, type_, metadata=metadata or None)
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.folders import Folder, FolderSink
 
 TEMPORARY_SUFFIX = ".penstock-tmp"
+_NAME_BYTES = 255
+"""Of a file's name, on most file systems."""
 SIDECAR_SUFFIX = ".penstock"
 _MOST_PARTS = 512
 """Parts of one write; every system takes as many."""
@@ -178,6 +180,15 @@ def _bytes_of(part: object) -> memoryview:
     return memoryview(part).cast("B")  # type: ignore[arg-type]
 
 
+def _refuse_device(path: str) -> None:
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise UnsupportedError(
+            "is a pipe or a device, which no file is put in the place of",
+            file=path,
+            hint="write to a file, and copy it from there",
+        )
+
+
 class LocalSink:
     """A local file that appears under its final name only when it is whole."""
 
@@ -186,12 +197,15 @@ class LocalSink:
         self.path = os.path.realpath(path) if os.path.islink(path) else path
         if not overwrite and os.path.lexists(self.path):
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
+        _refuse_device(self.path)
         self._calls = calls
         self._overwrite = overwrite
         folder, name = os.path.split(self.path)
         self._folder = folder or "."
-        token = os.urandom(6).hex()
-        self._temporary = os.path.join(self._folder, f".{name}.{token}{TEMPORARY_SUFFIX}")
+        ending = f".{os.urandom(6).hex()}{TEMPORARY_SUFFIX}"
+        # As long as names may be, and most of it is the file's own.
+        start = os.fsdecode(os.fsencode(f".{name}")[: _NAME_BYTES - len(ending)])
+        self._temporary = os.path.join(self._folder, start + ending)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
         # What replaces a file is never open to more people than the file was.
         mode = os.stat(self.path).st_mode & 0o777 if os.path.exists(self.path) else 0o666

@@ -379,6 +379,19 @@ def storage_of(type_: pa.DataType) -> pa.DataType:
     return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
 
 
+def row_bytes(type_: pa.DataType) -> int:
+    """Bytes that a row of a column takes at least, whether it has a value or not."""
+    type_ = storage_of(type_)
+    if pa.types.is_fixed_size_list(type_):
+        return type_.list_size * row_bytes(type_.value_type)
+    if pa.types.is_struct(type_):
+        return sum(row_bytes(field.type) for field in type_)
+    try:
+        return (type_.bit_width + 7) // 8
+    except ValueError:
+        return 0 if pa.types.is_null(type_) else 4  # the end of a string or a list
+
+
 def fixed_tensors(values: np.ndarray) -> pa.Array:
     """An array whose first axis counts records as a column: numbers where that is the only axis,
     tensors of a fixed shape otherwise. Shares memory where the order is C.

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import tensorflow as tf
 import tf_examples as tfe
 from example_columns import column, example
 from protobuf_example import Example
 
 import penstock.features as f
 from penstock.errors import LimitError, SchemaError
+
+tf_any: Any = tf
 
 VALUES = [1, 2, 3, 4, 5, 6]
 PARTITIONS = [
@@ -68,6 +71,43 @@ def test_rows_that_misfit_are_refused_or_cut_short(partition: Any, numbers: list
     assert lenient[0] == ROWS[0]
     kept = [value for row in lenient[1] for value in row]
     assert kept == [value for value in VALUES if value in kept]
+
+
+CORNERS = [
+    # partitions, those of TensorFlow, their numbers, values, what it makes of them unvalidated and validated
+    ("uniform rows of rows", [2, "RowLengths"], [1, 1, 1], [1, 2, 3], [[[1], [2]]], None),
+    ("uniform rows of none", [2, "RowLengths"], [3], [1, 2, 3], [], None),
+    ("uniform rows of values", ["RowLengths", 2], [1], [1, 2, 3], None, None),
+    ("uniform rows of uniform ones", [3, 1], [], [1, 2, 3, 4, 5], None, None),
+    ("starts of no row", ["RowStarts"], [], [1, 2, 3], [], []),
+    ("starts of no row of rows", ["RowStarts", 1], [], [1], [], []),
+]
+
+
+@pytest.mark.parametrize("corner", CORNERS, ids=lambda corner: corner[0])
+@pytest.mark.parametrize("validate", [False, True])
+def test_corners_of_partitions_are_as_in_tensorflow(corner: Any, validate: bool) -> None:
+    _, forms, numbers, values, loose, exact = corner
+    wanted = exact if validate else loose
+
+    def partitions(of: Any) -> list[Any]:
+        names = [
+            (form, "p") if isinstance(form, str) else ("UniformRowLength", form) for form in forms
+        ]
+        return [getattr(of, name)(value) for name, value in names]
+
+    payload = example(v=values, p=numbers)
+    ragged = tf_any.io.RaggedFeature
+    asked = ragged(tf_any.int64, "v", partitions(ragged), validate=validate)
+    ours = f.Ragged("int64", "v", partitions(f), validate=validate)
+    if wanted is None:
+        with pytest.raises((ValueError, tf_any.errors.InvalidArgumentError)):
+            tf_any.io.parse_single_example(payload, {"x": asked})
+        with pytest.raises(SchemaError, match="do not fit"):
+            column([payload], ours, "tensorflow")
+        return
+    assert tf_any.io.parse_single_example(payload, {"x": asked})["x"].to_list() == wanted
+    assert column([payload], ours, "tensorflow") == [wanted]
 
 
 @pytest.mark.parametrize("numbers", [[0], [0, 0, 1, 0, 1, 1], [-1, 0, 0, 0, 0, 0]])

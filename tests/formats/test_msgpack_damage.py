@@ -122,13 +122,27 @@ def test_nesting_beyond_the_limit_is_an_error_unless_nobody_looks_at_it() -> Non
         table(late, infer_records=1)
 
 
+def test_nulls_that_cost_nothing_in_the_file_take_no_more_memory_than_others() -> None:
+    wide = packed({"t": numpy_map(np.zeros(2000, np.float64))}) + b"\x80" * 100_000
+    sparse = packed({f"key {n}": n for n in range(1000)}) + b"\x80" * 100_000
+    for content in (wide, sparse):
+        records = 0
+        for batch in opened(content).scan():
+            assert batch.nbytes < 32 << 20
+            records += batch.num_rows
+        assert records == 100_001
+
+
 def test_nulls_that_cost_nothing_in_the_file_have_a_limit() -> None:
     wide = packed({"t": numpy_map(np.zeros(100_000, np.float64))}) + b"\x80" * 100_000
     less = {"batch_bytes": 128 << 20}
     with pytest.raises(ps.LimitError, match="Limits\\(batch_bytes="):
-        table(wide, limits=less)
+        opened(wide, limits=less).take(range(100_001))
+    with pytest.raises(ps.LimitError, match="Limits\\(batch_bytes="):
+        table(wide, limits={"batch_bytes": 500_000})
+    sparse = packed({f"key {n}": n for n in range(1000)}) + b"\x80" * 100_000
     with pytest.raises(ps.LimitError, match="batch_bytes"):
-        table(packed({f"key {n}": n for n in range(1000)}) + b"\x80" * 100_000, limits=less)
+        opened(sparse, limits=less).take(range(100_001))
     assert len(opened(wide, raw=True)) == 100_001
 
 

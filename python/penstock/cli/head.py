@@ -83,7 +83,7 @@ def _row(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
 
 def _plain(scalar: pa.Scalar) -> Any:
     try:
-        return output.plain(scalar.as_py())
+        return output.plain(describe.without_pandas(scalar).as_py())
     except (ValueError, OverflowError, LookupError, ImportError):
         return describe.text_of(scalar)
 

@@ -12,7 +12,15 @@ import pyarrow as pa
 import penstock.features.types as f
 from penstock.errors import UnsupportedError
 from penstock.features.ragged import partitioned, partitioned_frames, rows_of, sparse
-from penstock.schema import EVERYWHERE_KEY, IN_LISTS_KEY, WIRE_KEY, FieldPlan, Wire
+from penstock.schema import (
+    CONTEXT_PREFIX,
+    EVERYWHERE_KEY,
+    IN_LISTS_KEY,
+    LISTS_PREFIX,
+    WIRE_KEY,
+    FieldPlan,
+    Wire,
+)
 
 FEATURE_KEY = b"penstock.feature"
 """Metadata of a field that was asked for as a feature: the feature, as TensorFlow spells it."""
@@ -107,7 +115,7 @@ def _plan(name: str, key: str, given: f.Feature, *, strict: bool) -> FieldPlan:
     metadata = {FEATURE_KEY: _spelled(feature).encode()}
     if in_lists:
         metadata[IN_LISTS_KEY] = b"1"
-    if name != key:
+    if name != key or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
         metadata[WIRE_KEY] = key.encode()
     nullable = any(w.default is None and not w.required for w in wires)
     return FieldPlan(pa.field(name, kind, nullable=nullable, metadata=metadata), wires, finish)
@@ -183,7 +191,7 @@ def _finish(
         return kind, lambda arrays: arrays[0]
     validate = strict if feature.validate is None else feature.validate
     return kind, lambda arrays: _join_rows(
-        name, feature.partitions, arrays, in_lists=in_lists, validate=validate
+        name, feature.partitions, arrays, in_lists=in_lists, validate=validate, strict=strict
     )
 
 
@@ -210,12 +218,14 @@ def _join_rows(
     *,
     in_lists: bool,
     validate: bool,
+    strict: bool,
 ) -> Any:
     keyed = iter(arrays[1:])
+    forms = _FORMS if strict else {**_FORMS, f.RowStarts: "starts_or_none"}
     given = [
         ("uniform", p.length)
         if isinstance(p, f.UniformRowLength)
-        else (_FORMS[type(p)], next(keyed))
+        else (forms[type(p)], next(keyed))
         for p in partitions
     ]
     if not in_lists:

@@ -7,6 +7,7 @@ their columns become one Arrow array, for a whole batch at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,9 @@ def partitioned(
     Args:
         name: the field, for errors.
         values: list array, one list of flat values a record.
-        partitions: what the numbers mean ("lengths", "splits", "starts", "limits", "row_ids") with
-            a list array of int64, or "uniform" with the length of all rows.
+        partitions: what the numbers mean ("lengths", "splits", "starts", "limits", "row_ids", and
+            "starts_or_none" where no row may leave values over) with a list array of int64, or
+            "uniform" with the length of all rows.
         validate: whether rows that do not cover the values exactly are an error. Otherwise they are
             cut short, and values outside all rows are lost, as in TensorFlow.
         record_of: from a place in the arrays to the record that an error names.
@@ -72,12 +74,14 @@ def partitioned(
         SchemaError: rows that do not fit the values. LimitError: too many empty rows.
     """
     items, inner = split(values)
-    for form, numbers in reversed(partitions):
+    for place, (form, numbers) in reversed(list(enumerate(partitions, 1))):
         if isinstance(numbers, int):
             starts, ends, rows, bad = _uniform(numbers, items)
         else:
             starts, ends, rows, bad = _FORMS[form](items, *_flat(numbers))
-        if (validate or form in ("uniform", "row_ids")) and bad.any():
+        # Of values, rows of one length make a tensor, which TensorFlow does not cut either.
+        is_tensor = all(isinstance(inside, int) for _, inside in partitions[place - 1 :])
+        if (validate or is_tensor or form == "row_ids") and bad.any():
             message = f"its {form.replace('_', ' ')} do not fit its values"
             raise SchemaError(message, field=name, record=record_of(int(bad.argmax())))
         inner, items = _cut(inner, starts, ends), rows
@@ -139,9 +143,9 @@ _Rows = tuple[Offsets, Offsets, Offsets, npt.NDArray[np.bool_]]
 def _uniform(length: int, items: Offsets) -> _Rows:
     counts = np.diff(items)
     rows = _sums(counts // length)
-    ends = np.arange(1, rows[-1] + 1) * length
-    bad = counts % length != 0
-    return (ends - length, ends, rows, bad)
+    record = np.repeat(np.arange(len(counts)), np.diff(rows))
+    starts = items[record] + (np.arange(rows[-1]) - rows[record]) * length
+    return starts, starts + length, rows, counts % length != 0
 
 
 def _limits(items: Offsets, rows: Offsets, limits: Offsets) -> _Rows:
@@ -176,7 +180,8 @@ def _splits(items: Offsets, offsets: Offsets, splits: Offsets) -> _Rows:
     return starts, ends, rows, bad
 
 
-def _starts(items: Offsets, rows: Offsets, given: Offsets) -> _Rows:
+def _starts(items: Offsets, rows: Offsets, given: Offsets, *, covers: bool = True) -> _Rows:
+    """`covers`: values are an error where there is no row at all, which TensorFlow takes for none."""
     record = np.repeat(np.arange(len(items) - 1), np.diff(rows))
     low, high = items[record], items[record + 1]
     starts = np.maximum.accumulate(low + np.clip(given, 0, high - low))
@@ -186,7 +191,7 @@ def _starts(items: Offsets, rows: Offsets, given: Offsets) -> _Rows:
     bad = np.zeros(len(items) - 1, np.bool_)
     bad[record[starts - low != given]] = True
     counts = np.diff(rows)
-    bad[counts == 0] |= np.diff(items)[counts == 0] > 0
+    bad[counts == 0] |= covers & (np.diff(items)[counts == 0] > 0)
     firsts = rows[:-1][counts > 0]
     bad[counts > 0] |= given[firsts] != 0
     return starts, ends, rows, bad
@@ -217,6 +222,7 @@ _FORMS: dict[str, Callable[[Offsets, Offsets, Offsets], _Rows]] = {
     "lengths": _lengths,
     "splits": _splits,
     "starts": _starts,
+    "starts_or_none": partial(_starts, covers=False),
     "limits": _limits,
     "row_ids": _row_ids,
 }

@@ -16,7 +16,6 @@ are, by the same decoder. Source: Riegeli's and ArrayRecord's published format d
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +48,7 @@ from penstock.formats.batches import check_records
 from penstock.formats.tfrecord import decoder_of
 from penstock.framing.chunks import SAMPLE_BYTES
 from penstock.numbers import as_arrow, as_numpy, checked_infer
-from penstock.schema import merge_facts
+from penstock.schema import file_name, merge_facts
 from penstock.storage import Sink, Source
 
 BLOCK = 1 << 16
@@ -263,7 +262,7 @@ class ArrayRecordReader:
             seen_bytes += chunk.end_byte - chunk.start_byte
         facts = merge_facts(parts)
         extent = "all" if facts["num_records"] == self.num_records else "the first"
-        return facts, f"{extent} {facts['num_records']} records of {os.path.basename(self._path)}"
+        return facts, f"{extent} {facts['num_records']} records of {file_name(self._path)}"
 
     # -- reading --------------------------------------------------------------------------------
 

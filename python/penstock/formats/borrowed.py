@@ -7,6 +7,7 @@ error its wrapper met on the way. All of them become penstock's errors here, in 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
@@ -135,7 +136,8 @@ class Bytes:
         self.source = source
         self._native: Any = None
         if isinstance(source, LocalSource) and source.size:
-            self._native = pa.memory_map(source.path) if mmap else pa.OSFile(source.path)
+            name = os.fsencode(source.path)  # pyarrow takes any bytes for a path, but not any text
+            self._native = pa.memory_map(name) if mmap else pa.OSFile(name)
             if self._native.size() != source.size:
                 raise ChangedError(
                     "the file changed while it was being opened",

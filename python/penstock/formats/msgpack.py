@@ -22,7 +22,6 @@ msgpack-numpy for arrays.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -52,7 +51,7 @@ from penstock.framing.sidecar import Index, ends_whole
 from penstock.framing.stream import PlainStream
 from penstock.limits import Limits
 from penstock.numbers import checked_infer
-from penstock.schema import INFERRED_KEY, NO_RECORDS
+from penstock.schema import INFERRED_KEY, NO_RECORDS, file_name
 from penstock.storage import Sink, Source
 from penstock.types import is_bytes
 
@@ -300,7 +299,7 @@ def _inferred(shard: Shard, mine: MessagePackOptions) -> Any:
     facts, is_all = _sample(shard, mine.infer_records)
     if not facts.num_records:
         return RawDecoder(RAW_SCHEMA.with_metadata({INFERRED_KEY: NO_RECORDS}))
-    name = os.path.basename(shard.source.path)
+    name = file_name(shard.source.path)
     seen = f"{'all' if is_all else 'the first'} {facts.num_records} records of {name}"
     metadata = {INFERRED_KEY: seen.encode()}
     columns = facts.columns()

@@ -30,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.casts import first_unfit
 from penstock.errors import SchemaError
 from penstock.formats.batches import refuse_nul
 from penstock.types import (
@@ -58,7 +59,7 @@ class FieldPlan:
         try:
             found = self.cast(array)
         except _CASTS as error:
-            row = _first_unfit(array, self.cast)
+            row = first_unfit(array, self.cast, _CASTS)
             raise SchemaError(f"does not fit: {error}", record=row, field=self.field.name) from None
         if not self.field.nullable and found.null_count:
             row = int(np.argmax(found.is_null().to_numpy(zero_copy_only=False)))
@@ -260,17 +261,3 @@ def _packed(column: Any) -> Any:
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     mask = column.is_null() if column.null_count else None
     return pa.LargeListArray.from_arrays(offsets, column.flatten(), mask=mask)
-
-
-def _first_unfit(column: Any, cast: Callable[[Any], Any]) -> int:
-    """The first row that a cast refuses, given that it refuses some."""
-    low, high = 0, len(column)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            cast(column.slice(low, middle - low))
-        except _CASTS:
-            high = middle
-        else:
-            low = middle
-    return low

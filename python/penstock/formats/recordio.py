@@ -25,7 +25,6 @@ Source: dmlc-core's recordio.h, and what MXNet 1.9.1 was observed to accept.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -57,7 +56,7 @@ from penstock.framing.stream import PlainStream
 from penstock.framing.survey import Survey
 from penstock.lending import lent_schema
 from penstock.numbers import checked_infer
-from penstock.schema import INFERRED_KEY, NO_RECORDS
+from penstock.schema import INFERRED_KEY, NO_RECORDS, file_name
 from penstock.storage import Sink, Source
 from penstock.types import ImageType, storage_of
 
@@ -359,7 +358,7 @@ def _sample(shard: Shard, most: int | None) -> _Seen:
             break
         seen.add(payload)
         num_bytes += len(payload)
-    name = os.path.basename(shard.source.path)
+    name = file_name(shard.source.path)
     seen.extent = f"{extent} {seen.num_records} records of {name}"
     return seen
 

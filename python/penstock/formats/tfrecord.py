@@ -15,7 +15,6 @@ record_reader.cc, and the published observations of what tf.data accepts.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,6 +57,7 @@ from penstock.schema import (
     NO_RECORDS,
     DecodePlan,
     FieldPlan,
+    file_name,
     infer_schema,
     lent,
     looks_like_examples,
@@ -81,6 +81,10 @@ class TFRecordOptions:
 
     def __post_init__(self) -> None:
         checked_infer(self.infer_records)
+        if isinstance(self.compression, str):
+            object.__setattr__(
+                self, "compression", self.compression.lower()
+            )  # or as TensorFlow has it
 
 
 class TFRecordFormat:
@@ -238,6 +242,12 @@ class ExampleDecoder:
         self._plans: dict[tuple[str, ...] | None, DecodePlan] = {None: every}
         self.schema = self._plans[None].schema.with_metadata(metadata)
 
+    @property
+    def row_bytes(self) -> dict[str, int]:
+        """See penstock.framing.framed.Widening."""
+        plans = self._fields.items()
+        return {name: sum(wire.row_bytes for wire in plan.wires) for name, plan in plans}
+
     def lending(self) -> ExampleDecoder:
         """See penstock.framing.framed.Lender."""
         fields = [lent(plan) for plan in self._fields.values()]
@@ -325,7 +335,7 @@ def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], str]
             done = True
             break
     facts = merge_facts(parts)
-    name = os.path.basename(shard.source.path)
+    name = file_name(shard.source.path)
     extent = "the first" if done else "all"
     return facts, f"{extent} {facts['num_records']} records of {name}"
 

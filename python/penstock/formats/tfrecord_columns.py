@@ -30,16 +30,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.casts import first_unfit, map_values
 from penstock.errors import SchemaError
 from penstock.formats.batches import refuse_nul
-from penstock.schema import IN_LISTS_KEY, WIRE_KEY
+from penstock.schema import CONTEXT_PREFIX, IN_LISTS_KEY, LISTS_PREFIX, WIRE_KEY
 from penstock.types import cast_values, is_bytes, is_bytes_view, is_text, storage_of
 
 Payload = Literal["example", "sequence", "raw"]
 RECORD = "record"
 """The column of records as they stand."""
-CONTEXT_PREFIX = "context/"
-LISTS_PREFIX = "feature_lists/"
 
 _ROUND_HINT = 'float64="round" to store the nearest float32, or cast the column yourself'
 _RANGE_HINT = "scale the values, or store them as bytes"
@@ -66,7 +65,7 @@ class ColumnPlan:
         try:
             return step(column)
         except (pa.ArrowInvalid, _Unfit) as error:
-            record = _first_unfit(column, step)
+            record = first_unfit(column, step, (pa.ArrowInvalid, _Unfit))
             hint = error.hint if isinstance(error, _Unfit) else None
             raise SchemaError(
                 f"does not fit: {error}", record=record, field=self.key, hint=hint
@@ -137,7 +136,7 @@ def plan_payload(
             columns.append(ColumnPlan(path, key, steps))
             as_it_is &= not steps and len(path) == 1 and name == field.name
     if payload is None:
-        listed = any(c.key.startswith(LISTS_PREFIX) for c in columns)
+        listed = any(len(c.path) > 1 and c.key.startswith(LISTS_PREFIX) for c in columns)
         payload = "sequence" if listed or 2 in depths else "example"
     for column, depth in zip(columns, depths, strict=True):
         if payload == "example" and depth > 1:
@@ -148,10 +147,16 @@ def plan_payload(
 
 def _is_of_sequence(field: pa.Field) -> bool:
     """Whether a column is a feature list, or the half in the context of a key that both parts have."""
-    if _is_feature_list(field) or field.name.startswith(LISTS_PREFIX):
-        return True
-    key = (field.metadata or {}).get(WIRE_KEY)
-    return key is not None and field.name == CONTEXT_PREFIX + key.decode()
+    key = _key_of(field)
+    by_name = field.name.startswith(LISTS_PREFIX) if key is None else field.name != key
+    return by_name or _is_feature_list(field)
+
+
+def _key_of(field: pa.Field) -> str | None:
+    """The key that a column was read from, if that is known and the column was not renamed since."""
+    key = (field.metadata or {}).get(WIRE_KEY, b"").decode()
+    is_its_own = field.name in (key, CONTEXT_PREFIX + key, LISTS_PREFIX + key)
+    return key if key and is_its_own else None
 
 
 def _is_feature_list(field: pa.Field) -> bool:
@@ -160,7 +165,10 @@ def _is_feature_list(field: pa.Field) -> bool:
 
 def _name_in_sequence(field: pa.Field) -> str:
     """The name by which the kernel knows the part of a SequenceExample that a column belongs to."""
-    if not _is_feature_list(field) or field.name.startswith(LISTS_PREFIX):
+    key, is_list = _key_of(field), _is_feature_list(field)
+    if key is not None:
+        return (LISTS_PREFIX if is_list else CONTEXT_PREFIX) + key
+    if not is_list or field.name.startswith(LISTS_PREFIX):
         return field.name
     return LISTS_PREFIX + field.name
 
@@ -199,12 +207,12 @@ def _steps(
     if _is_view(given):
         steps.append(_packed)
         given = pa.large_list(given.value_type)
-    stored = _mapped(given, _stored)
+    stored = map_values(given, _stored)
     if stored is None:
         raise _unheld(key, given)
     if stored != given:
         steps.append(_decode if pa.types.is_run_end_encoded(given) else _cast_to(stored))
-    wanted = _mapped(stored, _wire)
+    wanted = map_values(stored, _wire)
     leaf = _leaf(given)
     if leaf != given and isinstance(leaf, pa.BaseExtensionType) and is_bytes_view(storage_of(leaf)):
         # See types.cast_values: pyarrow's cast of lists of these is wrong as well.
@@ -246,25 +254,6 @@ def _unheld(key: str, given: pa.DataType) -> SchemaError:
         field=key,
         hint="cast it to integers, floats, strings or binary, or to lists of these",
     )
-
-
-def _mapped(
-    given: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType | None]
-) -> pa.DataType | None:
-    """The same lists of another type; None where the leaf has none."""
-    types = pa.types
-    if isinstance(given, pa.BaseExtensionType):
-        return _mapped(given.storage_type, leaf)
-    if not _is_list(given):
-        return None if _is_view(given) else leaf(given)
-    inner = _mapped(given.value_type, leaf)
-    if inner is None:
-        return None
-    if inner == given.value_type:
-        return given
-    if types.is_fixed_size_list(given):
-        return pa.list_(inner, given.list_size)
-    return pa.large_list(inner) if types.is_large_list(given) else pa.list_(inner)
 
 
 def _stored(given: pa.DataType) -> pa.DataType | None:
@@ -392,17 +381,3 @@ def _narrow_to(wanted: pa.DataType, exact: bool) -> Callable[[Any], Any]:
         return column.cast(wanted)
 
     return narrow
-
-
-def _first_unfit(column: pa.Array, step: Callable[[Any], Any]) -> int:
-    """The first row that a step refuses, given that it refuses some."""
-    low, high = 0, len(column)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            step(column.slice(low, middle - low))
-        except (pa.ArrowInvalid, _Unfit):
-            high = middle
-        else:
-            low = middle
-    return low

@@ -36,6 +36,9 @@ class TFRecordWriteOptions:
     an error. One beyond float32's range is an error always."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.compression, str):
+            # TensorFlow's words are in capitals, and its empty one is none.
+            object.__setattr__(self, "compression", self.compression.lower() or None)
         if self.compression not in (None, "gzip", "zlib"):
             raise ValueError(
                 f"TFRecord has no compression {self.compression!r}; known: None, 'gzip', 'zlib'"

@@ -25,10 +25,10 @@ _EARLY_END = "an archive ends here and another follows: webdataset and tar read 
 class ArchiveSurvey(Survey):
     """A survey that tells, too, where the archive ends and should not, or does not and should."""
 
-    def tasks(self, at: int = 0, record: int = 0) -> Iterator[Task]:
+    def tasks(self) -> Iterator[Task]:
         """See Survey.tasks."""
         end: tuple[int, int] | None = None  # of the last record: where it is, and its zeros
-        for task in super().tasks(at, record):
+        for task in super().tasks():
             if isinstance(task, Frames):
                 zeros = as_numpy(_core.tar_end_bytes(task.frames)).astype(np.int64)
                 borders = as_numpy(task.frames.starts()) + as_numpy(task.frames.lengths())

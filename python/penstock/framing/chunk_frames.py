@@ -22,11 +22,10 @@ from penstock.errors import (
     StaleIndexError,
 )
 from penstock.format import Chunk
-from penstock.framing.chunks import CHUNK_BYTES
 from penstock.framing.damaged import surveyed_chunk
 from penstock.framing.gather import gather
 from penstock.framing.held import Held, frames_in
-from penstock.framing.shard import Shard
+from penstock.framing.shard import CHUNK_BYTES, Shard
 from penstock.framing.sidecar import Index, fits
 from penstock.numbers import as_arrow, as_numpy
 

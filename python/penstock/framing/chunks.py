@@ -12,17 +12,10 @@ from penstock.format import Chunk
 from penstock.framing.damaged import surveyed_chunks
 from penstock.framing.held import Held
 from penstock.framing.inflated import InflatedStream
-from penstock.framing.shard import Shard
+from penstock.framing.shard import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BYTES, Shard
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.stream import Stream
 
-CHUNK_BYTES = 2 << 20
-"""Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
-LARGE_BYTES = 16 << 10
-"""From this mean size on records are large: hopped over, where heads tell the way, instead of read to find
-where they end."""
-LARGE_CHUNK_BYTES = 8 << 20
-"""Plain bytes of a chunk of such records: there is little to do for each, so fewer calls count for more."""
 SAMPLE_BYTES = 4 << 20
 """Plain bytes of records that are looked at for a schema, unless all are."""
 _FIRST_OF_SAMPLE_BYTES = 256 << 10
@@ -74,23 +67,22 @@ def walked_chunks(
         yield from surveyed_chunks(shard, 0, 0, points)
         return
     at, first = shard.begin, 0
-    want = first_bytes
-    large = hops = False
-    prove = alone and shard.proves
+    pace = _Pace(shard, first_bytes, alone)
     stream = shard.stream
     while True:
-        if hops and (hopped := _hop(shard, at)) is not None:
+        if pace.hops and (hopped := _hop(shard, at)) is not None:
             count, end = hopped
             yield Chunk(first, count, at, end)
             first, at = first + count, end
             continue
+        want = pace.window_bytes
         try:
-            walked = stream.walk(shard.framing, at, want, shard.record_bytes, prove=prove)
+            walked = stream.walk(shard.framing, at, want, shard.record_bytes, prove=pace.proves)
         except _core.KernelError as error:
             if isinstance(stream, InflatedStream) and stream.points:
                 # Members were inflated whole, several at once: reading forwards tells which of
                 # them breaks, and gives what is before that.
-                stream, want = stream.without_points(), CHUNK_BYTES
+                stream, pace.window_bytes = stream.without_points(), CHUNK_BYTES
                 continue
             shard.stop_in_file(error.args[0], first)
             return
@@ -101,29 +93,53 @@ def walked_chunks(
         if consumed and not len(frames):
             at += consumed  # nothing but padding
             continue
+        if shard.proves_to_find and frames.verify():
+            yield from surveyed_chunks(shard, at, first, points)
+            return
         if len(frames):
             yield Chunk(first, len(frames), at, at + consumed, Held(frames))
             first, at = first + len(frames), at + consumed
-            large = consumed >= LARGE_BYTES * len(frames)
-            # The front of a record at a window's end is read twice: too much of it, if there are but few.
-            hops = large and not (alone and consumed < LARGE_CHUNK_BYTES // 16 * len(frames))
-            # What is inflated is kept for a look back, and larger windows would leave a cache.
-            want = LARGE_CHUNK_BYTES if large and not stream.container else CHUNK_BYTES
-        if fault is None and need:
-            if at_end:
-                broken = _fault_at(stream, at + num_bytes - consumed)
-                if broken is not None and not shard.goes_on:
-                    shard.stop_in_file(broken, first)
-                    return
-                fault = cut(shard, num_bytes - consumed, at, need)
-            elif not len(frames):
-                want = max(shard.framing.more_bytes(need, want), CHUNK_BYTES)
+            pace.learn(consumed, len(frames))
+        if fault is None and need and at_end:
+            broken = _fault_at(stream, at + num_bytes - consumed)
+            if broken is not None and not shard.goes_on:
+                shard.stop_in_file(broken, first)
+                return
+            fault = shard.cut(num_bytes - consumed, at, need)
+        elif not len(frames):
+            pace.widen(need)
         if fault is not None:
             if shard.goes_on:
                 yield from surveyed_chunks(shard, at, first, points)
             else:
                 shard.stop_at(fault, first, at)
             return
+
+
+class _Pace:
+    """How much of a shard a walk reads at once, and whether it reads at all to find records."""
+
+    def __init__(self, shard: Shard, first_bytes: int, alone: bool) -> None:
+        self.window_bytes = first_bytes
+        self.hops = False
+        self.proves = shard.proves and (alone or shard.proves_to_find)
+        self._shard = shard
+        self._alone = alone
+
+    def learn(self, num_bytes: int, num_records: int) -> None:
+        """Records of so many bytes were found."""
+        large = num_bytes >= LARGE_BYTES * num_records
+        # The front of a record at a window's end is read twice: too much of it, if there are but few.
+        shared = self._alone and num_bytes < LARGE_CHUNK_BYTES // 16 * num_records
+        self.hops = large and not shared and not self._shard.proves_to_find
+        # What is inflated is kept for a look back, and larger windows would leave a cache.
+        wide = large and not self._shard.stream.container
+        self.window_bytes = LARGE_CHUNK_BYTES if wide else CHUNK_BYTES
+
+    def widen(self, need: int) -> None:
+        """The window did not hold one record, which needs so many bytes at least."""
+        more = self._shard.framing.more_bytes(need, self.window_bytes)
+        self.window_bytes = max(more, CHUNK_BYTES)
 
 
 def _hop(shard: Shard, at: int) -> tuple[int, int] | None:
@@ -145,11 +161,3 @@ def _fault_at(stream: Stream, end: int) -> Any:
         except _core.KernelError as error:
             return error.args[0]
     return None
-
-
-def cut(shard: Shard, left: int, at: int, need: int) -> Any:
-    """The fault of a stream that ends `left` bytes into a frame."""
-    if left < shard.framing.head_bytes:
-        message = f"{left} bytes at the end are no whole record head"
-        return _core.Fault("short_tail", at, message, need, left)
-    return _core.Fault("truncated", at, "the data ends inside a record", need, left)

@@ -15,6 +15,7 @@ from penstock import _core
 from penstock.format import Chunk
 from penstock.framing.held import Held, frames_in
 from penstock.framing.inflated import POINT_BYTES
+from penstock.framing.resync import MOST_BYTES
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.survey import Survey
@@ -28,7 +29,7 @@ def surveyed_chunks(
     """The chunks from the border at `at` on, where record `first` is; what is between them is
     noted. For `points` see `walked_chunks`."""
     survey = _survey(shard, None, 0 if points is None else POINT_BYTES)
-    for task in survey.tasks(at, first):
+    for task in survey.walk(at, first):
         for part in survey.opened(task):
             first, frames = _believed(shard, part, first)
             if frames is None:
@@ -46,8 +47,11 @@ def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
     first = chunk.first_record
     found: list[Frames] = []
     survey = _survey(shard, index)
+    # What is behind the chunk is told with the next one. In compressed files, places are those of the file.
+    is_inside = not shard.stream.container and chunk.end_byte < index.plain_bytes
+    until = chunk.end_byte if is_inside else MOST_BYTES
     for part in survey.between(chunk.start_byte, chunk.end_byte, first):
-        first, frames = _believed(shard, part, first)
+        first, frames = _believed(shard, part, first, until)
         if frames is not None:
             found.append(frames)
             first += len(frames.frames)
@@ -131,20 +135,24 @@ def _survey(shard: Shard, index: Index | None, point_bytes: int = 0) -> Survey:
         shard.options.limits,
         index,
         salvage=shard.salvages,
+        proves=shard.proves,
         point_bytes=point_bytes,
     )
 
 
-def _believed(shard: Shard, part: Frames | Bad, first: int) -> tuple[int, Frames | None]:
+def _believed(
+    shard: Shard, part: Frames | Bad, first: int, until: int = MOST_BYTES
+) -> tuple[int, Frames | None]:
     """The number of the next record, and the frames of a part if it has any. What is wrong is
-    noted; a restored payload is put into the frame that it had."""
+    noted, as far as `until`; a restored payload is put into the frame that it had."""
     if isinstance(part, Frames):
         return max(first, part.first_record or 0), part
     found = part.finding
     # A checksum that is not there has no bytes, and leaves all before it unproved.
     missing = found.kind == "cut_trailer"
     if missing or found.end_byte > found.start_byte or found.num_records != 0:
-        shard.skip(found.start_byte, found.end_byte, found.num_records, found.message)
+        end = min(found.end_byte, until)
+        shard.skip(found.start_byte, end, found.num_records, found.message)
     first += found.num_records or 0
     if part.payload is None:
         return first, None

@@ -9,27 +9,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import FormatError, RecordIndexError, SchemaError
+from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError
 from penstock.forks import Lock
 from penstock.format import Chunk, Projection, Selection
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import LARGE_BYTES, indexed_chunks, walked_chunks
+from penstock.framing.chunks import indexed_chunks, walked_chunks
+from penstock.framing.damaged import surveyed_chunks
 from penstock.framing.indexing import build_index
 from penstock.framing.inflated import InflatedStream
-from penstock.framing.shard import Shard
+from penstock.framing.shard import LARGE_BYTES, Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.windows import Windows
-from penstock.numbers import as_arrow, outside
+from penstock.numbers import as_arrow, as_numpy, outside
+from penstock.types import row_bytes
 
+_PART_BYTES = 16 << 20
+"""What a batch of fixed widths and nulls may take, however few bytes its records have in the file."""
 UNPROVED = "unproved"
 """The column that marks salvaged records."""
 
@@ -63,6 +68,16 @@ class Lender(Protocol):
         ...
 
 
+@runtime_checkable
+class Widening(Protocol):
+    """A Decoder that knows better than its schema how large its columns are at least."""
+
+    @property
+    def row_bytes(self) -> Mapping[str, int]:
+        """Bytes that a record takes in each column, whatever it holds."""
+        ...
+
+
 class FramedReader:
     """A Reader over one framed shard, whose index is `known` or found out when it is needed."""
 
@@ -74,6 +89,12 @@ class FramedReader:
         self._lending: Decoder | None = None
         self._index = known
         self._lock = Lock()
+        self._row_bytes = (
+            decoder.row_bytes
+            if isinstance(decoder, Widening)
+            else {field.name: row_bytes(field.type) for field in decoder.schema}
+        )
+        self._all_bytes = sum(self._row_bytes.values())
         mark = [pa.field(UNPROVED, pa.bool_(), nullable=False)] if shard.salvages else []
         self.schema = pa.schema([*decoder.schema, *mark], metadata=decoder.schema.metadata)
 
@@ -114,17 +135,22 @@ class FramedReader:
             self._shard.stream.rest()
 
     def found_by(self, threads: int) -> Iterator[Chunk | Callable[[], Chunk | None]]:
-        """See penstock.format.Threaded. Where records are large and found by their heads, walking is as
-        good as windows; and after damage a survey goes on, which is one walk."""
+        """See penstock.format.Threaded. Where records are large and found by their heads alone, walking is as
+        good as windows."""
         shard = self._shard
         if self._index is not None:
             return self.chunks()
         if threads == 1:
             return self._walked(alone=shard.framing.is_checked)
         size = None if shard.stream.container else shard.stream.size()
-        if size is None or shard.goes_on or self._begins_large():
+        if size is None or (self._begins_large() and not shard.proves_to_find):
             return self._walked()
-        return iter(Windows(shard, size))
+        return self._in_windows(Windows(shard, size))
+
+    def _in_windows(self, windows: Windows) -> Iterator[Chunk | Callable[[], Chunk | None]]:
+        yield from windows
+        if self._shard.goes_on and (left := windows.left()) is not None:
+            yield from surveyed_chunks(self._shard, *left)
 
     def _begins_large(self) -> bool:
         """Whether the first record is one of those that are found by their heads."""
@@ -167,6 +193,7 @@ class FramedReader:
         self, decoder: Decoder, chunk: Chunk, records: Selection, columns: Projection
     ) -> tuple[pa.RecordBatch, Selection]:
         numbers = None if records is None else np.asarray(records, dtype=np.int64)
+        self._check_width(columns)
         held = self._frames.read(chunk, numbers)
         wanted = None if columns is None else [c for c in columns if c != UNPROVED]
         proof = None
@@ -194,6 +221,46 @@ class FramedReader:
             raise
         batch = _marked(batch, held.unproved, columns) if self._shard.salvages else batch
         return batch, None if held.records is None else held.records - chunk.first_record
+
+    def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
+        """See penstock.format.Dividing."""
+        if chunk.num_records * self._all_bytes <= _PART_BYTES:
+            yield chunk  # as nearly all are, whatever columns are asked for
+            return
+        most = max(_PART_BYTES // max(self._width(columns), 1), 1)
+        if chunk.num_records <= most:
+            yield chunk
+            return
+        first = chunk.first_record
+        if isinstance(index := chunk.data, Index) and not self._shard.stream.container:
+            for begin, end in pairwise([*range(0, chunk.num_records, most), chunk.num_records]):
+                places = index.starts[first + begin], index.starts[first + end]
+                yield Chunk(first + begin, end - begin, int(places[0]), int(places[1]), index)
+            return
+        held = self._frames.read(chunk, None)
+        if held.records is not None:
+            yield chunk  # damaged, and compressed: its records are known by their numbers in it
+            return
+        ends = [*range(0, len(held.frames), most), len(held.frames)]
+        starts = as_numpy(held.frames.starts())
+        for begin, last in pairwise(ends):
+            end = int(starts[last]) if last < len(starts) else chunk.end_byte
+            part = held.slice(begin, last)
+            yield Chunk(first + begin, last - begin, int(starts[begin]), end, part)
+
+    def _check_width(self, columns: Projection) -> None:
+        limits = self._shard.options.limits
+        if self._all_bytes <= limits.batch_bytes:
+            return
+        try:
+            limits.check("batch_bytes", self._width(columns))
+        except LimitError as error:
+            raise error.at(file=self.source.path) from None
+
+    def _width(self, columns: Projection) -> int:
+        """Bytes that a record takes in these columns at least."""
+        names = self._row_bytes if columns is None else columns
+        return sum(self._row_bytes.get(name, 0) for name in names)
 
     def held(self, chunk: Chunk) -> Chunk:
         """The same chunk with its frames in hand, so that they are read once for several uses."""

@@ -31,6 +31,13 @@ class Held:
         unproved = self.unproved if isinstance(self.unproved, bool) else self.unproved[places]
         return Held(self.frames.select(as_uint64(places)), unproved, checksums, records)
 
+    def slice(self, first: int, last: int) -> Held:
+        """Neighbouring ones. What is known of them stays known."""
+        records = None if self.records is None else self.records[first:last]
+        checksums = None if self.checksums is None else self.checksums[first:last]
+        unproved = self.unproved if isinstance(self.unproved, bool) else self.unproved[first:last]
+        return Held(self.frames[first:last], unproved, checksums, records)
+
 
 def frames_in(
     framing: Framing, data: _core.Buffer, places: np.ndarray, sizes: np.ndarray

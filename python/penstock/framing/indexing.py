@@ -13,7 +13,7 @@ from penstock import _core
 from penstock.errors import StaleIndexError
 from penstock.framing import gzip_members, sidecar
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import cut, walked_chunks
+from penstock.framing.chunks import walked_chunks
 from penstock.framing.forward import ForwardStream
 from penstock.framing.gzip_members import Member
 from penstock.framing.inflated import POINT_BYTES, InflatedStream
@@ -145,7 +145,7 @@ def _index_plain(shard: Shard, source: LocalSource) -> tuple[Index, bool]:
         if shard.options.damage == "error":
             record = fault.record
             if fault.kind == "truncated":
-                fault = cut(shard, fault.found or 0, fault.byte, fault.expected or 0)
+                fault = shard.cut(fault.found or 0, fault.byte, fault.expected or 0)
             raise shard.error(fault, record)
         return _index_by_walking(shard)
     found = as_numpy(starts)

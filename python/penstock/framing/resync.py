@@ -26,7 +26,8 @@ from penstock.numbers import as_numpy
 
 _WINDOW_BYTES = 4 << 20
 _FIRST_BYTES = 1 << 16
-_MOST_BYTES = 1 << 62
+MOST_BYTES = 1 << 62
+"""No file is as large; a head may claim more."""
 _KEPT_HEADS = 1 << 20
 """How many heads of dead chains are remembered; the others are walked again when they are met."""
 _PATIENCE_BYTES = 256 << 20
@@ -42,28 +43,38 @@ class Region:
     num_records: int | None
     at_end: bool
     unproved: bool = False
+    leads_to_end: bool = False
+    """Whether heads lead from there to the end of the stream."""
     note: str | None = None
 
 
 def resynchronise(
-    stream: Stream, framing: Framing, broken: int, salvage: bool, unproved: bool = False
+    stream: Stream,
+    framing: Framing,
+    broken: int,
+    salvage: bool,
+    unproved: bool = False,
+    *,
+    claimed: int | None = None,
 ) -> Region:
     """Find where to go on after the broken frame that starts at `broken`, which is itself the
-    border of a record unless it is `unproved`."""
-    if salvage and not unproved:
+    border of a record unless it is `unproved`. `claimed`: its head is right, and bytes of its payload are
+    missing, so that it ends before there, where its head says. Frames inside it end before there too, so
+    only one that goes on beyond can be another record."""
+    if salvage and not unproved and claimed is None:
         region = resynchronise(stream, framing, broken, False)
         if region.num_records == 1:
             return region  # one record: what is inside it is proved to be none
-    bytes_left = _Readable(stream)
+    bytes_left = Unbroken(stream)
     own = bytes_left.read(broken, framing.head_bytes)
-    claim = _core.next_head(framing.name, own, 0)
+    claim = _core.next_head(framing.name, own, 0) if claimed is None else None
     if claim is not None:
         end = broken + claim[1]
         if len(bytes_left.read(end - 1, 1)):
             return Region(end, 1, False)
         if not salvage:
             return Region(bytes_left.end(end), None, True)
-    search = _Search(bytes_left, framing, broken, own.to_bytes())
+    search = _Search(bytes_left, framing, broken, own.to_bytes(), claimed)
     at = broken + 1
     while True:
         window = bytes_left.read(at, _WINDOW_BYTES)
@@ -78,7 +89,7 @@ def resynchronise(
         at += len(window) - (framing.look_bytes - 1)
 
 
-class _Readable:
+class Unbroken:
     """A stream that ends where what is compressed breaks off."""
 
     def __init__(self, stream: Stream) -> None:
@@ -86,7 +97,7 @@ class _Readable:
         self.breaks_off = False
 
     def read(self, start: int, length: int) -> _core.Buffer:
-        if start > _MOST_BYTES:
+        if start > MOST_BYTES:
             return _core.Buffer.from_bytes(b"")  # a head may claim more than files can be
         try:
             return self._stream.read(start, length)
@@ -107,11 +118,14 @@ class _Readable:
 class _Search:
     """Tries one place after another, in rising order."""
 
-    def __init__(self, stream: _Readable, framing: Framing, broken: int, head: bytes) -> None:
+    def __init__(
+        self, stream: Unbroken, framing: Framing, broken: int, head: bytes, claimed: int | None
+    ) -> None:
         self._stream = stream
         self._framing = framing
         self._broken = broken
         self._head = head
+        self._claimed = claimed
         self._dead: set[int] = set()
         # The CRC of the broken frame's payload, if it ended at one candidate after another.
         self._crc = 0
@@ -124,12 +138,13 @@ class _Search:
         if start in self._dead:
             return None
         if self._patience is not None and self._patience < 0:
-            return Region(self._stream.end(_MOST_BYTES), None, True)
-        if self._is_end_of_payload(start):
+            return Region(self._stream.end(MOST_BYTES), None, True)
+        if self._claimed is None and self._is_end_of_payload(start):
             note = "its payload matches its checksum, only its head is damaged"
             return Region(start, 1, False, note=note)
-        if self._reaches_end(start):
-            return Region(start, None, False)
+        beyond = self._claimed is None or start + total + self._framing.tail_bytes > self._claimed
+        if beyond and self._reaches_end(start):
+            return Region(start, None, False, leads_to_end=True)
         if salvage and self._is_whole(start, total):
             return Region(start, None, False, unproved=True)
         return None
@@ -198,7 +213,7 @@ class _Search:
             if not len(window):
                 return at > start and not self._stream.breaks_off
             last = len(window) < want
-            frames, consumed, need, fault = _core.walk(framing.name, window, at, _MOST_BYTES, last)
+            frames, consumed, need, fault = _core.walk(framing.name, window, at, MOST_BYTES, last)
             if self._patience is not None:
                 self._patience -= len(window)
             if num_heads < _KEPT_HEADS:

@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from penstock import _core
 from penstock.errors import ChangedError, PenstockError
 from penstock.faults import error_from
 from penstock.format import Options, SkippedRegion
 from penstock.framing.framings import Framing
 from penstock.framing.stream import Stream
 from penstock.storage import Source
+
+CHUNK_BYTES = 2 << 20
+"""Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
+LARGE_BYTES = 16 << 10
+"""From this mean size on records are large: hopped over, where heads tell the way, instead of read to find
+where they end."""
+LARGE_CHUNK_BYTES = 8 << 20
+"""Plain bytes of a chunk of such records: there is little to do for each, so fewer calls count for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,12 @@ class Shard:
     def proves(self) -> bool:
         """Whether payloads are compared with their checksums."""
         return self.options.checksums == "all"
+
+    @property
+    def proves_to_find(self) -> bool:
+        """Whether payloads are proved where records are found: where reading goes on after a wrong one, it
+        is to be seen first whether bytes of it are missing, so that its head leads to no border."""
+        return self.goes_on and self.proves and self.framing.is_checked
 
     @property
     def salvages(self) -> bool:
@@ -86,3 +101,10 @@ class Shard:
             raise error
         size = self.source.size
         self.skip(min(fault.byte, size), size, None, error.message)
+
+    def cut(self, left: int, at: int, need: int) -> _core.Fault:
+        """The fault of a stream that ends `left` bytes into a frame."""
+        if left < self.framing.head_bytes:
+            message = f"{left} bytes at the end are no whole record head"
+            return _core.Fault("short_tail", at, message, need, left)
+        return _core.Fault("truncated", at, "the data ends inside a record", need, left)

@@ -12,33 +12,38 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 
 from penstock import _core
+from penstock.format import Options
 from penstock.framing import gzip_members
 from penstock.framing.forward import ForwardStream
 from penstock.framing.framings import Framing
 from penstock.framing.gzip_members import Member
-from penstock.framing.sidecar import Index, SeekPoint
+from penstock.framing.shard import Shard
+from penstock.framing.sidecar import Index, SeekPoint, as_uint64
 from penstock.framing.stream import PlainStream
 from penstock.framing.survey_parts import (
     Bad,
     Found,
     Frames,
-    Good,
     Members,
     Part,
     Scope,
     Task,
+    Window,
 )
+from penstock.framing.survey_proof import Prover
 from penstock.framing.survey_walk import Walk
+from penstock.framing.windows import Windows
 from penstock.limits import Limits
-from penstock.numbers import as_arrow, as_numpy
+from penstock.numbers import as_numpy
 from penstock.storage import Source
 
 _ENTRIES = _core.ExamplePlan([], "protobuf")
+_LOOK_BYTES = 64 << 10
+"""Bytes of the first records that are looked at to see what they are."""
 _ENDLESS = 1 << 62  # bytes; as the distance of seek points: none but the starts of members
 
 
@@ -55,9 +60,11 @@ class Survey:
         *,
         payloads: bool = False,
         salvage: bool = False,
+        proves: bool = True,
         point_bytes: int = 0,
     ) -> None:
-        self._scope = Scope(source, framing, limits, salvage)
+        self._scope = Scope(source, framing, limits, salvage, proves)
+        self._prover = Prover(self._scope, index)
         self.compression = compression
         self._index = index
         self._examples: bool | None = None if payloads else False
@@ -65,9 +72,38 @@ class Survey:
         self._forward: ForwardStream | None = None
         self._members: list[Member] = []
 
-    def tasks(self, at: int = 0, record: int = 0) -> Iterator[Task]:
-        """What there is to do, in the order of the file; finding it means walking the heads.
-        A plain file may be begun at the border of any record."""
+    def tasks(self) -> Iterator[Task]:
+        """What there is to do, in the order of the file. Tasks may be run side by side, and each has to be run
+        before, or while, the next one is asked for."""
+        scope = self._scope
+        if self.compression or not (scope.framing.is_checked and scope.proves):
+            yield from self.walk()
+            return
+        options = Options(damage="salvage" if scope.salvage else "skip", limits=scope.limits)
+        shard = Shard(scope.source, PlainStream(scope.source), scope.framing, options)
+        self._look(shard)
+        windows = Windows(shard, scope.source.size)
+        yield from map(Window, windows)
+        if (left := windows.left()) is not None:
+            yield from self.walk(*left)
+
+    def _look(self, shard: Shard) -> None:
+        """See what the first records are, before many are looked at side by side."""
+        want = _LOOK_BYTES
+        walked = shard.stream.walk(shard.framing, 0, want, shard.record_bytes)
+        if not len(walked.frames) and want < walked.need <= shard.record_bytes:
+            walked = shard.stream.walk(shard.framing, 0, walked.need, shard.record_bytes)
+        bad = [fault.record for fault in walked.frames.verify()]
+        right = np.setdiff1d(np.arange(len(walked.frames)), np.array(bad, np.int64))
+        self._tell_examples(walked.frames.select(as_uint64(right)))
+
+    def _tell_examples(self, frames: _core.Frames) -> None:
+        if self._examples is None and len(frames):
+            facts = frames[:100].infer()
+            self._examples = bool(facts["num_examples"]) and not facts["num_broken"]
+
+    def walk(self, at: int = 0, record: int = 0) -> Iterator[Task]:
+        """The same, found by one walk over the heads. A plain file may be begun at the border of any record."""
         source = self._scope.source
         if not self.compression:
             walk = Walk(self._scope, PlainStream(source), self._index, at=at, record=record)
@@ -91,7 +127,7 @@ class Survey:
         starts = accumulate((m.plain_bytes for m in self._members), initial=0)
         return [SeekPoint(8 * m.start, at) for m, at in zip(self._members, starts, strict=False)]
 
-    def between(self, start: int, end: int, record: int) -> Iterator[Frames | Bad]:
+    def between(self, start: int, end: int, record: int) -> Iterator[Part]:
         """The same as the tasks, opened, of a part of the stream between two borders that the index
         knows; a compressed one is entered at one of its points."""
         index = self._index
@@ -124,9 +160,8 @@ class Survey:
 
     def _watched(self, walk: Walk) -> Iterator[Task]:
         for task in walk.tasks():
-            if self._examples is None and isinstance(task, Frames):
-                facts = task.frames[:100].infer()
-                self._examples = bool(facts["num_examples"]) and not facts["num_broken"]
+            if isinstance(task, Frames):
+                self._tell_examples(task.frames)
             yield task
 
     def _member_tasks(self) -> Iterator[Task]:
@@ -137,80 +172,37 @@ class Survey:
             record += sum(member.num_records for member in run)
 
     def run(self, task: Task) -> Iterable[Found]:
-        """Prove the records of a task."""
+        """The records of a task, and all that is wrong with it."""
         parts: list[Part] = []
         for part in self.opened(task):
-            parts += [part] if isinstance(part, Bad) else self._prove(part)
+            parts.append(part)
+            if self._examples and isinstance(part, Frames):
+                parts += self._messages(part)
+        if isinstance(task, Window):
+            read = sum(part.file_bytes for part in parts if isinstance(part, Frames))
+            return [Found(tuple(parts), read)]
         return [Found(tuple(parts), task.file_bytes)]
 
-    def opened(self, task: Task) -> Iterator[Frames | Bad]:
-        """The frames of a task, still to be proved, and what is wrong between them."""
+    def opened(self, task: Task) -> Iterator[Part]:
+        """The records of a task, and what is wrong between them."""
         if isinstance(task, Found):
-            yield from (part for part in task.parts if isinstance(part, Bad))
+            yield from task.parts
         elif isinstance(task, Frames):
             yield task
+        elif isinstance(task, Window):
+            yield from self._found(task)
         else:
             yield from self._open(task)
 
+    def _found(self, task: Window) -> Iterator[Frames]:
+        chunk = task.found()
+        if chunk is not None:
+            frames = chunk.data.frames
+            size = chunk.end_byte - chunk.start_byte
+            data = frames.buffer.slice(chunk.start_byte - frames.base, size)
+            yield Frames(frames, data, chunk.first_record, size)
+
     # -- payloads -------------------------------------------------------------------------------
-
-    def _prove(self, task: Frames) -> Iterator[Part]:
-        frames, data = task.frames, task.data
-        faults = frames.verify(self._known(frames))
-        if not faults:
-            yield Good(frames, data)
-        else:
-            yield from self._around(task, faults)
-        if self._examples:
-            yield from self._messages(task)
-
-    def _known(self, frames: _core.Frames) -> Any:
-        """The checksums that an index has for frames without checksums of their own."""
-        if self._scope.framing.is_checked or self._index is None:
-            return None
-        index = self._index
-        known = as_numpy(frames.checksums()).copy()
-        starts = as_numpy(frames.starts())
-        rows = np.searchsorted(index.starts, starts)
-        there = rows < index.num_records
-        there[there] = index.starts[rows[there]] == starts[there]
-        known[there] = index.checksums[rows[there]]
-        return as_arrow(known)
-
-    def _around(self, task: Frames, faults: list[Any]) -> Iterator[Part]:
-        """The right records between those whose payloads are wrong, and these."""
-        starts = as_numpy(task.frames.starts()).astype(np.int64)
-        lengths = as_numpy(task.frames.lengths()).astype(np.int64)
-        framing = self._scope.framing
-        base = int(starts[0])
-        done = 0
-        for fault in [*faults, None]:
-            bad = len(starts) if fault is None else int(fault.record)
-            if bad > done:
-                end = int(starts[bad - 1]) + framing.frame_bytes(int(lengths[bad - 1]))
-                begin = int(starts[done])
-                yield Good(task.frames[done:bad], task.data.slice(begin - base, end - begin))
-            if fault is not None:
-                start, length = int(starts[bad]), int(lengths[bad])
-                record = None if task.first_record is None else task.first_record + bad
-                at = start - base + framing.head_bytes
-                yield self._bad_payload(fault, record, start, task.data.slice(at, length))
-            done = bad + 1
-
-    def _bad_payload(
-        self, fault: Any, record: int | None, start: int, payload: _core.Buffer
-    ) -> Bad:
-        framing = self._scope.framing
-        end = start + framing.frame_bytes(len(payload))
-        known = self._index.checksum_at(start) if self._index is not None else None
-        if known is not None and known == framing.checksum(payload.crc32c()):
-            message = "the stored checksum is damaged; the payload has the one that the index knows"
-            found = self._scope.finding(
-                "data_checksum", record, start, end, message, 0, restored=True
-            )
-            return Bad(found, payload)
-        message = f"{fault.message}: stored {fault.expected:#010x}, found {fault.found:#010x}"
-        return Bad(self._scope.finding("data_checksum", record, start, end, message, 1))
 
     def _messages(self, task: Frames) -> Iterator[Part]:
         """Payloads that do not parse, though the file holds Examples. Their entries are walked
@@ -234,7 +226,7 @@ class Survey:
 
     # -- members --------------------------------------------------------------------------------
 
-    def _open(self, task: Members) -> Iterator[Frames | Bad]:
+    def _open(self, task: Members) -> Iterator[Part]:
         limit = self._scope.limits.member_bytes + gzip_members.GROUP_BYTES
         try:
             plain = gzip_members.inflate(self._scope.source, task.members, limit)
@@ -243,7 +235,7 @@ class Survey:
                 self._scope.framing.name, plain, task.plain_start, self._scope.limits.record_bytes
             )
             if consumed == len(plain) and len(frames) == records:
-                yield Frames(frames, plain, task.first_record, 0)
+                yield from self._prover.parts(Frames(frames, plain, task.first_record, 0))
                 return
         except _core.KernelError:
             pass
@@ -256,7 +248,7 @@ class Survey:
             plain_start += member.plain_bytes
             record += member.num_records
 
-    def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Frames | Bad]:
+    def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Part]:
         """What can be had of one member that is damaged, or not what its head says."""
         data = self._scope.source.read(member.start, member.num_bytes)
         source = _Excerpt(self._scope.source.path, data)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock import _core
+from penstock.format import Chunk
 from penstock.framing.framings import Framing
 from penstock.framing.gzip_members import Member
 from penstock.limits import Limits
+from penstock.numbers import as_numpy
 from penstock.report import Finding
 from penstock.storage import Source
 
@@ -20,6 +23,8 @@ class Scope:
     framing: Framing
     limits: Limits
     salvage: bool = False
+    proves: bool = True
+    """Whether payloads are compared with their checksums."""
 
     def finding(
         self,
@@ -40,14 +45,6 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Good:
-    """Neighbouring records that are proved right. `data` is their frames, one after another."""
-
-    frames: _core.Frames
-    data: _core.Buffer
-
-
-@dataclass(frozen=True, slots=True)
 class Bad:
     """Something that is wrong; the payload of the record, where that is proved right all the same.
     `unproved`: the record may lie inside a larger, broken one."""
@@ -57,7 +54,29 @@ class Bad:
     unproved: bool = False
 
 
-Part = Good | Bad
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Neighbouring records at proved borders. `data` is their frames, one after another. `unproved`, where
+    salvage was asked for: they may lie inside a larger, broken record."""
+
+    frames: _core.Frames
+    data: _core.Buffer
+    first_record: int | None
+    file_bytes: int
+    unproved: bool = False
+
+    @property
+    def start(self) -> int:
+        """Where they begin in the stream."""
+        return int(as_numpy(self.frames[:1].starts())[0])
+
+    @property
+    def end(self) -> int:
+        """Where they end in the stream."""
+        return self.start + len(self.data)
+
+
+Part = Frames | Bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,29 +89,7 @@ class Found:
     @property
     def num_bytes(self) -> int:
         """Bytes that the parts hold in memory."""
-        return sum(len(part.data) for part in self.parts if isinstance(part, Good))
-
-
-@dataclass(frozen=True, slots=True)
-class Frames:
-    """A task: frames at proved borders, whose payloads have to be proved. `unproved`, where salvage
-    was asked for: they may lie inside a larger, broken record."""
-
-    frames: _core.Frames
-    data: _core.Buffer
-    first_record: int | None
-    file_bytes: int
-    unproved: bool = False
-
-    @property
-    def start(self) -> int:
-        """Where they begin in the stream."""
-        return self.frames.base
-
-    @property
-    def end(self) -> int:
-        """Where they end in the stream."""
-        return self.start + len(self.data)
+        return sum(len(part.data) for part in self.parts if isinstance(part, Frames))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +106,11 @@ class Members:
         return sum(member.num_bytes for member in self.members)
 
 
-Task = Frames | Members | Found
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A task: a part of a plain file, and the call that finds the records which end in it, all right."""
+
+    found: Callable[[], Chunk | None]
+
+
+Task = Frames | Members | Window | Found

@@ -14,6 +14,7 @@ record's. Compressed data goes on after a fault at the next member or seek point
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,10 @@ import numpy as np
 from penstock import _core
 from penstock.framing import gzip_members
 from penstock.framing.forward import ForwardStream
-from penstock.framing.resync import resynchronise
+from penstock.framing.resync import MOST_BYTES, Region, resynchronise
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.stream import Stream
+from penstock.framing.survey_borders import Borders
 from penstock.framing.survey_parts import (
     Bad,
     Found,
@@ -32,14 +34,10 @@ from penstock.framing.survey_parts import (
     Scope,
     Task,
 )
+from penstock.framing.survey_proof import Prover
 from penstock.report import Finding
 
 CHUNK_BYTES = 1 << 20
-_AGREEING = 256
-"""After damage, one of so many following records must be as the index says, or it is not used."""
-
-_MOST_BYTES = 1 << 62
-"""No file is as large; a head may claim more."""
 
 
 class Walk:
@@ -58,6 +56,8 @@ class Walk:
         record: int | None = 0,
     ) -> None:
         self._scope = scope
+        self._prover = Prover(scope, index)
+        self._borders = Borders(scope, stream, index)
         self._stream = stream
         self._forward = stream if isinstance(stream, ForwardStream) else None
         self._index = index
@@ -66,6 +66,7 @@ class Walk:
         self._at = at
         self._record: int | None = record
         self._unproved = False
+        self._leads_to_end = False
         self._told_bytes = at
         self._resumed_byte = -1
 
@@ -82,17 +83,22 @@ class Walk:
             window, broken = self._read(self._at, want)
             base = self._plain_base + self._at
             frames, consumed, need, fault = _core.walk(
-                self._scope.framing.name, window, base, limit, len(window) < want
+                self._scope.framing.name,
+                window,
+                base,
+                limit,
+                len(window) < want,
+                self._scope.proves,
             )
             cut = fault is None and need > 0 and len(window) < want
             if cut:
                 _, broken = self._read(self._at + len(window), 1)
             if len(frames):
-                taken = self._taken(consumed)
-                data = window.slice(0, consumed)
-                yield Frames(frames, data, self._record, taken, self._unproved)
-                self._advance(consumed, len(frames))
                 want = CHUNK_BYTES
+                border = self._at + consumed
+                yield from self._records(frames, window.slice(0, consumed))
+                if self._at != border:
+                    continue  # a record's head does not tell where the next one is
             elif consumed:
                 self._advance(consumed, 0)  # nothing but padding
                 continue
@@ -112,6 +118,25 @@ class Walk:
                 want = CHUNK_BYTES
             elif not len(frames):
                 want = max(self._scope.framing.more_bytes(need, want), CHUNK_BYTES)
+
+    def _records(self, frames: _core.Frames, data: _core.Buffer) -> Iterator[Task]:
+        """The frames from here on and the wrong payloads among them, as far as their heads are believed to
+        lead. After them the walk is at the next border."""
+        file_bytes = self._taken(len(data))
+        border = self._at + len(data)
+        task = Frames(frames, data, self._record, file_bytes, self._unproved)
+        for part in self._prover.parts(task):
+            if isinstance(part, Frames):
+                yield replace(part, file_bytes=file_bytes)
+                self._advance(part.end - self._plain_base - self._at, len(part.frames))
+            else:
+                end = part.finding.end_byte - self._plain_base
+                part = self._after_wrong_payload(part, end)
+                yield Found((part,), file_bytes)
+                if self._at != end:
+                    return
+            file_bytes = 0
+        self._at = border
 
     def _read(self, start: int, length: int) -> tuple[_core.Buffer, Any]:
         """Bytes of the stream, and the fault of the compressed data if there are none for one."""
@@ -189,6 +214,38 @@ class Walk:
 
     # -- frames ---------------------------------------------------------------------------------
 
+    def _after_wrong_payload(self, bad: Bad, end: int) -> Bad:
+        """Pass over a record whose head is right and whose payload is not. Where bytes were changed, its head
+        tells the next border. Where bytes are missing, `end` is somewhere in a later record."""
+        if (
+            bad.payload is not None
+            or self._leads_to_end
+            or not self._borders.holds_another(self._at, end)
+        ):
+            self._advance(end - self._at, 1)
+            return bad
+        scope = self._scope
+        region = resynchronise(
+            self._stream, scope.framing, self._at, scope.salvage, self._unproved, claimed=end
+        )
+        self._leads_to_end = region.leads_to_end
+        if region.end_byte == end:
+            self._advance(end - self._at, 1)
+            return bad
+        found = bad.finding
+        message = f"{found.message}; another record begins inside it, so bytes of it are missing"
+        return self._pass_over(region, found.kind, message)
+
+    def _pass_over(self, region: Region, kind: str, message: str) -> Bad:
+        """Go on where a search has found that records do."""
+        # From an unproved border, the record between it and the next proves nothing.
+        self._unproved = region.unproved or (self._unproved and region.num_records is not None)
+        if region.unproved:
+            message += "; the records after it may be the contents of a larger one"
+        part = Bad(self._bad(kind, region.end_byte, message, region.num_records))
+        self._advance(region.end_byte - self._at, region.num_records)
+        return part
+
     def _after_broken_frame(self, fault: Any) -> list[Part]:
         """Pass over a frame with a wrong head, to the next border that is proved."""
         try:
@@ -207,8 +264,8 @@ class Walk:
     def _pass_long(self, fault: Any) -> Part:
         """A right head of a record beyond the limit: its payload is not looked at."""
         # A head may claim more than any file can be, and than a place can be written as.
-        end = min(self._at + self._scope.framing.frame_bytes(int(fault.found)), _MOST_BYTES)
-        if end < _MOST_BYTES and len(self._stream.read(end - 1, 1)):
+        end = min(self._at + self._scope.framing.frame_bytes(int(fault.found)), MOST_BYTES)
+        if end < MOST_BYTES and len(self._stream.read(end - 1, 1)):
             hint = f"{fault.message}; pass limits=penstock.Limits(record_bytes={fault.found})"
             part = Bad(self._bad("limit", end, hint, 1))
             self._advance(end - self._at, 1)
@@ -220,65 +277,17 @@ class Walk:
 
     def _by_index(self, fault: Any) -> Part | None:
         """The next border from the index, if it is at one that the index knows."""
-        index = self._index
-        if index is None:
+        found = self._borders.by_index(self._at)
+        if found is None:
             return None
-        record = int(np.searchsorted(index.starts, self._at))
-        if record >= index.num_records or int(index.starts[record]) != self._at:
-            return None
-        end = int(index.starts[record + 1])
-        if (
-            not self._at + self._scope.framing.least_bytes <= end <= index.plain_bytes
-            or not self._agrees(record + 1)
-        ):
-            return None
-        self._record = record
+        self._record, end, known = found
         self._unproved = False
-        payload = self._right_payload(end, int(index.checksums[record]))
-        return self._broken(fault, end, payload)
-
-    def _agrees(self, record: int) -> bool:
-        """Whether one of the next records is where and what the index says, or none is left."""
-        index = self._index
-        assert index is not None
-        last = min(record + _AGREEING, index.num_records)
-        for number in range(record, last):
-            start, end = int(index.starts[number]), int(index.starts[number + 1])
-            known = int(index.checksums[number])
-            if self._scope.framing.agrees(self._stream, start, end, known):
-                return True
-        return record == last
-
-    def _right_payload(self, end: int, known: int | None = None) -> _core.Buffer | None:
-        """The payload of the frame from here to `end`, if it has the checksum that is known, or
-        else the one stored there."""
-        framing = self._scope.framing
-        length = end - self._at - framing.least_bytes
-        if length > self._scope.limits.record_bytes:
-            return None
-        rest = length + framing.tail_bytes
-        frame = self._stream.read(self._at + framing.head_bytes, rest)
-        if len(frame) < rest:
-            return None
-        payload = frame.slice(0, length)
-        if known is not None:
-            return payload if framing.checksum(payload.crc32c()) == known else None
-        tail = frame.slice(length, framing.tail_bytes).to_bytes()
-        return payload if framing.proves(payload, tail) else None
+        return self._broken(fault, end, self._borders.right_payload(self._at, end, known))
 
     def _by_head(self, fault: Any) -> Part | None:
         """The border that the head gives, if one byte of it is wrong."""
-        framing = self._scope.framing
-        head = self._stream.read(self._at, framing.head_bytes).to_bytes()
-        for length in framing.lengths(head):
-            end = self._at + framing.frame_bytes(length)
-            size = self._stream.size()
-            if end > (_MOST_BYTES if size is None else size):
-                continue
-            payload = self._right_payload(end)
-            if payload is not None:
-                return self._broken(fault, end, payload)
-        return None
+        found = self._borders.by_head(self._at)
+        return None if found is None else self._broken(fault, *found)
 
     def _by_point(self, fault: Any) -> Part | None:
         """Where a damaged compressed stream can be entered again, if the index knows: it may have
@@ -301,20 +310,14 @@ class Walk:
         return part
 
     def _by_search(self, fault: Any) -> Part:
-        scope, unproved = self._scope, self._unproved
-        region = resynchronise(self._stream, scope.framing, self._at, scope.salvage, unproved)
-        # From an unproved border, the record between it and the next proves nothing.
-        self._unproved = region.unproved or (unproved and region.num_records is not None)
+        scope = self._scope
+        region = resynchronise(self._stream, scope.framing, self._at, scope.salvage, self._unproved)
+        self._leads_to_end = region.leads_to_end
         if region.note is not None:
-            payload = self._right_payload(region.end_byte)
+            payload = self._borders.right_payload(self._at, region.end_byte)
             if payload is not None:
                 return self._broken(fault, region.end_byte, payload)
-        message = fault.message
-        if region.unproved:
-            message += "; the records after it may be the contents of a larger one"
-        part = Bad(self._bad(fault.kind, region.end_byte, message, region.num_records))
-        self._advance(region.end_byte - self._at, region.num_records)
-        return part
+        return self._pass_over(region, fault.kind, fault.message)
 
     def _broken(self, fault: Any, end: int, payload: _core.Buffer | None) -> Part:
         """One record with a damaged head, whose end is proved."""

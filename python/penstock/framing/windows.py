@@ -18,9 +18,8 @@ from functools import partial
 
 from penstock import _core
 from penstock.format import Chunk
-from penstock.framing.chunks import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BYTES, cut
 from penstock.framing.held import Held
-from penstock.framing.shard import Shard
+from penstock.framing.shard import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BYTES, Shard
 from penstock.framing.stream import Walked
 from penstock.pipeline import wait_for
 
@@ -45,7 +44,8 @@ class _Start:
     margin: int = _FIRST_MARGIN
     """How far before its window it is likely to start: twice the mean frame."""
     fault: _core.Fault | None = None
-    """Why no frame starts there; raised by the next call, behind the records of this one."""
+    """Why no frame starts there; raised by the next call, behind the records of this one. Where reading goes
+    on after damage: why a survey is to find the records from there on."""
     ended: bool = False
     """No call after this one has anything to do."""
 
@@ -82,7 +82,8 @@ class _Window:
 class Windows:
     """The windows of a shard of `size` bytes. Iterate for calls that give a chunk each, or None where no record
     ends in the window. A call may wait for the one before it, which has to be running. Errors come behind the
-    records before them, as from `walked_chunks`."""
+    records before them, as from `walked_chunks`. Where reading goes on after damage there are none: calls find
+    what is before it, and `left` tells the rest."""
 
     def __init__(self, shard: Shard, size: int) -> None:
         self._shard = shard
@@ -90,12 +91,13 @@ class Windows:
         self._size = size
         self._latest = _Start(shard.begin, 0)
         """That of any call, read without a lock: it only saves reading what nobody will want."""
+        self._last = _Handover(self._latest)
 
     def __iter__(self) -> Iterator[Callable[[], Chunk | None]]:
         begin, length = self._shard.begin, _FIRST_BYTES
-        before = _Handover(self._latest)
+        before = self._last
         while True:
-            after = _Handover()
+            after = self._last = _Handover()
             yield partial(self._chunk, begin, begin + length, before, after)
             # One call more than there are windows, for a fault behind the last.
             if begin >= self._size or self._latest.ended:
@@ -104,6 +106,12 @@ class Windows:
             begin, before = begin + length, after
             if is_first:
                 length = _length(after.get())
+
+    def left(self) -> tuple[int, int] | None:
+        """Where the windows end because something is wrong: the place, and the number of the record there.
+        None where they end with the stream. Waits for the last call."""
+        last = self._last.get()
+        return None if last.fault is None else (last.at, last.record)
 
     def _chunk(self, begin: int, end: int, before: _Handover, after: _Handover) -> Chunk | None:
         told = replace(self._latest, ended=True)  # after an error there is nothing more to do
@@ -133,13 +141,16 @@ class Windows:
     def _cut(self, start: _Start, end: int, window: _Window | None) -> tuple[Chunk | None, _Start]:
         """The chunk of a window, and what to tell the next call."""
         if start.fault is not None:
-            self._shard.stop_at(start.fault, start.record, start.at)
+            if not self._shard.goes_on:
+                self._shard.stop_at(start.fault, start.record, start.at)
             return None, replace(start, ended=True)
         at_end = end >= self._size
         end = min(end, self._size)
         if start.ended or start.at >= end or (start.end > end and not at_end):
             return None, start
         frames, consumed, need, fault, num_bytes = self._walked(start.at, end, window)
+        if self._shard.proves_to_find and (wrong := frames.verify()):
+            return None, replace(start, fault=wrong[0])
         at_end = self._shard.is_last(start.at, end - start.at, num_bytes) or at_end
         count, at = len(frames), start.at + consumed
         chunk, margin = None, start.margin
@@ -149,7 +160,7 @@ class Windows:
         next_end = at
         if fault is None and need:
             if at_end:
-                fault = cut(self._shard, num_bytes - consumed, at, need)
+                fault = self._shard.cut(num_bytes - consumed, at, need)
             else:
                 next_end += need if count else self._shard.framing.more_bytes(need, num_bytes)
         margin = min(max(margin, end - at), CHUNK_BYTES)

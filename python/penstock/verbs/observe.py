@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import describe
+from penstock.numbers import as_numpy
 from penstock.types import innermost, is_list
 from penstock.verbs.tally import DISTINCT_BYTES, Distinct, Histogram, Range, Spread
 
@@ -159,7 +160,8 @@ def _lengths(array: pa.Array) -> np.ndarray:
 
 
 def _numpy(array: pa.Array) -> np.ndarray:
-    return array.to_numpy(zero_copy_only=False)
+    is_plain = array.type in (pa.int64(), pa.float64()) and not array.null_count
+    return as_numpy(array) if is_plain else array.to_numpy(zero_copy_only=False)
 
 
 def _observe_floats(array: pa.Array, seen: Seen) -> None:

@@ -22,14 +22,21 @@ from penstock.errors import PenstockError, SchemaError
 from penstock.faults import error_from
 from penstock.formats.framed_raw import RAW_SCHEMA
 from penstock.framing.framings import TFRECORD
-from penstock.schema import IN_LISTS_KEY, INFERRED_KEY, WIRE_KEY, DecodePlan, plan_fields
+from penstock.schema import (
+    CONTEXT_PREFIX,
+    IN_LISTS_KEY,
+    INFERRED_KEY,
+    LISTS_PREFIX,
+    WIRE_KEY,
+    DecodePlan,
+    plan_fields,
+)
 from penstock.types import refuse_twins
 from penstock.verbs import alike
 from penstock.verbs.ranges import shuffled_between
 
 _compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
 _KINDS = ((pa.binary(), "bytes"), (pa.float32(), "float"), (pa.int64(), "int64"))
-_CONTEXT, _LISTS = "context/", "feature_lists/"
 _NO_LIMIT = (1 << 63) - 1
 
 
@@ -242,7 +249,7 @@ def same_payloads(a: pa.Array, b: pa.Array) -> np.ndarray | None:
 
 
 def _name(entry: dict[str, Any], twice: Collection[str], known: Collection[str]) -> str:
-    key, prefix = entry["key"], _LISTS if entry["in_lists"] else _CONTEXT
+    key, prefix = entry["key"], LISTS_PREFIX if entry["in_lists"] else CONTEXT_PREFIX
     if key in twice or (prefix + key in known and key not in known):
         return prefix + key
     return key

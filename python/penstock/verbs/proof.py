@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute
 
 from penstock.errors import FormatError
-from penstock.formats.tfrecord_columns import CONTEXT_PREFIX, LISTS_PREFIX, plan_payload
+from penstock.formats.tfrecord_columns import plan_payload
 from penstock.scan import rebatch
-from penstock.schema import IN_LISTS_KEY, WIRE_KEY
+from penstock.schema import CONTEXT_PREFIX, IN_LISTS_KEY, LISTS_PREFIX, WIRE_KEY
 from penstock.types import is_image
 from penstock.verbs.proof_images import first_other_picture
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.dataset import Dataset
 from penstock.errors import ChangedError
 from penstock.format import Chunk, lends
-from penstock.framing.chunks import LARGE_CHUNK_BYTES
+from penstock.framing.shard import LARGE_CHUNK_BYTES
 from penstock.pipeline import BUDGET_BYTES, default_threads, in_order
 from penstock.scan import shard_batches
 from penstock.take import take

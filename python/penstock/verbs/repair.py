@@ -24,14 +24,14 @@ from penstock.format import (
 from penstock.framing import sidecar
 from penstock.framing.framings import Framing
 from penstock.framing.survey import Survey
-from penstock.framing.survey_parts import Found, Good
+from penstock.framing.survey_parts import Found, Frames
 from penstock.limits import Limits, limits_from
 from penstock.paths import expand
 from penstock.pipeline import default_threads, in_order
 from penstock.report import Finding, Report
 from penstock.storage import LocalStorage, Sink, Source, Storage
 from penstock.verbs import textindex
-from penstock.verbs.verify import Progress, first_error, format_of, found_in, tally_of
+from penstock.verbs.verify import Progress, bytes_of, first_error, format_of, found_in, tally_of
 
 
 def repair(
@@ -91,7 +91,7 @@ def repair(
     targets = list(paths) if into is None else _targets(paths, os.fspath(into))
     options = Options(limits=limits_from(limits), format_options=dict(format_options))
     work = _Work(place, options, format, index, salvage, overwrite, in_place, threads, progress)
-    work.total_bytes = sum(os.path.getsize(path) for path in paths) * (2 if in_place else 1)
+    work.total_bytes = sum(bytes_of(path, place) for path in paths) * (2 if in_place else 1)
     for path, target in zip(paths, targets, strict=True):
         work.one(path, target)
     return Report(work.num_records, tuple(work.findings), work.num_bytes, tuple(work.paths))
@@ -251,7 +251,7 @@ class _Framed(_Saving):
 def _copy(writer: FrameWriter, framing: Framing, found: Found) -> None:
     """Append what is right to the new file."""
     for part in found.parts:
-        if isinstance(part, Good):
+        if isinstance(part, Frames):
             lengths = framing.frame_bytes(pa.array(part.frames.lengths()).to_numpy())
             checksums = pa.array(part.frames.checksums()).to_numpy()
             writer.write_frames([part.data], lengths, checksums)

@@ -14,12 +14,12 @@ from penstock.faults import error_from
 from penstock.format import Abortable, Chunk
 from penstock.formats.framed_output import parts_of
 from penstock.formats.tfrecord import TFRecordFormat, compression_of
-from penstock.formats.tfrecord_columns import LISTS_PREFIX, PayloadPlan, plan_payload
+from penstock.formats.tfrecord_columns import PayloadPlan, plan_payload
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
 from penstock.numbers import as_numpy
 from penstock.pipeline import default_threads
-from penstock.schema import IN_LISTS_KEY
+from penstock.schema import IN_LISTS_KEY, LISTS_PREFIX
 from penstock.storage import LocalStorage
 from penstock.types import refuse_bits
 from penstock.verbs.edit import REPLACE_HINT, Edit, Part

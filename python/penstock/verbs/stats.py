@@ -120,7 +120,8 @@ def _fields_from(ds: datasets.Dataset) -> str | None:
     if told is None or ds.columns is not None:
         return None
     everywhere = ds.options.format_options.get("infer_records") == "all"
-    is_whole = everywhere or (told.startswith(b"all ") and len(ds.paths) == 1)
+    of_all = len(ds.paths) == 1 or told.endswith(f" of {len(ds.paths)} files".encode())
+    is_whole = everywhere or (told.startswith(b"all ") and of_all)
     return None if is_whole else told.decode("utf-8", "replace")
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.casts import in_microseconds
 from penstock.describe import text_of
+from penstock.numbers import as_arrow
 
 DISTINCT_LIMIT = 4096
 """Distinct values that are counted; where there are more, counting is given up."""
@@ -103,8 +105,9 @@ class Range:
 
 
 def _moment(value: int, type_: pa.DataType) -> Any:
-    storage = pa.int32() if type_.bit_width == 32 else pa.int64()
-    scalar = pa.array([value], storage).view(type_)[0]
+    number = as_arrow(np.array([value], np.int64))
+    storage = number.cast(pa.int32()) if type_.bit_width == 32 else number
+    scalar = in_microseconds(storage.view(type_))[0]
     try:
         return scalar.as_py()
     except (ValueError, OverflowError, LookupError, ImportError):

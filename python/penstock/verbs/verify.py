@@ -19,7 +19,7 @@ from penstock.folders import size_of
 from penstock.format import Chunk, Format, Framed, Options, Reader, Surveyed, open_shard
 from penstock.framing import sidecar
 from penstock.framing.survey import Survey
-from penstock.framing.survey_parts import Bad, Found, Good
+from penstock.framing.survey_parts import Bad, Found, Frames
 from penstock.limits import Limits, limits_from
 from penstock.overlay.file import has_overlays
 from penstock.overlay.reader import Overlays
@@ -90,7 +90,7 @@ def verify(
     options = Options(index=index, limits=limits_from(limits), format_options=dict(format_options))
     examine = partial(_tasks, storage=place, format=format, options=options, payloads=payloads)
     streams = [partial(examine, path) for path in paths]
-    total = sum(size_of(path) for path in paths)
+    total = sum(bytes_of(path, place) for path in paths)
     findings: list[Finding] = []
     num_records = num_bytes = 0
     for tally in in_order(streams, _run, lambda tally: 0, threads):
@@ -100,6 +100,15 @@ def verify(
         if progress is not None:
             progress(num_records, min(num_bytes, total), total)
     return Report(num_records, tuple(findings), total, tuple(paths))
+
+
+def bytes_of(path: str, storage: Storage) -> int:
+    """Bytes of a file, or of a folder that is a shard."""
+    if isinstance(storage, LocalStorage):
+        return size_of(path)
+    source = storage.source(path)
+    source.close()
+    return source.size
 
 
 _Task = Callable[[], Iterable[Tally]]
@@ -141,13 +150,17 @@ def _just(tally: Tally) -> Iterable[Tally]:
 
 
 def _prove(survey: Survey, task: Any) -> Iterable[Tally]:
-    for found in survey.run(task):
-        yield tally_of(found)
+    try:
+        for found in survey.run(task):
+            yield tally_of(found)
+    except PenstockError as error:  # the file was changed meanwhile
+        place = error.byte or 0
+        yield Tally(0, (found_in(error, error.file or "", place, place),), 0)
 
 
 def tally_of(found: Found) -> Tally:
     """What was found, without the records."""
-    right = sum(len(part.frames) for part in found.parts if isinstance(part, Good))
+    right = sum(len(part.frames) for part in found.parts if isinstance(part, Frames))
     bad = [part for part in found.parts if isinstance(part, Bad)]
     restored = sum(part.payload is not None for part in bad)
     return Tally(right + restored, tuple(part.finding for part in bad), found.file_bytes)

@@ -213,11 +213,14 @@ def _counted(
     spool = _spool_path(target, storage)
     try:
         num_records = 0
-        with pa.OSFile(spool, "wb") as file, pa.ipc.new_stream(file, incoming.schema) as stream:
+        with (
+            pa.OSFile(os.fsencode(spool), "wb") as file,
+            pa.ipc.new_stream(file, incoming.schema) as stream,
+        ):
             for batch in incoming.batches:
                 stream.write_batch(batch)
                 num_records += batch.num_rows
-        with pa.OSFile(spool, "rb") as file, pa.ipc.open_stream(file) as stream:
+        with pa.OSFile(os.fsencode(spool), "rb") as file, pa.ipc.open_stream(file) as stream:
             batches = (own_batch(batch, incoming.schema) for batch in stream)
             yield Incoming(incoming.schema, batches, num_records)
     finally:

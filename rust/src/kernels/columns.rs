@@ -116,23 +116,29 @@ impl Values {
         }
     }
 
-    /// Append `count` zeros or empty strings, which stand behind nulls.
-    fn push_blanks(&mut self, count: usize) {
+    /// Append `count` zeros or empty strings, which stand behind nulls. It is the schema that says how
+    /// many, so there may be no room for them.
+    fn push_blanks(&mut self, count: usize) -> Result<(), Fault> {
         match self {
-            Self::Int64(values) => values.resize(values.len().saturating_add(count), 0),
-            Self::Float(values) => values.resize(values.len().saturating_add(count), 0.0),
-            Self::Bytes(offsets, data) => {
-                offsets.resize(offsets.len().saturating_add(count), data.len() as i32);
-            }
+            Self::Int64(values) => push_copies(values, count, 0)?,
+            Self::Float(values) => push_copies(values, count, 0.0)?,
+            Self::Bytes(offsets, data) => push_copies(offsets, count, data.len() as i32)?,
             Self::Lent(strings) => (0..count).for_each(|_| strings.push(&[])),
         }
+        Ok(())
     }
 
     /// Append copies of all values of another run of the same kind.
     fn extend(&mut self, other: &Self) -> Result<(), Fault> {
         match (self, other) {
-            (Self::Int64(mine), Self::Int64(theirs)) => mine.extend_from_slice(theirs),
-            (Self::Float(mine), Self::Float(theirs)) => mine.extend_from_slice(theirs),
+            (Self::Int64(mine), Self::Int64(theirs)) => {
+                make_room(mine, theirs.len())?;
+                mine.extend_from_slice(theirs);
+            }
+            (Self::Float(mine), Self::Float(theirs)) => {
+                make_room(mine, theirs.len())?;
+                mine.extend_from_slice(theirs);
+            }
             (mine @ (Self::Bytes(..) | Self::Lent(_)), Self::Bytes(offsets, data)) => {
                 for pair in offsets.windows(2) {
                     if let [start, end] = *pair {
@@ -155,6 +161,20 @@ impl Values {
             Self::Lent(strings) => Arc::new(strings.views(None)?),
         })
     }
+}
+
+fn push_copies<T: Copy>(values: &mut Vec<T>, count: usize, value: T) -> Result<(), Fault> {
+    make_room(values, count)?;
+    values.resize(values.len().saturating_add(count), value);
+    Ok(())
+}
+
+fn make_room<T>(values: &mut Vec<T>, count: usize) -> Result<(), Fault> {
+    let all = (values.len() as u64).saturating_add(count as u64);
+    values.try_reserve(count).map_err(|_| {
+        let message = "there is no memory for so many values; read fewer records at once";
+        Fault::new(FaultKind::Limit, 0, message).values(0, all)
+    })
 }
 
 /// The fault for a column that 32 bits cannot count.
@@ -343,15 +363,15 @@ impl Column {
     }
 
     /// Close a record that has no value.
-    pub fn close_null(&mut self) {
+    pub fn close_null(&mut self) -> Result<(), Fault> {
         if self.validity.is_none() {
             let mut bits = BooleanBufferBuilder::new(self.records.saturating_add(64));
             bits.append_n(self.records, true);
             self.validity = Some(bits);
         }
         match (self.layout, &mut self.values) {
-            (Layout::Scalar, Some(values)) => values.push_blanks(1),
-            (Layout::Fixed(size), Some(values)) => values.push_blanks(size),
+            (Layout::Scalar, Some(values)) => values.push_blanks(1)?,
+            (Layout::Fixed(size), Some(values)) => values.push_blanks(size)?,
             (Layout::List | Layout::Rows(_), _) => {
                 self.inner.push(self.inner.last().copied().unwrap_or(0))
             }
@@ -361,6 +381,7 @@ impl Column {
             (_, None) => {}
         }
         self.close_valid(false);
+        Ok(())
     }
 
     /// Close a record that has no value with a default.
@@ -388,7 +409,14 @@ impl Column {
     pub fn finish(mut self) -> Result<ArrayRef, Fault> {
         let nulls = self.validity.take().map(|mut bits| NullBuffer::new(bits.finish()));
         let Some(values) = self.values.take() else {
-            return Ok(Arc::new(NullArray::new(self.records)));
+            return match self.layout {
+                // No frame has a value, and yet a record has frames, or a list of none.
+                Layout::FrameLists => {
+                    let frames = list(self.inner, Arc::new(NullArray::new(0)), None)?;
+                    list(self.outer, frames, nulls)
+                }
+                _ => Ok(Arc::new(NullArray::new(self.records))),
+            };
         };
         let text = self.text;
         if self.layout == Layout::Scalar {

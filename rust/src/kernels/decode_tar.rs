@@ -257,7 +257,7 @@ fn fill<'a, I: Iterator<Item = Option<&'a [u8]>>>(
     }
     for (record, value) in values().enumerate() {
         let Some(value) = value else {
-            column.close_null();
+            column.close_null()?;
             continue;
         };
         match &mut column.values {

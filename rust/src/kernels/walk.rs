@@ -66,6 +66,12 @@ impl Frames {
         Some(Self { kind, buffer, base, spans, places, num_proved: 0 })
     }
 
+    /// Neighbouring records. None if a number is too large. What is known to be right stays known.
+    pub fn slice(&self, records: Range<usize>) -> Option<Self> {
+        let num_proved = self.num_proved.saturating_sub(records.start).min(records.len());
+        Some(Self { num_proved, ..self.select(records)? })
+    }
+
     /// The records from the one on whose frame starts at an offset of the file; None where none does.
     /// What is known to be right stays known.
     pub fn since(&self, start: u64) -> Option<Self> {

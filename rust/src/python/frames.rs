@@ -147,7 +147,7 @@ impl PyFrames {
         if at.step != 1 {
             return Err(PyValueError::new_err("step must be 1"));
         }
-        match self.0.select(at.start as usize..(at.stop.max(at.start)) as usize) {
+        match self.0.slice(at.start as usize..(at.stop.max(at.start)) as usize) {
             Some(frames) => Ok(Self(frames)),
             None => Err(PyIndexError::new_err("record number beyond the chunk")),
         }

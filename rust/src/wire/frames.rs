@@ -156,19 +156,23 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk::<8>().map(|w| u64::from_le_bytes(*w))
 }
 
+/// Whether some bytes begin with a length and its checksum.
+#[inline(always)]
+fn is_head(bytes: &[u8]) -> bool {
+    let length = u64_at(bytes, 0).map(|length| mask(crc32c_u64(length)));
+    length.is_some() && length == u32_at(bytes, 8)
+}
+
 impl Framing for TfRecord {
     const HEAD: usize = TFRECORD_HEAD;
     const TAIL: usize = TFRECORD_TAIL;
     const CHECKED: bool = true;
 
     fn find(self, window: &[u8], from: usize) -> Option<Candidate> {
-        (from..window.len().saturating_sub(TFRECORD_HEAD - 1)).find_map(|at| {
-            match self.next(window.get(at..)?, false) {
-                Step::Frame { total, .. } => Some(Candidate { at, total: total as u64 }),
-                Step::Need(total) => Some(Candidate { at, total }),
-                _ => None,
-            }
-        })
+        let mut heads = window.get(from..)?.windows(TFRECORD_HEAD);
+        let at = from.saturating_add(heads.position(is_head)?);
+        let length = u64_at(window, at)?;
+        Some(Candidate { at, total: length.saturating_add((TFRECORD_HEAD + TFRECORD_TAIL) as u64) })
     }
 
     #[inline(always)]

@@ -18,10 +18,7 @@ fn missing(column: &mut Column, wanted: &Wanted) -> Result<(), Fault> {
         None if wanted.required => {
             Err(Fault::new(FaultKind::Schema, 0, "required, but this record lacks it"))
         }
-        None => {
-            column.close_null();
-            Ok(())
-        }
+        None => column.close_null(),
     }
 }
 

@@ -80,10 +80,10 @@ pub(super) fn measure(column: &Column<'_>, num_records: usize) -> Result<Vec<u32
                 let (start, count) = frames.span(record).ok_or_else(|| disagree(record))?;
                 let mut total = 0u64;
                 for frame in start..start.saturating_add(count) {
-                    let list = feature_list_len(column, frame, record)?.unwrap_or(0);
-                    total = total.saturating_add(field_len(field_len(list)));
+                    let list = feature_list_len(column, frame, record)?;
+                    total = total.saturating_add(field_len(list.map_or(0, field_len)));
                 }
-                (!matches!(column.values, Values::Nothing)).then_some(total)
+                Some(total)
             }
         };
         match length {

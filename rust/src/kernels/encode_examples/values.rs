@@ -90,6 +90,10 @@ pub(super) fn write_entry(
     column.head.write(pen, u64::from(length))?;
     let (start, count) = frames.span(record)?;
     for frame in start..start.checked_add(count)? {
+        if matches!(column.values, Values::Nothing) {
+            pen.open(FIRST, 0)?; // a feature without a type
+            continue;
+        }
         let (start, count) = column.rows.span(frame)?;
         let length = column.values.list_len(start, count)?;
         pen.open(FIRST, field_len(length))?;

@@ -1,0 +1,76 @@
+"""Casts of columns: to lists of other values, and where one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.numbers import as_arrow
+from penstock.types import is_list
+
+
+def map_values(
+    given: pa.DataType, value: Callable[[pa.DataType], pa.DataType | None]
+) -> pa.DataType | None:
+    """The same lists, of the type that `value` makes of the type of their values; None where it makes none. An
+    extension counts as its storage, and list views are no lists."""
+    types = pa.types
+    if isinstance(given, pa.BaseExtensionType):
+        return map_values(given.storage_type, value)
+    if not (types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)):
+        is_view = types.is_list_view(given) or types.is_large_list_view(given)
+        return None if is_view else value(given)
+    inner = map_values(given.value_type, value)
+    if inner is None:
+        return None
+    if inner == given.value_type:
+        return given
+    if types.is_fixed_size_list(given):
+        return pa.list_(inner, given.list_size)
+    return pa.large_list(inner) if types.is_large_list(given) else pa.list_(inner)
+
+
+def in_microseconds(column: Any) -> Any:
+    """The same times, if no nanosecond is lost: those Python has values for, and of nanoseconds pyarrow makes
+    pandas' values, for which it imports pandas."""
+    given = column.type
+    if not pa.types.is_temporal(given) and not is_list(given):
+        return column
+    wanted = map_values(given, _microseconds_of)
+    if wanted is None or wanted == given:
+        return column
+    try:
+        return column.cast(wanted)
+    except pa.ArrowInvalid:
+        return column
+
+
+def _microseconds_of(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(type_) and type_.unit == "ns":
+        return pa.timestamp("us", type_.tz)
+    return {pa.duration("ns"): pa.duration("us"), pa.time64("ns"): pa.time64("us")}.get(
+        type_, type_
+    )
+
+
+def first_unfit(
+    column: Any, cast: Callable[[Any], Any], refusals: tuple[type[Exception], ...]
+) -> int:
+    """The first row that a cast refuses, given that it refuses some."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        part = column.slice(low, middle - low)
+        if is_list(part.type):
+            # pyarrow casts the values outside of a slice, too.
+            part = part.take(as_arrow(np.arange(len(part))))
+        try:
+            cast(part)
+        except refusals:
+            high = middle
+        else:
+            low = middle
+    return low

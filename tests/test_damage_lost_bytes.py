@@ -1,0 +1,161 @@
+"""Bytes that are missing from a payload, so that the head before it leads into a later record.
+
+What stands there may be a right head of a frame inside that record's payload: none of these is taken for a record.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import frames
+import penstock as ps
+from damaging import SEED
+from reading import read_all, read_bytes, records_of
+
+# All frames inside have one size, so that many losses lead to the border of one.
+OUTER = [
+    frames.file_of([b"in %d.%d" % (record, inner) for inner in range(4)]) for record in range(5)
+]
+DATA, STARTS = frames.file_of(OUTER), frames.starts_of(OUTER)
+
+
+def losses(record: int) -> Iterator[tuple[int, int]]:
+    """Where bytes of a record's payload and its checksum go missing, and how many."""
+    begin, end = STARTS[record] + frames.HEAD, STARTS[record + 1]
+    for start in range(begin, end):
+        for length in range(1, end - start + 1):
+            yield start, length
+
+
+def without(start: int, length: int, data: bytes = DATA) -> bytes:
+    return data[:start] + data[start + length :]
+
+
+@pytest.mark.parametrize("record", [0, 1, 4])
+def test_skip_gives_no_record_that_was_inside_another(record: int) -> None:
+    others = OUTER[:record] + OUTER[record + 1 :]
+    for start, length in losses(record):
+        got = read_bytes(without(start, length), damage="skip")
+        assert got.error is None
+        assert got.damage
+        assert got.records[:record] == OUTER[:record]
+        assert set(got.records) <= set(others), f"{length} bytes lost at {start}"
+        assert got.records == [r for r in others if r in set(got.records)]
+
+
+@pytest.mark.parametrize("length", [1, 12, 21, 33, 40])
+def test_only_the_record_that_lacks_bytes_is_lost(length: int) -> None:
+    """The next one is found inside what the head of the bad one claims."""
+    got = read_bytes(without(STARTS[1] + 30, length), damage="skip")
+    assert got.records == [OUTER[0], *OUTER[2:]]
+    (region,) = got.damage
+    assert (region.start_byte, region.end_byte) == (STARTS[1], STARTS[2] - length)
+    assert "bytes of it are missing" in region.reason
+
+
+def test_of_records_that_hold_none_nothing_more_is_lost() -> None:
+    rng = random.Random(SEED)
+    payloads = [rng.randbytes(rng.randrange(200, 400)) for _ in range(20)]
+    data, starts = frames.file_of(payloads), frames.starts_of(payloads)
+    for record in range(19):
+        start = starts[record] + frames.HEAD + rng.randrange(100)
+        got = read_bytes(without(start, rng.randrange(1, 90), data), damage="skip")
+        assert got.records == payloads[:record] + payloads[record + 1 :]
+
+
+@pytest.mark.parametrize("compression", ["", "gzip", "zlib"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_scan_verify_and_repair_agree(tmp_path: Path, compression: str, threads: int) -> None:
+    rng = random.Random(SEED)
+    path, whole = tmp_path / "lost.tfrecord", tmp_path / "whole.tfrecord"
+    wrap = {"": bytes, "gzip": lambda d: frames.gzip_of(d, 1, 1), "zlib": frames.zlib_of}
+    for start, length in rng.sample(list(losses(1)), 40):
+        path.write_bytes(wrap[compression](without(start, length)))
+        got = read_all(path, damage="skip", threads=threads)
+        assert got.error is None
+        assert set(got.records) <= {OUTER[0], *OUTER[2:]}
+        report = ps.verify(path, index="never", threads=threads)
+        assert not report.ok
+        assert report.num_records == len(got.records)
+        spans = [(f.start_byte, f.end_byte, f.num_records) for f in report.findings]
+        assert spans == [(r.start_byte, r.end_byte, r.num_records) for r in got.damage]
+        ps.repair(path, into=whole, overwrite=True, threads=threads)
+        assert records_of(ps.open(whole, raw=True)) == got.records
+
+
+def test_salvage_marks_what_was_inside(tmp_path: Path) -> None:
+    inner = {b"in %d.%d" % (record, place) for record in range(5) for place in range(4)}
+    for start, length in random.Random(SEED).sample(list(losses(1)), 300):
+        got = read_bytes(without(start, length), damage="salvage")
+        assert got.error is None
+        for record, unproved in zip(got.records, got.unproved, strict=True):
+            assert record in (inner if unproved else OUTER) or (unproved and record in OUTER)
+
+
+def test_len_and_take_agree_with_scan(tmp_path: Path) -> None:
+    path = tmp_path / "lost.tfrecord"
+    for start, length in random.Random(SEED).sample(list(losses(1)), 60):
+        path.write_bytes(without(start, length))
+        dataset = ps.open(path, raw=True, damage="skip", index="never")
+        scanned = records_of(dataset)
+        assert len(dataset) == len(scanned)
+        assert dataset.take(range(len(dataset))).column("record").to_pylist() == scanned
+
+
+def test_an_index_of_the_whole_file_forges_nothing(index_folder: str) -> None:
+    """The file has its size again: as many bytes were added behind it."""
+    for start, length in random.Random(SEED).sample(list(losses(1)), 100):
+        with_index = read_bytes(
+            without(start, length) + bytes(length), damage="skip", index=index_folder
+        )
+        assert with_index.error is None
+        assert set(with_index.records) <= set(OUTER)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_changed_bytes_beside_a_head_in_a_payload_lose_one_record(
+    tmp_path: Path, threads: int
+) -> None:
+    """A cut TFRecord inside a record: its last head goes on beyond the record's own end, though no bytes are
+    missing. The heads from the next border on lead to the end, so that it is believed."""
+    odd = frames.frame(b"inside") + frames.frame(bytes(5000))[:40]
+    payloads = [b"first", odd, b"second", odd, odd, b"last"] * 3
+    data = bytearray(frames.file_of(payloads))
+    bad = [1, 3, 4, 9, 16]
+    for record in bad:
+        data[frames.starts_of(payloads)[record] + frames.HEAD + 20] ^= 1
+    path = tmp_path / "changed.tfrecord"
+    path.write_bytes(data)
+    got = read_all(path, damage="skip", threads=threads)
+    assert got.records == [p for record, p in enumerate(payloads) if record not in bad]
+    assert [region.num_records for region in got.damage] == [1] * len(bad)
+
+
+def test_many_such_records_take_no_longer_than_their_bytes() -> None:
+    """Heads that lead to the end are followed there once, not for every bad record."""
+    odd = frames.head(1 << 20) + bytes(20)
+    payloads = [odd] * 20_000
+    data = bytearray(frames.file_of(payloads))
+    for start in frames.starts_of(payloads)[:-1]:
+        data[start + frames.HEAD + 30] ^= 1
+    got = read_bytes(bytes(data), damage="skip")
+    assert not got.records
+    assert sum(region.num_records or 0 for region in got.damage) == len(payloads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_salvage_does_not_doubt_records_behind_such_a_payload(tmp_path: Path, threads: int) -> None:
+    """Where the file is cut as well, so that no heads lead to its end."""
+    odd = b"." * 20 + frames.frame(bytes(5000))[:40]
+    payloads = [b"x" * 1000] * 400 + [odd] + [b"y" * 1000] * 1600
+    data = bytearray(frames.file_of(payloads)[:-3])
+    data[frames.starts_of(payloads)[400] + frames.HEAD + 40] ^= 1
+    path = tmp_path / "cut.tfrecord"
+    path.write_bytes(data)
+    got = read_all(path, damage="salvage", threads=threads)
+    assert got.records == [*payloads[:400], *payloads[401:-1]]
+    assert not any(got.unproved)

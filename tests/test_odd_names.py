@@ -1,0 +1,87 @@
+"""Files whose names are no UTF-8, as old disks and other systems leave them, are read like others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+
+ENDINGS = ["tfrecord", "tfrecord.gz", "parquet", "arrow", "tar", "npy", "npz", "msgpack", "h5", "beton"]  # fmt: skip
+
+
+def odd(name: str) -> str:
+    return os.fsdecode(b"caf\xe9.") + name
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_every_verb_takes_such_a_name(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = pa.table({"a": [1, 2, 3]})
+    name = odd(ending)
+    ps.write(table, name)
+    dataset = ps.open(name)
+    assert pa.table(dataset)["a"].to_pylist() == [1, 2, 3]
+    assert ps.open(name, mmap=True).take([2])["a"].to_pylist() == [3]
+    assert pa.table(ps.open(".")).num_rows == 3
+    assert ps.info(name).shards[0].path == name
+    assert ps.verify(name).ok
+    assert ps.stats(name).num_records == 3
+    ps.convert(name, odd("copy.tfrecord"))
+    assert ps.diff(name, odd("copy.tfrecord")).equal
+
+
+@pytest.mark.parametrize("command", ["info", "head", "schema", "stats", "verify", "index"])
+@pytest.mark.parametrize("json", [[], ["--json"]])
+def test_every_command_takes_such_a_name(command: str, json: list[str], tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/" + os.fsencode(odd("tfrecord"))
+    ps.write({"a": [1, 2, 3]}, os.fsdecode(name))
+    words = [sys.executable, "-m", "penstock", command, *json, name]
+    done = subprocess.run(words, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    done.stdout.decode("utf-8")
+
+
+def test_of_a_missing_one_the_error_says_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ps.open(tmp_path / odd("tfrecord"))
+
+
+def test_a_name_may_be_nearly_as_long_as_file_systems_allow(tmp_path: Path) -> None:
+    """Those of sidecars are a few bytes longer, and 255 is the most."""
+    for name in ("x" * 226 + ".tfrecord", "é" * 115 + ".parquet"):
+        ps.write({"a": [1]}, tmp_path / name, index=False)
+        assert pa.table(ps.open(tmp_path / name, index="never"))["a"].to_pylist() == [1]
+        assert [path.name for path in tmp_path.iterdir()] == [name]
+        (tmp_path / name).unlink()
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.tfrecord"
+    os.mkfifo(pipe)
+    with pytest.raises(ps.UnsupportedError, match="pipe or a device"):
+        ps.write({"a": [1]}, pipe, overwrite=True)
+    with pytest.raises(ps.UnsupportedError, match="pipe or a device"):
+        ps.write({"a": [1]}, "/dev/null", format="tfrecord", overwrite=True)
+    assert pipe.is_fifo()
+
+
+def test_compression_may_be_said_in_tensorflows_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    for word in ("GZIP", "ZLIB", ""):
+        ps.write({"a": [1]}, path, compression=word, overwrite=True)
+        assert ps.info(path).shards[0].compression == word.lower()
+        assert ps.open(path, compression=word)[0] == {"a": 1}
+
+
+def test_the_version_is_told() -> None:
+    from importlib.metadata import version
+
+    assert ps.__version__ == version("penstock")
