@@ -31,6 +31,13 @@ def losses(record: int) -> Iterator[tuple[int, int]]:
             yield start, length
 
 
+def losses_at_the_head(record: int) -> Iterator[tuple[int, int]]:
+    """Where bytes go missing from the end of the record before, or from the head, and how many."""
+    for start in range(STARTS[record] - 20, STARTS[record] + frames.HEAD):
+        for length in range(1, min(150, len(DATA) - start) + 1):
+            yield start, length
+
+
 def without(start: int, length: int, data: bytes = DATA) -> bytes:
     return data[:start] + data[start + length :]
 
@@ -45,6 +52,44 @@ def test_skip_gives_no_record_that_was_inside_another(record: int) -> None:
         assert got.records[:record] == OUTER[:record]
         assert set(got.records) <= set(others), f"{length} bytes lost at {start}"
         assert got.records == [r for r in others if r in set(got.records)]
+
+
+@pytest.mark.parametrize("record", [1, 4])
+def test_losses_at_a_head_forge_nothing_where_reading_goes_on(record: int) -> None:
+    """Where so many are missing that a frame inside the next payload stands exactly at the border, no head is
+    wrong until it has been read. What follows is told."""
+    aligned = 0
+    lost = list(losses_at_the_head(record))
+    at_border = [loss for loss in lost if loss[0] == STARTS[record]]
+    for start, length in [*at_border, *random.Random(SEED).sample(lost, 1500)]:
+        data = without(start, length)
+        got = read_bytes(data, damage="skip")
+        forged = [one for one in got.records if one not in OUTER]
+        if forged:
+            aligned += 1
+            assert start == STARTS[record], f"{length} bytes lost at {start}"
+            assert forged == read_bytes(data, damage="stop").records[record:]
+            assert "may be the checksum" in got.damage[0].reason or record == 4
+    assert 0 < aligned < 20
+
+
+def test_losses_in_a_record_beyond_the_limit_forge_nothing() -> None:
+    """Its payload is not looked at, and its head leads into the next one."""
+    payloads = [b"." * 300, *OUTER]
+    data, second = frames.file_of(payloads), frames.starts_of(payloads)[1]
+    for start in range(second - 20, second):
+        for length in range(1, 100, 3):
+            lost = without(start, length, data)
+            got = read_bytes(lost, damage="skip", limits=ps.Limits(record_bytes=200))
+            assert set(got.records) <= set(OUTER), f"{length} bytes lost at {start}"
+            assert got.records[-3:] == OUTER[-3:]
+
+
+@pytest.mark.parametrize("tail", [0, 1, 4, 11])
+def test_a_damaged_head_is_restored_though_the_file_ends_in_half_a_head(tail: int) -> None:
+    data = bytearray(DATA + frames.head(30)[:tail])
+    data[STARTS[2] + 1] ^= 1
+    assert read_bytes(bytes(data), damage="skip").records == OUTER
 
 
 @pytest.mark.parametrize("length", [1, 12, 21, 33, 40])

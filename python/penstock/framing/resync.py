@@ -15,6 +15,7 @@ there is or than is allowed, is believed as well: what it claims is its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,8 @@ _WINDOW_BYTES = 4 << 20
 _FIRST_BYTES = 1 << 16
 MOST_BYTES = 1 << 62
 """No file is as large; a head may claim more."""
+_LONGEST_CUT = 1 << 24
+"""Four bytes at the end of a file that say no more than this may be the first half of a length."""
 _KEPT_HEADS = 1 << 20
 """How many heads of dead chains are remembered; the others are walked again when they are met."""
 _PATIENCE_BYTES = 256 << 20
@@ -110,9 +113,63 @@ class Unbroken:
         """Where the stream ends, if it is known."""
         return self._stream.size()
 
+    def ends_at(self, place: int) -> bool:
+        """Whether the stream ends there, whole and not before."""
+        is_end = not len(self.read(place, 1)) and len(self.read(place - 1, 1)) == 1
+        return is_end and not self.breaks_off
+
     def end(self, claimed: int) -> int:
         """Where the stream ends, if it is known; else where it was claimed to go on to."""
         return claimed if self.size is None else min(claimed, self.size)
+
+
+def _hops(stream: Unbroken, framing: Framing, start: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Follow right heads, frame by frame, as far as they lead: where they have led so far, and the starts of
+    the frames on the way there since the last. A head may lead beyond the end of the stream."""
+    at, want = start, _FIRST_BYTES
+    while True:
+        window = stream.read(at, want)
+        frames, consumed, need, fault = _core.walk(framing.name, window, at, MOST_BYTES)
+        at += consumed
+        yield at, as_numpy(frames.starts())
+        if fault is not None:
+            return
+        if need > framing.head_bytes:
+            yield at + need, np.array([at], dtype=np.uint64)
+            at += need
+        elif len(window) < want:
+            return
+        want = _WINDOW_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """Where heads lead from a place."""
+
+    to: int
+    is_out: bool
+    """They lead to the end of the stream, or further than a payload may go on: they are those of records."""
+    is_inside: bool
+    """They lead to the checksum of a payload: they are those of frames inside it."""
+
+
+def follow(stream: Unbroken, framing: Framing, start: int, most_bytes: int) -> Led:
+    """Follow heads for as long as they are right, and at most so far. Behind the frames inside a payload
+    stands its checksum, and then the next record or the end of the stream."""
+    at = start
+    for at, _ in _hops(stream, framing, start):
+        if at - start > most_bytes:
+            return Led(at, True, False)
+    if stream.ends_at(at):
+        return Led(at, True, False)
+    tail = framing.tail_bytes
+    behind = stream.read(at, tail + framing.head_bytes)
+    if len(behind) > tail:
+        found = _core.next_head(framing.name, behind.slice(tail, len(behind) - tail), 0)
+        return Led(at, False, found is not None)
+    # So few bytes may also be the beginning of a head, of a record as small as most are.
+    is_checksum = len(behind) == tail and framing.stored(behind.to_bytes()) > _LONGEST_CUT
+    return Led(at, False, is_checksum and not stream.breaks_off)
 
 
 class _Search:
@@ -139,7 +196,7 @@ class _Search:
             return None
         if self._patience is not None and self._patience < 0:
             return Region(self._stream.end(MOST_BYTES), None, True)
-        if self._claimed is None and self._is_end_of_payload(start):
+        if self._claimed is None and self._is_end_of_payload(start) and not self._is_inside(start):
             note = "its payload matches its checksum, only its head is damaged"
             return Region(start, 1, False, note=note)
         beyond = self._claimed is None or start + total + self._framing.tail_bytes > self._claimed
@@ -167,40 +224,27 @@ class _Search:
         tail = self._stream.read(stop, framing.tail_bytes).to_bytes()
         return framing.stored(tail) == framing.checksum(self._crc)
 
+    def _is_inside(self, start: int) -> bool:
+        """Whether what is whole up to `start` is a frame inside a payload, and not a record."""
+        return follow(self._stream, self._framing, start, MOST_BYTES).is_inside
+
     def _reaches_end(self, start: int) -> bool:
         """Whether the heads from `start` on lead to the end."""
         if not self._framing.is_checked:
             return self._walks_to_end(start)
         chain: list[np.ndarray] = []
         num_heads = 0
-        at, want = start, _FIRST_BYTES
-        head_bytes = self._framing.head_bytes
-        while True:
-            window = self._stream.read(at, want)
-            if not len(window):
-                # Only a frame that ends here has led here, unless it claimed more than there is.
-                reached = not self._stream.breaks_off and len(self._stream.read(at - 1, 1)) == 1
-                if not reached:
-                    self._forget(chain, start)
-                return reached
-            frames, consumed, need, fault = _core.walk(self._framing.name, window, at, 1 << 62)
+        at = start
+        for at, starts in _hops(self._stream, self._framing, start):
             if num_heads < _KEPT_HEADS:
-                chain.append(as_numpy(frames.starts()))
-                num_heads += len(frames) + 1
-            at += consumed
-            want = _WINDOW_BYTES
-            ends = fault is not None or (need and len(window) - consumed < head_bytes)
-            if fault is None and need > head_bytes:
-                chain.append(np.array([at], dtype=np.uint64))
-                at += need
-            elif ends and (
-                fault is not None or len(self._stream.read(at, head_bytes)) < head_bytes
-            ):
-                self._forget(chain, start)
-                return False
+                chain.append(starts)
+                num_heads += len(starts) + 1
             if at in self._dead:
-                self._forget(chain, start)
-                return False
+                break
+        reached = at not in self._dead and self._stream.ends_at(at)
+        if not reached:
+            self._forget(chain, start)
+        return reached
 
     def _walks_to_end(self, start: int) -> bool:
         """The same where frames have to be read to know where they end."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock import _core
 from penstock.framing.framings import Readable
-from penstock.framing.resync import MOST_BYTES, Unbroken
+from penstock.framing.resync import MOST_BYTES, Led, Unbroken, follow
 from penstock.framing.sidecar import Index
 from penstock.framing.stream import Stream
 from penstock.framing.survey_parts import Scope
@@ -48,7 +48,7 @@ class Borders:
             if end > (MOST_BYTES if size is None else size):
                 continue
             payload = self.right_payload(at, end)
-            if payload is not None:
+            if payload is not None and not self.follow(end).is_inside:
                 return end, payload
         return None
 
@@ -69,12 +69,15 @@ class Borders:
         tail = frame.slice(length, framing.tail_bytes).to_bytes()
         return payload if framing.proves(payload, tail) else None
 
+    def follow(self, at: int) -> Led:
+        """Where heads lead from here, as far as it takes to tell that they are in no payload."""
+        most = self._scope.limits.record_bytes
+        return follow(Unbroken(self._stream), self._scope.framing, at, most)
+
     def holds_another(self, at: int, end: int) -> bool:
-        """Whether a right head, of a frame that goes on beyond `end`, lies in the frame from here to there, and
-        the index does not know that one. Frames inside a payload end in it."""
+        """Whether a right head, of a frame that goes on beyond `end`, lies in the frame from here to there.
+        Frames inside a payload end in it."""
         framing = self._scope.framing
-        if not framing.is_checked or self._is_known(at, end):
-            return False
         look = Unbroken(self._stream).read(at, end - at + framing.look_bytes - 1)
         inside = 1
         while (found := _core.next_head(framing.name, look, inside)) is not None:
@@ -83,7 +86,8 @@ class Borders:
                 return True
         return False
 
-    def _is_known(self, at: int, end: int) -> bool:
+    def is_known(self, at: int, end: int) -> bool:
+        """Whether the index knows the record from here to `end`, and agrees with what follows."""
         found = self._entry(at)
         return (
             found is not None

@@ -66,7 +66,8 @@ class Walk:
         self._at = at
         self._record: int | None = record
         self._unproved = False
-        self._leads_to_end = False
+        self._led_to = 0
+        """As far as this, heads are known to lead from record to record."""
         self._told_bytes = at
         self._resumed_byte = -1
 
@@ -204,8 +205,7 @@ class Walk:
         salvage looks for records in it."""
         lost = 1
         if salvage:
-            framing = self._scope.framing
-            region = resynchronise(self._stream, framing, self._at, True, self._unproved)
+            region = self._resynchronised()
             if not region.at_end:
                 end, lost, self._unproved = region.end_byte, None, True
         part = Bad(self._bad("truncated", end, message, lost))
@@ -217,18 +217,10 @@ class Walk:
     def _after_wrong_payload(self, bad: Bad, end: int) -> Bad:
         """Pass over a record whose head is right and whose payload is not. Where bytes were changed, its head
         tells the next border. Where bytes are missing, `end` is somewhere in a later record."""
-        if (
-            bad.payload is not None
-            or self._leads_to_end
-            or not self._borders.holds_another(self._at, end)
-        ):
+        if bad.payload is not None or self._is_border(end):
             self._advance(end - self._at, 1)
             return bad
-        scope = self._scope
-        region = resynchronise(
-            self._stream, scope.framing, self._at, scope.salvage, self._unproved, claimed=end
-        )
-        self._leads_to_end = region.leads_to_end
+        region = self._resynchronised(end)
         if region.end_byte == end:
             self._advance(end - self._at, 1)
             return bad
@@ -236,8 +228,31 @@ class Walk:
         message = f"{found.message}; another record begins inside it, so bytes of it are missing"
         return self._pass_over(region, found.kind, message)
 
+    def _resynchronised(self, claimed: int | None = None) -> Region:
+        """Where a search from here says that records go on. For `claimed` see `resynchronise`."""
+        scope = self._scope
+        return resynchronise(
+            self._stream, scope.framing, self._at, scope.salvage, self._unproved, claimed=claimed
+        )
+
+    def _is_border(self, end: int) -> bool:
+        """Whether the record from here to `end`, as its head has it, seems to end there."""
+        if (
+            end <= self._led_to
+            or not self._scope.framing.is_checked
+            or self._borders.is_known(self._at, end)
+        ):
+            return True
+        led = self._borders.follow(end)
+        is_border = led.is_out or not (led.is_inside or self._borders.holds_another(self._at, end))
+        if is_border:
+            self._led_to = led.to
+        return is_border
+
     def _pass_over(self, region: Region, kind: str, message: str) -> Bad:
         """Go on where a search has found that records do."""
+        if region.leads_to_end:
+            self._led_to = MOST_BYTES
         # From an unproved border, the record between it and the next proves nothing.
         self._unproved = region.unproved or (self._unproved and region.num_records is not None)
         if region.unproved:
@@ -267,6 +282,8 @@ class Walk:
         end = min(self._at + self._scope.framing.frame_bytes(int(fault.found)), MOST_BYTES)
         if end < MOST_BYTES and len(self._stream.read(end - 1, 1)):
             hint = f"{fault.message}; pass limits=penstock.Limits(record_bytes={fault.found})"
+            if self._borders.follow(end).is_inside:
+                return self._pass_over(self._resynchronised(end), "limit", hint)
             part = Bad(self._bad("limit", end, hint, 1))
             self._advance(end - self._at, 1)
             return part
@@ -310,14 +327,17 @@ class Walk:
         return part
 
     def _by_search(self, fault: Any) -> Part:
-        scope = self._scope
-        region = resynchronise(self._stream, scope.framing, self._at, scope.salvage, self._unproved)
-        self._leads_to_end = region.leads_to_end
+        region = self._resynchronised()
         if region.note is not None:
             payload = self._borders.right_payload(self._at, region.end_byte)
             if payload is not None:
                 return self._broken(fault, region.end_byte, payload)
-        return self._pass_over(region, fault.kind, fault.message)
+        message, framing = fault.message, self._scope.framing
+        if framing.is_checked and region.end_byte - self._at == framing.tail_bytes:
+            message += (
+                "; these bytes may be the checksum of a record whose contents the ones before were"
+            )
+        return self._pass_over(region, fault.kind, message)
 
     def _broken(self, fault: Any, end: int, payload: _core.Buffer | None) -> Part:
         """One record with a damaged head, whose end is proved."""
