@@ -295,10 +295,12 @@ def test_too_little_room_is_told_before_anything_is_written(
 
     usage = shutil.disk_usage(three)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    before = {path: path.read_bytes() for path in three.iterdir()}
+    names = set(three.iterdir())
+    before = {path: path.read_bytes() for path in three.glob("*.tfrecord")}
     with pytest.raises(OSError, match="are needed"):
         ps.add_fields(sources(three), {"x": 1}, in_place=True)
-    assert {path: path.read_bytes() for path in three.iterdir()} == before
+    assert {path: path.read_bytes() for path in three.glob("*.tfrecord")} == before
+    assert set(three.iterdir()) == names
 
 
 def test_progress_counts_up_to_the_end(three: Path) -> None:

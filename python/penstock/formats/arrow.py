@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from penstock.format import (
     SkippedRegion,
     Writer,
 )
+from penstock.formats.arrow_cut import Cutter, check_length
 from penstock.formats.arrow_messages import (
     BATCH,
     DICTIONARY,
@@ -58,6 +60,12 @@ from penstock.types import own_types
 
 FEATHER_1 = b"FEA1"
 KEPT_BATCHES = 4096
+PART_BYTES = 16 << 20
+"""A batch larger than two of these is read in parts, so that memory is bounded."""
+RUN_BYTES = 32 << 10
+"""How much of a batch is read at once for a few of its rows."""
+RUN_COSTS = 256 << 10
+"""To cut rows out takes as long as to read so many bytes of a whole batch."""
 WHOLE = "whole"
 """`Chunk.data` of the chunk that stands for all records of the shard."""
 
@@ -111,6 +119,13 @@ class Entry(NamedTuple):
     dictionaries: tuple[Message, ...] = ()
 
 
+class Rows(NamedTuple):
+    """Some rows of a batch, from one of them on; as many as their chunk has."""
+
+    entry: Entry
+    first: int
+
+
 class ArrowReader:
     """One open Arrow IPC file or stream."""
 
@@ -137,7 +152,8 @@ class ArrowReader:
                 if self._start is None:
                     raise FormatError("is no Arrow stream: it has no schema", byte=0)
             self._pools: dict[Any, Pool[Any]] = {}
-            self._stored: Any = self._schema()
+            self._written: Any = self._written_schema()
+            self._stored: Any = own_types(self._written)
             look_at_names(self._stored)
         if self._asked is not None:
             check_columns(self._asked, self._stored, self._path)
@@ -148,6 +164,9 @@ class ArrowReader:
         self._failure: FormatError | None = None
         self._dictionaries_checked = False
         self._kept: dict[Any, Any] = {}
+        told = self._footer or self._start
+        is_big_endian = told is not None and told.is_big_endian
+        self._cutter = Cutter(self._bytes, self._written, is_big_endian)
 
     def _read(self, start: int, length: int) -> bytes:
         return self._bytes.range(start, length).to_pybytes()
@@ -155,12 +174,12 @@ class ArrowReader:
     def _stream_messages(self) -> Iterator[Message]:
         return walk_stream(self._read, self._size, self._options.limits)
 
-    def _schema(self) -> Any:
+    def _written_schema(self) -> Any:
         if self._footer is not None:
             with self._pool(()).borrow() as reader:
-                return own_types(reader.schema)
+                return reader.schema
         assert self._start is not None
-        return own_types(pa.ipc.open_stream(self._bytes.range(0, self._start.end)).schema)
+        return pa.ipc.open_stream(self._bytes.range(0, self._start.end)).schema
 
     # Where the batches lie.
 
@@ -259,6 +278,21 @@ class ArrowReader:
             yield Chunk(entry.first_record, message.num_records, message.start, message.end, entry)
             number += 1
 
+    def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
+        """See penstock.format.Dividing."""
+        entry: Entry = chunk.data
+        rows, start = chunk.num_records, chunk.start_byte
+        num_bytes = chunk.end_byte - start
+        count = min(num_bytes // PART_BYTES, rows)
+        places = self._places(projected(self.schema, columns, self._path))
+        if count < 2 or not self._cutter.can_cut(entry.message, places):
+            yield chunk
+            return
+        borders = [rows * part // count for part in range(count + 1)]
+        for first, end in pairwise(borders):
+            begin, stop = (start + num_bytes * row // rows for row in (first, end))
+            yield Chunk(chunk.first_record + first, end - first, begin, stop, Rows(entry, first))
+
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
         """All records in one pair, so that no batch is decoded twice."""
         check_records(records, self.num_records, self._path)
@@ -281,28 +315,60 @@ class ArrowReader:
                 if records is None:
                     records = np.arange(self.num_records)
                 return gather_parts(self._wanted(records, schema), records, schema, self._path)
-            entry: Entry = chunk.data
-            batch = self._batch(entry, schema)
+            if isinstance(chunk.data, Rows):
+                entry, first = chunk.data
+                batch = self._rows(entry, first, first + chunk.num_records, schema)
+            else:
+                batch = self._batch(chunk.data, schema)
             return batch if records is None else gather(batch, records)
 
     def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
-        """The batches that hold these records, each decoded once, in the file's order."""
+        """The batches that hold these records, or what is needed of them, in the file's order."""
         starts = np.asarray([entry.first_record for entry in self._entries])
         places = np.searchsorted(starts, records, side="right") - 1
         for place in np.unique(places):
             entry = self._entries[place]
-            yield entry.first_record, self._batch(entry, schema)
+            runs = self._runs(entry, records[places == place] - entry.first_record, schema)
+            if runs is None:
+                yield entry.first_record, self._batch(entry, schema)
+                continue
+            for first, end in runs:
+                yield entry.first_record + first, self._rows(entry, first, end, schema)
+
+    def _runs(self, entry: Entry, rows: np.ndarray, schema: Any) -> list[tuple[int, int]] | None:
+        """Runs of rows that hold some, or None where the whole batch is as good."""
+        message = entry.message
+        size = message.end - message.body
+        if not self._cutter.can_cut(message, self._places(schema)):
+            return None
+        step = max(1, message.num_records * RUN_BYTES // size)
+        blocks = np.unique(rows // step)
+        if len(blocks) * (RUN_COSTS + RUN_BYTES) >= size:
+            return None
+        breaks = np.flatnonzero(np.diff(blocks) != 1) + 1
+        found = [(int(run[0]), int(run[-1]) + 1) for run in np.split(blocks, breaks)]
+        return [(low * step, min(high * step, message.num_records)) for low, high in found]
+
+    def _rows(self, entry: Entry, start: int, stop: int, schema: Any) -> Any:
+        """Rows [start, stop) of a batch that can be cut, proved to be sound."""
+        message = entry.message
+        with self._placed(message):
+            self._check_sizes((message,))
+            batch = self._cutter.rows(message, start, stop, self._places(schema))
+            return conform(checked(batch, self._path), schema, self._path)
+
+    def _places(self, schema: Any) -> list[int]:
+        """Where the columns of a schema stand in the file."""
+        if schema.names == self._stored.names:  # which may be one name twice
+            return list(range(len(schema.names)))
+        return [position(self._stored, name, self._path) for name in schema.names]
 
     def _batch(self, entry: Entry, schema: Any) -> Any:
         """One whole batch of `schema`, proved to be sound."""
         if not schema.names:
             return empty_columns(entry.message.num_records)
-        names = schema.names if schema is not self._stored else None
-        places = (
-            ()
-            if names is None or names == self._stored.names
-            else tuple(position(self._stored, name, self._path) for name in names)
-        )
+        is_all = schema is self._stored or schema.names == self._stored.names
+        places = () if is_all else tuple(self._places(schema))
         key = (entry.number, places)
         batch = self._kept.get(key)
         if batch is None:
@@ -324,12 +390,7 @@ class ArrowReader:
             else:
                 stream = self._stream_of((*entry.dictionaries, message), places)
                 batch = stream.read_next_batch()
-            if batch.num_rows != message.num_records:
-                raise FormatError(
-                    "a batch has another length than its header says",
-                    expected=message.num_records,
-                    found=batch.num_rows,
-                )
+            check_length(message, batch.num_rows)
             return checked(batch, self._path)
 
     @contextmanager

@@ -29,7 +29,8 @@ from penstock.limits import Limits
 CONTINUATION = b"\xff\xff\xff\xff"
 MAGIC = b"ARROW1"
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
-LATEST_VERSION = 4
+OLDEST_VERSION, LATEST_VERSION = 3, 4
+"""V4 and V5 of the metadata; pyarrow reads none before."""
 
 Read = Callable[[int, int], bytes]
 """Bytes [start, start + length) of the file; shorter where it ends."""
@@ -102,14 +103,21 @@ class Message(NamedTuple):
     """Places of the compressed buffers, from the body's start, and their lengths."""
     reach: int = 0
     """Where the last buffer ends, from the body's start; -1 where one has a negative place."""
+    is_big_endian: bool = False
+    """What a schema says of the batches after it."""
 
 
 def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
     """Read a message's header. `body` is where its body starts, `size` that of the file."""
     table = Table.root(metadata)
     version, kind = table.value(0, "<h"), table.value(1, "<B")
-    if not 0 <= version <= LATEST_VERSION:
-        raise FormatError("a message of an unknown version", byte=start, found=version)
+    if not OLDEST_VERSION <= version <= LATEST_VERSION:
+        raise FormatError(
+            "a message of a version that cannot be read",
+            byte=start,
+            expected="V4 or V5",
+            found=f"V{version + 1}",
+        )
     length = table.value(3, "<q")
     if length < 0:
         raise FormatError("a message's body has a negative length", byte=start, found=length)
@@ -127,8 +135,10 @@ def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
     if kind == DICTIONARY:
         dictionary, is_delta = header.value(0, "<q"), bool(header.value(2, "<B"))
         header = header.table(1)
-    if kind == SCHEMA or header is None:
+    if header is None:
         return Message(kind, start, body, body + length)
+    if kind == SCHEMA:
+        return Message(kind, start, body, body + length, is_big_endian=_is_big_endian(header))
     num_records = header.value(0, "<q")
     if num_records < 0:
         raise FormatError("a batch has a negative length", byte=start, found=num_records)
@@ -141,6 +151,28 @@ def parse_message(metadata: bytes, start: int, body: int, size: int) -> Message:
     return Message(
         kind, start, body, body + length, num_records, dictionary, is_delta, compressed, reach
     )
+
+
+def _is_big_endian(schema: Table) -> bool:
+    return schema.value(0, "<h") != 0
+
+
+class Layout(NamedTuple):
+    """The arrays of a batch and their buffers, in the order of the specification."""
+
+    nodes: tuple[tuple[int, ...], ...]
+    """Length and number of nulls of each array."""
+    buffers: tuple[tuple[int, ...], ...]
+    """Place from the body's start, and length in bytes, of each buffer."""
+
+
+def read_layout(read: Read, batch: Message) -> Layout:
+    """What the header of a batch says of its arrays."""
+    head = read(batch.start, batch.body - batch.start)
+    header = Table.root(head[8 if head[:4] == CONTINUATION else 4 :]).table(2)
+    if header is None:
+        raise FormatError("a batch has no header", byte=batch.start)
+    return Layout(tuple(header.structs(1, "<qq")), tuple(header.structs(2, "<qq")))
 
 
 def read_message(read: Read, start: int, size: int, limits: Limits) -> Message | None:
@@ -196,6 +228,7 @@ class Footer(NamedTuple):
     start: int
     dictionaries: tuple[tuple[int, int, int], ...]
     batches: tuple[tuple[int, int, int], ...]
+    is_big_endian: bool = False
 
 
 def read_footer(read: Read, size: int, limits: Limits) -> Footer:
@@ -225,7 +258,8 @@ def read_footer(read: Read, size: int, limits: Limits) -> Footer:
                     found=f"{place} + {metadata} + {body}, of {start} bytes",
                 )
         blocks.append(found)
-    return Footer(start, blocks[0], blocks[1])
+    schema = table.table(1)
+    return Footer(start, blocks[0], blocks[1], schema is not None and _is_big_endian(schema))
 
 
 def is_stream(head: bytes, size: int) -> bool:

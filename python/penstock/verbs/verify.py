@@ -16,7 +16,17 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.folders import size_of
-from penstock.format import Chunk, Format, Framed, Options, Reader, Surveyed, open_shard
+from penstock.format import (
+    Chunk,
+    Dividing,
+    Format,
+    Framed,
+    Options,
+    Reader,
+    Surveyed,
+    bare,
+    open_shard,
+)
 from penstock.framing import sidecar
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Bad, Found, Frames
@@ -256,12 +266,14 @@ def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Ta
 
 
 def _decode(reader: Reader, path: str, chunk: Chunk, num_bytes: int) -> Iterable[Tally]:
+    own = bare(reader)
     try:
-        batch = reader.decode(chunk, None, None)
+        parts = own.parts(chunk, None) if isinstance(own, Dividing) else [chunk]
+        num_records = sum(reader.decode(part, None, None).num_rows for part in parts)
     except PenstockError as error:
         finding = found_in(error, path, chunk.start_byte, chunk.end_byte, chunk)
         return [Tally(0, (finding,), num_bytes)]
-    return [Tally(batch.num_rows, (), num_bytes)]
+    return [Tally(num_records, (), num_bytes)]
 
 
 def found_in(

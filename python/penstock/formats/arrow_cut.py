@@ -1,0 +1,271 @@
+"""Some rows of an Arrow record batch, of whose buffers no more is read than they need.
+
+pyarrow reads a batch as a whole, and who writes a table in one piece makes a batch as large as the file.
+
+Specification: https://arrow.apache.org/docs/format/Columnar.html#recordbatch-message. A batch has a node
+(length, number of nulls) for every array, depth first, and buffers in the order of the nodes: for most a
+bitmap of what is there, then the values, or the offsets into what comes next. Lengths and offsets are
+checked against the buffers before anything is read by them; the values are the caller's to validate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from penstock.errors import ChangedError, FormatError
+from penstock.formats.arrow_messages import Layout, Message, read_layout
+from penstock.formats.borrowed import Bytes
+
+_KEPT_LAYOUTS = 64
+
+Read = Callable[[int, int], pa.Buffer]
+"""Bytes [start, start + length) of a batch's body."""
+
+
+class _Place(NamedTuple):
+    """Where a buffer lies in the body."""
+
+    start: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One array of a batch, where its buffers lie, and the arrays inside of it."""
+
+    type_: Any
+    length: int
+    nulls: int
+    buffers: tuple[_Place | None, ...]
+    children: tuple[_Column, ...]
+
+    def check_nulls(self, read: Read) -> None:
+        """Refuse a batch whose bitmaps do not have as many nulls as it says: a changed bit of them shows by
+        nothing else."""
+        if self.nulls:
+            bits = _part(read, self.buffers[0], 0, -(-self.length // 8))
+            there = pa.Array.from_buffers(pa.bool_(), self.length, [None, bits]).true_count
+            if self.length - there != self.nulls:
+                found = self.length - there
+                raise FormatError("the batch is not sound: nulls", expected=self.nulls, found=found)
+        for child in self.children:
+            child.check_nulls(read)
+
+    def cut(self, read: Read, start: int, stop: int) -> Any:
+        """Rows [start, stop)."""
+        if stop > self.length:
+            raise FormatError(
+                "an array is shorter than its batch", expected=stop, found=self.length
+            )
+        if isinstance(self.type_, pa.BaseExtensionType):
+            (storage,) = self.children
+            return pa.ExtensionArray.from_storage(self.type_, storage.cut(read, start, stop))
+        # Bitmaps are cut at bytes, and so is all else.
+        first = start & ~7
+        count = stop - first
+        valid, *rest = self.buffers
+        there = None if valid is None else _part(read, valid, first // 8, -(-count // 8))
+        buffers, children = [there], []
+        if _is_by_offsets(self.type_):
+            offsets, begin, end = self._offsets(read, rest[0], first, count)
+            buffers.append(offsets)
+            if self.children:
+                inner = self.children[0].cut(read, begin, end)
+                children.append(_from_its_first(inner) if kinds.is_map(self.type_) else inner)
+            else:
+                buffers.append(_part(read, rest[1], begin, end - begin))
+        elif kinds.is_fixed_size_list(self.type_):
+            size = self.type_.list_size
+            children.append(self.children[0].cut(read, first * size, stop * size))
+        elif kinds.is_struct(self.type_):
+            children += [child.cut(read, first, stop) for child in self.children]
+        elif rest:
+            bits = self.type_.bit_width
+            buffers.append(_part(read, rest[0], first * bits // 8, -(-count * bits // 8)))
+        made = pa.Array.from_buffers(self.type_, count, buffers, children=children or None)
+        return made.slice(start - first)
+
+    def _offsets(
+        self, read: Read, place: _Place | None, first: int, count: int
+    ) -> tuple[Any, int, int]:
+        """Offsets that begin at 0, and where what they point to begins and ends."""
+        width = _offset_bytes(self.type_)
+        if place is None and not self.length:  # an empty array needs none
+            return pa.py_buffer(bytes(width)), 0, 0
+        data = _part(read, place, first * width, (count + 1) * width)
+        offsets = np.frombuffer(data, f"<i{width}")
+        begin, end = int(offsets[0]), int(offsets[-1])
+        if not 0 <= begin <= end:
+            raise FormatError("offsets of an array fall", expected=f"{begin} or more", found=end)
+        return (data if not begin else pa.py_buffer(offsets - offsets[0])), begin, end
+
+
+def _from_its_first(entries: Any) -> Any:
+    """The entries of a map without what lies before them: pyarrow's maps do not look where theirs begin."""
+    return pa.StructArray.from_arrays(entries.flatten(), fields=list(entries.type))
+
+
+def _part(read: Read, place: _Place | None, start: int, length: int) -> Any:
+    """A part of a buffer."""
+    has = 0 if place is None else place.length
+    if start + length > has:
+        raise FormatError("a buffer is too short for its batch", expected=start + length, found=has)
+    return read(0 if place is None else place.start + start, length)
+
+
+class Cutter:
+    """Cuts rows out of the batches of one file."""
+
+    def __init__(self, data: Bytes, schema: Any, is_big_endian: bool) -> None:
+        self._data = data
+        self._schema = schema
+        self._is_big_endian = is_big_endian
+        self._laid_out: dict[int, list[_Column]] = {}
+        self._checked: set[tuple[int, int]] = set()
+
+    def can_cut(self, batch: Message, places: list[int]) -> bool:
+        """Whether rows of these columns can be had without the rest of the batch. Where the file is mapped,
+        all of it is had for nothing."""
+        if self._data.mapped is not None or self._is_big_endian or batch.compressed or not places:
+            return False
+        return all(_can_cut(self._schema.field(place).type) for place in places)
+
+    def rows(self, batch: Message, start: int, stop: int, places: list[int]) -> Any:
+        """Rows [start, stop) of some columns, as the file has them. No value has been looked at.
+
+        Raises:
+            FormatError: lengths and offsets do not fit the buffers.
+            ChangedError: the file was cut.
+        """
+
+        def read(at: int, length: int) -> Any:
+            found: Any = pa.array(self._data.source.read(batch.body + at, length))
+            if len(found) < length:
+                raise ChangedError("the file was cut while it was open")
+            return found.buffers()[1].slice(found.offset, length)
+
+        columns = self._columns(batch)
+        for place in places:
+            if (batch.start, place) not in self._checked:
+                columns[place].check_nulls(read)
+                self._checked.add((batch.start, place))
+        arrays = [columns[place].cut(read, start, stop) for place in places]
+        fields = [self._schema.field(place) for place in places]
+        schema = pa.schema(fields, self._schema.metadata)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _columns(self, batch: Message) -> list[_Column]:
+        found = self._laid_out.get(batch.start)
+        if found is None:
+            found = _lay_out(self._schema, read_layout(self._read, batch))
+            for column in found:
+                check_length(batch, column.length)
+            if len(self._laid_out) >= _KEPT_LAYOUTS:
+                self._laid_out, self._checked = {}, set()
+            self._laid_out[batch.start] = found
+        return found
+
+    def _read(self, start: int, length: int) -> bytes:
+        return self._data.range(start, length).to_pybytes()
+
+
+def check_length(batch: Message, found: int) -> None:
+    """Refuse a batch, or an array of it, of another length than the header of the batch says."""
+    if found != batch.num_records:
+        raise FormatError(
+            "a batch has another length than its header says",
+            expected=batch.num_records,
+            found=found,
+        )
+
+
+def _lay_out(schema: Any, layout: Layout) -> list[_Column]:
+    """The arrays of a batch, one for each field of its schema.
+
+    Raises:
+        FormatError: it has fewer nodes or buffers than the schema has, or negative ones.
+    """
+    nodes, buffers = iter(layout.nodes), iter(layout.buffers)
+    try:
+        return [_column(field.type, nodes, buffers) for field in schema]
+    except StopIteration:
+        raise FormatError("a batch has fewer arrays than its schema") from None
+
+
+def _column(
+    type_: Any, nodes: Iterator[tuple[int, ...]], buffers: Iterator[tuple[int, ...]]
+) -> _Column:
+    if isinstance(type_, pa.BaseExtensionType):
+        storage = _column(type_.storage_type, nodes, buffers)
+        return _Column(type_, storage.length, 0, (), (storage,))
+    length, nulls = next(nodes)
+    if not 0 <= nulls <= length:
+        raise FormatError("an array has an impossible length", found=f"{length}, {nulls} null")
+    own = [_Place(*next(buffers)) for _ in range(_num_buffers(type_))]
+    if any(place.start < 0 or place.start % 8 or place.length < 0 for place in own):
+        raise FormatError("a buffer has a place where none can be")
+    # Where nothing is null, the bitmap may be left out.
+    found: list[_Place | None] = [place if place.length else None for place in own]
+    if found and not nulls:
+        found[0] = None
+    elif found and found[0] is None:
+        raise FormatError("an array has nulls, and no bitmap that says which", found=nulls)
+    inner = [type_.field(place).type for place in range(type_.num_fields)]
+    children = tuple(_column(one, nodes, buffers) for one in inner)
+    _check_room(type_, length, own, children)
+    return _Column(type_, length, nulls, tuple(found), children)
+
+
+def _check_room(type_: Any, length: int, own: list[_Place], children: tuple[_Column, ...]) -> None:
+    """Refuse an array with less room for its values than it says that it has."""
+    has, needs = 0, 0
+    if kinds.is_struct(type_):
+        has, needs = min((child.length for child in children), default=length), length
+    elif kinds.is_fixed_size_list(type_):
+        has, needs = children[0].length, length * type_.list_size
+    elif _is_by_offsets(type_):
+        has, needs = own[1].length, (length + 1) * _offset_bytes(type_) if length else 0
+    elif len(own) > 1:
+        has, needs = own[1].length, -(-length * type_.bit_width // 8)
+    if has < needs:
+        raise FormatError("an array is longer than what it consists of", expected=needs, found=has)
+
+
+def _can_cut(type_: Any) -> bool:
+    """Whether rows of such an array can be had without all of it: not where its values lie anywhere (views,
+    dictionaries, unions, runs)."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _can_cut(type_.storage_type)
+    if _is_by_offsets(type_) or kinds.is_fixed_size_list(type_) or kinds.is_struct(type_):
+        return all(_can_cut(type_.field(place).type) for place in range(type_.num_fields))
+    return kinds.is_primitive(type_) or kinds.is_decimal(type_) or kinds.is_fixed_size_binary(type_)
+
+
+def _num_buffers(type_: Any) -> int:
+    if kinds.is_struct(type_) or kinds.is_fixed_size_list(type_):
+        return 1
+    has_bytes = _is_by_offsets(type_) and not type_.num_fields
+    return 3 if has_bytes else 2
+
+
+def _offset_bytes(type_: Any) -> int:
+    wide = kinds.is_large_list(type_) or kinds.is_large_binary(type_)
+    return 8 if wide or kinds.is_large_string(type_) else 4
+
+
+def _is_by_offsets(type_: Any) -> bool:
+    return (
+        kinds.is_binary(type_)
+        or kinds.is_string(type_)
+        or kinds.is_large_binary(type_)
+        or kinds.is_large_string(type_)
+        or kinds.is_list(type_)
+        or kinds.is_large_list(type_)
+        or kinds.is_map(type_)
+    )

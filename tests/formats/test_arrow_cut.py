@@ -1,0 +1,208 @@
+"""Rows cut out of large record batches: equal to what pyarrow reads as a whole, and no less careful."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import random
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from damaging import SEED
+from penstock.formats import arrow
+from penstock.storage import LocalStorage
+from penstock.types import VariableShapeTensorType
+from reading import run_python
+
+COUNT = 1003
+"""Records; no multiple of 8, so that bitmaps end inside a byte."""
+
+TYPES: dict[str, Any] = {
+    "bool": (pa.bool_(), lambda n: n % 3 == 0),
+    "int8": (pa.int8(), lambda n: n % 100),
+    "uint64": (pa.uint64(), lambda n: n << 40),
+    "half": (pa.float16(), np.float16),
+    "double": (pa.float64(), lambda n: n / 7),
+    "date32": (pa.date32(), lambda n: dt.date(2000, 1, 1) + dt.timedelta(n)),
+    "timestamp": (pa.timestamp("us", "UTC"), lambda n: n * 10**9),
+    "duration": (pa.duration("ms"), lambda n: n),
+    "time": (pa.time64("us"), lambda n: n),
+    "decimal": (pa.decimal128(20, 3), lambda n: decimal.Decimal(n) / 8),
+    "fixed": (pa.binary(5), lambda n: b"%5d" % n),
+    "text": (pa.string(), lambda n: "ü" * (n % 11)),
+    "bytes": (pa.large_binary(), lambda n: b"x" * (n % 7)),
+    "list": (pa.list_(pa.int32()), lambda n: list(range(n % 5))),
+    "texts": (pa.large_list(pa.string()), lambda n: [str(n)] * (n % 3)),
+    "lists": (pa.list_(pa.list_(pa.bool_())), lambda n: [[n % 2 == 0] * k for k in range(n % 4)]),
+    "pair": (pa.list_(pa.float32(), 2), lambda n: [n, -n]),
+    "bits": (pa.list_(pa.bool_(), 3), lambda n: [n % 2 == 0, True, n % 5 == 0]),
+    "struct": (
+        pa.struct([("a", pa.int16()), ("b", pa.list_(pa.string()))]),
+        lambda n: {"a": n, "b": None if n % 4 == 0 else ["q"] * (n % 3)},
+    ),
+    "map": (pa.map_(pa.string(), pa.int64()), lambda n: [(str(k), n) for k in range(n % 3)]),
+    "tensor": (pa.fixed_shape_tensor(pa.int32(), (2, 2)), lambda n: [n, 1, 2, 3]),
+    "images": (
+        VariableShapeTensorType(pa.uint8(), 2),
+        lambda n: {"data": [n % 256] * 2 * (n % 3), "shape": [n % 3, 2]},
+    ),
+}
+WHOLE: dict[str, Any] = {
+    "null": (pa.null(), lambda _: None),
+    "view": (pa.string_view(), lambda n: "v" * (n % 30)),
+    "dictionary": (pa.dictionary(pa.int8(), pa.string()), lambda n: str(n % 9)),
+}
+"""Types that are read with all of their batch."""
+
+
+def column(type_: Any, value: Any, nulls: bool) -> Any:
+    values = [None if nulls and n % 7 == 3 else value(n) for n in range(COUNT)]
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type_, pa.array(values, type_.storage_type))
+    return pa.array(values, type_)
+
+
+def written(path: Path, batch: Any, *, stream: bool = False) -> Path:
+    make = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with make(path, batch.schema) as writer:
+        writer.write_batch(batch)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if these small files were large ones."""
+    monkeypatch.setattr(arrow, "PART_BYTES", 300)
+    monkeypatch.setattr(arrow, "RUN_BYTES", 100)
+    monkeypatch.setattr(arrow, "RUN_COSTS", 0)
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", [*TYPES, *WHOLE])
+def test_every_type_is_as_pyarrow_reads_it(
+    tmp_path: Path, name: str, nulls: bool, stream: bool
+) -> None:
+    if name == "null" or (name == "images" and nulls):
+        nulls = False
+    values = column(*{**TYPES, **WHOLE}[name], nulls)
+    batch = pa.record_batch({"n": pa.array(range(COUNT)), "x": values})
+    path = written(tmp_path / "x.arrow", batch, stream=stream)
+    dataset = ps.open(path)
+    got = list(dataset.scan(threads=2))
+    assert (len(got) > 5) == (name in TYPES)
+    table = pa.Table.from_batches(got)
+    assert table.column("n").to_pylist() == list(range(COUNT))
+    wanted = batch.column("x").to_pylist()
+    assert repr(table.column("x").to_pylist()) == repr(wanted)
+    some = [*random.Random(SEED).sample(range(COUNT), 9), COUNT - 1, 0, 0]
+    taken = dataset.take(some)
+    assert repr(taken.column("x").to_pylist()) == repr([wanted[n] for n in some])
+    alone = pa.Table.from_batches(dataset.scan(columns=["x"]))
+    assert repr(alone.column("x").to_pylist()) == repr(wanted)
+
+
+def test_slices_with_offsets_of_their_own_and_no_rows(tmp_path: Path) -> None:
+    """pyarrow may write a slice with offsets that begin anywhere, and an empty array without any."""
+    batch = pa.record_batch({k: column(*v, True) for k, v in TYPES.items() if k != "images"})
+    for part in (batch.slice(13, 501), batch.slice(0, 0), batch.slice(COUNT - 1)):
+        path = written(tmp_path / "x.arrow", part)
+        table = pa.Table.from_batches(ps.open(path).scan(), batch.schema)
+        assert repr(table.to_pylist()) == repr(part.to_pylist())
+
+
+def test_every_changed_byte_is_an_error_or_as_pyarrow_reads_it(tmp_path: Path) -> None:
+    """What is read in parts is checked no less than what pyarrow reads."""
+    kept = ["bool", "text", "list", "struct", "fixed", "pair", "texts"]
+    batch = pa.record_batch({k: column(*TYPES[k], True).slice(0, 60) for k in kept})
+    path = written(tmp_path / "x.arrow", batch)
+    data = path.read_bytes()
+    rng = random.Random(SEED)
+    outcomes = {"same": 0, "error": 0}
+    for _ in range(1500):
+        changed = bytearray(data)
+        for _ in range(rng.choice([1, 1, 3])):
+            changed[rng.randrange(8, len(data))] = rng.choice(
+                [0, 1, 127, 128, 255, rng.randrange(256)]
+            )
+        path.write_bytes(changed)
+        try:
+            parts = repr(pa.Table.from_batches(ps.open(path).scan(), None).to_pylist())
+        except ps.PenstockError:
+            outcomes["error"] += 1
+            continue
+        except (ValueError, UnicodeDecodeError):
+            continue
+        try:
+            with pa.ipc.open_file(path) as reader:
+                table = reader.read_all()
+        except OSError as error:
+            # It looks at parts of the metadata that say nothing of the values.
+            assert "Invalid flatbuffers" in str(error)
+            continue
+        table.validate(full=True)
+        assert parts == repr(table.to_pylist())
+        outcomes["same"] += 1
+    assert min(outcomes.values()) > 100
+
+
+def test_a_batch_as_large_as_the_file_takes_no_more_memory_than_its_parts(tmp_path: Path) -> None:
+    path = tmp_path / "large.arrow"
+    rng = np.random.default_rng(SEED)
+    batch = pa.record_batch(
+        {
+            "x": pa.FixedSizeListArray.from_arrays(rng.random(40_000_000, np.float32), 400),
+            "n": pa.array([str(n) for n in range(100_000)]),
+        }
+    )
+    written(path, batch)
+    del batch
+    code = """
+        import sys
+        import penstock as ps
+        dataset = ps.open(sys.argv[1])
+        rows = sum(batch.num_rows for batch in dataset.scan(threads=2))
+        taken = dataset.take([99_999, 5])["n"].to_pylist()
+        peak = next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if "VmHWM" in line)
+        print(rows, taken, peak)
+    """
+    rows, one, two, peak = run_python(textwrap.dedent(code), str(path)).replace(",", "").split()
+    assert (rows, one, two) == ("100000", "['99999'", "'5']")
+    assert int(peak) < 250, f"{peak} MB"
+
+
+def test_few_rows_of_a_large_batch_read_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    path = tmp_path / "images.arrow"
+    images = [random.Random(n).randbytes(100_000) for n in range(200)]
+    written(path, pa.record_batch({"n": pa.array(range(200)), "image": pa.array(images)}))
+
+    class Counting(LocalStorage):
+        """Counts the bytes that are read."""
+
+        num_bytes = 0
+
+        def open(self, path: str) -> Any:
+            source = super().open(path)
+            read = source.read
+
+            def counted(start: int, length: int) -> Any:
+                Counting.num_bytes += length
+                return read(start, length)
+
+            source.read = counted
+            return source
+
+    dataset = ps.open(path, storage=Counting())
+    before = Counting.num_bytes
+    assert dataset[77]["image"] == images[77]
+    assert dataset.take([199, 3]).column("image").to_pylist() == [images[199], images[3]]
+    assert Counting.num_bytes - before < 2_000_000
