@@ -217,13 +217,19 @@ def parquets() -> list[bytes]:
 
 @functools.cache
 def arrows() -> list[bytes]:
-    """Small Arrow IPC files and streams, plain and compressed."""
+    """Small Arrow IPC files and streams, plain and compressed; and such as can be read in parts."""
     found = []
+    in_parts = _table().drop_columns(["name"])
     for kind in (pa.ipc.new_file, pa.ipc.new_stream):
-        for codec in (None, "zstd", "lz4"):
+        for codec, table in (
+            (None, _table()),
+            ("zstd", _table()),
+            ("lz4", _table()),
+            (None, in_parts),
+        ):
             out = io.BytesIO()
-            with kind(out, _table().schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as w:
-                w.write_table(_table(), max_chunksize=25)
+            with kind(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as w:
+                w.write_table(table, max_chunksize=25)
             found.append(out.getvalue())
     return found
 

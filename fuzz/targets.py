@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 
@@ -32,6 +33,7 @@ from fuzz import (
     webdataset,
 )
 from penstock import _core
+from penstock.formats import arrow as arrow_format
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
 from penstock.schema import DecodePlan, looks_like_examples, plan_fields
@@ -257,8 +259,10 @@ def parquet(data: bytes, rng: random.Random) -> None:
 
 
 def arrow(data: bytes, rng: random.Random) -> None:
-    """A whole Arrow IPC file or stream."""
-    opened("a.arrow", data, damage=rng.choice(("error", "skip")))
+    """A whole Arrow IPC file or stream, half of the time as if its batches were large."""
+    part_bytes = rng.choice((arrow_format.PART_BYTES, 200))
+    with mock.patch.object(arrow_format, "PART_BYTES", part_bytes):
+        opened("a.arrow", data, damage=rng.choice(("error", "skip")))
 
 
 def sniff(data: bytes, rng: random.Random) -> None:

@@ -217,7 +217,7 @@ def _column(
     elif found and found[0] is None:
         raise FormatError("an array has nulls, and no bitmap that says which", found=nulls)
     inner = [type_.field(place).type for place in range(type_.num_fields)]
-    children = tuple(_column(one, nodes, buffers) for one in inner)
+    children = tuple([_column(one, nodes, buffers) for one in inner])  # a generator hides StopIteration
     _check_room(type_, length, own, children)
     return _Column(type_, length, nulls, tuple(found), children)
 
