@@ -156,9 +156,8 @@ class File:
     def map(self) -> Buffer:
         """The whole file, borrowed; a file that is cut meanwhile ends the process."""
 
-    @staticmethod
-    def populate(mapped: Buffer) -> bool:
-        """Bring a part of a mapped file into memory; False where the file is shorter by now."""
+    def populate(self, mapped: Buffer) -> bool:
+        """Bring a part of the mapped file into memory; False where the file is shorter by now."""
 
 @final
 class Fault:

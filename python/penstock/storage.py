@@ -318,7 +318,7 @@ class LocalSource:
         if self.mapped is None:
             return self.file.read(start, length)
         part = self.mapped.slice(start, length)
-        if not _core.File.populate(part):
+        if not self.file.populate(part):
             raise ChangedError("the file was cut while it was mapped", file=self.path)
         return part
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arrow_array::{Array, UInt8Array};
@@ -124,6 +125,7 @@ pub struct PyFile {
     pub file: fs::File,
     #[pyo3(get)]
     pub size: u64,
+    touched: OnceLock<Touched>,
 }
 
 /// Room for `length` bytes, uninitialised, or an error instead of an abort.
@@ -267,7 +269,7 @@ impl PyFile {
             Ok((file, data.len()))
         });
         match opened {
-            Ok((file, size)) => Ok(Self { file, size }),
+            Ok((file, size)) => Ok(Self { file, size, touched: OnceLock::new() }),
             Err(error) => Err(os_error(&error, &path)),
         }
     }
@@ -308,15 +310,18 @@ impl PyFile {
 
     /// Bring a part of the mapped file into memory at once, instead of page by page as it is
     /// touched. False where the file no longer reaches that far.
-    #[staticmethod]
-    fn populate(py: Python<'_>, mapped: &PyBuffer) -> bool {
+    fn populate(&self, py: Python<'_>, mapped: &PyBuffer) -> bool {
         let buffer = &mapped.0;
-        py.detach(|| populate(buffer.as_ptr() as usize, buffer.len()))
+        let base = buffer.data_ptr().as_ptr() as usize;
+        let start = buffer.as_ptr() as usize - base;
+        let Some(touched) = self.touched.get() else { return true };
+        py.detach(|| touched.populate(base, start, buffer.len()))
     }
 
     /// The whole file, borrowed. A file that is cut while it is mapped ends the process at the
     /// next touch (SIGBUS), which is why this is never the default.
     fn map(&self) -> PyResult<PyBuffer> {
+        self.touched.get_or_init(|| Touched::of(self.size as usize));
         Mapping::map(&self.file, self.size as usize).map(PyBuffer).map_err(PyErr::from)
     }
 }
@@ -339,7 +344,7 @@ pub fn read_files(
             let read = || {
                 let file = fs::File::open(&path)?;
                 let size = file.metadata()?.len();
-                Ok(PyFile { file, size })
+                Ok(PyFile { file, size, touched: OnceLock::new() })
             };
             let file: PyFile = read().map_err(|error: std::io::Error| os_error(&error, &path))?;
             if file.size > most_bytes {
@@ -367,29 +372,51 @@ fn cut(error: std::io::Error) -> PyErr {
     }
 }
 
-/// See `PyFile::populate`. Where the system has no such call, there is nothing to say.
-///
-/// Asking for one page maps the cached ones around it as well, 64 KiB of them; asking for each of
-/// these would cost twice as much. A file is cut at its end, so the last page speaks for all.
-fn populate(address: usize, length: usize) -> bool {
+/// Which parts of a mapped file have been brought into memory, a bit for each block: epochs after the first
+/// need not ask again. What the system takes back meanwhile comes again page by page.
+struct Touched(Vec<AtomicU64>);
+
+impl Touched {
+    /// Asking for one page maps the cached ones around it as well, so many bytes of them; asking for each
+    /// of these would cost twice as much.
+    const BLOCK: usize = 64 << 10;
+
+    fn of(length: usize) -> Self {
+        Self((0..length.div_ceil(64 * Self::BLOCK)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// See `PyFile::populate`. Where the system has no such call, there is nothing to say.
+    fn populate(&self, base: usize, start: usize, length: usize) -> bool {
+        let Some(last) = length.checked_sub(1).map(|n| start + n) else { return true };
+        for block in start / Self::BLOCK..=last / Self::BLOCK {
+            let Some(word) = self.0.get(block / 64) else { return false };
+            let bit = 1 << (block % 64);
+            if word.load(Ordering::Relaxed) & bit == 0 {
+                if !populate_page(base + block * Self::BLOCK) {
+                    return false;
+                }
+                word.fetch_or(bit, Ordering::Relaxed);
+            }
+        }
+        // A file is cut at its end, so the last page speaks for all, each time.
+        populate_page(base + last)
+    }
+}
+
+/// Bring the page at an address into memory. False where the file that is mapped there no longer has it.
+fn populate_page(address: usize) -> bool {
     #[cfg(target_os = "linux")]
     {
         const PAGE: usize = 4096;
-        const AROUND: usize = 64 << 10;
-        let end = address.saturating_add(length);
-        let blocks =
-            (address..end).step_by(AROUND).chain(length.checked_sub(1).map(|n| address + n));
-        for place in blocks {
-            let page = place & !(PAGE - 1);
-            // SAFETY: the advice reads pages of a mapping in and changes nothing.
-            let failed = unsafe { libc::madvise(page as *mut _, PAGE, libc::MADV_POPULATE_READ) };
-            if failed != 0 {
-                let code = std::io::Error::last_os_error().raw_os_error();
-                return !matches!(code, Some(libc::EFAULT) | Some(libc::EHWPOISON));
-            }
+        let page = address & !(PAGE - 1);
+        // SAFETY: the advice reads pages of a mapping in and changes nothing.
+        let failed = unsafe { libc::madvise(page as *mut _, PAGE, libc::MADV_POPULATE_READ) };
+        if failed != 0 {
+            let code = std::io::Error::last_os_error().raw_os_error();
+            return !matches!(code, Some(libc::EFAULT) | Some(libc::EHWPOISON));
         }
     }
-    let _ = (address, length);
+    let _ = address;
     true
 }
 
