@@ -89,3 +89,14 @@ def test_a_renamed_column_goes_by_its_new_name(tmp_path: Path) -> None:
     ps.convert(first, last, rename={"feature_lists/q": "seen"})
     (message,) = messages(last)
     assert set(message.feature_lists.feature_list) == {"seen"}
+
+
+@pytest.mark.parametrize("records", [[[[1], None, [3]]], [[[1], [2]], [[1], None]]])
+def test_a_frame_without_a_type_among_frames_of_one_value(
+    records: list[list[list[int] | None]], tmp_path: Path
+) -> None:
+    """Such a frame has no value, so that not every frame has one."""
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of([sequence({}, {"x": rows}) for rows in records]))
+    found = pa.table(ps.open(path))["x"].to_pylist()
+    assert found == [[row or [] for row in rows] for rows in records]

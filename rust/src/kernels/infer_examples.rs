@@ -111,7 +111,11 @@ fn list_facts(value: &[u8], seen: &mut KeyFacts, strict: &mut bool) -> Result<()
         match example::next_field(&mut cursor)? {
             WireField { number: 1, value: WireValue::Bytes(feature) } => {
                 frames = frames.wrapping_add(1);
+                let kinds = seen.kinds;
                 feature_facts(feature, seen, strict)?;
+                if seen.kinds == kinds {
+                    seen.count(0); // a frame without a kind is one without values
+                }
             }
             _ => *strict = false,
         }
