@@ -217,7 +217,8 @@ def _column(
     elif found and found[0] is None:
         raise FormatError("an array has nulls, and no bitmap that says which", found=nulls)
     inner = [type_.field(place).type for place in range(type_.num_fields)]
-    children = tuple([_column(one, nodes, buffers) for one in inner])  # a generator hides StopIteration
+    # Not by a generator, which would make another error of StopIteration.
+    children = tuple([_column(one, nodes, buffers) for one in inner])
     _check_room(type_, length, own, children)
     return _Column(type_, length, nulls, tuple(found), children)
 
