@@ -310,7 +310,10 @@ class _Work(Generic[Task, Result]):
             while done:
                 result = done.popleft()
                 if isinstance(result, _Failure):
-                    raise result.error
+                    try:
+                        raise result.error
+                    finally:
+                        del result  # its error knows this frame
                 num_bytes = self._size(result)
                 with self._lock:
                     self._held_bytes -= taken_bytes if self._counts_taken else num_bytes

@@ -72,7 +72,10 @@ class _Scan:
             if shard in self._stopped:
                 continue
             if isinstance(result, Exception):
-                raise result
+                try:
+                    raise result
+                finally:
+                    del result  # it knows this frame, which would keep the files open
             if isinstance(result, SkippedRegion):
                 if options.damage == "stop":
                     self._stopped.add(shard)
@@ -229,20 +232,23 @@ class _Around:
 
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
         """The records but those with a fault; or those before the first, and then its error."""
-        reader = bare(self._reader)
-        if self._skipping and isinstance(reader, PartlyReadable):
-            # Records whose heads are damaged are known already, and are not asked for.
-            self._numbers, regions = self._dataset.noting(lambda: reader.readable(self._chunk))
-            self._regions += regions
-        elif error.record is None:
-            # Nothing tells where the fault is, and how many records there are may be a lie.
-            if not (self._skipping and isinstance(error, FormatError)):
-                raise error
-            self._skip(error, None, self._chunk.num_records)
-            return
-        else:
-            self._numbers = np.arange(self._chunk.num_records)
-        yield from self._between(0, len(self._numbers), error)
+        try:
+            reader = bare(self._reader)
+            if self._skipping and isinstance(reader, PartlyReadable):
+                # Records whose heads are damaged are known already, and are not asked for.
+                self._numbers, regions = self._dataset.noting(lambda: reader.readable(self._chunk))
+                self._regions += regions
+            elif error.record is None:
+                # Nothing tells where the fault is, and how many records there are may be a lie.
+                if not (self._skipping and isinstance(error, FormatError)):
+                    raise error
+                self._skip(error, None, self._chunk.num_records)
+                return
+            else:
+                self._numbers = np.arange(self._chunk.num_records)
+            yield from self._between(0, len(self._numbers), error)
+        finally:
+            del error  # it knows this frame, which would keep the files open
 
     def passed(self) -> list[SkippedRegion]:
         """What was passed over, in the order of the file."""
@@ -252,31 +258,34 @@ class _Around:
         self, first: int, last: int, error: PenstockError | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The good ones of some records; `error` is what reading all of them has raised."""
-        while first < last:
-            wanted = self._numbers[first:last]
-            if error is None:
-                try:
-                    batch, regions = self._dataset.noting(partial(self._read, wanted))
-                except StaleIndexError:
-                    raise
-                except (SchemaError, FormatError) as found:
-                    error = found
-                else:
-                    self._regions += regions
-                    yield batch
+        try:
+            while first < last:
+                wanted = self._numbers[first:last]
+                if error is None:
+                    try:
+                        batch, regions = self._dataset.noting(partial(self._read, wanted))
+                    except StaleIndexError:
+                        raise
+                    except (SchemaError, FormatError) as found:
+                        error = found
+                    else:
+                        self._regions += regions
+                        yield batch
+                        return
+                skipping = self._skipping and isinstance(error, FormatError)
+                bad = self._place_of(error, first, last)
+                if bad is None:
+                    if not skipping:
+                        raise error
+                    self._skip(error, None, last - first)
                     return
-            skipping = self._skipping and isinstance(error, FormatError)
-            bad = self._place_of(error, first, last)
-            if bad is None:
+                yield from self._between(first, bad)
                 if not skipping:
                     raise error
-                self._skip(error, None, last - first)
-                return
-            yield from self._between(first, bad)
-            if not skipping:
-                raise error
-            self._skip(error, bad, 1)
-            first, error = bad + 1, None
+                self._skip(error, bad, 1)
+                first, error = bad + 1, None
+        finally:
+            error = None  # as in `batches`
 
     def _read(self, wanted: np.ndarray) -> pa.RecordBatch:
         return self._reader.decode(self._chunk, wanted, self._columns)

@@ -86,9 +86,9 @@ class Shard:
 
     def stop_at(self, fault: Any, record: int | None, at: int) -> None:
         """Raise the fault of a frame, or note that reading ends at it."""
-        error = self.error(fault, record)
         if self.options.damage == "error":
-            raise error
+            raise self.error(fault, record)
+        error = self.error(fault, record)
         size = self.stream.size()
         end = self.source.size if size is None else size
         self.skip(at, max(end, at), None, error.message)
@@ -96,9 +96,9 @@ class Shard:
     def stop_in_file(self, fault: Any, record: int) -> None:
         """Raise a fault of the compressed data, or note that reading ends there. Such a fault has
         a place in the file, and how much of the stream is lost nobody knows."""
-        error = self.error(fault, record)
         if self.options.damage == "error":
-            raise error
+            raise self.error(fault, record)
+        error = self.error(fault, record)
         size = self.source.size
         self.skip(min(fault.byte, size), size, None, error.message)
 
