@@ -46,6 +46,7 @@ TYPES: dict[str, Any] = {
         pa.struct([("a", pa.int16()), ("b", pa.list_(pa.string()))]),
         lambda n: {"a": n, "b": None if n % 4 == 0 else ["q"] * (n % 3)},
     ),
+    "nothing": (pa.struct([]), lambda _: {}),
     "map": (pa.map_(pa.string(), pa.int64()), lambda n: [(str(k), n) for k in range(n % 3)]),
     "tensor": (pa.fixed_shape_tensor(pa.int32(), (2, 2)), lambda n: [n, 1, 2, 3]),
     "images": (

@@ -145,6 +145,8 @@ class Cutter:
         """
 
         def read(at: int, length: int) -> Any:
+            if not length:
+                return pa.py_buffer(b"")
             found: Any = pa.array(self._data.source.read(batch.body + at, length))
             if len(found) < length:
                 raise ChangedError("the file was cut while it was open")
