@@ -4,7 +4,8 @@ A payload may itself hold frames (a TFRecord inside a TFRecord), so a right-look
 nothing. After a broken frame at a known border, a later place is believed only if
 
 1. the bytes up to it are exactly one frame whose payload matches its stored checksum (only the
-   head was damaged), or
+   head was damaged), and the heads from there on do not lead to the checksum of a payload around
+   them (`follow`), or
 2. the heads from there on lead, frame by frame, to the very end of the stream. Frames inside a
    payload cannot: their chain ends at the payload's own checksum, four bytes before a border.
 
