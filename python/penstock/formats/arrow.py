@@ -10,16 +10,14 @@ arrays are read. So every batch is validated in full before it is handed out.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import FormatError, PenstockError, UnsupportedError
-from penstock.forks import Lock
+from penstock.errors import FormatError, UnsupportedError
 from penstock.format import (
     Chunk,
     FormatInfo,
@@ -27,13 +25,18 @@ from penstock.format import (
     Options,
     Projection,
     Selection,
-    SkippedRegion,
     Writer,
+)
+from penstock.formats.arrow_batches import (
+    Batches,
+    Entry,
+    check_sizes,
+    placed,
+    read_options,
+    stream_of,
 )
 from penstock.formats.arrow_cut import Cutter, check_length
 from penstock.formats.arrow_messages import (
-    BATCH,
-    DICTIONARY,
     MAGIC,
     Footer,
     Message,
@@ -54,7 +57,7 @@ from penstock.formats.batches import (
     position,
     projected,
 )
-from penstock.formats.borrowed import Bytes, Pool, Splice, translated
+from penstock.formats.borrowed import Bytes, Pool, translated
 from penstock.storage import Sink, Source
 from penstock.types import own_types
 
@@ -108,17 +111,6 @@ class ArrowFormat:
         return ArrowWriter(sink, schema, options, threads)
 
 
-class Entry(NamedTuple):
-    """A record batch: its number, that in the footer (another where one was passed over), its
-    first record, and the dictionary messages that a stream sent for it."""
-
-    number: int
-    block: int
-    first_record: int
-    message: Message
-    dictionaries: tuple[Message, ...] = ()
-
-
 class Rows(NamedTuple):
     """Some rows of a batch, from one of them on; as many as their chunk has."""
 
@@ -148,7 +140,8 @@ class ArrowReader:
             if head.startswith(MAGIC):
                 self._footer = read_footer(self._read, self._size, options.limits)
             else:
-                self._start = next(self._stream_messages(), None)
+                messages = walk_stream(self._read, self._size, options.limits)
+                self._start = next(messages, None)
                 if self._start is None:
                     raise FormatError("is no Arrow stream: it has no schema", byte=0)
             self._pools: dict[Any, Pool[Any]] = {}
@@ -158,10 +151,7 @@ class ArrowReader:
         if self._asked is not None:
             check_columns(self._asked, self._stored, self._path)
         self.schema: pa.Schema = self._asked if self._asked is not None else self._stored
-        self._lock = Lock()
-        self._entries: list[Entry] = []
-        self._finding = self._find()
-        self._failure: FormatError | None = None
+        self._batches = Batches(self._bytes, options, self._footer, self._start)
         self._dictionaries_checked = False
         self._kept: dict[Any, Any] = {}
         told = self._footer or self._start
@@ -170,9 +160,6 @@ class ArrowReader:
 
     def _read(self, start: int, length: int) -> bytes:
         return self._bytes.range(start, length).to_pybytes()
-
-    def _stream_messages(self) -> Iterator[Message]:
-        return walk_stream(self._read, self._size, self._options.limits)
 
     def _written_schema(self) -> Any:
         if self._footer is not None:
@@ -183,100 +170,16 @@ class ArrowReader:
 
     # Where the batches lie.
 
-    def _find(self) -> Iterator[Entry]:
-        """The batches in order. Where no way on can be found, the damage mode says what happens."""
-        number = first = 0
-        for block, message, dictionaries in self._found():
-            yield Entry(number, block, first, message, dictionaries)
-            number, first = number + 1, first + message.num_records
-
-    def _found(self) -> Iterator[tuple[int, Message, tuple[Message, ...]]]:
-        if self._footer is not None:
-            for block, (start, metadata, body) in enumerate(self._footer.batches):
-                message = self._file_message(start, start + metadata + body)
-                if message is not None:
-                    yield block, message, ()
-            return
-        current: dict[int, tuple[Message, ...]] = {}
-        unused: Message | None = None
-        try:
-            for message in self._stream_messages():
-                if message.kind == DICTIONARY:
-                    before = current.get(message.dictionary, ()) if message.is_delta else ()
-                    # The order of arrival is kept: one dictionary may use another.
-                    current.pop(message.dictionary, None)
-                    current[message.dictionary] = (*before, message)
-                    unused = message
-                elif message.kind == BATCH:
-                    unused = None
-                    yield 0, message, tuple(m for group in current.values() for m in group)
-            if unused is not None:
-                # No batch will show whether these are sound.
-                self._check_dictionaries(unused, [m for g in current.values() for m in g])
-        except FormatError as error:
-            # Without a footer, what follows a broken header cannot be found.
-            self._pass_over(error, error.byte if error.byte is not None else 0, self._size)
-
-    def _check_dictionaries(self, last: Message, messages: list[Message]) -> None:
-        with self._placed(last):
-            self._check_sizes(messages)
-            for _ in self._stream_of(messages, ()):
-                raise FormatError("a batch where there was none")  # the file changed meanwhile
-
-    def _file_message(self, start: int, end: int) -> Message | None:
-        """The header of the batch that a footer places at `start`."""
-        assert self._footer is not None
-        try:
-            message = read_message(self._read, start, self._footer.start, self._options.limits)
-            if message is None or message.kind != BATCH:
-                raise FormatError("there is no batch where the footer places one", byte=start)
-            return message
-        except FormatError as error:
-            self._pass_over(error, start, end)
-            return None
-
-    def _pass_over(self, error: FormatError, start: int, end: int) -> None:
-        if self._options.damage == "error":
-            raise error.at(file=self._path)
-        region = SkippedRegion(self._path, start, end, None, error.message)
-        self._options.skipped(region)
-
-    def _entry(self, number: int) -> Entry | None:
-        """One batch's entry, found as far as needed and then remembered."""
-        with self._lock, translated(self._path):
-            if self._lock.was_cut_short():
-                self._entries, self._finding = [], self._find()
-            while len(self._entries) <= number:
-                if self._failure is not None:
-                    raise self._failure
-                try:
-                    entry = next(self._finding, None)
-                except FormatError as error:
-                    self._failure = error  # the generator is over; ask again, get it again
-                    raise
-                if entry is None:
-                    return None
-                self._entries.append(entry)
-            return self._entries[number]
-
     @property
     def num_records(self) -> int:
         """How many records there are; reads the header of every batch, once."""
-        number = len(self._entries)
-        while self._entry(number) is not None:
-            number = len(self._entries)
-        if not self._entries:
-            return 0
-        last = self._entries[-1]
-        return last.first_record + last.message.num_records
+        return self._batches.num_records
 
     def chunks(self) -> Iterator[Chunk]:
         """The record batches in order."""
-        number = 0
-        while (entry := self._entry(number)) is not None:
+        for entry in self._batches:
             message = entry.message
             yield Chunk(entry.first_record, message.num_records, message.start, message.end, entry)
-            number += 1
 
     def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
         """See penstock.format.Dividing."""
@@ -324,10 +227,11 @@ class ArrowReader:
 
     def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
         """The batches that hold these records, or what is needed of them, in the file's order."""
-        starts = np.asarray([entry.first_record for entry in self._entries])
+        entries = self._batches.all
+        starts = np.asarray([entry.first_record for entry in entries])
         places = np.searchsorted(starts, records, side="right") - 1
         for place in np.unique(places):
-            entry = self._entries[place]
+            entry = entries[place]
             runs = self._runs(entry, records[places == place] - entry.first_record, schema)
             if runs is None:
                 yield entry.first_record, self._batch(entry, schema)
@@ -352,8 +256,8 @@ class ArrowReader:
     def _rows(self, entry: Entry, start: int, stop: int, schema: Any) -> Any:
         """Rows [start, stop) of a batch that can be cut, proved to be sound."""
         message = entry.message
-        with self._placed(message):
-            self._check_sizes((message,))
+        with placed(self._path, message):
+            check_sizes(self._read, (message,), self._options.limits)
             batch = self._cutter.rows(message, start, stop, self._places(schema))
             return conform(checked(batch, self._path), schema, self._path)
 
@@ -381,57 +285,26 @@ class ArrowReader:
 
     def _decoded(self, entry: Entry, places: tuple[int, ...]) -> Any:
         message = entry.message
-        with self._placed(message):
-            self._check_sizes((*entry.dictionaries, message))
+        with placed(self._path, message):
+            check_sizes(self._read, (*entry.dictionaries, message), self._options.limits)
             if self._footer is not None:
                 self._check_file_dictionaries()
                 with self._pool(places).borrow() as reader:
                     batch = reader.get_batch(entry.block)
             else:
-                stream = self._stream_of((*entry.dictionaries, message), places)
+                stream = stream_of(self._bytes, self._start, (*entry.dictionaries, message), places)
                 batch = stream.read_next_batch()
             check_length(message, batch.num_rows)
             return checked(batch, self._path)
-
-    @contextmanager
-    def _placed(self, message: Message) -> Generator[None, None, None]:
-        """Errors over this message's bytes, with their place."""
-        try:
-            with translated(self._path):
-                yield
-        except PenstockError as error:
-            raise error.at(byte=message.start) from error.__cause__
-
-    def _stream_of(self, messages: Iterable[Message], places: tuple[int, ...]) -> Any:
-        """Some messages as a stream of their own, after the schema."""
-        assert self._start is not None
-        ranges = [(piece.start, piece.end - piece.start) for piece in (self._start, *messages)]
-        file = pa.PythonFile(Splice(self._bytes, ranges), mode="r")
-        return pa.ipc.open_stream(file, options=_read_options(places))
 
     def _pool(self, places: tuple[int, ...]) -> Pool[Any]:
         """Readers of the file format for one projection; pyarrow's are for one thread each."""
         file = self._bytes.file  # not `self`, which holds the pool
 
         def make() -> Any:
-            return pa.ipc.open_file(file(), options=_read_options(places))
+            return pa.ipc.open_file(file(), options=read_options(places))
 
         return self._pools.setdefault(places, Pool(make))
-
-    def _check_sizes(self, messages: Iterable[Message]) -> None:
-        """Refuse buffers outside their message, and add up what compressed ones say they become,
-        before anything is reserved."""
-        total = 0
-        for message in messages:
-            if not 0 <= message.reach <= message.end - message.body:
-                raise FormatError("a buffer lies outside its batch", byte=message.start)
-            for at, length in message.compressed:
-                start = message.body + at
-                if length < 8:
-                    raise FormatError("a compressed buffer is too short", byte=start, found=length)
-                claim = int.from_bytes(self._read(start, 8), "little", signed=True)
-                total += max(claim, 0)
-        self._options.limits.check("batch_bytes", total)
 
     def _check_file_dictionaries(self) -> None:
         """The same for the dictionaries of a file, which pyarrow reads with the first batch."""
@@ -441,7 +314,7 @@ class ArrowReader:
         for start, _, _ in self._footer.dictionaries:
             message = read_message(self._read, start, self._footer.start, self._options.limits)
             if message is not None:
-                self._check_sizes((message,))
+                check_sizes(self._read, (message,), self._options.limits)
         self._dictionaries_checked = True
 
     def close(self) -> None:
@@ -450,8 +323,3 @@ class ArrowReader:
         for pool in self._pools.values():
             pool.clear()
         self._bytes.close()
-
-
-def _read_options(places: tuple[int, ...]) -> Any:
-    # Chunks are what runs in parallel; pyarrow's own threads would only compete with them.
-    return pa.ipc.IpcReadOptions(included_fields=sorted(places), use_threads=False)
