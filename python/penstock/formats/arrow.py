@@ -138,9 +138,9 @@ class ArrowReader:
         self._start: Message | None = None
         with translated(self._path):
             if head.startswith(MAGIC):
-                self._footer = read_footer(self._read, self._size, options.limits)
+                self._footer = read_footer(self._bytes.read, self._size, options.limits)
             else:
-                messages = walk_stream(self._read, self._size, options.limits)
+                messages = walk_stream(self._bytes.read, self._size, options.limits)
                 self._start = next(messages, None)
                 if self._start is None:
                     raise FormatError("is no Arrow stream: it has no schema", byte=0)
@@ -157,9 +157,6 @@ class ArrowReader:
         told = self._footer or self._start
         is_big_endian = told is not None and told.is_big_endian
         self._cutter = Cutter(self._bytes, self._written, is_big_endian)
-
-    def _read(self, start: int, length: int) -> bytes:
-        return self._bytes.range(start, length).to_pybytes()
 
     def _written_schema(self) -> Any:
         if self._footer is not None:
@@ -257,7 +254,7 @@ class ArrowReader:
         """Rows [start, stop) of a batch that can be cut, proved to be sound."""
         message = entry.message
         with placed(self._path, message):
-            check_sizes(self._read, (message,), self._options.limits)
+            check_sizes(self._bytes.read, (message,), self._options.limits)
             batch = self._cutter.rows(message, start, stop, self._places(schema))
             return conform(checked(batch, self._path), schema, self._path)
 
@@ -286,7 +283,7 @@ class ArrowReader:
     def _decoded(self, entry: Entry, places: tuple[int, ...]) -> Any:
         message = entry.message
         with placed(self._path, message):
-            check_sizes(self._read, (*entry.dictionaries, message), self._options.limits)
+            check_sizes(self._bytes.read, (*entry.dictionaries, message), self._options.limits)
             if self._footer is not None:
                 self._check_file_dictionaries()
                 with self._pool(places).borrow() as reader:
@@ -312,9 +309,11 @@ class ArrowReader:
         if self._dictionaries_checked:
             return
         for start, _, _ in self._footer.dictionaries:
-            message = read_message(self._read, start, self._footer.start, self._options.limits)
+            message = read_message(
+                self._bytes.read, start, self._footer.start, self._options.limits
+            )
             if message is not None:
-                check_sizes(self._read, (message,), self._options.limits)
+                check_sizes(self._bytes.read, (message,), self._options.limits)
         self._dictionaries_checked = True
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ class Batches:
         current: dict[int, tuple[Message, ...]] = {}
         unused: Message | None = None
         try:
-            for message in walk_stream(self._read, self._size, self._options.limits):
+            for message in walk_stream(self._data.read, self._size, self._options.limits):
                 if message.kind == DICTIONARY:
                     before = current.get(message.dictionary, ()) if message.is_delta else ()
                     # The order of arrival is kept: one dictionary may use another.
@@ -101,7 +101,7 @@ class Batches:
         """The header of the batch that a footer places at `start`."""
         assert self._footer is not None
         try:
-            message = read_message(self._read, start, self._footer.start, self._options.limits)
+            message = read_message(self._data.read, start, self._footer.start, self._options.limits)
             if message is None or message.kind != BATCH:
                 raise FormatError("there is no batch where the footer places one", byte=start)
             return message
@@ -149,13 +149,10 @@ class Batches:
         last = self._entries[-1]
         return last.first_record + last.message.num_records
 
-    def _read(self, start: int, length: int) -> bytes:
-        return self._data.range(start, length).to_pybytes()
-
     def _check_dictionaries(self, last: Message, messages: list[Message]) -> None:
         """Prove dictionaries that no batch came after."""
         with placed(self._path, last):
-            check_sizes(self._read, messages, self._options.limits)
+            check_sizes(self._data.read, messages, self._options.limits)
             for _ in stream_of(self._data, self._start, messages, ()):
                 raise FormatError("a batch where there was none")  # the file changed meanwhile
 

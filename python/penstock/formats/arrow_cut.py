@@ -165,16 +165,13 @@ class Cutter:
     def _columns(self, batch: Message) -> list[_Column]:
         found = self._laid_out.get(batch.start)
         if found is None:
-            found = _lay_out(self._schema, read_layout(self._read, batch))
+            found = _lay_out(self._schema, read_layout(self._data.read, batch))
             for column in found:
                 check_length(batch, column.length)
             if len(self._laid_out) >= _KEPT_LAYOUTS:
                 self._laid_out, self._checked = {}, set()
             self._laid_out[batch.start] = found
         return found
-
-    def _read(self, start: int, length: int) -> bytes:
-        return self._data.range(start, length).to_pybytes()
 
 
 def check_length(batch: Message, found: int) -> None:

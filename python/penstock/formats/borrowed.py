@@ -162,6 +162,10 @@ class Bytes:
             return pa.py_buffer(self._native.read_at(length, start))
         return pa.py_buffer(self.source.read(start, length).to_bytes())
 
+    def read(self, start: int, length: int) -> bytes:
+        """The same as bytes of Python's."""
+        return self.range(start, length).to_pybytes()
+
     def close(self) -> None:
         native, self._native, self.mapped = self._native, None, None
         if native is not None:
