@@ -226,6 +226,8 @@ def arrows() -> list[bytes]:
             ("zstd", _table()),
             ("lz4", _table()),
             (None, in_parts),
+            ("lz4", in_parts),
+            ("zstd", in_parts),
         ):
             out = io.BytesIO()
             with kind(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as w:

@@ -20,12 +20,15 @@ import pyarrow.types as kinds
 
 from penstock.errors import ChangedError, FormatError
 from penstock.formats.arrow_messages import Layout, Message, read_layout
+from penstock.formats.arrow_unpack import Contents, Unpacked, can_unpack, unpacked
 from penstock.formats.borrowed import Bytes
 
 _KEPT_LAYOUTS = 64
 
 Read = Callable[[int, int], pa.Buffer]
 """Bytes [start, start + length) of a batch's body."""
+Cut = Callable[[int], Any]
+"""A part of a batch, by its number."""
 
 
 class _Place(NamedTuple):
@@ -119,6 +122,15 @@ def _part(read: Read, place: _Place | None, start: int, length: int) -> Any:
     return read(0 if place is None else place.start + start, length)
 
 
+class _LaidOut(NamedTuple):
+    """The columns of a batch, and its bytes besides its header."""
+
+    columns: list[_Column]
+    num_bytes: int
+    unpacked: Unpacked | None
+    """Of a compressed one."""
+
+
 class Cutter:
     """Cuts rows out of the batches of one file."""
 
@@ -126,33 +138,54 @@ class Cutter:
         self._data = data
         self._schema = schema
         self._is_big_endian = is_big_endian
-        self._laid_out: dict[int, list[_Column]] = {}
+        self._known: dict[int, _LaidOut] = {}
         self._checked: set[tuple[int, int]] = set()
 
     def can_cut(self, batch: Message, places: list[int]) -> bool:
         """Whether rows of these columns can be had without the rest of the batch. Where the file is mapped,
-        all of it is had for nothing."""
-        if self._data.mapped is not None or self._is_big_endian or batch.compressed or not places:
+        all of it is had for nothing, unless it is compressed."""
+        if self._is_big_endian or not places:
+            return False
+        if self._data.mapped is not None and not batch.compressed:
             return False
         return all(_can_cut(self._schema.field(place).type) for place in places)
 
-    def rows(self, batch: Message, start: int, stop: int, places: list[int]) -> Any:
+    def num_bytes(self, batch: Message) -> int:
+        """Bytes of a batch that can be cut, inflated ones; 0 where they are compressed in a way that nobody
+        knows.
+
+        Raises:
+            FormatError: what its header says cannot be.
+        """
+        return self._laid_out(batch).num_bytes
+
+    def reader(self, batch: Message) -> Read:
+        """Reads the bytes of a batch. Of a compressed one, only forward is cheap, and only one thread may."""
+        found = self._laid_out(batch)
+        return self._body(batch) if found.unpacked is None else self._contents(found).read
+
+    def in_order(self, batch: Message, borders: list[int], places: list[int]) -> Cut:
+        """A call that gives the rows between two borders, by the number of the first; for a compressed batch,
+        and to be called in their order. The last call proves its buffers."""
+        contents = self._contents(self._laid_out(batch))
+
+        def part(number: int) -> Any:
+            start, stop = borders[number : number + 2]
+            rows = self.rows(batch, start, stop, places, contents.read)
+            if stop == borders[-1]:
+                contents.finish()
+            return rows
+
+        return part
+
+    def rows(self, batch: Message, start: int, stop: int, places: list[int], read: Read) -> Any:
         """Rows [start, stop) of some columns, as the file has them. No value has been looked at.
 
         Raises:
             FormatError: lengths and offsets do not fit the buffers.
             ChangedError: the file was cut.
         """
-
-        def read(at: int, length: int) -> Any:
-            if not length:
-                return pa.py_buffer(b"")
-            found: Any = pa.array(self._data.source.read(batch.body + at, length))
-            if len(found) < length:
-                raise ChangedError("the file was cut while it was open")
-            return found.buffers()[1].slice(found.offset, length)
-
-        columns = self._columns(batch)
+        columns = self._laid_out(batch).columns
         for place in places:
             if (batch.start, place) not in self._checked:
                 columns[place].check_nulls(read)
@@ -162,15 +195,37 @@ class Cutter:
         schema = pa.schema(fields, self._schema.metadata)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _columns(self, batch: Message) -> list[_Column]:
-        found = self._laid_out.get(batch.start)
+    def _body(self, batch: Message) -> Read:
+        def read(at: int, length: int) -> Any:
+            if not length:
+                return pa.py_buffer(b"")
+            found: Any = pa.array(self._data.source.read(batch.body + at, length))
+            if len(found) < length:
+                raise ChangedError("the file was cut while it was open")
+            return found.buffers()[1].slice(found.offset, length)
+
+        return read
+
+    def _contents(self, found: _LaidOut) -> Contents:
+        assert found.unpacked is not None, "it is compressed"
+        return Contents(self._data, found.unpacked)
+
+    def _laid_out(self, batch: Message) -> _LaidOut:
+        found = self._known.get(batch.start)
         if found is None:
-            found = _lay_out(self._schema, read_layout(self._data.read, batch))
-            for column in found:
+            layout = read_layout(self._data.read, batch)
+            num_bytes, contents = batch.end - batch.body, None
+            if batch.compressed:
+                if not can_unpack(layout):
+                    return _LaidOut([], 0, None)
+                contents = unpacked(self._data, batch, layout)
+                layout, num_bytes = contents.layout, contents.num_bytes
+            columns = _lay_out(self._schema, layout)
+            for column in columns:
                 check_length(batch, column.length)
-            if len(self._laid_out) >= _KEPT_LAYOUTS:
-                self._laid_out, self._checked = {}, set()
-            self._laid_out[batch.start] = found
+            if len(self._known) >= _KEPT_LAYOUTS:
+                self._known, self._checked = {}, set()
+            found = self._known[batch.start] = _LaidOut(columns, num_bytes, contents)
         return found
 
 

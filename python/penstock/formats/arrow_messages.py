@@ -164,6 +164,8 @@ class Layout(NamedTuple):
     """Length and number of nulls of each array."""
     buffers: tuple[tuple[int, ...], ...]
     """Place from the body's start, and length in bytes, of each buffer."""
+    codec: int | None
+    """The number of the codec of compressed buffers; -1 where they are compressed another way."""
 
 
 def read_layout(read: Read, batch: Message) -> Layout:
@@ -172,7 +174,10 @@ def read_layout(read: Read, batch: Message) -> Layout:
     header = Table.root(head[8 if head[:4] == CONTINUATION else 4 :]).table(2)
     if header is None:
         raise FormatError("a batch has no header", byte=batch.start)
-    return Layout(tuple(header.structs(1, "<qq")), tuple(header.structs(2, "<qq")))
+    codec, compression = None, header.table(3)
+    if compression is not None:
+        codec = compression.value(0, "<b") if not compression.value(1, "<b") else -1
+    return Layout(tuple(header.structs(1, "<qq")), tuple(header.structs(2, "<qq")), codec)
 
 
 def read_message(read: Read, start: int, size: int, limits: Limits) -> Message | None:
