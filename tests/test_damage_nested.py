@@ -11,6 +11,7 @@ import penstock as ps
 from damaging import DATA, PATH, PAYLOADS, SEED, flipped
 from memory_storage import MemoryStorage
 from penstock import _core
+from penstock.framing.framings import TFRECORD
 from reading import read_bytes
 
 
@@ -116,3 +117,21 @@ def test_large_records_of_records_are_passed_over(compression: str, broken: str)
     marked = sum(salvaged.unproved)
     assert marked == (0 if broken == "head" else 100_000)
     assert len(salvaged.records) == len(got.records) + marked
+
+
+def test_a_head_with_one_wrong_byte_tells_its_length() -> None:
+    """And no other length that is one byte away has its checksum, as trying them all shows."""
+    rng = random.Random(SEED)
+    for _ in range(50):
+        length = rng.getrandbits(rng.choice([8, 20, 63]))
+        head = bytearray(frames.head(length))
+        head[rng.randrange(len(head))] ^= rng.randrange(1, 256)
+        found = list(TFRECORD.lengths(bytes(head)))
+        near = [
+            bytes([*head[:k], value, *head[k + 1 : 8]]) for k in range(8) for value in range(256)
+        ]
+        right = {of for of in near if frames.head(int.from_bytes(of, "little"))[8:] == head[8:]}
+        told = {int.from_bytes(of, "little") for of in (*right, bytes(head[:8]))}
+        assert length in told
+        assert len(found) == len(told)
+        assert set(found) == told

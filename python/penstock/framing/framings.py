@@ -6,6 +6,7 @@ rare work around damage, and for places. A framing is added here and in `rust/sr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -92,6 +93,26 @@ class Framing:
         raise NotImplementedError
 
 
+_MASK = 0xA282EAD8
+"""What TFRecord adds to a checksum, after it has rotated it."""
+
+
+def _crc32c(data: bytes) -> int:
+    return _core.Buffer.from_bytes(data).crc32c()
+
+
+@functools.cache
+def _changes() -> dict[int, list[tuple[int, int]]]:
+    """Changes of one of eight bytes (its place, and the bits that are others) by what each does to their CRC:
+    the same whatever the bytes are, since CRCs are linear."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for place in range(8):
+        for change in range(1, 256):
+            changed = bytes(place) + bytes([change]) + bytes(7 - place)
+            found.setdefault(_crc32c(changed) ^ _crc32c(bytes(8)), []).append((place, change))
+    return found
+
+
 class _TFRecord(Framing):
     """`length u64, masked crc32c of it u32, payload, masked crc32c of the payload u32`."""
 
@@ -109,28 +130,27 @@ class _TFRecord(Framing):
         return int.from_bytes(tail, "little")
 
     def checksum(self, crc: int) -> int:
-        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+        return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
 
     def lengths(self, head: bytes) -> Iterator[int]:
         """If at most one byte of the head is wrong: the length it has, and those one byte away
         that have the stored checksum."""
         if len(head) < self.head_bytes:
             return
-        stored = self.stored(head[8:12])
         yield int.from_bytes(head[:8], "little")
-        for place in range(8):
-            for value in range(256):
-                if value != head[place]:
-                    length = head[:place] + bytes([value]) + head[place + 1 : 8]
-                    if self._of(length) == stored:
-                        yield int.from_bytes(length, "little")
+        rotated = (self.stored(head[8:12]) - _MASK) & 0xFFFFFFFF
+        stored = (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
+        for place, change in _changes().get(_crc32c(head[:8]) ^ stored, ()):
+            length = bytearray(head[:8])
+            length[place] ^= change
+            yield int.from_bytes(length, "little")
 
     def half_says(self, head: bytes, length: int) -> bool:
         right = length.to_bytes(8, "little")
         return head[:8] == right or self.stored(head[8:12]) == self._of(right)
 
     def _of(self, length: bytes) -> int:
-        return self.checksum(_core.Buffer.from_bytes(length).crc32c())
+        return self.checksum(_crc32c(length))
 
     def frames(self, payloads: Sequence[bytes]) -> _core.Framed:
         return _core.frame_records(pa.array(payloads, pa.binary()))

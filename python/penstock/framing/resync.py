@@ -59,14 +59,16 @@ def resynchronise(
     salvage: bool,
     unproved: bool = False,
     *,
+    dead: set[int],
     claimed: int | None = None,
 ) -> Region:
     """Find where to go on after the broken frame that starts at `broken`, which is itself the
     border of a record unless it is `unproved`. `claimed`: its head is right, and bytes of its payload are
     missing, so that it ends before there, where its head says. Frames inside it end before there too, so
-    only one that goes on beyond can be another record."""
+    only one that goes on beyond can be another record. `dead`: places of the stream
+    from which heads do not lead to its end; more are added, for the next search."""
     if salvage and not unproved and claimed is None:
-        region = resynchronise(stream, framing, broken, False)
+        region = resynchronise(stream, framing, broken, False, dead=dead)
         if region.num_records == 1:
             return region  # one record: what is inside it is proved to be none
     bytes_left = Unbroken(stream)
@@ -78,19 +80,20 @@ def resynchronise(
             return Region(end, 1, False)
         if not salvage:
             return Region(bytes_left.end(end), None, True)
-    search = _Search(bytes_left, framing, broken, own.to_bytes(), claimed)
-    at = broken + 1
+    search = _Search(bytes_left, framing, broken, own.to_bytes(), claimed, dead)
+    at, want = broken + 1, _FIRST_BYTES
     while True:
-        window = bytes_left.read(at, _WINDOW_BYTES)
+        window = bytes_left.read(at, want)
         offset = 0
         while (found := _core.next_head(framing.name, window, offset)) is not None:
             region = search.try_at(at + found[0], found[1], salvage)
             if region is not None:
                 return region
             offset = found[0] + 1
-        if len(window) < _WINDOW_BYTES:
+        if len(window) < want:
             return Region(at + len(window), None, True)
         at += len(window) - (framing.look_bytes - 1)
+        want = _WINDOW_BYTES
 
 
 class Unbroken:
@@ -177,14 +180,22 @@ class _Search:
     """Tries one place after another, in rising order."""
 
     def __init__(
-        self, stream: Unbroken, framing: Framing, broken: int, head: bytes, claimed: int | None
+        self,
+        stream: Unbroken,
+        framing: Framing,
+        broken: int,
+        head: bytes,
+        claimed: int | None,
+        dead: set[int],
     ) -> None:
         self._stream = stream
         self._framing = framing
         self._broken = broken
         self._head = head
         self._claimed = claimed
-        self._dead: set[int] = set()
+        self._dead = dead
+        self._seen: set[int] = set()
+        """Those of them that this search has come by."""
         # The CRC of the broken frame's payload, if it ended at one candidate after another.
         self._crc = 0
         self._crc_end = broken + framing.head_bytes
@@ -193,7 +204,7 @@ class _Search:
 
     def try_at(self, start: int, total: int, salvage: bool) -> Region | None:
         """The region that ends at `start`, if records are believed to go on there."""
-        if start in self._dead:
+        if start in self._seen:
             return None
         if self._patience is not None and self._patience < 0:
             return Region(self._stream.end(MOST_BYTES), None, True)
@@ -201,7 +212,7 @@ class _Search:
             note = "its payload matches its checksum, only its head is damaged"
             return Region(start, 1, False, note=note)
         beyond = self._claimed is None or start + total + self._framing.tail_bytes > self._claimed
-        if beyond and self._reaches_end(start):
+        if beyond and start not in self._dead and self._reaches_end(start):
             return Region(start, None, False, leads_to_end=True)
         if salvage and self._is_whole(start, total):
             return Region(start, None, False, unproved=True)
@@ -272,9 +283,11 @@ class _Search:
 
     def _forget(self, chain: list[np.ndarray], start: int) -> None:
         """Note the places of a chain that leads nowhere."""
-        if len(self._dead) > _KEPT_HEADS:
-            self._dead = {place for place in self._dead if place > start}
-        self._dead.update(int(place) for part in chain for place in part)
+        for places in (self._dead, self._seen):
+            if len(places) > _KEPT_HEADS:
+                places.difference_update([place for place in places if place <= start])
+            for part in chain:
+                places.update(part.tolist())
 
     def _is_whole(self, start: int, total: int) -> bool:
         """Whether the frame at `start` is whole and right in itself."""

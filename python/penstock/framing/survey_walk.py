@@ -66,6 +66,7 @@ class Walk:
         self._at = at
         self._record: int | None = record
         self._unproved = False
+        self._dead: set[int] = set()
         self._led_to = 0
         """As far as this, heads are known to lead from record to record."""
         self._told_bytes = at
@@ -232,7 +233,13 @@ class Walk:
         """Where a search from here says that records go on. For `claimed` see `resynchronise`."""
         scope = self._scope
         return resynchronise(
-            self._stream, scope.framing, self._at, scope.salvage, self._unproved, claimed=claimed
+            self._stream,
+            scope.framing,
+            self._at,
+            scope.salvage,
+            self._unproved,
+            dead=self._dead,
+            claimed=claimed,
         )
 
     def _is_border(self, end: int) -> bool:

@@ -392,7 +392,7 @@ impl Touched {
             let Some(word) = self.0.get(block / 64) else { return false };
             let bit = 1 << (block % 64);
             if word.load(Ordering::Relaxed) & bit == 0 {
-                if !populate_page(base + block * Self::BLOCK) {
+                if !populate_page(base + (block * Self::BLOCK).max(start)) {
                     return false;
                 }
                 word.fetch_or(bit, Ordering::Relaxed);
