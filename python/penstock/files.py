@@ -19,9 +19,10 @@ from penstock.format import Format, Framed, Options, Reader, bare, open_shard
 from penstock.formats.framed_raw import RAW_SCHEMA
 from penstock.framing.framed import UNPROVED
 from penstock.framing.sidecar import discard
+from penstock.inferred import InferredFrom, files, has_no_records
 from penstock.open_files import make_room
 from penstock.overlay.reader import Overlays
-from penstock.schema import INFERRED_KEY, NO_RECORDS, in_common
+from penstock.schema import in_common
 from penstock.shard_lists import ShardList
 from penstock.storage import LocalStorage, Source, Storage, Watched
 
@@ -71,7 +72,8 @@ class Files:
         self._names: Sequence[str] | None = None
         if self._is_inferred_by_all():
             alone = [bare(self._open(n).reader).schema for n in range(len(self.paths))]
-            self._settled = in_common(alone, f"all records of {len(alone)} files")
+            counts = [told.num_records for told in map(InferredFrom.of, alone) if told is not None]
+            self._settled = in_common(alone, InferredFrom(sum(counts), True, files(len(alone))))
         first = self._first_reader()
         # Overlays have settled what their files hold.
         if self._settled is None and len(paths) > 1 and self._overlays is None:
@@ -101,7 +103,7 @@ class Files:
         """What the first file that has a record is made of holds for all."""
         for shard in range(len(self.paths)):
             reader = self.reader(shard)
-            if (reader.schema.metadata or {}).get(INFERRED_KEY) != NO_RECORDS:
+            if not has_no_records(reader.schema):
                 for earlier in range(shard):
                     self._opened[earlier] = None  # opened again, by what is known now
                 return reader
@@ -109,23 +111,25 @@ class Files:
 
     def _by_more_files(self, first: pa.Schema) -> pa.Schema | None:
         """What the records of several files hold, where the first file has too few to tell."""
-        if _told(first)[:1] != ["all"] or first.names == RAW_SCHEMA.names:
+        told = InferredFrom.of(first)
+        is_all = told is not None and told.is_all and told.num_records > 0
+        if not is_all or first.names == RAW_SCHEMA.names:
             return None  # a file as large as most are; or no fields were inferred
         found: list[pa.Schema] = []
         common, num_records = None, 0
         for shard in range(min(len(self.paths), _LOOKED_FILES)):
             try:
                 alone = bare(self._open(shard).reader).schema
-                words = _told(alone)
-                if words[:1] not in (["all"], ["no"]):
+                told = InferredFrom.of(alone)
+                if told is None or not told.is_all:
                     break
-                num_records += int(words[1]) if words[0] == "all" else 0
+                num_records += told.num_records
                 if alone.names != RAW_SCHEMA.names:  # or there is nothing in its records
                     found.append(alone)
                 if not found:
                     continue
-                extent = "all" if shard + 1 == len(self.paths) else "the first"
-                common = in_common(found, f"{extent} {num_records} records of {shard + 1} files")
+                is_all = shard + 1 == len(self.paths)
+                common = in_common(found, InferredFrom(num_records, is_all, files(shard + 1)))
             except (PenstockError, OSError):
                 break  # it is told of when its turn comes
             if num_records >= _LOOKED_RECORDS:
@@ -253,8 +257,3 @@ def _stored(schema: pa.Schema) -> pa.Schema:
     """The fields of a schema that are in the files."""
     fields = [field for field in schema if field.name != UNPROVED]
     return pa.schema(fields, metadata=schema.metadata)
-
-
-def _told(schema: pa.Schema) -> list[str]:
-    """The words that say of how much a schema was inferred."""
-    return (schema.metadata or {}).get(INFERRED_KEY, b"").decode().split()

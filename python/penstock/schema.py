@@ -7,7 +7,6 @@ three kinds that exist on the wire. `FieldPlan.finish` turns the wires' arrays i
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,10 +16,9 @@ import pyarrow as pa
 from penstock import _core
 from penstock.casts import first_unfit, map_values
 from penstock.errors import SchemaError
+from penstock.inferred import InferredFrom, has_no_records
 from penstock.types import is_bytes_view, is_text
 
-INFERRED_KEY = b"penstock.inferred_from"
-NO_RECORDS = b"no records"
 EVERYWHERE_KEY = b"penstock.in_every_record"
 """JSON list of the scalar fields that every record looked at has."""
 IN_LISTS_KEY = b"penstock.feature_list"
@@ -137,19 +135,14 @@ def lent(plan: FieldPlan) -> FieldPlan:
     return FieldPlan(field, (replace(wire, strings="views"),), _finisher(field))
 
 
-def file_name(path: str) -> str:
-    """The name of a file as text, for metadata: the bytes of one may be no UTF-8."""
-    return os.path.basename(path).encode("utf-8", "backslashreplace").decode()
-
-
-def in_common(schemas: Sequence[pa.Schema], seen: str) -> pa.Schema:
+def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
     """The schema by which records of all these schemas, inferred from a file each, can be read: every
     field, in the order in which they come first, of a type that holds the values of all. `seen` says of how much.
 
     Raises:
         SchemaError: a field has types that have none in common.
     """
-    known = [s for s in schemas if (s.metadata or {}).get(INFERRED_KEY) != NO_RECORDS]
+    known = [schema for schema in schemas if not has_no_records(schema)]
     found: dict[str, pa.Field] = {}
     for schema in known:
         for field in schema:
@@ -159,7 +152,7 @@ def in_common(schemas: Sequence[pa.Schema], seen: str) -> pa.Schema:
         field if all(name in schema.names for schema in known) else field.with_nullable(True)
         for name, field in found.items()
     ]
-    metadata = {INFERRED_KEY: seen.encode()}
+    metadata = seen.metadata
     told = [json.loads((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]")) for schema in known]
     everywhere = [name for name in found if all(name in names for names in told)]
     if everywhere:
@@ -348,7 +341,7 @@ def looks_like_examples(facts: Mapping[str, Any]) -> bool:
     return facts["num_broken"] == 0 and facts["num_examples"] > 0
 
 
-def infer_schema(facts: Mapping[str, Any], seen: str) -> pa.Schema:
+def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
     """The schema of what was seen of some Examples; `seen` says of how much.
 
     A scalar where every record that has the feature has exactly one value, a list otherwise; a
@@ -360,7 +353,7 @@ def infer_schema(facts: Mapping[str, Any], seen: str) -> pa.Schema:
     keys = facts["keys"]
     names = [entry["key"] for entry in keys]
     fields = [_inferred_field(entry, names.count(entry["key"]) > 1) for entry in keys]
-    metadata = {INFERRED_KEY: seen.encode()}
+    metadata = seen.metadata
     everywhere = [
         field.name
         for field, entry in zip(fields, keys, strict=True)

@@ -47,8 +47,9 @@ from penstock.format import (
 from penstock.formats.batches import check_records
 from penstock.formats.tfrecord import decoder_of
 from penstock.framing.chunks import SAMPLE_BYTES
+from penstock.inferred import InferredFrom, file_name
 from penstock.numbers import as_arrow, as_numpy, checked_infer
-from penstock.schema import file_name, merge_facts
+from penstock.schema import merge_facts
 from penstock.storage import Sink, Source
 
 BLOCK = 1 << 16
@@ -240,8 +241,8 @@ class ArrayRecordReader:
             self._options.limits.check("member_bytes", int(sizes.max()))
         return Extents(offsets, sizes, counts, footer)
 
-    def _sample(self, infer_records: int | str) -> tuple[dict[str, Any], str]:
-        """Facts about the first records (or all), and words for how many. Damage is passed over
+    def _sample(self, infer_records: int | str) -> tuple[dict[str, Any], InferredFrom]:
+        """Facts about the first records (or all), and how many. Damage is passed over
         here: it is reported when the records are read."""
         everything = infer_records == "all"
         left = self.num_records if everything else int(infer_records)
@@ -261,8 +262,8 @@ class ArrayRecordReader:
                     break
             seen_bytes += chunk.end_byte - chunk.start_byte
         facts = merge_facts(parts)
-        extent = "all" if facts["num_records"] == self.num_records else "the first"
-        return facts, f"{extent} {facts['num_records']} records of {file_name(self._path)}"
+        count = facts["num_records"]
+        return facts, InferredFrom(count, count == self.num_records, file_name(self._path))
 
     # -- reading --------------------------------------------------------------------------------
 

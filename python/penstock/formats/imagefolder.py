@@ -32,7 +32,7 @@ from penstock.formats.batches import (
     empty_columns,
     projected,
 )
-from penstock.schema import INFERRED_KEY, NO_RECORDS
+from penstock.inferred import InferredFrom
 from penstock.types import ImageType
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class ImageFolderReader:
         fields = [pa.field(IMAGE, ImageType(), nullable=False), *self._columns.schema]
         # What no record is made of holds for no other shard.
         is_empty = not len(self._files)
-        self._stored = pa.schema(fields, {INFERRED_KEY: NO_RECORDS} if is_empty else None)
+        self._stored = pa.schema(fields, InferredFrom(0).metadata if is_empty else None)
         if asked is not None:
             check_columns(asked, self._stored, self._path)
         self.schema: pa.Schema = self._stored if asked is None else asked

@@ -52,9 +52,9 @@ from penstock.formats.batches import (
 )
 from penstock.formats.mds_columns import Column, Ranges, Unfit, column
 from penstock.formats.mds_inflated import CODECS, Inflated
+from penstock.inferred import InferredFrom
 from penstock.listing import INDEX_NAME, ListedFile, check_size, read_listing
 from penstock.numbers import as_arrow, as_numpy
-from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import Sink, Source
 
 CHUNK_BYTES = 2 << 20
@@ -233,7 +233,7 @@ class MDSReader:
             except Unfit as error:
                 raise error.kind(error.message, record=0, field=one.name) from None
             fields.append(pa.field(one.name, kind, nullable=False))
-        empty = None if self.num_records else {INFERRED_KEY: NO_RECORDS}
+        empty = None if self.num_records else InferredFrom(0).metadata
         return pa.schema(fields, metadata=empty)
 
     # -- reading --------------------------------------------------------------------------------

@@ -49,9 +49,9 @@ from penstock.framing.indexing import load_index
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, ends_whole
 from penstock.framing.stream import PlainStream
+from penstock.inferred import INFERRED_KEY, InferredFrom, file_name
 from penstock.limits import Limits
 from penstock.numbers import checked_infer
-from penstock.schema import INFERRED_KEY, NO_RECORDS, file_name
 from penstock.storage import Sink, Source
 from penstock.types import is_bytes
 
@@ -298,10 +298,9 @@ def _maps(fields: Sequence[pa.Field], limits: Limits, metadata: Any, shard: Shar
 def _inferred(shard: Shard, mine: MessagePackOptions) -> Any:
     facts, is_all = _sample(shard, mine.infer_records)
     if not facts.num_records:
-        return RawDecoder(RAW_SCHEMA.with_metadata({INFERRED_KEY: NO_RECORDS}))
+        return RawDecoder(RAW_SCHEMA.with_metadata(InferredFrom(0).metadata))
     name = file_name(shard.source.path)
-    seen = f"{'all' if is_all else 'the first'} {facts.num_records} records of {name}"
-    metadata = {INFERRED_KEY: seen.encode()}
+    metadata = InferredFrom(facts.num_records, is_all, name).metadata
     columns = facts.columns()
     if columns is None:
         return RawDecoder(RAW_SCHEMA.with_metadata(metadata))

@@ -54,9 +54,9 @@ from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.stream import PlainStream
 from penstock.framing.survey import Survey
+from penstock.inferred import InferredFrom, file_name
 from penstock.lending import lent_schema
 from penstock.numbers import checked_infer
-from penstock.schema import INFERRED_KEY, NO_RECORDS, file_name
 from penstock.storage import Sink, Source
 from penstock.types import ImageType, storage_of
 
@@ -247,10 +247,10 @@ def _decoder_for(shard: Shard, mine: RecordIOOptions) -> RecordIODecoder:
     if schema is not None:
         return RecordIODecoder(schema, _num_labels(_checked(schema, mine), mine))
     seen = _sample(shard, None if mine.infer_records == "all" else int(mine.infer_records))
-    told = NO_RECORDS if not seen.num_records else seen.extent.encode()
+    told = InferredFrom(seen.num_records, seen.is_all, file_name(shard.source.path)).metadata
     is_pack = seen.is_pack if mine.header is None else mine.header
     if not is_pack:
-        return RecordIODecoder(_one_column(DATA, pa.binary()).with_metadata({INFERRED_KEY: told}))
+        return RecordIODecoder(_one_column(DATA, pa.binary()).with_metadata(told))
     num_labels = {"scalar": 0, "list": None, None: seen.num_labels}[mine.label]
     label = {0: pa.float32(), None: pa.list_(pa.float32())}.get(num_labels)
     types = {
@@ -260,7 +260,7 @@ def _decoder_for(shard: Shard, mine: RecordIOOptions) -> RecordIODecoder:
         "image": seen.image,
     }
     fields = [pa.field(name, type_, nullable=False) for name, type_ in types.items()]
-    return RecordIODecoder(pa.schema(fields, metadata={INFERRED_KEY: told}), num_labels)
+    return RecordIODecoder(pa.schema(fields, metadata=told), num_labels)
 
 
 def _one_column(name: str, type_: pa.DataType) -> pa.Schema:
@@ -304,7 +304,7 @@ class _Seen:
     flags: set[int] = field(default_factory=set)
     codecs: Counter[str] = field(default_factory=Counter)
     """What the images begin as, "" where that is no image; empty ones are not counted."""
-    extent: str = ""
+    is_all: bool = True
 
     @property
     def is_pack(self) -> bool:
@@ -350,16 +350,13 @@ def _sample(shard: Shard, most: int | None) -> _Seen:
     damage = "skip" if shard.options.damage in ("skip", "salvage") else "stop"
     quiet = Options(damage=damage, index="never", limits=shard.options.limits, raw=True)
     seen = _Seen()
-    extent = "all"
     num_bytes = 0
     for payload in _payloads(replace(shard, options=quiet)):
         if most is not None and (seen.num_records >= most or num_bytes > SAMPLE_BYTES):
-            extent = "the first"
+            seen.is_all = False
             break
         seen.add(payload)
         num_bytes += len(payload)
-    name = file_name(shard.source.path)
-    seen.extent = f"{extent} {seen.num_records} records of {name}"
     return seen
 
 

@@ -51,13 +51,11 @@ from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.stream import PlainStream, Stream
 from penstock.framing.survey import Survey
+from penstock.inferred import InferredFrom, file_name
 from penstock.numbers import checked_infer
 from penstock.schema import (
-    INFERRED_KEY,
-    NO_RECORDS,
     DecodePlan,
     FieldPlan,
-    file_name,
     infer_schema,
     lent,
     looks_like_examples,
@@ -275,7 +273,9 @@ def decoder_for(shard: Shard, mine: TFRecordOptions) -> Any:
     return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records))
 
 
-def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, Any], str]]) -> Any:
+def decoder_of(
+    options: Options, path: str, look: Callable[[], tuple[dict[str, Any], InferredFrom]]
+) -> Any:
     """The same for any format whose payloads may be Examples; `look` gives what `sample` does."""
     schema = options.schema
     if options.raw:
@@ -295,10 +295,8 @@ def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, A
 
         return MessageDecoder(schema)
     facts, seen = look()
-    if not facts["num_records"]:
-        return RawDecoder(RAW_SCHEMA.with_metadata({INFERRED_KEY: NO_RECORDS}))
     if not looks_like_examples(facts):
-        return RawDecoder(RAW_SCHEMA.with_metadata({INFERRED_KEY: seen}))
+        return RawDecoder(RAW_SCHEMA.with_metadata(seen.metadata))
     try:
         inferred = infer_schema(facts, seen)
     except SchemaError as error:
@@ -307,8 +305,8 @@ def decoder_of(options: Options, path: str, look: Callable[[], tuple[dict[str, A
     return ExampleDecoder(fields, options.dialect, inferred.metadata, complete=options.complete)
 
 
-def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], str]:
-    """Facts about the first records of a shard (or all), and words for how many.
+def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], InferredFrom]:
+    """Facts about the first records of a shard (or all), and how many these are.
 
     Damage is passed over here: it is reported when the records are read.
     """
@@ -336,8 +334,7 @@ def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], str]
             break
     facts = merge_facts(parts)
     name = file_name(shard.source.path)
-    extent = "the first" if done else "all"
-    return facts, f"{extent} {facts['num_records']} records of {name}"
+    return facts, InferredFrom(facts["num_records"], not done, name)
 
 
 def _quiet(options: Options) -> Options:

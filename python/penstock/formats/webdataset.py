@@ -59,10 +59,10 @@ from penstock.framing.inflated import InflatedStream
 from penstock.framing.shard import Shard
 from penstock.framing.stream import PlainStream, Stream
 from penstock.framing.survey import Survey
+from penstock.inferred import InferredFrom
 from penstock.lending import lent_schema
 from penstock.limits import Limits
 from penstock.numbers import checked_infer
-from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import Sink, Source
 
 KEY = "__key__"
@@ -350,7 +350,7 @@ def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.
         fields.append(pa.field(name, type_))
     metadata = None
     if not num_records:
-        metadata = {INFERRED_KEY: NO_RECORDS}
+        metadata = InferredFrom(0).metadata
     key, url = pa.field(KEY, pa.string(), nullable=False), pa.field(URL, URL_TYPE, nullable=False)
     return pa.schema([key, *fields, url], metadata)
 

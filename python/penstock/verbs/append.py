@@ -32,9 +32,10 @@ from penstock.format import (
 from penstock.formats.batches import conform
 from penstock.framing import sidecar
 from penstock.framing.sidecar import Index
+from penstock.inferred import has_no_records
 from penstock.overlay.file import has_overlays
 from penstock.pipeline import default_threads
-from penstock.schema import IN_LISTS_KEY, INFERRED_KEY, NO_RECORDS, WIRE_KEY
+from penstock.schema import IN_LISTS_KEY, WIRE_KEY
 from penstock.storage import LocalSink, LocalStorage, Storage
 from penstock.tail import WAIT_SECONDS, Tail
 from penstock.types import refuse_bits
@@ -259,7 +260,7 @@ class _Work:
         """Raise SchemaError where the encoded records are not of the schema: all of them are read
         as records of it."""
         is_raw = schema.names == incoming.schema.names == ["record"]
-        if self.kind.info.lossless or _is_empty(schema) or is_raw:
+        if self.kind.info.lossless or has_no_records(schema) or is_raw:
             return
         reading: dict[str, Any] = {
             "format": self.kind.info.name,
@@ -356,7 +357,7 @@ def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> 
     """The records in the types of the files that keep types. Those of others are checked once they
     are encoded; whether a list is a feature list is what the files say."""
     if not kind.info.lossless:
-        if _is_empty(schema):
+        if has_no_records(schema):
             return incoming
         fields = [_as_there(field, schema) for field in incoming.schema]
         return incoming._replace(schema=pa.schema(fields, incoming.schema.metadata))
@@ -367,11 +368,6 @@ def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> 
             yield conform(batch, schema, path)
 
     return Incoming(schema, batches(), incoming.num_records)
-
-
-def _is_empty(schema: pa.Schema) -> bool:
-    """Whether it was told from files without records."""
-    return (schema.metadata or {}).get(INFERRED_KEY) == NO_RECORDS
 
 
 def _as_there(field: pa.Field, schema: pa.Schema) -> pa.Field:

@@ -22,10 +22,10 @@ from penstock.errors import PenstockError, SchemaError
 from penstock.faults import error_from
 from penstock.formats.framed_raw import RAW_SCHEMA
 from penstock.framing.framings import TFRECORD
+from penstock.inferred import InferredFrom
 from penstock.schema import (
     CONTEXT_PREFIX,
     IN_LISTS_KEY,
-    INFERRED_KEY,
     LISTS_PREFIX,
     WIRE_KEY,
     DecodePlan,
@@ -222,7 +222,7 @@ def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
     Where damage is passed over, records that are no Examples are, too: then its own schema holds.
     So it does where fields are kept beside the files, which payloads do not show.
     """
-    is_told = dataset.options.schema is None and INFERRED_KEY in (dataset.schema.metadata or {})
+    is_told = dataset.options.schema is None and InferredFrom.of(dataset.schema) is not None
     is_told = is_told and not dataset.schema.equals(RAW_SCHEMA)
     if not is_told or dataset.options.damage != "error" or dataset.files.has_overlays:
         return None

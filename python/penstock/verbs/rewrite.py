@@ -31,8 +31,8 @@ from penstock.formats.tfrecord_columns import RECORD
 from penstock.formats.webdataset import URL, WebDatasetFormat
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
+from penstock.inferred import has_no_records
 from penstock.pipeline import default_threads, in_order
-from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.storage import LocalStorage
 from penstock.tail import Tail
 from penstock.verbs.edit import REPLACE_HINT, Edit, Part, edited, names_after
@@ -140,7 +140,7 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
             f"fields are not changed under damage={old.options.damage!r}: records would be lost",
             hint="penstock repair first",
         )
-    has_records = (old.schema.metadata or {}).get(INFERRED_KEY) != NO_RECORDS
+    has_records = not has_no_records(old.schema)
     if known == [RECORD] and has_records and isinstance(old.files.reader(0), FramedReader):
         message = "these records are no Examples, and have no fields to change"
         raise UnsupportedError(message, file=path)

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import dataset as datasets
+from penstock.inferred import InferredFrom
 from penstock.pipeline import in_order
-from penstock.schema import INFERRED_KEY, NO_RECORDS
 from penstock.types import is_list
 
 MOST_FILES = 101
@@ -102,7 +102,7 @@ def schemas(
     ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
     chosen = columns if columns is not None else ds.columns
     other: dict[str, Any] = {"columns": None}
-    if everything and _told_from(ds.schema) is not None:
+    if everything and InferredFrom.of(ds.schema) is not None:
         other["format_options"] = {**ds.options.format_options, "infer_records": "all"}
     paths = ds.paths if everything else ds.paths[:MOST_FILES]
     look = partial(_look, ds, other)
@@ -121,15 +121,11 @@ def schemas(
 
 def _look(ds: datasets.Dataset, other: dict[str, Any], path: str) -> Iterator[FileSchema]:
     schema = ds.reopened(source=[path], **other).schema
-    told = _told_from(schema)
-    has_records = told != NO_RECORDS.decode()
-    is_whole = told is None or not has_records or told.startswith("all ")
-    yield FileSchema(path, schema, told, is_whole, has_records)
-
-
-def _told_from(schema: pa.Schema) -> str | None:
-    said = (schema.metadata or {}).get(INFERRED_KEY)
-    return None if said is None else said.decode("utf-8", "replace")
+    told = InferredFrom.of(schema)
+    if told is None:
+        yield FileSchema(path, schema, None, True, True)
+    else:
+        yield FileSchema(path, schema, str(told), told.is_all, told.num_records > 0)
 
 
 def _union(schemas: list[pa.Schema]) -> pa.Schema:

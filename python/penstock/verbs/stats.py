@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import dataset as datasets
+from penstock.inferred import InferredFrom, files
 from penstock.pipeline import in_order
-from penstock.schema import INFERRED_KEY
 from penstock.verbs.observe import FieldObserver, ImageSizes, Observation
 from penstock.verbs.tally import Histogram, Spread
 
@@ -116,13 +116,12 @@ def stats(
 
 def _fields_from(ds: datasets.Dataset) -> str | None:
     """Which records the fields were told from, if these are not all."""
-    told = (ds.schema.metadata or {}).get(INFERRED_KEY)
+    told = InferredFrom.of(ds.schema)
     if told is None or ds.columns is not None:
         return None
     everywhere = ds.options.format_options.get("infer_records") == "all"
-    of_all = len(ds.paths) == 1 or told.endswith(f" of {len(ds.paths)} files".encode())
-    is_whole = everywhere or (told.startswith(b"all ") and of_all)
-    return None if is_whole else told.decode("utf-8", "replace")
+    of_all = len(ds.paths) == 1 or told.place == files(len(ds.paths))
+    return None if everywhere or (told.is_all and of_all) else str(told)
 
 
 def _look(
