@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::bytes::PyBuffer;
+use super::buffer::PyBuffer;
 use super::{PyFault, raise, run};
 use crate::kernels::deflate::{self, ZlibDeflater};
 use crate::kernels::inflate::{Inflater, SeekPoint};

@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::arrow::{ArrowArray, import};
-use super::bytes::{PyBuffer, joined};
+use super::buffer::{PyBuffer, joined};
 use super::run;
 use crate::kernels::encode_examples::{self as kernel, Framed, Payload};
 use crate::kernels::parts::Pieces;

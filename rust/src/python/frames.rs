@@ -11,7 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySlice};
 
 use super::arrow::{ArrowArray, import};
-use super::bytes::{PyBuffer, PyFile, room, threads_for};
+use super::buffer::{PyBuffer, room};
+use super::files::{PyFile, threads_for};
 use super::{PyFault, raise, run, run_on};
 use crate::kernels::columns::{Layout, Values};
 use crate::kernels::decode_examples::{Dialect, Plan, Wanted, decode};

@@ -4,7 +4,7 @@ use arrow_array::{UInt32Array, UInt64Array};
 use pyo3::prelude::*;
 
 use super::arrow::ArrowArray;
-use super::bytes::PyFile;
+use super::files::PyFile;
 use super::frames::framing;
 use super::{PyFault, run};
 use crate::kernels::walk as walking;

@@ -1,14 +1,16 @@
 //! The skin: arguments out of Python, the GIL let go, results wrapped.
 
 mod arrow;
-mod bytes;
+mod buffer;
 mod compression;
 mod encode;
+mod files;
 mod frames;
 mod headed;
 mod image_arrays;
 mod images;
 mod index_file;
+mod mapping;
 mod messages;
 mod msgpack;
 mod objects;
@@ -177,12 +179,13 @@ mod _core {
     use super::{
         KernelError, PyFault,
         arrow::ArrowArray,
-        bytes::{PyBuffer, PyFile, read_files, start_sync},
+        buffer::PyBuffer,
         compression::{
             PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,
             unpack_chunks,
         },
         encode::{PyFramed, encode_examples, frame_records},
+        files::{PyFile, read_files, start_sync},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
         headed::glue,
         image_arrays::{

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::arrow::ArrowArray;
-use super::bytes::PyBuffer;
+use super::buffer::PyBuffer;
 use super::frames::{PyFrames, u64s};
 use super::run;
 use crate::kernels::riegeli::{Limits, Stretch, numbers, unpack};

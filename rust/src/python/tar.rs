@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::arrow::{ArrowArray, import};
-use super::bytes::PyBuffer;
+use super::buffer::PyBuffer;
 use super::encode::PyFramed;
 use super::frames::PyFrames;
 use super::run;

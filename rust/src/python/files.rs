@@ -1,123 +1,20 @@
-//! Bytes and local files. The only place of the crate that asks the operating system for data.
+//! Local files. Here and in `mapping.rs` alone the crate asks the operating system for data.
 
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use arrow_array::{Array, UInt8Array};
-use arrow_buffer::{Buffer, ScalarBuffer};
-use pyo3::exceptions::{PyEOFError, PyMemoryError, PyOSError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyEOFError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
 
-use super::arrow::{ArrowArray, import};
+use super::buffer::{PyBuffer, room};
 use super::frames::u64s;
-use super::{raise, run};
+use super::mapping::{Mapping, Touched};
+use super::raise;
 use crate::kernels::shelf;
-use crate::kernels::views;
-use crate::wire::crc32c::extend;
 use crate::wire::{Fault, FaultKind};
-
-/// Immutable bytes that Rust owns or keeps alive; slices share them.
-#[pyclass(name = "Buffer", frozen, module = "penstock._core")]
-#[derive(Clone)]
-pub struct PyBuffer(pub Buffer);
-
-/// Keeps a Python bytes object alive as long as an Arrow buffer borrows from it.
-struct Borrowed(#[expect(dead_code, reason = "held, never read")] Py<PyBytes>);
-
-// The bytes never change, so a panic cannot leave them half done.
-impl std::panic::RefUnwindSafe for Borrowed {}
-
-/// Several buffers one after another, copied into one.
-pub(super) fn joined(py: Python<'_>, parts: &[Buffer]) -> PyResult<PyBuffer> {
-    let mut bytes = room(parts.iter().map(|part| part.len()).sum())?;
-    run(py, || {
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        Ok(PyBuffer(shelf::shelve(bytes)))
-    })
-}
-
-#[pymethods]
-impl PyBuffer {
-    #[staticmethod]
-    fn from_bytes(data: Bound<'_, PyBytes>) -> Self {
-        let bytes = data.as_bytes();
-        let (pointer, length) = (NonNull::from(bytes).cast::<u8>(), bytes.len());
-        let owner = Arc::new(Borrowed(data.unbind()));
-        // SAFETY: bytes objects never change and never move, and `owner` keeps this one alive.
-        Self(unsafe { Buffer::from_custom_allocation(pointer, length, owner) })
-    }
-
-    /// The values of an array of numbers (without nulls) as they lie in memory, without copying.
-    #[staticmethod]
-    fn from_values(array: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let data = import(array)?.to_data();
-        let (Some(width), Some(values)) =
-            (data.data_type().primitive_width(), data.buffers().first())
-        else {
-            return Err(PyTypeError::new_err("expected an array of numbers"));
-        };
-        Ok(Self(values.slice_with_length(data.offset() * width, data.len() * width)))
-    }
-
-    fn __len__(&self) -> usize {
-        self.0.len()
-    }
-
-    /// A part without copying; clamped to the end.
-    fn slice(&self, start: usize, length: usize) -> Self {
-        let start = start.min(self.0.len());
-        let length = length.min(self.0.len() - start);
-        Self(self.0.slice_with_length(start, length))
-    }
-
-    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0)
-    }
-
-    /// CRC-32C of these bytes, or of some bytes before that have the checksum `before` and these.
-    #[pyo3(signature = (before = 0))]
-    fn crc32c(&self, py: Python<'_>, before: u32) -> PyResult<u32> {
-        run(py, || Ok(extend(before, &self.0)))
-    }
-
-    /// Several buffers one after another, copied into one.
-    #[staticmethod]
-    fn join(py: Python<'_>, parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
-        let parts: Vec<Buffer> = parts.iter().map(|part| part.0.clone()).collect();
-        joined(py, &parts)
-    }
-
-    /// Parts of these bytes (uint64 arrays of starts and lengths) as a binary_view array that borrows them.
-    fn views(
-        &self,
-        py: Python<'_>,
-        starts: &Bound<'_, PyAny>,
-        lengths: &Bound<'_, PyAny>,
-    ) -> PyResult<ArrowArray> {
-        let (starts, lengths) = (u64s(starts)?, u64s(lengths)?);
-        let made = run(py, || views::borrowed(&self.0, starts.values(), lengths.values()))?;
-        Ok(ArrowArray::new(made))
-    }
-
-    /// The bytes as an Arrow array of uint8, without copying: `pyarrow.array(x).buffers()[1]` is
-    /// then a Python buffer over them.
-    #[pyo3(signature = (requested_schema = None))]
-    fn __arrow_c_array__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let values = ScalarBuffer::<u8>::new(self.0.clone(), 0, self.0.len());
-        let array = ArrowArray::new(UInt8Array::new(values, None));
-        array.__arrow_c_array__(py, requested_schema)
-    }
-}
 
 /// A local file, read by position.
 #[pyclass(name = "File", frozen, module = "penstock._core")]
@@ -126,12 +23,6 @@ pub struct PyFile {
     #[pyo3(get)]
     pub size: u64,
     touched: OnceLock<Touched>,
-}
-
-/// Room for `length` bytes, uninitialised, or an error instead of an abort.
-pub fn room(length: usize) -> PyResult<Vec<u8>> {
-    shelf::take(length)
-        .ok_or_else(|| PyMemoryError::new_err(format!("no memory for {length} bytes")))
 }
 
 impl PyFile {
@@ -372,54 +263,6 @@ fn cut(error: std::io::Error) -> PyErr {
     }
 }
 
-/// Which parts of a mapped file have been brought into memory, a bit for each block: epochs after the first
-/// need not ask again. What the system takes back meanwhile comes again page by page.
-struct Touched(Vec<AtomicU64>);
-
-impl Touched {
-    /// Asking for one page maps the cached ones around it as well, so many bytes of them; asking for each
-    /// of these would cost twice as much.
-    const BLOCK: usize = 64 << 10;
-
-    fn of(length: usize) -> Self {
-        Self((0..length.div_ceil(64 * Self::BLOCK)).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    /// See `PyFile::populate`. Where the system has no such call, there is nothing to say.
-    fn populate(&self, base: usize, start: usize, length: usize) -> bool {
-        let Some(last) = length.checked_sub(1).map(|n| start + n) else { return true };
-        for block in start / Self::BLOCK..=last / Self::BLOCK {
-            let Some(word) = self.0.get(block / 64) else { return false };
-            let bit = 1 << (block % 64);
-            if word.load(Ordering::Relaxed) & bit == 0 {
-                if !populate_page(base + (block * Self::BLOCK).max(start)) {
-                    return false;
-                }
-                word.fetch_or(bit, Ordering::Relaxed);
-            }
-        }
-        // A file is cut at its end, so the last page speaks for all, each time.
-        populate_page(base + last)
-    }
-}
-
-/// Bring the page at an address into memory. False where the file that is mapped there no longer has it.
-fn populate_page(address: usize) -> bool {
-    #[cfg(target_os = "linux")]
-    {
-        const PAGE: usize = 4096;
-        let page = address & !(PAGE - 1);
-        // SAFETY: the advice reads pages of a mapping in and changes nothing.
-        let failed = unsafe { libc::madvise(page as *mut _, PAGE, libc::MADV_POPULATE_READ) };
-        if failed != 0 {
-            let code = std::io::Error::last_os_error().raw_os_error();
-            return !matches!(code, Some(libc::EFAULT) | Some(libc::EHWPOISON));
-        }
-    }
-    let _ = address;
-    true
-}
-
 #[cold]
 fn os_error(error: &std::io::Error, path: &std::path::Path) -> PyErr {
     let Some(code) = error.raw_os_error() else {
@@ -433,54 +276,6 @@ fn os_error(error: &std::io::Error, path: &std::path::Path) -> PyErr {
     // As text, as Python's own `open` has it: a `Path` would import pathlib, for which there may be no file
     // left that can be opened.
     PyOSError::new_err((code, text.to_string_lossy().into_owned(), path.as_os_str().to_owned()))
-}
-
-struct Mapping {
-    address: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: the mapping is read-only and private to this owner.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn map(file: &fs::File, length: usize) -> std::io::Result<Buffer> {
-        use std::os::fd::AsRawFd;
-        if length == 0 {
-            return Ok(Buffer::from_vec(Vec::<u8>::new()));
-        }
-        // SAFETY: a fresh read-only mapping of an open file; the result is checked.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        let Some(address) = NonNull::new(address.cast::<u8>()) else {
-            return Err(std::io::Error::other("mapped at zero"));
-        };
-        let owner = Arc::new(Self { address, length });
-        // SAFETY: the mapping lives as long as `owner`.
-        Ok(unsafe { Buffer::from_custom_allocation(address, length, owner) })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: address and length are those that mmap returned.
-        unsafe {
-            libc::munmap(self.address.as_ptr().cast(), self.length);
-        }
-    }
 }
 
 /// Have the system begin to write these bytes of a file to its disk, without waiting for it. Where

@@ -1,0 +1,120 @@
+//! Bytes in memory, shared between Python and Rust.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow_array::{Array, UInt8Array};
+use arrow_buffer::{Buffer, ScalarBuffer};
+use pyo3::exceptions::{PyMemoryError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use super::arrow::{ArrowArray, import};
+use super::frames::u64s;
+use super::run;
+use crate::kernels::shelf;
+use crate::kernels::views;
+use crate::wire::crc32c::extend;
+
+/// Immutable bytes that Rust owns or keeps alive; slices share them.
+#[pyclass(name = "Buffer", frozen, module = "penstock._core")]
+#[derive(Clone)]
+pub struct PyBuffer(pub Buffer);
+
+/// Keeps a Python bytes object alive as long as an Arrow buffer borrows from it.
+struct Borrowed(#[expect(dead_code, reason = "held, never read")] Py<PyBytes>);
+
+// The bytes never change, so a panic cannot leave them half done.
+impl std::panic::RefUnwindSafe for Borrowed {}
+
+/// Several buffers one after another, copied into one.
+pub(super) fn joined(py: Python<'_>, parts: &[Buffer]) -> PyResult<PyBuffer> {
+    let mut bytes = room(parts.iter().map(|part| part.len()).sum())?;
+    run(py, || {
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        Ok(PyBuffer(shelf::shelve(bytes)))
+    })
+}
+
+#[pymethods]
+impl PyBuffer {
+    #[staticmethod]
+    fn from_bytes(data: Bound<'_, PyBytes>) -> Self {
+        let bytes = data.as_bytes();
+        let (pointer, length) = (NonNull::from(bytes).cast::<u8>(), bytes.len());
+        let owner = Arc::new(Borrowed(data.unbind()));
+        // SAFETY: bytes objects never change and never move, and `owner` keeps this one alive.
+        Self(unsafe { Buffer::from_custom_allocation(pointer, length, owner) })
+    }
+
+    /// The values of an array of numbers (without nulls) as they lie in memory, without copying.
+    #[staticmethod]
+    fn from_values(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let data = import(array)?.to_data();
+        let (Some(width), Some(values)) =
+            (data.data_type().primitive_width(), data.buffers().first())
+        else {
+            return Err(PyTypeError::new_err("expected an array of numbers"));
+        };
+        Ok(Self(values.slice_with_length(data.offset() * width, data.len() * width)))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A part without copying; clamped to the end.
+    fn slice(&self, start: usize, length: usize) -> Self {
+        let start = start.min(self.0.len());
+        let length = length.min(self.0.len() - start);
+        Self(self.0.slice_with_length(start, length))
+    }
+
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0)
+    }
+
+    /// CRC-32C of these bytes, or of some bytes before that have the checksum `before` and these.
+    #[pyo3(signature = (before = 0))]
+    fn crc32c(&self, py: Python<'_>, before: u32) -> PyResult<u32> {
+        run(py, || Ok(extend(before, &self.0)))
+    }
+
+    /// Several buffers one after another, copied into one.
+    #[staticmethod]
+    fn join(py: Python<'_>, parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        let parts: Vec<Buffer> = parts.iter().map(|part| part.0.clone()).collect();
+        joined(py, &parts)
+    }
+
+    /// Parts of these bytes (uint64 arrays of starts and lengths) as a binary_view array that borrows them.
+    fn views(
+        &self,
+        py: Python<'_>,
+        starts: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+    ) -> PyResult<ArrowArray> {
+        let (starts, lengths) = (u64s(starts)?, u64s(lengths)?);
+        let made = run(py, || views::borrowed(&self.0, starts.values(), lengths.values()))?;
+        Ok(ArrowArray::new(made))
+    }
+
+    /// The bytes as an Arrow array of uint8, without copying: `pyarrow.array(x).buffers()[1]` is
+    /// then a Python buffer over them.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let values = ScalarBuffer::<u8>::new(self.0.clone(), 0, self.0.len());
+        let array = ArrowArray::new(UInt8Array::new(values, None));
+        array.__arrow_c_array__(py, requested_schema)
+    }
+}
+
+/// Room for `length` bytes, uninitialised, or an error instead of an abort.
+pub fn room(length: usize) -> PyResult<Vec<u8>> {
+    shelf::take(length)
+        .ok_or_else(|| PyMemoryError::new_err(format!("no memory for {length} bytes")))
+}

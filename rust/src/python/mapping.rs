@@ -1,0 +1,107 @@
+//! Files mapped into memory.
+
+use std::fs;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_buffer::Buffer;
+
+/// A whole file in memory, as long as a buffer over it lives.
+pub struct Mapping {
+    address: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping is read-only and private to this owner.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// The file as a buffer. Cut meanwhile, it ends the process at the next touch.
+    pub fn map(file: &fs::File, length: usize) -> std::io::Result<Buffer> {
+        use std::os::fd::AsRawFd;
+        if length == 0 {
+            return Ok(Buffer::from_vec(Vec::<u8>::new()));
+        }
+        // SAFETY: a fresh read-only mapping of an open file; the result is checked.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        let Some(address) = NonNull::new(address.cast::<u8>()) else {
+            return Err(std::io::Error::other("mapped at zero"));
+        };
+        let owner = Arc::new(Self { address, length });
+        // SAFETY: the mapping lives as long as `owner`.
+        Ok(unsafe { Buffer::from_custom_allocation(address, length, owner) })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: address and length are those that mmap returned.
+        unsafe {
+            libc::munmap(self.address.as_ptr().cast(), self.length);
+        }
+    }
+}
+
+/// Which parts of a mapped file have been brought into memory, a bit for each block: epochs after the first
+/// need not ask again. What the system takes back meanwhile comes again page by page.
+pub struct Touched(Vec<AtomicU64>);
+
+impl Touched {
+    /// Asking for one page maps the cached ones around it as well, so many bytes of them; asking for each
+    /// of these would cost twice as much.
+    const BLOCK: usize = 64 << 10;
+
+    /// None of so many bytes.
+    pub fn of(length: usize) -> Self {
+        Self((0..length.div_ceil(64 * Self::BLOCK)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// See `PyFile::populate`. Where the system has no such call, there is nothing to say.
+    pub fn populate(&self, base: usize, start: usize, length: usize) -> bool {
+        let Some(last) = length.checked_sub(1).map(|n| start + n) else { return true };
+        for block in start / Self::BLOCK..=last / Self::BLOCK {
+            let Some(word) = self.0.get(block / 64) else { return false };
+            let bit = 1 << (block % 64);
+            if word.load(Ordering::Relaxed) & bit == 0 {
+                if !populate_page(base + (block * Self::BLOCK).max(start)) {
+                    return false;
+                }
+                word.fetch_or(bit, Ordering::Relaxed);
+            }
+        }
+        // A file is cut at its end, so the last page speaks for all, each time.
+        populate_page(base + last)
+    }
+}
+
+/// Bring the page at an address into memory. False where the file that is mapped there no longer has it.
+fn populate_page(address: usize) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        const PAGE: usize = 4096;
+        let page = address & !(PAGE - 1);
+        // SAFETY: the advice reads pages of a mapping in and changes nothing.
+        let failed = unsafe { libc::madvise(page as *mut _, PAGE, libc::MADV_POPULATE_READ) };
+        if failed != 0 {
+            let code = std::io::Error::last_os_error().raw_os_error();
+            return !matches!(code, Some(libc::EFAULT) | Some(libc::EHWPOISON));
+        }
+    }
+    let _ = address;
+    true
+}
