@@ -5,7 +5,9 @@
 //! array), "ragged 2" (arrays of two axes), "ext" (an extension), "raw" (the bytes of any value).
 //! Values under other keys are passed over where they stand.
 
+mod arrays;
 mod columns;
+mod form;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +17,8 @@ use std::ops::Range;
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, Fields};
 
-pub use self::columns::{Column, Form, dtype_of};
+pub use self::columns::Column;
+pub use self::form::{Form, dtype_of};
 use super::walk::Frames;
 use crate::kernels::columns::are_large;
 use crate::wire::cursor::Cursor;

@@ -6,132 +6,19 @@ use arrow_array::types::{
     Float32Type, Float64Type, Int8Type, Int64Type, TimestampNanosecondType, UInt64Type,
 };
 use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, ListArray, NullArray, PrimitiveArray,
-    StringArray, StructArray, make_array,
+    ArrayRef, BinaryArray, BooleanArray, ListArray, NullArray, PrimitiveArray, StringArray,
 };
-use arrow_buffer::{
-    BooleanBuffer, BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer, OffsetBuffer,
-    ScalarBuffer,
-};
-use arrow_data::ArrayData;
-use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
+use arrow_buffer::{BooleanBufferBuilder, MutableBuffer, NullBuffer, ScalarBuffer};
+use arrow_schema::{DataType, FieldRef, Fields};
 
-use super::{Costs, Map, TYPE_LEVELS, mark, unfit, unknown};
+use super::arrays::{arrow_fault, numbers, offsets, primitive, ragged, structs, tensors};
+use super::form::Form;
+use super::{Costs, Map, unfit};
 use crate::kernels::shelf;
 use crate::wire::cursor::Cursor;
 use crate::wire::msgpack::{TIMESTAMP, Token, nanoseconds, skip, token};
-use crate::wire::numpy_map::{Dtype, Found, Kind, NumpyArray, numpy_map};
+use crate::wire::numpy_map::{Dtype, Found, NumpyArray, numpy_map};
 use crate::wire::{Fault, FaultKind};
-
-/// What a column holds.
-#[derive(Clone, Debug)]
-pub enum Form {
-    /// Nil and nothing else.
-    Null,
-    /// true and false
-    Bool,
-    /// Integers of int64.
-    Int,
-    /// Integers of uint64.
-    UInt,
-    /// Floats of 32 bits.
-    Float,
-    /// Floats of 64 bits, and integers that these hold.
-    Double,
-    /// str
-    Text,
-    /// bin, and the bytes of str
-    Binary,
-    /// The bytes of whole values.
-    Raw,
-    /// Timestamps in nanoseconds.
-    Time,
-    /// Extensions: type and data.
-    Ext(Fields),
-    /// Arrays.
-    List(FieldRef, Box<Form>),
-    /// Maps.
-    Struct(Fields, Vec<(Vec<u8>, Form)>),
-    /// Maps of NumPy arrays of one shape.
-    Tensor(DataType, Dtype, Vec<u32>),
-    /// Maps of NumPy arrays of so many axes.
-    Ragged(Fields, Dtype, usize),
-}
-
-impl Form {
-    /// The form that a field of the wanted schema stands for.
-    pub(super) fn of(field: &Field, level: usize) -> Result<Self, Fault> {
-        if level > TYPE_LEVELS {
-            return Err(unknown(field.data_type()));
-        }
-        let (mark, numbers) = mark(field).split_once(' ').unwrap_or((mark(field), ""));
-        let kind = field.data_type();
-        Ok(match (kind, mark) {
-            (_, "tensor") => {
-                let axis = |axis: &str| axis.parse::<u32>().ok();
-                let shape: Option<Vec<u32>> = match numbers {
-                    "" => Some(Vec::new()),
-                    numbers => numbers.split(',').map(axis).collect(),
-                };
-                let of = match kind {
-                    DataType::FixedSizeList(item, _) => item.data_type(),
-                    other => other,
-                };
-                let dtype = dtype_of(of).ok_or_else(|| unknown(kind))?;
-                Self::Tensor(kind.clone(), dtype, shape.ok_or_else(|| unknown(kind))?)
-            }
-            (DataType::Struct(fields), "ragged") => {
-                let [data, _] = &fields[..] else { return Err(unknown(kind)) };
-                let DataType::List(item) = data.data_type() else { return Err(unknown(kind)) };
-                let axes = numbers.parse().map_err(|_| unknown(kind))?;
-                let dtype = dtype_of(item.data_type()).ok_or_else(|| unknown(kind))?;
-                Self::Ragged(fields.clone(), dtype, axes)
-            }
-            (DataType::Struct(fields), "ext") => Self::Ext(fields.clone()),
-            (DataType::Binary, "raw") => Self::Raw,
-            (DataType::Null, _) => Self::Null,
-            (DataType::Boolean, _) => Self::Bool,
-            (DataType::Int64, _) => Self::Int,
-            (DataType::UInt64, _) => Self::UInt,
-            (DataType::Float32, _) => Self::Float,
-            (DataType::Float64, _) => Self::Double,
-            (DataType::Utf8, _) => Self::Text,
-            (DataType::Binary, _) => Self::Binary,
-            (DataType::Timestamp(TimeUnit::Nanosecond, _), _) => Self::Time,
-            (DataType::List(item), _) => {
-                Self::List(item.clone(), Box::new(Self::of(item, level.wrapping_add(1))?))
-            }
-            (DataType::Struct(fields), _) => {
-                let inner = |field: &FieldRef| {
-                    let form = Self::of(field, level.wrapping_add(1))?;
-                    Ok((field.name().as_bytes().to_vec(), form))
-                };
-                Self::Struct(fields.clone(), fields.iter().map(inner).collect::<Result<_, _>>()?)
-            }
-            _ => return Err(unknown(kind)),
-        })
-    }
-}
-
-/// The dtype of numbers of an Arrow type.
-pub fn dtype_of(kind: &DataType) -> Option<Dtype> {
-    let (kind, size) = match kind {
-        DataType::Boolean => (Kind::Bool, 1),
-        DataType::Int8 => (Kind::Int, 1),
-        DataType::Int16 => (Kind::Int, 2),
-        DataType::Int32 => (Kind::Int, 4),
-        DataType::Int64 => (Kind::Int, 8),
-        DataType::UInt8 => (Kind::UInt, 1),
-        DataType::UInt16 => (Kind::UInt, 2),
-        DataType::UInt32 => (Kind::UInt, 4),
-        DataType::UInt64 => (Kind::UInt, 8),
-        DataType::Float16 => (Kind::Float, 2),
-        DataType::Float32 => (Kind::Float, 4),
-        DataType::Float64 => (Kind::Float, 8),
-        _ => return None,
-    };
-    Some(Dtype { kind, size })
-}
 
 /// Byte strings, one after another.
 #[derive(Debug)]
@@ -550,93 +437,9 @@ fn push_numbers(out: &mut MutableBuffer, array: &NumpyArray<'_>) {
     }
 }
 
-/// Values as Arrow keeps them: a bool is a bit there.
-fn numbers(data: MutableBuffer, dtype: Dtype) -> Buffer {
-    match dtype.kind {
-        Kind::Bool => {
-            let bytes = data.as_slice();
-            let bit = |at: usize| bytes.get(at).is_some_and(|&byte| byte != 0);
-            BooleanBuffer::collect_bool(bytes.len(), bit).into_inner()
-        }
-        _ => data.into(),
-    }
-}
-
-fn tensors(
-    kind: DataType,
-    shape: &[u32],
-    data: Buffer,
-    count: usize,
-    nulls: Option<NullBuffer>,
-    rows: usize,
-) -> Result<ArrayRef, Fault> {
-    let validity = nulls.map(|nulls| nulls.into_inner().into_inner());
-    let built = match &kind {
-        DataType::FixedSizeList(item, _) if !shape.is_empty() => {
-            let values = ArrayData::builder(item.data_type().clone()).len(count).add_buffer(data);
-            let values = values.build().map_err(arrow_fault)?;
-            ArrayData::builder(kind).len(rows).null_bit_buffer(validity).add_child_data(values)
-        }
-        _ => ArrayData::builder(kind).len(rows).null_bit_buffer(validity).add_buffer(data),
-    };
-    Ok(make_array(built.build().map_err(arrow_fault)?))
-}
-
-fn ragged(
-    fields: Fields,
-    axes: usize,
-    shapes: Vec<i32>,
-    ends: Vec<i32>,
-    (data, count): (Buffer, usize),
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef, Fault> {
-    let rows = ends.len().saturating_sub(1);
-    let (Some(list), Some(shape)) = (fields.first(), fields.get(1)) else {
-        return Err(unknown(&DataType::Null));
-    };
-    let (DataType::List(item), DataType::FixedSizeList(axis, _)) =
-        (list.data_type(), shape.data_type())
-    else {
-        return Err(unknown(list.data_type()));
-    };
-    let values = ArrayData::builder(item.data_type().clone()).len(count).add_buffer(data);
-    let values = make_array(values.build().map_err(arrow_fault)?);
-    let lists = ListArray::try_new(item.clone(), offsets(ends), values, None);
-    let axis_values = ArrayData::builder(axis.data_type().clone())
-        .len(rows.saturating_mul(axes))
-        .add_buffer(Buffer::from_vec(shapes));
-    let shapes = ArrayData::builder(shape.data_type().clone())
-        .len(rows)
-        .add_child_data(axis_values.build().map_err(arrow_fault)?);
-    let shapes = make_array(shapes.build().map_err(arrow_fault)?);
-    structs(fields, vec![Arc::new(lists.map_err(arrow_fault)?), shapes], nulls, rows)
-}
-
-fn structs(
-    fields: Fields,
-    arrays: Vec<ArrayRef>,
-    nulls: Option<NullBuffer>,
-    rows: usize,
-) -> Result<ArrayRef, Fault> {
-    let array = StructArray::try_new_with_length(fields, arrays, nulls, rows);
-    Ok(Arc::new(array.map_err(arrow_fault)?))
-}
-
-fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::new(values.into(), nulls))
-}
-
-fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {
-    OffsetBuffer::new(ScalarBuffer::from(ends))
-}
-
 #[inline(always)]
 fn offset(length: usize) -> Result<i32, Fault> {
     if length > MAX_OFFSET { Err(too_large(length)) } else { Ok(length as i32) }
-}
-
-fn arrow_fault(error: arrow_schema::ArrowError) -> Fault {
-    Fault::new(FaultKind::Schema, 0, error.to_string())
 }
 
 #[cold]
