@@ -220,6 +220,8 @@ def arrows() -> list[bytes]:
     """Small Arrow IPC files and streams, plain and compressed; and such as can be read in parts."""
     found = []
     in_parts = _table().drop_columns(["name"])
+    long = [None if n % 5 == 0 else f"{n:03}" * (n % 9) for n in range(len(in_parts))]
+    as_views = in_parts.append_column("views", pa.array(long, pa.string_view()))
     for kind in (pa.ipc.new_file, pa.ipc.new_stream):
         for codec, table in (
             (None, _table()),
@@ -228,6 +230,7 @@ def arrows() -> list[bytes]:
             (None, in_parts),
             ("lz4", in_parts),
             ("zstd", in_parts),
+            (None, as_views),
         ):
             out = io.BytesIO()
             with kind(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as w:

@@ -10,7 +10,7 @@ checked against the buffers before anything is read by them; the values are the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,6 +24,13 @@ from penstock.formats.arrow_unpack import Contents, Unpacked, can_unpack, unpack
 from penstock.formats.borrowed import Bytes
 
 _KEPT_LAYOUTS = 64
+_VIEW_BYTES = 16
+_IN_VIEW = 12
+"""Bytes that a view has room for in itself."""
+_NUMBER_BIT = 33
+"""Places in a buffer take 31 bits, and so do lengths."""
+_GAP_BYTES = 4096
+"""Values that lie nearer to each other than this are read with what is between them."""
 
 Read = Callable[[int, int], pa.Buffer]
 """Bytes [start, start + length) of a batch's body."""
@@ -75,7 +82,9 @@ class _Column:
         valid, *rest = self.buffers
         there = None if valid is None else _part(read, valid, first // 8, -(-count // 8))
         buffers, children = [there], []
-        if _is_by_offsets(self.type_):
+        if _is_view(self.type_):
+            buffers += _views(read, rest, first, count, there)
+        elif _is_by_offsets(self.type_):
             offsets, begin, end = self._offsets(read, rest[0], first, count)
             buffers.append(offsets)
             if self.children:
@@ -114,6 +123,37 @@ def _from_its_first(entries: Any) -> Any:
     return pa.StructArray.from_arrays(entries.flatten(), fields=list(entries.type))
 
 
+def _views(
+    read: Read, places: Sequence[_Place | None], first: int, count: int, there: Any
+) -> list[Any]:
+    """Rows of an array of views, and the pieces of its buffers that these point into: a view has a length and, if
+    the value is longer than twelve bytes, four of them, the number of a buffer and a place in it."""
+    rows = _part(read, places[0], first * _VIEW_BYTES, count * _VIEW_BYTES)
+    views = np.frombuffer(rows, "<i4").reshape(-1, 4).copy()
+    if there is not None:
+        bits = np.unpackbits(np.frombuffer(there, np.uint8), count=count, bitorder="little")
+        views[bits == 0] = 0  # of a null it may be anything
+    far = np.flatnonzero(views[:, 0] > _IN_VIEW)
+    lengths, numbers, starts = (views[far, n].astype(np.int64) for n in (0, 2, 3))
+    if ((numbers < 0) | (numbers >= len(places) - 1) | (starts < 0)).any():
+        raise FormatError("a view points to where no bytes are")
+    # Buffers one behind the other, none of which reaches into the next.
+    starts += numbers << _NUMBER_BIT
+    order = np.argsort(starts, kind="stable")
+    starts, far = starts[order], far[order]
+    reached = np.maximum.accumulate(starts + lengths[order])
+    begins = np.ones(len(far), bool)
+    begins[1:] = starts[1:] > reached[:-1] + _GAP_BYTES
+    piece = np.cumsum(begins) - 1
+    piece_starts, ends = starts[begins], reached[np.append(begins[1:], True)[: len(far)]]
+    views[far, 2], views[far, 3] = piece, starts - piece_starts[piece]
+    pieces = []
+    for start, end in zip(piece_starts.tolist(), ends.tolist(), strict=True):
+        place = places[1 + (start >> _NUMBER_BIT)]
+        pieces.append(_part(read, place, start & ((1 << _NUMBER_BIT) - 1), end - start))
+    return [pa.py_buffer(views), *pieces]
+
+
 def _part(read: Read, place: _Place | None, start: int, length: int) -> Any:
     """A part of a buffer."""
     has = 0 if place is None else place.length
@@ -148,7 +188,8 @@ class Cutter:
             return False
         if self._data.mapped is not None and not batch.compressed:
             return False
-        return all(_can_cut(self._schema.field(place).type) for place in places)
+        types = [self._schema.field(place).type for place in places]
+        return all(_can_cut(type_, has_views=not batch.compressed) for type_ in types)
 
     def num_bytes(self, batch: Message) -> int:
         """Bytes of a batch that can be cut, inflated ones; 0 where they are compressed in a way that nobody
@@ -245,23 +286,30 @@ def _lay_out(schema: Any, layout: Layout) -> list[_Column]:
     Raises:
         FormatError: it has fewer nodes or buffers than the schema has, or negative ones.
     """
-    nodes, buffers = iter(layout.nodes), iter(layout.buffers)
+    parts = _Parts(iter(layout.nodes), iter(layout.buffers), iter(layout.data_buffers))
     try:
-        return [_column(field.type, nodes, buffers) for field in schema]
+        return [_column(field.type, parts) for field in schema]
     except StopIteration:
         raise FormatError("a batch has fewer arrays than its schema") from None
 
 
-def _column(
-    type_: Any, nodes: Iterator[tuple[int, ...]], buffers: Iterator[tuple[int, ...]]
-) -> _Column:
+class _Parts(NamedTuple):
+    """What a layout has, taken one after another."""
+
+    nodes: Iterator[tuple[int, ...]]
+    buffers: Iterator[tuple[int, ...]]
+    data_buffers: Iterator[tuple[int, ...]]
+
+
+def _column(type_: Any, parts: _Parts) -> _Column:
     if isinstance(type_, pa.BaseExtensionType):
-        storage = _column(type_.storage_type, nodes, buffers)
+        storage = _column(type_.storage_type, parts)
         return _Column(type_, storage.length, 0, (), (storage,))
-    length, nulls = next(nodes)
+    length, nulls = next(parts.nodes)
     if not 0 <= nulls <= length:
         raise FormatError("an array has an impossible length", found=f"{length}, {nulls} null")
-    own = [_Place(*next(buffers)) for _ in range(_num_buffers(type_))]
+    more = next(parts.data_buffers)[0] if _is_view(type_) else 0
+    own = [_Place(*next(parts.buffers)) for _ in range(_num_buffers(type_) + more)]
     if any(place.start < 0 or place.start % 8 or place.length < 0 for place in own):
         raise FormatError("a buffer has a place where none can be")
     # Where nothing is null, the bitmap may be left out.
@@ -272,7 +320,7 @@ def _column(
         raise FormatError("an array has nulls, and no bitmap that says which", found=nulls)
     inner = [type_.field(place).type for place in range(type_.num_fields)]
     # Not by a generator, which would make another error of StopIteration.
-    children = tuple([_column(one, nodes, buffers) for one in inner])
+    children = tuple([_column(one, parts) for one in inner])
     _check_room(type_, length, own, children)
     return _Column(type_, length, nulls, tuple(found), children)
 
@@ -286,20 +334,29 @@ def _check_room(type_: Any, length: int, own: list[_Place], children: tuple[_Col
         has, needs = children[0].length, length * type_.list_size
     elif _is_by_offsets(type_):
         has, needs = own[1].length, (length + 1) * _offset_bytes(type_) if length else 0
+    elif _is_view(type_):
+        has, needs = own[1].length, length * _VIEW_BYTES
     elif len(own) > 1:
         has, needs = own[1].length, -(-length * type_.bit_width // 8)
     if has < needs:
         raise FormatError("an array is longer than what it consists of", expected=needs, found=has)
 
 
-def _can_cut(type_: Any) -> bool:
-    """Whether rows of such an array can be had without all of it: not where its values lie anywhere (views,
-    dictionaries, unions, runs)."""
+def _can_cut(type_: Any, *, has_views: bool) -> bool:
+    """Whether rows of such an array can be had without all of it: not where its values lie anywhere
+    (dictionaries, unions, runs; views, where going back is dear)."""
     if isinstance(type_, pa.BaseExtensionType):
-        return _can_cut(type_.storage_type)
+        return _can_cut(type_.storage_type, has_views=has_views)
     if _is_by_offsets(type_) or kinds.is_fixed_size_list(type_) or kinds.is_struct(type_):
-        return all(_can_cut(type_.field(place).type) for place in range(type_.num_fields))
+        inner = [type_.field(place).type for place in range(type_.num_fields)]
+        return all(_can_cut(one, has_views=has_views) for one in inner)
+    if _is_view(type_):
+        return has_views
     return kinds.is_primitive(type_) or kinds.is_decimal(type_) or kinds.is_fixed_size_binary(type_)
+
+
+def _is_view(type_: Any) -> bool:
+    return bool(type_ in (pa.string_view(), pa.binary_view()))
 
 
 def _num_buffers(type_: Any) -> int:

@@ -157,6 +157,10 @@ def _is_big_endian(schema: Table) -> bool:
     return schema.value(0, "<h") != 0
 
 
+_VECTORS = (1, 2), (2, 2), (4, 1)
+"""The vectors in the header of a batch: fields by their numbers, and int64 of each struct."""
+
+
 class Layout(NamedTuple):
     """The arrays of a batch and their buffers, in the order of the specification."""
 
@@ -166,6 +170,8 @@ class Layout(NamedTuple):
     """Place from the body's start, and length in bytes, of each buffer."""
     codec: int | None
     """The number of the codec of compressed buffers; -1 where they are compressed another way."""
+    data_buffers: tuple[tuple[int, ...], ...]
+    """How many buffers each array of views points into."""
 
 
 def read_layout(read: Read, batch: Message) -> Layout:
@@ -177,7 +183,8 @@ def read_layout(read: Read, batch: Message) -> Layout:
     codec, compression = None, header.table(3)
     if compression is not None:
         codec = compression.value(0, "<b") if not compression.value(1, "<b") else -1
-    return Layout(tuple(header.structs(1, "<qq")), tuple(header.structs(2, "<qq")), codec)
+    nodes, buffers, counts = (header.structs(n, "<" + "q" * of) for n, of in _VECTORS)
+    return Layout(tuple(nodes), tuple(buffers), codec, tuple(counts))
 
 
 def read_message(read: Read, start: int, size: int, limits: Limits) -> Message | None:
