@@ -113,6 +113,16 @@ def test_closed_pipe_is_silent(single: Path) -> None:
     assert len(done.stdout) == 10
 
 
+@pytest.mark.parametrize("stream", ["0<&-", "1>&-", "2>&-", "1>&- 2>&-"])
+def test_a_closed_stream_is_nothing_to_fail_at(single: Path, tmp_path: Path, stream: str) -> None:
+    target = tmp_path / "x.parquet"
+    for command in (f"verify {single}", f"convert {single} {target}", f"head {target}", "--help"):
+        shell = f"{sys.executable} -m penstock {command} {stream}"
+        done = subprocess.run(["/bin/sh", "-c", shell], capture_output=True, check=False)
+        assert (done.returncode, b"Traceback" in done.stderr) == (0, False), command
+    assert len(ps.open(target)) == len(ps.open(single))
+
+
 def test_output_without_utf8_is_escaped_rather_than_an_error(single: Path) -> None:
     done = run_process("stats", single, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert done.status == 0

@@ -68,6 +68,7 @@ class Program(click.Group):
     def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> NoReturn:
         """Run, say what went wrong in one message, and end with the exit status."""
         given = list(sys.argv[1:] if args is None else args)
+        _have_streams()
         _never_fail_to_print()
         options["standalone_mode"] = False
         try:
@@ -80,6 +81,14 @@ class Program(click.Group):
                 advise_in_options(error, given, self)
             status = _status_of(error, "--json" in given)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _have_streams() -> None:
+    """Put something where a standard stream was closed: else the next file that is opened would be in its place,
+    and whatever is printed would be written into it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  to the end
 
 
 def _never_fail_to_print() -> None:
