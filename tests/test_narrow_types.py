@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -103,3 +105,36 @@ def test_dates_and_times_come_back_as_what_they_were(tmp_path: Path) -> None:
     table = pa.table(columns)
     ps.write(table, tmp_path / "a.tfrecord")
     assert pa.table(ps.open(tmp_path / "a.tfrecord", schema=table.schema)).equals(table)
+
+
+@pytest.mark.parametrize(
+    "name", ["x.npy", "x.npz", "x.h5", "x.msgpack", "x.parquet", "x.arrow", "x.tar"]
+)
+@pytest.mark.parametrize("narrow", [pa.float32(), pa.float16()])
+def test_a_float_beyond_a_narrower_one_is_no_infinity(
+    tmp_path: Path, name: str, narrow: Any
+) -> None:
+    path = str(tmp_path / name)
+    ps.write({"x": np.array([1.1, np.inf, -np.inf, np.nan])}, path)
+    (column,) = [field.name for field in ps.open(path).schema if pa.types.is_floating(field.type)]
+    schema = pa.schema([(column, narrow)])
+    got = ps.open(path, schema=schema).take(range(4)).column(column)
+    assert str(got.to_pylist()) == str(
+        pa.array([1.1, np.inf, -np.inf, np.nan]).cast(narrow).to_pylist()
+    )
+    ps.write({"x": np.array([1.1, 1e300])}, path, overwrite=True)
+    with pytest.raises(ps.SchemaError, match="1e\\+300 is beyond its range"):
+        ps.open(path, schema=schema).take([0, 1])
+
+
+def test_floats_inside_lists_and_structs_are_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    ps.write(pa.table({"s": pa.array([{"a": 1.5, "b": [1.0, 1e300]}, None])}), path)
+    for inner, fits in ((pa.float64(), True), (pa.float32(), False)):
+        kind = pa.struct([("a", pa.float32()), ("b", pa.list_(inner))])
+        dataset = ps.open(path, schema=pa.schema([("s", kind)]))
+        if fits:
+            assert dataset[0] == {"s": {"a": 1.5, "b": [1.0, 1e300]}}
+        else:
+            with pytest.raises(ps.SchemaError, match="beyond its range"):
+                dataset.take([0])

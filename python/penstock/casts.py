@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.numbers import as_arrow
-from penstock.types import is_list
+from penstock.types import cast_values, is_list
 
 
 def map_values(
@@ -31,6 +31,56 @@ def map_values(
     if types.is_fixed_size_list(given):
         return pa.list_(inner, given.list_size)
     return pa.large_list(inner) if types.is_large_list(given) else pa.list_(inner)
+
+
+def fitted(array: Any, wanted: pa.DataType) -> Any:
+    """The same values as another type; a float may become the nearest one.
+
+    Raises:
+        ArrowInvalid: a value would become another one.
+    """
+    made = cast_values(array, wanted)
+    check_survived(array, made)
+    return made
+
+
+def check_survived(array: Any, made: Any) -> None:
+    """Raise ArrowInvalid for numbers that pyarrow casts to others: any but 0 to true, and what is too
+    large for a float to infinity."""
+    array, made = _stored(array), _stored(made)
+    given, type_ = array.type, made.type
+    before = _inside(array)
+    for name, values in _inside(made).items():
+        if name in before:
+            check_survived(before[name], values)
+    is_number = pa.types.is_integer(given) or pa.types.is_floating(given)
+    if given == type_ or not is_number:
+        return
+    import pyarrow.compute
+
+    compute: Any = pyarrow.compute
+    if pa.types.is_boolean(type_):
+        lost = array.filter(compute.not_equal(made.cast(pa.uint8()).cast(given), array))
+        if len(lost):
+            raise pa.ArrowInvalid(str(lost[0].as_py()))
+    elif pa.types.is_float16(type_) or pa.types.is_float32(type_):
+        wide, made = (x.cast(pa.float64(), safe=False) for x in (array, made))
+        lost = array.filter(compute.and_(compute.is_inf(made), compute.not_equal(wide, made)))
+        if len(lost):
+            raise pa.ArrowInvalid(f"{lost[0].as_py()} is beyond its range")
+
+
+def _stored(array: Any) -> Any:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _inside(array: Any) -> dict[str, Any]:
+    """What is inside of lists and structs, by the names of fields."""
+    if is_list(array.type):
+        return {"": array.flatten()}
+    if not pa.types.is_struct(array.type):
+        return {}
+    return dict(zip(array.type.names, array.flatten(), strict=True))
 
 
 def in_microseconds(column: Any) -> Any:

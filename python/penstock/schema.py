@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import _core
-from penstock.casts import first_unfit, map_values
+from penstock.casts import check_survived, first_unfit, map_values
 from penstock.errors import SchemaError
 from penstock.inferred import InferredFrom, has_no_records
 from penstock.types import is_bytes_view, is_text
@@ -292,7 +292,7 @@ def _made(array: pa.Array, type_: pa.DataType) -> pa.Array:
     made = (array if numbers is None else array.cast(numbers)).cast(type_)
     if numbers is not None:
         made.validate(full=True)  # times end at midnight, and dates of milliseconds are whole days
-    _check_survived(array, made)
+    check_survived(array, made)
     return made
 
 
@@ -301,33 +301,6 @@ def _numbers_of(type_: pa.DataType) -> pa.DataType | None:
     if not pa.types.is_temporal(type_):
         return None
     return pa.int32() if type_.bit_width == 32 else pa.int64()
-
-
-def _check_survived(array: pa.Array, made: pa.Array) -> None:
-    """Raise ArrowInvalid for numbers that pyarrow casts to others: any but 0 to true, and what is too
-    large for a float16 to infinity."""
-    type_ = made.type
-    if pa.types.is_null(array.type):
-        return
-    while _is_fixed(type_) or pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        array, made, type_ = array.flatten(), made.flatten(), type_.value_type
-        if pa.types.is_null(array.type):
-            return
-    if not (pa.types.is_boolean(type_) or pa.types.is_float16(type_)):
-        return
-    if pa.types.is_boolean(array.type) or not pa.types.is_primitive(array.type):
-        return
-    import pyarrow.compute
-
-    compute: Any = pyarrow.compute
-    if pa.types.is_boolean(type_):
-        other = compute.not_equal(made.cast(pa.uint8()).cast(array.type), array)
-    else:
-        wide = array.cast(pa.float64())
-        other = compute.and_(compute.is_finite(wide), compute.greater(compute.abs(wide), 65519.0))
-    lost = array.filter(other)
-    if len(lost):
-        raise pa.ArrowInvalid(str(lost[0].as_py()))
 
 
 # -- inferring ------------------------------------------------------------------------------------

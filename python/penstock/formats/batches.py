@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.casts import fitted
 from penstock.errors import FormatError, RecordIndexError, SchemaError
 from penstock.format import Projection
 from penstock.numbers import outside
-from penstock.types import cast_values, own_tensors
+from penstock.types import own_tensors
 
 
 def look_at_names(fields: Any) -> None:
@@ -72,7 +73,7 @@ def _cast(array: Any, field: Any, path: str) -> Any:
     array = own_tensors(array, field.type)
     if array.type != field.type:
         try:
-            array = cast_values(array, field.type)
+            array = fitted(array, field.type)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise SchemaError(
                 f"a value does not fit the schema: {error}",

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.casts import first_unfit
+from penstock.casts import first_unfit, fitted
 from penstock.errors import SchemaError
 from penstock.formats.batches import refuse_nul
 from penstock.types import (
@@ -88,11 +88,11 @@ def plan_reading(field: pa.Field, *, exact: bool) -> FieldPlan:
     def cast(array: Any) -> Any:
         if isinstance(given, pa.BaseExtensionType):
             storage: Any = given.storage_type
-            array = array if array.type == storage else array.cast(storage)
+            array = array if array.type == storage else fitted(array, storage)
             return pa.ExtensionArray.from_storage(given, array)
         if pa.types.is_list_view(given) or pa.types.is_large_list_view(given):
             return _viewed(array, given)
-        return array if array.type == given else array.cast(given)
+        return array if array.type == given else fitted(array, given)
 
     return _checked(FieldPlan(field, kernel, cast), kernel.type)
 

@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.casts import check_survived, fitted
 from penstock.errors import LimitError, SchemaError
 from penstock.formats.webdataset_npy import column as npy_column
 from penstock.formats.webdataset_objects import OBJECTS, column_of_objects
@@ -173,7 +174,7 @@ def _how(column: pa.Field, last: str, limits: Limits) -> tuple[str, Finish]:
     if is_number(type_) or is_time(type_):
         return "number", lambda values: _from_int64(values, type_)
     if kind.is_floating(type_):
-        return "text", lambda values: values.cast(type_)
+        return "text", lambda values: _floats(values, type_)
     if kind.is_dictionary(type_) and is_text(type_.value_type):
         return "text", lambda values: values.cast(type_.value_type).dictionary_encode().cast(type_)
     return "text", lambda values: _from_json(values, type_)
@@ -210,7 +211,7 @@ def is_array(type_: Any) -> bool:
 
 def as_type(values: Any, type_: Any) -> Any:
     """Values as those of a type, which most have already."""
-    return values if values.type == type_ else values.cast(type_)
+    return values if values.type == type_ else fitted(values, type_)
 
 
 def _wrapped(type_: Any, storage: Any) -> Any:
@@ -227,6 +228,12 @@ def _from_int64(values: Any, type_: Any) -> Any:
         if wrong:
             raise pa.ArrowInvalid("a number other than 0 and 1")
     return as_type(values, type_)
+
+
+def _floats(texts: Any, type_: Any) -> Any:
+    made = texts.cast(type_)
+    check_survived(texts.cast(pa.float64()), made)
+    return made
 
 
 # -- texts of JSON --------------------------------------------------------------------------------

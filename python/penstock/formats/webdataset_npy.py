@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.casts import fitted
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.dtypes import name_of_bits
 from penstock.formats.npy_header import Header, header_bytes, parse_header
@@ -126,14 +127,15 @@ def _fits(header: Header, size: int, type_: Any) -> bool:
 def _shaped(arrays: np.ndarray, type_: Any) -> Any:
     """Arrays of one shape, the first axis counting them, as values of a type."""
     if not arrays.ndim > 1:
-        return pa.array(arrays).cast(type_)
+        return fitted(pa.array(arrays), type_)
     value = type_.value_type
     if pa.types.is_fixed_size_list(type_):
-        return pa.FixedSizeListArray.from_arrays(pa.array(arrays.ravel()).cast(value), type=type_)
+        flat = fitted(pa.array(arrays.ravel()), value)
+        return pa.FixedSizeListArray.from_arrays(flat, type=type_)
     tensors = fixed_tensors(arrays)
     storage = tensors.storage
     if storage.type.value_type != value or storage.type != type_.storage_type:
-        storage = storage.cast(type_.storage_type)
+        storage = fitted(storage, type_.storage_type)
     return pa.ExtensionArray.from_storage(type_, storage)
 
 
@@ -167,7 +169,7 @@ def _joined(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> Any:
             message = f"an array of shape {array.shape} where the schema wants {type_}"
             raise SchemaError(message, record=int(row))
     value = type_.value_type if wanted != () else type_
-    parts = [pa.array(array.ravel()).cast(value) for array in arrays]
+    parts = [fitted(pa.array(array.ravel()), value) for array in arrays]
     flat = pa.concat_arrays(parts) if parts else pa.array([], value)
     if wanted == ():
         return flat

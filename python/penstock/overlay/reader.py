@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.casts import fitted
 from penstock.errors import ChangedError, SchemaError, StaleIndexError
 from penstock.format import Chunk, Format, Options, Projection, Reader, Selection, open_shard
 from penstock.formats.batches import empty_columns
@@ -302,7 +303,7 @@ class OverlaidReader:
         if array.type == field.type and (field.nullable or not array.null_count):
             return array
         try:
-            found = array.cast(field.type, safe=True)
+            found = fitted(array, field.type)
         except (pa.ArrowException, ValueError, TypeError) as error:
             raise self._unfit(
                 f"a value does not fit the schema: {error}", field, overlay
