@@ -278,6 +278,18 @@ def _opened(
     return Dataset(call, files, notes, passed_over)
 
 
+def _index_word(index: Any) -> str:
+    """What `index=` says, as text."""
+    if not isinstance(index, (str, os.PathLike)):
+        raise TypeError(f"index= is 'auto', 'never' or a folder, not {index!r}")
+    word = os.fspath(index)
+    if not isinstance(word, str):
+        raise TypeError(f"index= names a folder by text, not {word!r}")
+    if word not in ("auto", "never") and os.path.exists(word) and not os.path.isdir(word):
+        raise NotADirectoryError(f"index={word!r} is a file; it takes a folder, 'auto' or 'never'")
+    return word
+
+
 def _is_slip(index: str) -> bool:
     """Whether it is one of the words with a slip, rather than the name of a folder."""
     from difflib import get_close_matches
@@ -304,7 +316,7 @@ def open(
     raw: bool = False,
     checksums: str = "all",
     damage: str = "error",
-    index: str = "auto",
+    index: str | os.PathLike[str] = "auto",
     mmap: bool = False,
     overlays: bool = True,
     limits: Limits | dict[str, int] | None = None,
@@ -364,6 +376,7 @@ def open(
             raise ValueError(f"{word}={value!r} is not one of {listed}")
     if isinstance(columns, str):
         raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+    index = _index_word(index)
     if index not in ("auto", "never") and not os.path.isdir(index) and _is_slip(index):
         raise ValueError(
             f"index={index!r} is not 'auto' or 'never'; a folder of that name is './{index}'"

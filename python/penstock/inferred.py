@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 INFERRED_KEY = b"penstock.inferred_from"
-_WORDS = re.compile(r"(all|the first) (\d+) records of (.*)", re.DOTALL)
+EVERYWHERE_KEY = b"penstock.in_every_record"
+"""JSON list of the scalar fields that every record looked at has."""
+_WORDS = re.compile(r"(all|the first) (\d{1,18}) records of (.*)", re.DOTALL)
 _NO_RECORDS = "no records"
 
 
@@ -55,3 +59,20 @@ def has_no_records(schema: pa.Schema) -> bool:
     """Whether a schema was to be inferred where there was nothing to infer it from."""
     found = InferredFrom.of(schema)
     return found is not None and not found.num_records
+
+
+def in_every_record(schema: pa.Schema) -> list[str]:
+    """The scalar fields that every record looked at has; none where the metadata is not as it should be."""
+    try:
+        names: Any = json.loads((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]"))
+    except (ValueError, RecursionError):
+        return []
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def as_stored(schema: pa.Schema) -> pa.Schema:
+    """The schema that a file stores, without what it may still say of records that it was inferred from once."""
+    metadata = dict(schema.metadata or {})
+    if metadata.pop(INFERRED_KEY, None) is None:
+        return schema
+    return schema.with_metadata(metadata or None)

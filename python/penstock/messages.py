@@ -51,7 +51,7 @@ class MessageDecoder:
         arrays = []
         for name in names:
             type_, value = self._columns[name]
-            arrays.append(pa.array([value(message) for message in messages], type_))
+            arrays.append(_array(name, [value(message) for message in messages], type_))
         schema = pa.schema([self.schema.field(name) for name in names])
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -63,6 +63,21 @@ class MessageDecoder:
             name = self._class.DESCRIPTOR.full_name
             hint = "open(..., raw=True) for the bytes as they are"
             raise FormatError(f"no {name}: {error}", record=record, hint=hint) from None
+
+
+def _array(name: str, values: list[Any], type_: pa.DataType) -> pa.Array:
+    refusals = (pa.ArrowException, ValueError, OverflowError)
+    try:
+        return pa.array(values, type_)
+    except refusals:
+        for record, value in enumerate(values):
+            try:
+                pa.array([value], type_)
+            except refusals as error:
+                message = f"does not fit {type_}: {str(error)[:200]}"
+                hint = "is it this message? open(..., raw=True) for the bytes as they are"
+                raise SchemaError(message, record=record, field=name, hint=hint) from None
+        raise
 
 
 def _message_class(given: Any) -> Any:

@@ -16,11 +16,9 @@ import pyarrow as pa
 from penstock import _core
 from penstock.casts import check_survived, first_unfit, map_values
 from penstock.errors import SchemaError
-from penstock.inferred import InferredFrom, has_no_records
+from penstock.inferred import EVERYWHERE_KEY, InferredFrom, has_no_records, in_every_record
 from penstock.types import is_bytes_view, is_text
 
-EVERYWHERE_KEY = b"penstock.in_every_record"
-"""JSON list of the scalar fields that every record looked at has."""
 IN_LISTS_KEY = b"penstock.feature_list"
 WIRE_KEY = b"penstock.key"
 """The key in the message, where the column's name alone would not tell."""
@@ -153,7 +151,7 @@ def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
         for name, field in found.items()
     ]
     metadata = seen.metadata
-    told = [json.loads((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]")) for schema in known]
+    told = [in_every_record(schema) for schema in known]
     everywhere = [name for name in found if all(name in names for names in told)]
     if everywhere:
         metadata[EVERYWHERE_KEY] = json.dumps(everywhere).encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,9 +11,9 @@ import pyarrow as pa
 import penstock.features.types as f
 from penstock.errors import UnsupportedError
 from penstock.features.ragged import partitioned, partitioned_frames, rows_of, sparse
+from penstock.inferred import in_every_record
 from penstock.schema import (
     CONTEXT_PREFIX,
-    EVERYWHERE_KEY,
     IN_LISTS_KEY,
     LISTS_PREFIX,
     WIRE_KEY,
@@ -259,7 +258,7 @@ def describe(schema: pa.Schema) -> str:
             'tags': tf.io.VarLenFeature(tf.string),
         }
     """
-    everywhere = json.loads((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]"))
+    everywhere = in_every_record(schema)
     schema = pa.schema(
         [field.with_nullable(field.nullable and field.name not in everywhere) for field in schema]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from functools import cache
 from importlib import import_module
 
@@ -65,6 +66,7 @@ _EVER_PACKED = ("tfrecord", "webdataset", "mds")
 _PICTURES = (b"\xff\xd8\xff", b"\x89PNG\r\n")
 
 HEAD_BYTES = 4096
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 """How much of a file is looked at to tell its format."""
 
 
@@ -147,6 +149,8 @@ def by_bytes(head: bytes, size: int, path: str) -> Format:
     for fmt in _formats() if named is None else [named, *_formats()]:
         if fmt.sniff(head, size):
             return fmt
+    if named is None and size == len(head) and _holds_nothing(head):
+        return _FIRST[0]
     packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
     if packed is not None and (named is None or _is_never_packed(named)):
         what = "" if named is None else f" around {named.info.name}"
@@ -170,6 +174,20 @@ def by_bytes(head: bytes, size: int, path: str) -> Format:
         found=f"{head[:8].hex(' ')} at byte 0",
         hint=f"open(..., format=...) with one of: {known}",
     )
+
+
+def _holds_nothing(data: bytes) -> bool:
+    """Whether a whole file is compressed and empty, as those of a set are that got no record: no more evidence
+    than an empty file is."""
+    while data:
+        inflating = zlib.decompressobj(_GZIP_OR_ZLIB)
+        try:
+            if inflating.decompress(data, 1) or not inflating.eof:
+                return False
+        except zlib.error:
+            return False
+        data = inflating.unused_data
+    return True
 
 
 def _is_never_packed(fmt: Format) -> bool:

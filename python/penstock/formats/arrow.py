@@ -60,6 +60,7 @@ from penstock.formats.batches import (
     projected,
 )
 from penstock.formats.borrowed import Bytes, Pool, translated
+from penstock.inferred import as_stored
 from penstock.storage import Sink, Source
 from penstock.types import own_types
 
@@ -152,7 +153,7 @@ class ArrowReader:
                     raise FormatError("is no Arrow stream: it has no schema", byte=0)
             self._pools: dict[Any, Pool[Any]] = {}
             self._written: Any = self._written_schema()
-            self._stored: Any = own_types(self._written)
+            self._stored: Any = as_stored(own_types(self._written))
             look_at_names(self._stored)
         if self._asked is not None:
             check_columns(self._asked, self._stored, self._path)
@@ -207,6 +208,7 @@ class ArrowReader:
         if not message.num_records or not self._cutter.can_cut(message, places):
             return 0
         with placed(self._path, message):
+            check_sizes(self._bytes.read, (message,), self._options.limits)
             num_bytes = self._cutter.num_bytes(message)
         # As a whole it is inflated in half the time.
         is_small = message.compressed and num_bytes < 2 * PART_BYTES

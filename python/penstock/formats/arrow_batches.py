@@ -128,6 +128,10 @@ class Batches:
                 except FormatError as error:
                     self._failure = error  # the generator is over; ask again, get it again
                     raise
+                except BaseException:
+                    # It is over as well, and not because there are no more batches.
+                    self._entries, self._finding = [], self._find()
+                    raise
                 if entry is None:
                     return None
                 self._entries.append(entry)

@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, TruncatedError, UnsupportedError
+from penstock.forks import Lock
 from penstock.format import (
     Chunk,
     FormatInfo,
@@ -50,6 +51,7 @@ from penstock.formats.batches import (
 )
 from penstock.formats.borrowed import Bytes, translated
 from penstock.formats.parquet_footer import check_nesting, codecs
+from penstock.inferred import as_stored
 from penstock.pipeline import wait_for
 from penstock.storage import Sink, Source
 from penstock.types import own_types
@@ -171,7 +173,7 @@ class ParquetReader:
         with translated(self._path):
             file = self._open()
             self._metadata = file.metadata
-            self._stored: Any = own_types(file.schema_arrow)
+            self._stored: Any = as_stored(own_types(file.schema_arrow))
             self._parts = self._plan()
         if self._asked is not None:
             check_columns(self._asked, self._stored, self._path)
@@ -180,7 +182,8 @@ class ParquetReader:
         self._starts = [int(start) for start in starts]
         self._idle: list[tuple[Any, Cursor]] = []
         self._pending: dict[Any, list[int]] = {}
-        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._lock = Lock()
         self._turn = threading.Condition(self._lock)
 
     def _open(self) -> Any:
@@ -293,18 +296,25 @@ class ParquetReader:
         that threads hand one cursor on instead of each decoding the row group from its front."""
         end = part.start + part.num_records
         with self._lock:
+            self._forget_other_processes()
             pending = self._pending.setdefault(key, [])
-            pending.append(end)
         try:
             with self._lock:
+                pending.append(end)
                 wait_for(self._turn, lambda: min(pending) > part.start)
             yield
         finally:
             with self._lock:
-                pending.remove(end)
+                if end in pending:
+                    pending.remove(end)
                 if not pending:
                     self._pending.pop(key, None)
                 self._turn.notify_all()
+
+    def _forget_other_processes(self) -> None:
+        """In a forked child, those that wait their turn are threads of its parent."""
+        if self._process != os.getpid():
+            self._pending, self._idle, self._process = {}, [], os.getpid()
 
     def _resume(self, key: Any, part: Part, stored: Any) -> Cursor:
         """The idle cursor nearest before a part, or a new one at the row group's front."""

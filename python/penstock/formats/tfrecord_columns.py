@@ -154,7 +154,7 @@ def _is_of_sequence(field: pa.Field) -> bool:
 
 def _key_of(field: pa.Field) -> str | None:
     """The key that a column was read from, if that is known and the column was not renamed since."""
-    key = (field.metadata or {}).get(WIRE_KEY, b"").decode()
+    key = (field.metadata or {}).get(WIRE_KEY, b"").decode(errors="replace")
     is_its_own = field.name in (key, CONTEXT_PREFIX + key, LISTS_PREFIX + key)
     return key if key and is_its_own else None
 

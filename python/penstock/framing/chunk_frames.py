@@ -245,8 +245,13 @@ class ChunkFrames:
         if wrong.any():
             raise StaleIndexError("the index points beyond the file", file=path)
         if len(records):
-            most = int((ends - starts).max()) - self._framing.least_bytes
-            self._shard.options.limits.check("record_bytes", most)
+            largest = int((ends - starts).argmax())
+            most = int(ends[largest] - starts[largest]) - self._framing.least_bytes
+            try:
+                self._shard.options.limits.check("record_bytes", most)
+            except LimitError as error:
+                place = {"record": int(records[largest]), "byte": int(starts[largest])}
+                raise error.at(file=path, **place) from None
         checksums = index.checksums[records]
         try:
             frames = self._gathered(index, starts, ends, checksums)

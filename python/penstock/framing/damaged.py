@@ -7,6 +7,7 @@ leaves out.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 import numpy as np
@@ -112,10 +113,10 @@ def _vouched(
         alike = by_facts.get((size, checksum), [])
         row = places.get(start, -1)
         if row < 0 or facts[row] != (size, checksum):
-            later = [one for one in alike if one > last]
-            if not later:
+            later = bisect_right(alike, last)
+            if later == len(alike):
                 continue
-            row = later[0]
+            row = alike[later]
         believed[at] = True
         last = row
         if places.get(start) == row or len(alike) == 1:

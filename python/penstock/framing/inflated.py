@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
+from penstock.errors import StaleIndexError
 from penstock.forks import Lock
 from penstock.framing.forward import ForwardStream, Inflation
 from penstock.framing.framings import Framing
@@ -72,7 +73,13 @@ class InflatedStream:
         with self._lock:
             if self._lock.was_cut_short() or self._forward is None:
                 self._forward = ForwardStream(self._source, self.container)
-            part = self._forward.read(start, length)
+            try:
+                part = self._forward.read(start, length)
+            except _core.KernelError:
+                raise
+            except BaseException:
+                self._forward = None  # it may have taken input that it does not know of
+                raise
             size = self._forward.size()
             self._size = self._size if size is None else size
             return part
@@ -83,18 +90,26 @@ class InflatedStream:
 
     def _read_from_point(self, start: int, length: int) -> _core.Buffer:
         starts = [point.plain_start for point in self.points]
-        first = max(0, bisect_right(starts, start) - 1)
-        if self.one_shot:
-            last = max(first + 1, bisect_right(starts, start + length - 1))
-            return self._read_members(first, last, start, length)
-        inflation = Inflation(self._source, self.container, self.points[first])
-        inflation.skip_to(start)
-        part = inflation.read(length)
-        at, left = start + len(part), length - len(part)
-        if len(part) and left and at in starts:
-            # A member with a wrong checksum ends here; all of it was inflated.
-            return _core.Buffer.join([part, self._read_from_point(at, left)])
-        return part
+        parts: list[_core.Buffer] = []
+        at, left = start, length
+        while True:
+            first = max(0, bisect_right(starts, at) - 1)
+            if starts[first] > at:
+                message = "the points of the index are not in order"
+                raise StaleIndexError(message, file=self._source.path)
+            if self.one_shot:
+                last = max(first + 1, bisect_right(starts, at + left - 1))
+                parts.append(self._read_members(first, last, at, left))
+                break
+            inflation = Inflation(self._source, self.container, self.points[first])
+            inflation.skip_to(at)
+            part = inflation.read(left)
+            parts.append(part)
+            at, left = at + len(part), left - len(part)
+            # A member with a wrong checksum ends at such a place; all of it was inflated.
+            if not (len(part) and left and at in starts):
+                break
+        return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
 
     def _read_members(self, first: int, last: int, start: int, length: int) -> _core.Buffer:
         """Inflate whole members [first, last), each checked against its own CRC."""

@@ -52,6 +52,30 @@ class Region:
     note: str | None = None
 
 
+class Places:
+    """Places in a stream that is gone through from front to end. Where there are too many, those that were
+    passed are forgotten, and no more are kept until enough have been."""
+
+    def __init__(self) -> None:
+        self._kept: set[int] = set()
+        self._full_until = 0
+
+    def __contains__(self, place: int) -> bool:
+        return place in self._kept
+
+    def add(self, chain: list[np.ndarray], now: int) -> None:
+        """Keep the places of a chain. `now` is how far the stream has been gone through."""
+        if len(self._kept) > _KEPT_HEADS:
+            if now < self._full_until:
+                return
+            self._kept = {place for place in self._kept if place > now}
+            self._full_until = now + (max(self._kept, default=now) - now) // 2
+            if len(self._kept) > _KEPT_HEADS:
+                return
+        for part in chain:
+            self._kept.update(part.tolist())
+
+
 def resynchronise(
     stream: Stream,
     framing: Framing,
@@ -59,7 +83,7 @@ def resynchronise(
     salvage: bool,
     unproved: bool = False,
     *,
-    dead: set[int],
+    dead: Places,
     claimed: int | None = None,
 ) -> Region:
     """Find where to go on after the broken frame that starts at `broken`, which is itself the
@@ -186,7 +210,7 @@ class _Search:
         broken: int,
         head: bytes,
         claimed: int | None,
-        dead: set[int],
+        dead: Places,
     ) -> None:
         self._stream = stream
         self._framing = framing
@@ -194,7 +218,7 @@ class _Search:
         self._head = head
         self._claimed = claimed
         self._dead = dead
-        self._seen: set[int] = set()
+        self._seen = Places()
         """Those of them that this search has come by."""
         # The CRC of the broken frame's payload, if it ended at one candidate after another.
         self._crc = 0
@@ -283,11 +307,8 @@ class _Search:
 
     def _forget(self, chain: list[np.ndarray], start: int) -> None:
         """Note the places of a chain that leads nowhere."""
-        for places in (self._dead, self._seen):
-            if len(places) > _KEPT_HEADS:
-                places.difference_update([place for place in places if place <= start])
-            for part in chain:
-                places.update(part.tolist())
+        self._dead.add(chain, start)
+        self._seen.add(chain, start)
 
     def _is_whole(self, start: int, total: int) -> bool:
         """Whether the frame at `start` is whole and right in itself."""

@@ -338,6 +338,10 @@ def fits(index: Index, source: Source, framing: Framing) -> bool:
     if index.data_bytes != source.size:
         return False
     agree, looked_at = _sampled(index, source, framing)
+    if not looked_at:
+        # There is nothing in it to compare: as many bytes may be another file's.
+        is_same = bool(index.identity) and index.identity == identity_of(source.path)
+        return is_same or not source.size
     return 2 * agree >= looked_at
 
 

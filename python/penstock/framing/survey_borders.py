@@ -25,16 +25,17 @@ class Borders:
 
     def by_index(self, at: int) -> tuple[int, int, int] | None:
         """The record that starts here, where it ends, and the checksum of its payload, if the index knows it
-        and agrees with what follows."""
+        and agrees with what follows, or with the payload."""
         found = self._entry(at)
         if found is None:
             return None
         record, end, known = found
         assert self._index is not None, "it has the entry"
         least = at + self._scope.framing.least_bytes
-        if not least <= end <= self._index.plain_bytes or not self._agrees(
-            self._stream, record + 1
-        ):
+        if not least <= end <= self._index.plain_bytes:
+            return None
+        agrees = self._agrees(self._stream, record + 1)
+        if not agrees and self.right_payload(at, end, known) is None:
             return None
         return record, end, known
 

@@ -22,7 +22,7 @@ import numpy as np
 from penstock import _core
 from penstock.framing import gzip_members
 from penstock.framing.forward import ForwardStream
-from penstock.framing.resync import MOST_BYTES, Region, resynchronise
+from penstock.framing.resync import MOST_BYTES, Places, Region, resynchronise
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.stream import Stream
 from penstock.framing.survey_borders import Borders
@@ -66,7 +66,7 @@ class Walk:
         self._at = at
         self._record: int | None = record
         self._unproved = False
-        self._dead: set[int] = set()
+        self._dead = Places()
         self._led_to = 0
         """As far as this, heads are known to lead from record to record."""
         self._told_bytes = at

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.dataset import Dataset
-from penstock.scan import scan
 from penstock.verbs.conditions import Where, filter_of
 
 
@@ -54,7 +53,7 @@ def _fulfilling(dataset: Dataset, choice: Choice, threads: int | None) -> np.nda
     asked = filter_of(choice.where, choice.reads)
     found: list[np.ndarray] = []
     done = 0
-    for batch in scan(dataset, asked.columns, None, threads):
+    for batch in dataset.scan(columns=asked.columns, threads=threads):
         found.append(done + np.flatnonzero(asked.holds(batch)))
         done += batch.num_rows
     return np.concatenate([np.zeros(0, np.int64), *found]).astype(np.int64)

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock import formats
 from penstock.errors import StaleIndexError, UnsupportedError
+from penstock.folders import size_of
 from penstock.format import Format, Framed, Options, TextIndex, TextIndexed, is_indexed, open_shard
 from penstock.framing import sidecar
 from penstock.framing.framings import Framing
@@ -90,7 +91,7 @@ def index(
     def build(path: str) -> Iterable[_Made]:
         yield _index_one(path, kept, text, from_text, force, place)
 
-    total = sum(os.path.getsize(path) for path in paths)
+    total = sum(bytes_of(path, place) for path in paths)
     made: list[str] = []
     num_records = num_bytes = 0
     for done in in_order([shards], build, lambda done: 0, threads):
@@ -100,6 +101,15 @@ def index(
         if progress is not None:
             progress(num_records, num_bytes, total)
     return made
+
+
+def bytes_of(path: str, storage: Storage) -> int:
+    """Bytes of a file, or of a folder that is a shard."""
+    if isinstance(storage, LocalStorage):
+        return size_of(path)
+    source = storage.source(path)
+    source.close()
+    return source.size
 
 
 def _index_one(

@@ -31,7 +31,8 @@ from penstock.pipeline import default_threads, in_order
 from penstock.report import Finding, Report
 from penstock.storage import LocalStorage, Sink, Source, Storage
 from penstock.verbs import textindex
-from penstock.verbs.verify import Progress, bytes_of, first_error, format_of, found_in, tally_of
+from penstock.verbs.index import bytes_of
+from penstock.verbs.verify import Progress, first_error, format_of, found_in, tally_of
 
 
 def repair(

@@ -15,7 +15,6 @@ from penstock.errors import (
     StaleIndexError,
     UnsupportedError,
 )
-from penstock.folders import size_of
 from penstock.format import (
     Chunk,
     Dividing,
@@ -37,6 +36,7 @@ from penstock.paths import expand
 from penstock.pipeline import in_order
 from penstock.report import Finding, Report, kind_of
 from penstock.storage import LocalStorage, Source, Storage
+from penstock.verbs.index import bytes_of
 
 Progress = Callable[[int, int, int], None]
 """Called now and then with the records done, the bytes done, and the bytes in all."""
@@ -110,15 +110,6 @@ def verify(
         if progress is not None:
             progress(num_records, min(num_bytes, total), total)
     return Report(num_records, tuple(findings), total, tuple(paths))
-
-
-def bytes_of(path: str, storage: Storage) -> int:
-    """Bytes of a file, or of a folder that is a shard."""
-    if isinstance(storage, LocalStorage):
-        return size_of(path)
-    source = storage.source(path)
-    source.close()
-    return source.size
 
 
 _Task = Callable[[], Iterable[Tally]]

@@ -1,0 +1,220 @@
+"""What strangers found when they tried every line of the promises: each a plain test."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import tarfile
+import textwrap
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import frames
+import penstock as ps
+from penstock.formats import arrow_batches
+from penstock.framing import resync
+from penstock.framing.forward import ForwardStream
+from penstock.framing.resync import Places
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
+@pytest.mark.parametrize("empty", [0, 1])
+def test_a_set_may_have_compressed_shards_without_records(
+    tmp_path: Path, compress: Callable[[bytes], bytes], empty: int
+) -> None:
+    """As Beam writes them, under names that say nothing of the format."""
+    for shard in (0, 1):
+        data = b"" if shard == empty else frames.file_of([b"a", b"b"])
+        (tmp_path / f"x-0000{shard}-of-00002").write_bytes(compress(data))
+    assert len(ps.open(f"{tmp_path}/x@2", index="never", raw=True)) == 2
+    assert ps.verify(f"{tmp_path}/x@2").ok
+
+
+def test_a_folder_for_indexes_may_be_a_path_that_is_not_there_yet(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"a": [1, 2]}, path, index=False)
+    assert ps.open(path, index=tmp_path / "new")[1] == {"a": 2}
+    assert len(list((tmp_path / "new").iterdir())) == 1
+    words: list[Any] = [None, 5, False, b"new"]
+    for word in words:
+        with pytest.raises(TypeError, match=r"'auto', 'never' or a folder|by text"):
+            ps.open(path, index=word)
+    with pytest.raises(NotADirectoryError, match="takes a folder"):
+        ps.open(path, index=str(path))
+
+
+def test_a_condition_on_a_field_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    ps.write({"a": [1, 2]}, tmp_path / "a.tfrecord")
+    with pytest.raises(ps.SchemaError, match="no such column; there are: a"):
+        ps.convert(tmp_path / "a.tfrecord", tmp_path / "b.parquet", where="nope > 3")
+    assert not (tmp_path / "b.parquet").exists()
+
+
+def test_a_value_that_a_message_cannot_hold_names_record_and_field(tmp_path: Path) -> None:
+    from google.protobuf import descriptor_pb2
+
+    ps.write({"id": [1], "b": [b"\xff\xfe"]}, tmp_path / "a.tfrecord")
+    with pytest.raises(ps.SchemaError, match="does not fit string") as raised:
+        list(ps.open(tmp_path / "a.tfrecord", schema=descriptor_pb2.FileDescriptorProto).scan())
+    assert (raised.value.record, raised.value.field) == (0, "name")
+
+
+def test_a_limit_met_by_an_index_names_the_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of([b"", b"1234"]))
+    with pytest.raises(ps.LimitError) as raised:
+        ps.open(path, raw=True, limits={"record_bytes": 3}).take([0, 1])
+    assert (raised.value.file, raised.value.record, raised.value.byte) == (str(path), 1, 16)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "in the middle")])
+def test_an_arrow_stream_is_no_shorter_after_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    path = tmp_path / "a.arrows"
+    batch = pa.record_batch({"n": range(10)})
+    with pa.ipc.new_stream(path, batch.schema) as writer:
+        for _ in range(5):
+            writer.write_batch(batch)
+    dataset = ps.open(path)
+    walk = arrow_batches.walk_stream
+
+    def broken(*given: Any) -> Any:
+        for number, message in enumerate(walk(*given)):
+            if number == 3:
+                raise error
+            yield message
+
+    with monkeypatch.context() as patch:
+        patch.setattr(arrow_batches, "walk_stream", broken)
+        with pytest.raises(type(error)):
+            len(dataset)
+    assert len(dataset) == 50
+    assert sum(batch.num_rows for batch in dataset.scan()) == 50
+
+
+def test_the_index_of_an_empty_file_fits_no_other_of_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    tarfile.open(path, "w").close()
+    assert len(ps.open(path)) == 0
+    assert Path(f"{path}.penstock").exists()
+    size = path.stat().st_size
+    ps.write({"__key__": ["a", "b"], "txt": ["1", "2"]}, tmp_path / "b.tar")
+    os.replace(tmp_path / "b.tar", path)
+    assert path.stat().st_size == size
+    assert len(ps.open(path)) == 2
+    assert ps.verify(path).num_records == 2
+
+
+def test_damaged_heads_at_the_end_cost_nothing_with_an_index(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    payloads = [b"%4d" % n * 20 for n in range(20)]
+    path.write_bytes(frames.file_of(payloads))
+    ps.index(path)
+    data = bytearray(path.read_bytes())
+    for start in frames.starts_of(payloads)[18:20]:
+        data[start] ^= 0x55
+        data[start + 5] ^= 0x55
+    path.write_bytes(data)
+    dataset = ps.open(path, raw=True, damage="skip")
+    scanned = [x for batch in dataset.scan() for x in batch["record"].to_pylist()]
+    assert scanned == payloads == dataset.take(range(20))["record"].to_pylist()
+    assert ps.repair(path, into=tmp_path / "b.tfrecord").num_records == 20
+
+
+def test_what_a_compressed_batch_claims_is_checked_before_parts_are_planned(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    batch = pa.record_batch({"n": np.zeros(3000, np.int64)})
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(path, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    data = path.read_bytes()
+    path.write_bytes(data.replace((24_000).to_bytes(8, "little"), (1 << 50).to_bytes(8, "little")))
+    for call in (lambda: list(ps.open(path).scan()), lambda: ps.open(path).take([1])):
+        with pytest.raises(ps.LimitError, match="batch_bytes"):
+            call()
+    assert [finding.kind for finding in ps.verify(path).findings] == ["limit"]
+
+
+def test_ctrl_c_while_inflating_leaves_the_dataset_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(frames.file_of([b"%8d" % n for n in range(100_000)])))
+    dataset = ps.open(path, raw=True, index="never")
+    read = ForwardStream.read
+
+    def interrupted(self: ForwardStream, *given: Any) -> Any:
+        read(self, *given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ForwardStream, "read", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(dataset.scan(threads=1))
+    assert sum(batch.num_rows for batch in dataset.scan()) == 100_000
+
+
+def test_a_forked_child_waits_for_no_thread_of_its_parent(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": np.arange(6_000_000)}), path, row_group_size=6_000_000)
+    code = """
+        import os, sys, threading
+        import penstock as ps
+        dataset = ps.open(sys.argv[1])
+        reader = dataset.files.reader(0)
+        chunks = list(reader.chunks())
+        assert len(chunks) > 1
+        reader._pending[(0, ("n",))] = [1]  # as a thread that is at work has it when another forks
+        child = os.fork()
+        if not child:
+            rows = sum(batch.num_rows for batch in dataset.scan(threads=2))
+            os._exit(0 if rows == 6_000_000 else 1)
+        print(os.waitpid(child, 0)[1])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "0\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"penstock.inferred_from": "all " + "9" * 5000 + " records of x"},
+        {"penstock.inferred_from": "all 2 records of x", "penstock.in_every_record": "{{"},
+        {"penstock.inferred_from": "all 2 records of x", "penstock.in_every_record": "3"},
+    ],
+)
+def test_a_stored_schema_is_not_inferred_whatever_its_metadata_says(
+    tmp_path: Path, metadata: dict[str, str]
+) -> None:
+    table = pa.table({"a": [1, 2]})
+    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "a.parquet")
+    pq.write_table(table.append_column("b", [[3, 4]]), tmp_path / "b.parquet")
+    dataset = ps.open([tmp_path / "a.parquet", tmp_path / "b.parquet"])
+    assert [row["a"] for row in dataset] == [1, 2, 1, 2]
+
+
+def test_places_are_forgotten_in_the_order_of_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resync, "_KEPT_HEADS", 10)
+    places = Places()
+    places.add([np.arange(0, 24, 2)], 0)
+    assert 22 in places
+    places.add([np.array([100])], 0)
+    assert 100 not in places, "all that are kept lie ahead"
+    places.add([np.array([101])], 14)
+    assert (101 in places, 14 in places, 16 in places) == (True, False, True)
