@@ -22,7 +22,7 @@ import frames
 import penstock as ps
 from penstock.formats import arrow_batches
 from penstock.framing import resync
-from penstock.framing.forward import ForwardStream
+from penstock.framing.forward import Inflation
 from penstock.framing.resync import Places
 
 
@@ -71,6 +71,7 @@ def test_a_value_that_a_message_cannot_hold_names_record_and_field(tmp_path: Pat
 def test_a_limit_met_by_an_index_names_the_record(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.file_of([b"", b"1234"]))
+    ps.index(path)
     with pytest.raises(ps.LimitError) as raised:
         ps.open(path, raw=True, limits={"record_bytes": 3}).take([0, 1])
     assert (raised.value.file, raised.value.record, raised.value.byte) == (str(path), 1, 16)
@@ -151,14 +152,17 @@ def test_ctrl_c_while_inflating_leaves_the_dataset_as_it_was(
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(frames.file_of([b"%8d" % n for n in range(100_000)])))
     dataset = ps.open(path, raw=True, index="never")
-    read = ForwardStream.read
+    push = Inflation._push
 
-    def interrupted(self: ForwardStream, *given: Any) -> Any:
-        read(self, *given)
+    def interrupted(self: Inflation, *given: Any) -> Any:
+        """The signal comes when input has been taken, and before that is noted."""
+        before = self._input, self._more
+        push(self, *given)
+        self._input, self._more = before
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(ForwardStream, "read", interrupted)
+        patch.setattr(Inflation, "_push", interrupted)
         with pytest.raises(KeyboardInterrupt):
             list(dataset.scan(threads=1))
     assert sum(batch.num_rows for batch in dataset.scan()) == 100_000
