@@ -219,7 +219,7 @@ def test_few_rows_of_a_large_batch_read_little(
     assert Counting.num_bytes - before < 2_000_000
 
 
-def test_parts_of_a_compressed_batch_are_had_in_any_order(tmp_path: Path) -> None:
+def test_parts_of_a_compressed_batch_are_had_in_any_order() -> None:
     """Each is inflated once where they are asked for in turn, and what goes by is kept for who asks late."""
     begun: list[int] = []
 
@@ -234,7 +234,7 @@ def test_parts_of_a_compressed_batch_are_had_in_any_order(tmp_path: Path) -> Non
     assert begun == [0, 0, 1, 2, 3, 0, 0]
 
 
-def test_parts_behind_a_fault_are_the_same_fault(tmp_path: Path) -> None:
+def test_parts_behind_a_fault_are_the_same_fault() -> None:
     def make() -> Any:
         def part(number: int) -> int:
             if number == 2:

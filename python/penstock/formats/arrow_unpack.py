@@ -195,9 +195,8 @@ class InTurn:
         try:
             self._made[self._next] = self._part(self._next)
         except Exception as error:
-            self._failure = copy(
-                error
-            )  # without the frames that it knows, which would keep the file open
+            # A copy does not know the frames of this one, which would keep the file open.
+            self._failure = copy(error)
             raise
         except BaseException:
             self._begin()
