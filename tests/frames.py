@@ -66,6 +66,15 @@ def gzip_of(plain: bytes, members: int = 1, level: int = 6) -> bytes:
     return b"".join(_deflated(part, 31, level) for part in parts)
 
 
+def gzip_member(plain: bytes, num_records: int) -> bytearray:
+    """A gzip member as penstock writes them, which says how long it is and how many records it holds."""
+    body = _deflated(plain, -15, 6)
+    size = 24 + len(body) + 8
+    fixed = b"\x1f\x8b\x08\x04\0\0\0\0\0\x03\x0c\0PS\x08\0"
+    trailer = struct.pack("<II", zlib.crc32(plain), len(plain))
+    return bytearray(fixed + struct.pack("<II", size, num_records) + body + trailer)
+
+
 def zlib_of(plain: bytes, level: int = 6) -> bytes:
     """`plain` as one zlib stream."""
     return _deflated(plain, 15, level)

@@ -20,10 +20,14 @@ import pytest
 
 import frames
 import penstock as ps
+from penstock import _core
 from penstock.formats import arrow_batches
-from penstock.framing import resync
+from penstock.framing import chains as chains_of
+from penstock.framing import gzip_members
+from penstock.framing.chains import Chains
 from penstock.framing.forward import Inflation
-from penstock.framing.resync import Places
+from penstock.framing.framed import FramedReader
+from penstock.framing.framings import TFRECORD
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
@@ -213,12 +217,96 @@ def test_a_stored_schema_is_not_inferred_whatever_its_metadata_says(
     assert [row["a"] for row in dataset] == [1, 2, 1, 2]
 
 
+class _Bytes:
+    """A stream in memory that counts what is read of it."""
+
+    container = ""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.num_bytes_read = 0
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        part = self._data[start : start + length]
+        self.num_bytes_read += len(part)
+        return _core.Buffer.from_bytes(part)
+
+    def size(self) -> int:
+        return len(self._data)
+
+
+def test_a_chain_of_heads_is_followed_once() -> None:
+    record = frames.frame(b"x" * 84)
+    stream: Any = _Bytes(record * 40_000 + b"\xff" * 50 + record)
+    chains = Chains(stream, TFRECORD)
+    size = stream.size()
+    assert not chains.follow(0).is_out
+    assert stream.num_bytes_read < 1.1 * size
+    for place in range(100, 40_000 * 100, 100 * 97):
+        assert chains.follow(place).to == 40_000 * 100
+    assert stream.num_bytes_read < 1.1 * size
+    # A chain that joins it is followed as far as that.
+    assert chains.follow(size - 100).is_out
+
+
 def test_places_are_forgotten_in_the_order_of_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resync, "_KEPT_HEADS", 10)
-    places = Places()
-    places.add([np.arange(0, 24, 2)], 0)
-    assert 22 in places
-    places.add([np.array([100])], 0)
-    assert 100 not in places, "all that are kept lie ahead"
-    places.add([np.array([101])], 14)
-    assert (101 in places, 14 in places, 16 in places) == (True, False, True)
+    monkeypatch.setattr(chains_of, "_KEPT_PLACES", 10)
+    record, junk = frames.frame(b""), b"\xff" * 16
+    stream: Any = _Bytes(record * 12 + junk + record + junk + record + junk)
+    chains = Chains(stream, TFRECORD)
+    chains.follow(0)
+    assert chains.known(11 * 16) is not None
+    chains.follow(13 * 16)
+    assert chains.known(13 * 16) is not None, "there was room for one chain more"
+    chains = Chains(stream, TFRECORD)
+    chains.follow(0)
+    chains.follow(5 * 16)
+    assert chains.known(11 * 16) is not None
+    chains.follow(13 * 16)
+    assert chains.known(2 * 16) is None, "what was passed is forgotten where there are too many"
+
+
+def test_a_file_of_broken_members_is_searched_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = [frames.gzip_member(frames.frame(b"%d" % number), 1) for number in range(400)]
+    for number in range(1, 400, 2):
+        members[number][24] |= 6  # a type of block that there is not
+    path = tmp_path / "x.tfrecord.gz"
+    path.write_bytes(b"".join(members))
+    num_hops = 0
+    hop = gzip_members.hop
+
+    def counted(source: Any, start: int = 0, dead: Any = ()) -> Any:
+        nonlocal num_hops
+        found = hop(source, start, dead)
+        num_hops += len(found[0])
+        return found
+
+    monkeypatch.setattr(gzip_members, "hop", counted)
+    dataset = ps.open(path, raw=True, damage="skip")
+    rows = [row["record"] for row in dataset]
+    assert rows == [b"%d" % number for number in range(0, 400, 2)]
+    assert num_hops < 4 * 400
+
+
+def test_what_follows_a_bad_record_is_not_read_again_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.tfrecord"
+    bad = b"\x0a\x05no"  # an Example cut short, behind a checksum that is right
+    good = b"\x0a\x0b\x0a\x09\x0a\x01a\x12\x04\x0a\x02\x0a\x00"
+    path.write_bytes(b"".join(frames.frame(bad if n % 4 == 3 else good) for n in range(8_000)))
+    ps.index(path)
+    num_rows = 0
+    decode = FramedReader.decode
+
+    def counted(reader: Any, chunk: Any, records: Any, columns: Any) -> Any:
+        nonlocal num_rows
+        num_rows += chunk.num_records if records is None else len(records)
+        return decode(reader, chunk, records, columns)
+
+    monkeypatch.setattr(FramedReader, "decode", counted)
+    dataset = ps.open(path, damage="skip", schema=pa.schema({"a": pa.binary()}))
+    assert sum(batch.num_rows for batch in dataset.scan(threads=1)) == 6_000
+    assert num_rows < 8_000 * 40

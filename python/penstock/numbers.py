@@ -43,6 +43,12 @@ def as_arrow(numbers: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
 
 
+def as_booleans(mask: np.ndarray) -> pa.BooleanArray:
+    """The same truth values as an Arrow array."""
+    bits = np.packbits(mask, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
+
+
 def outside(numbers: np.ndarray, count: int) -> bool:
     """Whether any of some int64 numbers is not one of 0 to `count` - 1: negative ones are the largest
     of all when their sign is a bit like the others, so that one look is enough."""

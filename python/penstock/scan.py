@@ -26,6 +26,8 @@ Failed = tuple[int, Exception]
 """An error of a shard, which counts only if reading comes to it: `damage="stop"` may end before."""
 T = TypeVar("T")
 
+_FEW_RECORDS = 64
+"""How many records are read at once behind a bad one; twice as many each time that none is bad."""
 _AWAY_SECONDS = 0.002
 """Seconds after which a consumer has work of its own, and all threads read without it."""
 
@@ -258,12 +260,13 @@ class _Around:
         self, first: int, last: int, error: PenstockError | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The good ones of some records; `error` is what reading all of them has raised."""
+        run = last - first
         try:
             while first < last:
-                wanted = self._numbers[first:last]
+                end = min(first + run, last)
                 if error is None:
                     try:
-                        batch, regions = self._dataset.noting(partial(self._read, wanted))
+                        batch, regions = self._dataset.noting(partial(self._read, first, end))
                     except StaleIndexError:
                         raise
                     except (SchemaError, FormatError) as found:
@@ -271,24 +274,28 @@ class _Around:
                     else:
                         self._regions += regions
                         yield batch
-                        return
+                        first, run = end, 2 * run
+                        continue
                 skipping = self._skipping and isinstance(error, FormatError)
-                bad = self._place_of(error, first, last)
+                bad = self._place_of(error, first, end)
                 if bad is None:
                     if not skipping:
                         raise error
-                    self._skip(error, None, last - first)
-                    return
+                    self._skip(error, None, end - first)
+                    first, error = end, None
+                    continue
                 yield from self._between(first, bad)
                 if not skipping:
                     raise error
                 self._skip(error, bad, 1)
+                # Not all that follows: another one may be near, and what is behind it read in vain.
+                run = max(2 * (bad - first), _FEW_RECORDS)
                 first, error = bad + 1, None
         finally:
             error = None  # as in `batches`
 
-    def _read(self, wanted: np.ndarray) -> pa.RecordBatch:
-        return self._reader.decode(self._chunk, wanted, self._columns)
+    def _read(self, first: int, end: int) -> pa.RecordBatch:
+        return self._reader.decode(self._chunk, self._numbers[first:end], self._columns)
 
     def _place_of(self, error: PenstockError, first: int, last: int) -> int | None:
         """Which of the numbers an error is about."""

@@ -14,9 +14,9 @@ import numpy as np
 
 from penstock import _core
 from penstock.format import Chunk
+from penstock.framing.chains import MOST_BYTES
 from penstock.framing.held import Held, frames_in
 from penstock.framing.inflated import POINT_BYTES
-from penstock.framing.resync import MOST_BYTES
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.survey import Survey

@@ -258,13 +258,16 @@ class ForwardStream:
     def resume(self, point: SeekPoint) -> None:
         """Go on at a place where inflating may start; `point.plain_start` says how its bytes are
         counted. What was inflated before it can no longer be read, but for what is kept."""
-        self._points = [*self.take_points(), point]
+        self._points += [*self._new_points(), point]
         self._origin = point
         self._first.go_on_with(self._inflate(0))
         self._again = None
 
     def take_points(self) -> list[SeekPoint]:
         """Where inflating may start, as far as the stream was read, since this was last asked."""
-        found = [*self._points, *(SeekPoint(*point) for point in self.inflater.take_points())]
+        found = self._points + self._new_points()
         self._points = []
         return found
+
+    def _new_points(self) -> list[SeekPoint]:
+        return [SeekPoint(*point) for point in self.inflater.take_points()]

@@ -30,7 +30,7 @@ from penstock.framing.inflated import InflatedStream
 from penstock.framing.shard import LARGE_BYTES, Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.windows import Windows
-from penstock.numbers import as_arrow, as_numpy, outside
+from penstock.numbers import as_arrow, as_booleans, as_numpy, outside
 from penstock.types import row_bytes
 
 _PART_BYTES = 16 << 20
@@ -317,7 +317,7 @@ def _apart(frames: _core.Frames, proof: Proof | None) -> Proof | None:
 def _marked(batch: pa.RecordBatch, unproved: Any, columns: Projection) -> pa.RecordBatch:
     if columns is not None and UNPROVED not in columns:
         return batch
-    mark = pa.array(np.broadcast_to(unproved, batch.num_rows))
+    mark = as_booleans(np.broadcast_to(unproved, batch.num_rows))
     field = pa.field(UNPROVED, pa.bool_(), nullable=False)
     schema = batch.schema.append(field)
     return pa.RecordBatch.from_arrays([*batch.columns, mark], schema=schema)

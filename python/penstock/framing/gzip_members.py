@@ -7,6 +7,8 @@ other one with it. What a header says is a claim: inflating proves it, member by
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Container
 from dataclasses import dataclass
 
 from penstock import _core
@@ -35,15 +37,16 @@ class Member:
         return self.start + self.num_bytes
 
 
-def hop(source: Source, start: int = 0) -> tuple[list[Member], int]:
+def hop(source: Source, start: int = 0, dead: Container[int] = ()) -> tuple[list[Member], int]:
     """The members from `start` on, one directly after another, and where the last one ends.
 
-    That is the end of the file where all of it is penstock's.
+    That is the end of the file where all of it is penstock's. From one of the `dead` on, which are known
+    to lead nowhere, they are not followed.
     """
     members: list[Member] = []
     at = start
     head = source.read(at, _HEAD_BYTES)
-    while (claim := _core.member_head(head, 0)) is not None:
+    while at not in dead and (claim := _core.member_head(head, 0)) is not None:
         num_bytes, num_records = claim
         # The member's last eight bytes and the head of the next one come in one read.
         both = source.read(at + num_bytes - _TRAILER_BYTES, _TRAILER_BYTES + _HEAD_BYTES)
@@ -62,28 +65,42 @@ def hop_to_end(source: Source, start: int = 0) -> list[Member]:
     return members if end == source.size else []
 
 
-def find_chain(source: Source, start: int) -> list[Member]:
-    """The first members at or after `start` that lead, one by one, to the very end of the file.
+class Chain:
+    """The members that lead, one by one, to the very end of a file whose front is damaged.
 
     Bytes inside a member can look like a member, but a chain from there cannot end with the file:
-    the member around it ends later, with bytes that are no header.
+    the member around it ends later, with bytes that are no header. What was found, or that there is
+    nothing to be found, holds for all that follows, so a file is searched once.
     """
-    dead: set[int] = set()
-    at = start
-    while at < source.size:
-        window = source.read(at, _WINDOW_BYTES).to_bytes()
-        place = window.find(_MAGIC)
-        while place >= 0:
-            if at + place not in dead:
-                members, end = hop(source, at + place)
-                if members and end == source.size:
-                    return members
-                dead.update(member.start for member in members)
-            place = window.find(_MAGIC, place + 1)
-        if len(window) < _WINDOW_BYTES:
-            break
-        at += len(window) - (len(_MAGIC) - 1)
-    return []
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._starts: list[int] | None = None
+
+    def after(self, start: int) -> int | None:
+        """Where the first of them at or after `start` begins. `start` is not before that of the last call."""
+        if self._starts is None:
+            self._starts = [member.start for member in self._found(start)]
+        place = bisect_left(self._starts, start)
+        return self._starts[place] if place < len(self._starts) else None
+
+    def _found(self, start: int) -> list[Member]:
+        dead: set[int] = set()
+        at = start
+        while at < self._source.size:
+            window = self._source.read(at, _WINDOW_BYTES).to_bytes()
+            place = window.find(_MAGIC)
+            while place >= 0:
+                if at + place not in dead:
+                    members, end = hop(self._source, at + place, dead)
+                    if members and end == self._source.size:
+                        return members
+                    dead.update(member.start for member in members)
+                place = window.find(_MAGIC, place + 1)
+            if len(window) < _WINDOW_BYTES:
+                break
+            at += len(window) - (len(_MAGIC) - 1)
+        return []
 
 
 def groups(members: list[Member], group_bytes: int = GROUP_BYTES) -> list[list[Member]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from penstock import _core
+from penstock.framing.chains import MOST_BYTES, Chains, Led, Unbroken
 from penstock.framing.framings import Readable
-from penstock.framing.resync import MOST_BYTES, Led, Unbroken, follow
 from penstock.framing.sidecar import Index
 from penstock.framing.stream import Stream
 from penstock.framing.survey_parts import Scope
@@ -18,9 +18,10 @@ _AGREEING = 256
 class Borders:
     """What is known of the borders in a stream. `at` is that of a record."""
 
-    def __init__(self, scope: Scope, stream: Stream, index: Index | None) -> None:
+    def __init__(self, scope: Scope, stream: Stream, index: Index | None, chains: Chains) -> None:
         self._scope = scope
         self._stream = stream
+        self._chains = chains
         self._index = index
 
     def by_index(self, at: int) -> tuple[int, int, int] | None:
@@ -48,6 +49,8 @@ class Borders:
             size = self._stream.size()
             if end > (MOST_BYTES if size is None else size):
                 continue
+            if not self._chains.allows(end - at, at):
+                return None
             payload = self.right_payload(at, end)
             if payload is not None and not self.follow(end).is_inside:
                 return end, payload
@@ -72,8 +75,7 @@ class Borders:
 
     def follow(self, at: int) -> Led:
         """Where heads lead from here, as far as it takes to tell that they are in no payload."""
-        most = self._scope.limits.record_bytes
-        return follow(Unbroken(self._stream), self._scope.framing, at, most)
+        return self._chains.follow(at, self._scope.limits.record_bytes)
 
     def holds_another(self, at: int, end: int) -> bool:
         """Whether a right head, of a frame that goes on beyond `end`, lies in the frame from here to there.

@@ -13,6 +13,7 @@ record's. Compressed data goes on after a fault at the next member or seek point
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -21,8 +22,9 @@ import numpy as np
 
 from penstock import _core
 from penstock.framing import gzip_members
+from penstock.framing.chains import MOST_BYTES, Chains, Led
 from penstock.framing.forward import ForwardStream
-from penstock.framing.resync import MOST_BYTES, Places, Region, resynchronise
+from penstock.framing.resync import Region, resynchronise
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.stream import Stream
 from penstock.framing.survey_borders import Borders
@@ -57,18 +59,19 @@ class Walk:
     ) -> None:
         self._scope = scope
         self._prover = Prover(scope, index)
-        self._borders = Borders(scope, stream, index)
+        self._chains = Chains(stream, scope.framing)
+        self._borders = Borders(scope, stream, index, self._chains)
         self._stream = stream
         self._forward = stream if isinstance(stream, ForwardStream) else None
+        self._members = gzip_members.Chain(scope.source)
         self._index = index
         self._plain_base = plain_base
         self._file_base = file_base
         self._at = at
         self._record: int | None = record
         self._unproved = False
-        self._dead = Places()
-        self._led_to = 0
-        """As far as this, heads are known to lead from record to record."""
+        self._led = Led(0, True)
+        """Where the heads lead that the walk follows."""
         self._told_bytes = at
         self._resumed_byte = -1
 
@@ -238,28 +241,22 @@ class Walk:
             self._at,
             scope.salvage,
             self._unproved,
-            dead=self._dead,
+            chains=self._chains,
             claimed=claimed,
         )
 
     def _is_border(self, end: int) -> bool:
         """Whether the record from here to `end`, as its head has it, seems to end there."""
-        if (
-            end <= self._led_to
-            or not self._scope.framing.is_checked
-            or self._borders.is_known(self._at, end)
-        ):
+        if not self._scope.framing.is_checked or self._borders.is_known(self._at, end):
             return True
-        led = self._borders.follow(end)
-        is_border = led.is_out or not (led.is_inside or self._borders.holds_another(self._at, end))
-        if is_border:
-            self._led_to = led.to
-        return is_border
+        if end > self._led.to:
+            self._led = self._borders.follow(end)
+        led = self._led
+        return led.is_out or not (led.is_inside or self._borders.holds_another(self._at, end))
 
     def _pass_over(self, region: Region, kind: str, message: str) -> Bad:
         """Go on where a search has found that records do."""
-        if region.leads_to_end:
-            self._led_to = MOST_BYTES
+        self._led = Led(MOST_BYTES, True) if region.leads_to_end else Led(0, True)
         # From an unproved border, the record between it and the next proves nothing.
         self._unproved = region.unproved or (self._unproved and region.num_records is not None)
         if region.unproved:
@@ -316,21 +313,13 @@ class Walk:
     def _by_point(self, fault: Any) -> Part | None:
         """Where a damaged compressed stream can be entered again, if the index knows: it may have
         gone on inflating to other bytes, with no border in them."""
-        index = self._index
-        if self._forward is None or index is None:
+        found = self._indexed_point(0, self._at + 1)
+        if found is None:
             return None
-        point = next((p for p in index.points if p.plain_start > self._at), None)
-        if point is None:
-            return None
-        record = int(np.searchsorted(index.starts, point.plain_start))
-        if record >= index.num_records:
-            return None
-        end = int(index.starts[record])
+        point, record, end = found
         lost = None if self._record is None else record - self._record
         part = Bad(self._bad(fault.kind, end, fault.message, lost))
-        self._resumed_byte = point.compressed_bit // 8
-        self._forward.resume(point)
-        self._at, self._record, self._unproved = end, record, False
+        self._resume(point, end, record)
         return part
 
     def _by_search(self, fault: Any) -> Part:
@@ -373,20 +362,14 @@ class Walk:
         if fault.kind == "compression_checksum" and onwards:
             # All of the member was inflated; its records have checksums of their own.
             part = self._stream_fault(fault, byte, inflater.compressed_bytes, 0)
-            self._resumed_byte = inflater.compressed_bytes
-            forward.resume(SeekPoint(8 * inflater.compressed_bytes, inflater.plain_bytes))
+            self._enter(SeekPoint(8 * inflater.compressed_bytes, inflater.plain_bytes))
             return True, [*odd, part]
-        point, record = self._next_point(byte)
-        if point is not None:
+        found = self._next_point(max(byte, self._resumed_byte + 1))
+        if found is not None:
+            point, record, at = found
             lost = None if record is None or self._record is None else record - self._record
             part = self._stream_fault(fault, byte, point.compressed_bit // 8, lost)
-            self._resumed_byte = point.compressed_bit // 8
-            forward.resume(point)
-            self._at = point.plain_start
-            if record is not None and self._index is not None:
-                self._at = int(self._index.starts[record])
-            self._record = record
-            self._unproved = False
+            self._resume(point, at, record)
             return True, [*odd, part]
         whole = fault.kind in ("cut_trailer", "trailing_bytes", "compression_checksum")
         lost = 0 if whole else self._num_left()
@@ -402,26 +385,50 @@ class Walk:
             return None
         return max(self._index.num_records - self._record, 0)
 
-    def _next_point(self, byte: int) -> tuple[SeekPoint | None, int | None]:
-        """Where inflating can go on after a fault, and the first whole record from there."""
+    def _next_point(self, byte: int) -> tuple[SeekPoint, int | None, int] | None:
+        """Where inflating can go on after a fault, the first whole record from there if an index tells, and
+        where that begins."""
         assert self._forward is not None
-        index = self._index
-        byte = max(byte, self._resumed_byte + 1)
-        if index is not None:
-            for point in index.points:
-                later = point.compressed_bit // 8 >= byte and point.plain_start >= self._at
-                if later:
-                    record = int(np.searchsorted(index.starts, point.plain_start))
-                    return (point, record) if record < index.num_records else (None, None)
-            return None, None
+        if self._index is not None:
+            return self._indexed_point(byte, self._at)
         inflater = self._forward.inflater
         begun = [start for start, _ in inflater.take_members()]
-        chain = gzip_members.find_chain(
-            self._scope.source, max(begun[-1] + 1 if begun else byte, self._resumed_byte + 1)
+        least = max(begun[-1], self._resumed_byte) + 1 if begun else byte
+        start = self._members.after(least)
+        if start is None:
+            return None
+        return SeekPoint(8 * start, inflater.plain_bytes), None, inflater.plain_bytes
+
+    def _indexed_point(self, byte: int, plain: int) -> tuple[SeekPoint, int, int] | None:
+        """The first seek point of the index at or after a byte of the file and one of the stream, the first whole
+        record from there and where that begins."""
+        index = self._index
+        if self._forward is None or index is None:
+            return None
+        place = max(
+            bisect_left(index.points, 8 * byte, key=lambda point: point.compressed_bit),
+            bisect_left(index.points, plain, key=lambda point: point.plain_start),
         )
-        if not chain:
-            return None, None
-        return SeekPoint(8 * chain[0].start, inflater.plain_bytes), None
+        if place == len(index.points):
+            return None
+        point = index.points[place]
+        record = int(np.searchsorted(index.starts, point.plain_start))
+        if record >= index.num_records:
+            return None
+        return point, record, int(index.starts[record])
+
+    def _resume(self, point: SeekPoint, at: int, record: int | None) -> None:
+        """Go on with the record that begins at `at`, inflating from a seek point."""
+        self._enter(point)
+        self._at, self._record, self._unproved = at, record, False
+
+    def _enter(self, point: SeekPoint) -> None:
+        """Go on inflating from a seek point. What heads led to before is no longer so."""
+        assert self._forward is not None
+        self._resumed_byte = point.compressed_bit // 8
+        self._forward.resume(point)
+        self._chains.forget()
+        self._led = Led(0, True)
 
     def _stream_fault(self, fault: Any, byte: int, end: int, num_records: int | None) -> Bad:
         start, stop = self._file_base + byte, self._file_base + max(end, byte)

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from penstock.numbers import as_booleans
 from penstock.types import is_list
 
 _compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
@@ -158,7 +159,7 @@ def _pairs(maps: Any) -> pa.Array:
 def chosen(array: pa.Array, mask: np.ndarray) -> pa.Array:
     """The entries where a mask is true."""
     try:
-        return array.filter(pa.array(mask))
+        return array.filter(as_booleans(mask))
     except pa.ArrowNotImplementedError:
         # pyarrow cannot filter views inside lists yet; one slice an entry moves no bytes of them.
         parts = [array.slice(int(at), 1) for at in np.flatnonzero(mask)]

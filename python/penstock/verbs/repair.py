@@ -26,6 +26,7 @@ from penstock.framing.framings import Framing
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Found, Frames
 from penstock.limits import Limits, limits_from
+from penstock.numbers import as_numpy
 from penstock.paths import expand
 from penstock.pipeline import default_threads, in_order
 from penstock.report import Finding, Report
@@ -253,13 +254,13 @@ def _copy(writer: FrameWriter, framing: Framing, found: Found) -> None:
     """Append what is right to the new file."""
     for part in found.parts:
         if isinstance(part, Frames):
-            lengths = framing.frame_bytes(pa.array(part.frames.lengths()).to_numpy())
-            checksums = pa.array(part.frames.checksums()).to_numpy()
+            lengths = framing.frame_bytes(as_numpy(part.frames.lengths()))
+            checksums = as_numpy(part.frames.checksums())
             writer.write_frames([part.data], lengths, checksums)
         elif part.payload is not None:
             framed = framing.frames([part.payload.to_bytes()])
-            lengths, checksums = pa.array(framed.lengths), pa.array(framed.checksums)
-            writer.write_frames([framed.data], lengths.to_numpy(), checksums.to_numpy())
+            lengths, checksums = as_numpy(framed.lengths), as_numpy(framed.checksums)
+            writer.write_frames([framed.data], lengths, checksums)
 
 
 class _Chunks(_Saving):
