@@ -136,6 +136,28 @@ def test_a_file_that_changes_under_an_open_dataset(tmp_path: Path) -> None:
             assert got == old[number], "the record that was indexed, or none"
 
 
+@pytest.mark.parametrize("damage", ["error", "skip", "salvage"])
+@pytest.mark.parametrize("wrap", [*WRAPS, "zlib"])
+def test_a_rewritten_file_is_not_called_damaged(wrap: str, damage: str, tmp_path: Path) -> None:
+    """Nor are the new file's records given in the places of those that were indexed."""
+    rng = random.Random(SEED)
+    make = WRAPS.get(wrap, frames.zlib_of)
+    path = tmp_path / "a.tfrecord"
+    old, new = [[rng.randbytes(50) for _ in range(3_000)] for _ in range(2)]
+    path.write_bytes(make(frames.file_of(old)))
+    os.utime(path, (1, 1))
+    dataset = ps.open(path, raw=True, index=tmp_path, damage=damage)
+    assert dataset[7]["record"] == old[7]
+    path.write_bytes(make(frames.file_of(new[:2_900])))
+    found = (ps.ChangedError, ps.StaleIndexError)
+    with pytest.raises(found):
+        dataset[2_000]
+    with pytest.raises(found):
+        dataset.take([1, 2_000, 5])
+    with pytest.raises(found):
+        records_of(dataset)
+
+
 @pytest.mark.parametrize("keep", [0, 1, 7, 20])
 def test_a_file_that_shrinks_under_an_open_dataset(keep: int, tmp_path: Path) -> None:
     some = payloads(random.Random(keep), 50)

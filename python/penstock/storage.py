@@ -64,6 +64,11 @@ class Watched(Protocol):
         records are proved one by one as they are read, so that it may have grown."""
         ...
 
+    def was_rewritten(self) -> bool:
+        """Whether what is read is no longer what was opened, as far as the system tells: the file was written
+        to, and not only at its end. One that another has replaced is read on as it was."""
+        ...
+
 
 class Sink(Protocol):
     """A file being written. Nothing is visible under `path` before `commit` returns."""
@@ -352,6 +357,16 @@ class LocalSource:
                 hint="open the data again",
             )
 
+    def was_rewritten(self) -> bool:
+        """See Watched."""
+        then = self._opened
+        try:
+            now = os.stat(self.path)
+        except OSError:
+            return False
+        is_same = (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)
+        return is_same and now.st_size <= then.st_size and now.st_mtime_ns != then.st_mtime_ns
+
     def close(self) -> None:
         self.mapped = None
 
@@ -373,6 +388,10 @@ class FrontPart:
     def check_unchanged(self, *, proves: bool) -> None:
         """See Watched."""
         self._source.check_unchanged(proves=proves)
+
+    def was_rewritten(self) -> bool:
+        """See Watched."""
+        return self._source.was_rewritten()
 
     def close(self) -> None:
         self._source.close()

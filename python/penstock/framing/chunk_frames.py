@@ -166,9 +166,9 @@ class ChunkFrames:
         except _core.KernelError as error:
             raise self._shard.error(error.args[0], record) from None
 
-    def _damaged_head(self, index: Index, record: int) -> ChecksumError:
+    def _damaged_head(self, index: Index, record: int) -> PenstockError:
         path = self._shard.source.path
-        return ChecksumError(
+        return self._shard.changed() or ChecksumError(
             _DAMAGED_HEAD,
             file=path,
             record=record,

@@ -45,6 +45,7 @@ def surveyed_chunks(
 
 def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
     """What can be had of a chunk that an index has cut; what cannot is noted."""
+    shard.check_unchanged()
     first = chunk.first_record
     found: list[Frames] = []
     survey = _survey(shard, index)

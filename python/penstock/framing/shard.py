@@ -11,7 +11,7 @@ from penstock.faults import error_from
 from penstock.format import Options, SkippedRegion
 from penstock.framing.framings import Framing
 from penstock.framing.stream import Stream
-from penstock.storage import Source
+from penstock.storage import Source, Watched
 
 CHUNK_BYTES = 2 << 20
 """Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
@@ -61,10 +61,28 @@ class Shard:
 
     def error(self, fault: Any, record: int | None) -> PenstockError:
         """A fault as an error that names the file."""
-        return error_from(fault, file=self.source.path, record=record)
+        return self.changed() or error_from(fault, file=self.source.path, record=record)
+
+    def check_unchanged(self) -> None:
+        """Raise ChangedError where the file was rewritten while it was open."""
+        changed = self.changed()
+        if changed is not None:
+            raise changed
+
+    def changed(self) -> ChangedError | None:
+        """The error of a file that was rewritten while it was open, which explains whatever is wrong with it."""
+        if not (isinstance(self.source, Watched) and self.source.was_rewritten()):
+            return None
+        message = "the file was rewritten while it was open"
+        return ChangedError(message, file=self.source.path, hint="open the data again")
 
     def skip(self, start: int, end: int, num_records: int | None, reason: str) -> None:
-        """Note what was passed over."""
+        """Note what was passed over.
+
+        Raises:
+            ChangedError: it is not damaged, but rewritten.
+        """
+        self.check_unchanged()
         region = SkippedRegion(self.source.path, start, end, num_records, reason)
         self.options.skipped(region)
 
