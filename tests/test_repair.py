@@ -6,6 +6,7 @@ import gzip
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -313,3 +314,45 @@ def test_files_of_another_storage_are_verified_and_repaired() -> None:
     assert report.num_records == 2
     assert report.num_bytes == len(data)
     assert ps.repair("m.tfrecord", into="n.tfrecord", storage=storage).num_records == 2
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_an_arrow_file_is_repaired_as_one_of_its_kind(
+    tmp_path: Path, compression: Any, is_stream: bool
+) -> None:
+    path, whole = tmp_path / "a.arrow", tmp_path / "b.arrow"
+    ps.write({"a": list(range(1000))}, path, stream=is_stream, compression=compression)
+    assert ps.repair(path, into=whole).num_records == 1000
+    assert whole.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip"])
+def test_a_parquet_file_is_repaired_with_its_codec(tmp_path: Path, compression: str) -> None:
+    path, whole = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    ps.write({"a": list(range(1000))}, path, compression=compression)
+    assert ps.repair(path, into=whole).num_records == 1000
+    codec = pq.ParquetFile(whole).metadata.row_group(0).column(0).compression
+    assert codec.lower().replace("uncompressed", "none") == compression
+
+
+def test_of_a_large_arrow_batch_only_what_is_damaged_is_lost(tmp_path: Path) -> None:
+    """Text that is none is found in one of the parts in which it is read; the others are saved."""
+    path, whole = tmp_path / "a.arrow", tmp_path / "b.arrow"
+    num_records = 60_000
+    batch = pa.record_batch({"text": [f"{number:x>1000}" for number in range(num_records)]})
+    with pa.ipc.new_file(path, batch.schema) as file:
+        file.write_batch(batch)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"x40000x") - 500] = 0xFF
+    path.write_bytes(data)
+    report = ps.repair(path, into=whole)
+    (finding,) = ps.verify(path).findings
+    (told,) = report.findings
+    assert finding.num_records == told.num_records == num_records - report.num_records
+    assert 0 < finding.num_records < num_records / 2
+    saved = [int(row["text"].strip("x")) for row in ps.open(whole)]
+    assert len(saved) == report.num_records
+    lost = set(range(num_records)).difference(saved)
+    assert 40_000 in lost
+    assert lost == set(range(min(lost), max(lost) + 1))

@@ -319,6 +319,15 @@ class Dividing(Protocol):
         ...
 
 
+@runtime_checkable
+class Alike(Protocol):
+    """A Reader that can say how to write a file of the same kind."""
+
+    def options_alike(self) -> Any:
+        """Options for the format's writer: compressed and laid out as this file is."""
+        ...
+
+
 class Lending(Reader, Protocol):
     """A Reader that need not copy byte strings out of what it has read. See `lends`."""
 

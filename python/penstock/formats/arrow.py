@@ -11,6 +11,7 @@ arrays are read. So every batch is validated in full before it is handed out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -43,10 +44,11 @@ from penstock.formats.arrow_messages import (
     Message,
     is_stream,
     read_footer,
+    read_layout,
     read_message,
     walk_stream,
 )
-from penstock.formats.arrow_unpack import InTurn
+from penstock.formats.arrow_unpack import InTurn, codec_of
 from penstock.formats.batches import (
     check_columns,
     check_records,
@@ -171,6 +173,17 @@ class ArrowReader:
                 return reader.schema
         assert self._start is not None
         return pa.ipc.open_stream(self._bytes.range(0, self._start.end)).schema
+
+    def options_alike(self) -> Any:
+        """See penstock.format.Alike: a file or a stream, compressed as its first batch is."""
+        from penstock.formats.arrow_write import ArrowOptions
+
+        codec = None
+        with suppress(FormatError):  # of a damaged batch, which is told of where it is read
+            first = next(iter(self._batches), None)
+            if first is not None:
+                codec = codec_of(read_layout(self._bytes.read, first.message))
+        return ArrowOptions(compression=codec, stream=self._footer is None)
 
     # Where the batches lie.
 

@@ -52,6 +52,11 @@ def can_unpack(layout: Layout) -> bool:
     return layout.codec is not None and 0 <= layout.codec < len(_CODECS)
 
 
+def codec_of(layout: Layout) -> str | None:
+    """What buffers are compressed with, as far as it is one of the format's codecs."""
+    return None if layout.codec is None or not can_unpack(layout) else _CODECS[layout.codec]
+
+
 def unpacked(data: Bytes, batch: Message, layout: Layout) -> Unpacked:
     """Places for what the buffers hold. Only what stands before each of them is read.
 

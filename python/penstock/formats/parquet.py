@@ -242,6 +242,14 @@ class ParquetReader:
         footer = self._bytes.range(self._data_end, size - 8 - self._data_end).to_pybytes()
         return ", ".join(sorted(codecs(footer)))
 
+    def options_alike(self) -> Any:
+        """See penstock.format.Alike: compressed alike, where all columns are."""
+        from penstock.formats.parquet_write import ParquetOptions
+
+        codec = self.compression or "none"
+        known = ParquetFormat.info.compressions
+        return ParquetOptions(compression=codec) if codec in (*known, "none") else ParquetOptions()
+
     def chunks(self) -> Iterator[Chunk]:
         """The row groups in order, large ones in parts."""
         for number, part in enumerate(self._parts):

@@ -12,13 +12,16 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.format import (
+    Alike,
     Chunk,
+    Dividing,
     Format,
     Framed,
     FrameWriter,
     Options,
     Reader,
     Surveyed,
+    bare,
     open_shard,
 )
 from penstock.framing import sidecar
@@ -278,7 +281,8 @@ class _Chunks(_Saving):
         return self._each(lambda batch: None)
 
     def save(self, sink: Sink) -> tuple[int, list[Finding]]:
-        options = self._kind.write_options()
+        own = bare(self._reader)
+        options = own.options_alike() if isinstance(own, Alike) else self._kind.write_options()
         threads = self._work.threads or default_threads()
         writer = self._kind.create(sink, self._reader.schema, options, threads)
         done = self._each(writer.write)
@@ -292,6 +296,7 @@ class _Chunks(_Saving):
         path, size = self._source.path, self._source.size
         findings: list[Finding] = []
         num_records = 0
+        own = bare(self._reader)
 
         def decode(chunk: Chunk) -> Iterable[pa.RecordBatch | Finding]:
             try:
@@ -301,7 +306,8 @@ class _Chunks(_Saving):
 
         def chunks() -> Iterator[Chunk]:
             try:
-                yield from self._reader.chunks()
+                for chunk in self._reader.chunks():
+                    yield from own.parts(chunk, None) if isinstance(own, Dividing) else [chunk]
             except PenstockError as error:
                 findings.append(found_in(error, path, 0, size))
 

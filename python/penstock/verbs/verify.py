@@ -257,14 +257,17 @@ def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Ta
 
 
 def _decode(reader: Reader, path: str, chunk: Chunk, num_bytes: int) -> Iterable[Tally]:
+    num_records, findings = 0, list[Finding]()
     own = bare(reader)
     try:
-        parts = own.parts(chunk, None) if isinstance(own, Dividing) else [chunk]
-        num_records = sum(reader.decode(part, None, None).num_rows for part in parts)
-    except PenstockError as error:
-        finding = found_in(error, path, chunk.start_byte, chunk.end_byte, chunk)
-        return [Tally(0, (finding,), num_bytes)]
-    return [Tally(num_records, (), num_bytes)]
+        for part in own.parts(chunk, None) if isinstance(own, Dividing) else [chunk]:
+            try:
+                num_records += reader.decode(part, None, None).num_rows
+            except PenstockError as error:
+                findings.append(found_in(error, path, part.start_byte, part.end_byte, part))
+    except PenstockError as error:  # it cannot be divided
+        findings.append(found_in(error, path, chunk.start_byte, chunk.end_byte, chunk))
+    return [Tally(num_records, tuple(findings), num_bytes)]
 
 
 def found_in(
