@@ -310,3 +310,15 @@ def test_what_follows_a_bad_record_is_not_read_again_for_each(
     dataset = ps.open(path, damage="skip", schema=pa.schema({"a": pa.binary()}))
     assert sum(batch.num_rows for batch in dataset.scan(threads=1)) == 6_000
     assert num_rows < 8_000 * 40
+
+
+def test_a_folder_for_indexes_is_made_by_every_verb(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"a": [1, 2]}, path, index=tmp_path / "of_write")
+    ps.convert(path, tmp_path / "b.tfrecord", index=str(tmp_path / "of_convert"))
+    ps.repair(path, into=tmp_path / "c.tfrecord", index=str(tmp_path / "of_repair"))
+    ps.index(path, folder=tmp_path / "of_index")
+    ps.append({"a": [3]}, path, index=str(tmp_path / "of_append"))
+    made = sorted(entry.name for entry in tmp_path.iterdir() if entry.is_dir())
+    assert made == ["of_append", "of_convert", "of_index", "of_repair", "of_write"]
+    assert all(len(list((tmp_path / name).iterdir())) == 1 for name in made)

@@ -99,7 +99,10 @@ def test_misuse_ends_with_status_2(arguments: tuple[str, ...], single: Path) -> 
     done = run(*(single if word == "FILE" else word for word in arguments))
     assert done.status == 2
     assert "Error:" in done.err
-    assert done.out == ""
+    if "--json" in arguments:
+        assert done.document["error"]["type"] == "UsageError"
+    else:
+        assert done.out == ""
 
 
 def test_unknown_column_names_those_that_are_there(single: Path) -> None:

@@ -74,3 +74,40 @@ def test_an_existing_target_is_replaced_by_the_option_that_is_named(
     assert failed.status == 2
     assert failed.err == f"{target} exists; pass --overwrite to replace it\n"
     assert run("convert", tmp_path / "a.tfrecord", target, "--overwrite").status == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("convert", "a.tfrecord", "b.parquet", "--columns", "nope"),
+        ("convert", "a.tfrecord", "b.parquet", "--rename", "nope=x"),
+        ("convert", "a.tfrecord", "b.parquet", "--where", "nope > 3"),
+        ("head", "a.tfrecord", "--columns", "id,nope"),
+        ("stats", "a.tfrecord", "--columns", "nope"),
+    ],
+)
+def test_a_field_that_is_not_there_is_a_misuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ps.write({"id": [1]}, "a.tfrecord")
+    failed = run(*words)
+    assert failed.status == 2
+    assert failed.err.endswith("Error: there is no field 'nope'; there are: id\n")
+
+
+def test_a_misuse_is_told_in_the_options_of_the_command_and_in_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ps.write({"id": [1]}, "a.tfrecord")
+    failed = run("repair", "--json", "a.tfrecord", "--into", "a.tfrecord")
+    message = "a.tfrecord would be written over itself; use --in-place for that"
+    assert failed.status == 2
+    assert failed.document == {"error": {"type": "UsageError", "message": message}}
+    assert failed.err.endswith(f"Error: {message}\n")
+    assert "use --to or one of" in run("convert", "a.tfrecord", "b.xyz").err
+    for words in [("info", "--json", "nowhere"), ("info", "--json", "--nope")]:
+        failed = run(*words)
+        assert failed.status == 2
+        assert failed.document["error"]["message"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -116,7 +117,8 @@ def command(
     given: dict[str, Any] = {**pairs, **values_of(more, "--option")}
     # Where nothing asks for more, payloads may pass from TFRecord to TFRecord without being parsed.
     ds = None if reads == _READING_DEFAULTS else opened(source, **reads)
-    with output.progress("convert") as progress, misuse():
+    named = {*(columns or ()), *pairs["rename"], *re.findall(r"[^\W\d]\w*", options["where"] or "")}
+    with output.progress("convert") as progress, misuse(named=named):
         made = ps.convert(
             one_or_many(source) if ds is None else ds,
             target,

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from penstock.cli.options import Misuse
+
 _ALIASES = {"infer_records": "infer"}
 _OF_OPEN = ("schema", "limits", "storage", "overlays", "mmap", "cache", "columns", "format")
 """Keywords of `penstock.open` that are no options of a format."""
@@ -29,6 +31,8 @@ def advise_in_options(error: Any, given: Sequence[str], program: click.Group) ->
         # One of penstock's own, and not the system's.
         fact, mark, advice = str(error).rpartition("; ")
         error.args = (fact + mark + in_options(advice, given, program),)
+    elif isinstance(error, Misuse):
+        error.message = in_options(error.message, given, program)
 
 
 def in_options(hint: str, given: Sequence[str], program: click.Group) -> str:
@@ -52,7 +56,9 @@ def _told(found: re.Match[str], options: dict[str, click.Option]) -> str:
     name = found["keyword"] or found["bare"]
     values = _typed(found["value"] or found["given"] or "")
     value = values[0]
-    option = options.get(_ALIASES.get(name, name))
+    # Of two formats, a call of `open` names the one that is read.
+    is_written = name == "format" and found["verb"] != "open" and "to" in options
+    option = options.get("to" if is_written else _ALIASES.get(name, name))
     if option is None:
         option = options.get(_for_format(found["verb"], name))
         words = f"{name}={value or '...'}"

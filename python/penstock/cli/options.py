@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -126,9 +126,14 @@ json_option = click.option(
 )
 
 
+class Misuse(click.UsageError):
+    """What the API says of an argument, which was an option here."""
+
+
 @contextmanager
-def misuse(*, has_read: bool = False) -> Generator[None]:
-    """Take the API's errors about its arguments for what they are here: wrong options.
+def misuse(*, has_read: bool = False, named: Collection[str] = ()) -> Generator[None]:
+    """Take the API's errors about its arguments for what they are here: wrong options. `named`: the fields
+    that were typed.
 
     Errors about the data keep their own kind, and a TypeError that is not about an option (nor may
     be about a value of --read) is a fault of penstock's own.
@@ -137,12 +142,17 @@ def misuse(*, has_read: bool = False) -> Generator[None]:
 
     try:
         yield
-    except ps.PenstockError:
-        raise
+    except ps.PenstockError as error:
+        known = error.message.removeprefix("no such column; there are: ")
+        is_typed = isinstance(error, ps.SchemaError) and error.field in named
+        if not is_typed or error.record is not None or known == error.message:
+            raise
+        message = f"there is no field {error.field!r}; there are: {known}"
+        raise Misuse(message, click.get_current_context(silent=True)) from None
     except (ValueError, TypeError) as error:
         if isinstance(error, TypeError) and not (has_read or _OPTION_ERROR.search(str(error))):
             raise
-        raise click.UsageError(str(error), click.get_current_context(silent=True)) from None
+        raise Misuse(str(error), click.get_current_context(silent=True)) from None
 
 
 def one_or_many(source: Sequence[str]) -> Any:
@@ -160,15 +170,8 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
         given["infer_records"] = infer
     read = of_format(given.pop("read", ()))
     given |= read
-    with misuse(has_read=bool(read)):
-        try:
-            return ps.open(one_or_many(source), **given)
-        except ps.SchemaError as error:
-            if error.record is None and error.field in (given.get("columns") or ()):
-                known = error.message.removeprefix("no such column; there are: ")
-                message = f"--columns: there is no {error.field!r}; there are: {known}"
-                raise click.UsageError(message, click.get_current_context(silent=True)) from None
-            raise
+    with misuse(has_read=bool(read), named=given.get("columns") or ()):
+        return ps.open(one_or_many(source), **given)
 
 
 def of_format(words: Sequence[str]) -> dict[str, Any]:

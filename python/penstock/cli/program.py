@@ -17,6 +17,8 @@ from typing import Any, NoReturn
 
 import click
 
+from penstock.cli.options import Misuse
+
 # name: its line in the overview. The command's own file is imported only when it is asked for.
 COMMANDS = {
     "info": "What a data set is made of: files, records, bytes, index, fields.",
@@ -75,7 +77,7 @@ class Program(click.Group):
             status: Any = super().main(given, *more, **options)
             sys.stdout.flush()
         except BaseException as error:  # noqa: BLE001  what is not told goes on
-            if isinstance(error, FileExistsError) or getattr(error, "hint", None):
+            if isinstance(error, (FileExistsError, Misuse)) or getattr(error, "hint", None):
                 from penstock.cli.hints import advise_in_options
 
                 advise_in_options(error, given, self)
@@ -99,31 +101,43 @@ def _never_fail_to_print() -> None:
 
 
 def _status_of(error: BaseException, wants_json: bool) -> int:
-    """Tell an error on stderr, and choose the exit status. A fault of penstock's own goes on."""
+    """Tell an error on stderr, and in the document on stdout if one is wanted, and choose the exit status.
+    A fault of penstock's own goes on."""
     import penstock as ps
 
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
-    if isinstance(error, click.ClickException):
-        error.show()
-        return 2
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         click.echo("interrupted", err=True)
         return 130
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        _leave_pipe()
+        return 141  # as the shell reports a process that wrote to a closed pipe
+    if not isinstance(error, (click.ClickException, ps.PenstockError, OSError)):
+        raise error
+    if wants_json:
+        click.echo(json.dumps({"error": _facts(error)}, indent=2, default=str))
+    if isinstance(error, click.ClickException):
+        error.show()
+        return 2
     if isinstance(error, ps.PenstockError):
-        if wants_json:
-            facts = {"type": type(error).__name__, "message": error.message, **error.facts()}
-            click.echo(json.dumps({"error": facts}, indent=2, default=str))
         _tell(str(error))
         return 1
-    if isinstance(error, OSError):
-        if error.errno == errno.EPIPE:
-            _leave_pipe()
-            return 141  # as the shell reports a process that wrote to a closed pipe
-        _tell(_said(error))
-        misuses = (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError)
-        return 2 if isinstance(error, (*misuses, IsADirectoryError)) else 1
-    raise error
+    _tell(_said(error))
+    misuses = (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError)
+    return 2 if isinstance(error, (*misuses, IsADirectoryError)) else 1
+
+
+def _facts(error: Any) -> dict[str, Any]:
+    """What is known of an error, for a document."""
+    import penstock as ps
+
+    if isinstance(error, ps.PenstockError):
+        return {"type": type(error).__name__, "message": error.message, **error.facts()}
+    if isinstance(error, click.ClickException):
+        return {"type": "UsageError", "message": error.format_message()}
+    facts = {"type": type(error).__name__, "message": _said(error)}
+    return facts if error.filename is None else {**facts, "file": os.fspath(error.filename)}
 
 
 def _said(error: OSError) -> str:

@@ -40,7 +40,7 @@ from penstock import _core
 from penstock.errors import StaleIndexError
 from penstock.framing.framings import Framing
 from penstock.numbers import as_arrow, as_numpy
-from penstock.storage import SIDECAR_SUFFIX, LocalSource, Source, Storage
+from penstock.storage import SIDECAR_SUFFIX, LocalSource, LocalStorage, Source, Storage
 
 MAGIC = b"PENSTOCK"
 VERSION = 1
@@ -139,7 +139,9 @@ def identity_of(data_path: str) -> int:
 
 
 def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
-    """Write the sidecar of a file, and return its path."""
+    """Write the sidecar of a file, and return its path. A folder that is not there yet is made."""
+    if folder is not None and isinstance(storage, LocalStorage):
+        os.makedirs(folder, exist_ok=True)
     numbers = [
         np.ascontiguousarray(index.starts, "<u8"),
         np.ascontiguousarray(index.checksums, "<u4"),
@@ -177,15 +179,12 @@ def save(index: Index, data_path: str, storage: Storage, folder: str | None = No
 def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> str:
     """Save the sidecar of a file in `folder`, or beside the file, or in the user's cache where that
     cannot be written."""
-    if folder is not None:
-        os.makedirs(folder, exist_ok=True)
-        return save(index, data_path, storage, folder)
     try:
-        return save(index, data_path, storage)
+        return save(index, data_path, storage, folder)
     except OSError:
-        cache = cache_folder()
-        os.makedirs(cache, exist_ok=True)
-        return save(index, data_path, storage, cache)
+        if folder is not None:
+            raise
+        return save(index, data_path, storage, cache_folder())
 
 
 def _points(index: Index) -> list[bytes]:
