@@ -322,3 +322,17 @@ def test_a_folder_for_indexes_is_made_by_every_verb(tmp_path: Path) -> None:
     made = sorted(entry.name for entry in tmp_path.iterdir() if entry.is_dir())
     assert made == ["of_append", "of_convert", "of_index", "of_repair", "of_write"]
     assert all(len(list((tmp_path / name).iterdir())) == 1 for name in made)
+
+
+@pytest.mark.parametrize("window_bits", range(9, 16))
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_zlib_files_of_any_window_are_told_by_their_bytes(
+    tmp_path: Path, window_bits: int, level: int
+) -> None:
+    path = tmp_path / "x"
+    payloads = [b"%d" % number * 50 for number in range(500)]
+    engine = zlib.compressobj(level, zlib.DEFLATED, window_bits)
+    path.write_bytes(engine.compress(frames.file_of(payloads)) + engine.flush())
+    assert [row["record"] for row in ps.open(path, raw=True)] == payloads
+    assert len(ps.open(path, raw=True, compression="zlib")) == 500
+    assert ps.verify(path).ok

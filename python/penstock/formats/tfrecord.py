@@ -65,6 +65,9 @@ from penstock.schema import (
 from penstock.storage import Sink, Source
 from penstock.types import is_bytes
 
+_HEAD_BYTES = 4096
+"""How much is looked at to tell the compression: enough to inflate the first bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class TFRecordOptions:
@@ -111,7 +114,10 @@ class TFRecordFormat:
         return TFRecordWriteOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        return compression_of(head) is not None and (_frame_head(head) or _inflates_to_frames(head))
+        container = compression_of(head)
+        if not container:
+            return _frame_head(head)
+        return _inflates_to_frames(head, container)
 
     def open(self, source: Source, options: Options) -> Reader:
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
@@ -174,7 +180,7 @@ def _compression(source: Source, mine: TFRecordOptions) -> str:
         raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip', 'zlib'")
     if mine.compression is not None:
         return mine.compression
-    return compression_of(source.read(0, 64).to_bytes()) or ""
+    return compression_in(source)
 
 
 def _frame_head(head: bytes) -> bool:
@@ -184,11 +190,8 @@ def _frame_head(head: bytes) -> bool:
     )
 
 
-def _inflates_to_frames(head: bytes) -> bool:
+def _inflates_to_frames(head: bytes, container: str) -> bool:
     """Whether the start of a compressed file inflates to the head of a frame."""
-    container = compression_of(head)
-    if not container:
-        return False
     inflater = _core.Inflater(container, 0)
     try:
         data = _core.Buffer.from_bytes(head)
@@ -204,6 +207,11 @@ def _inflates_to_frames(head: bytes) -> bool:
     return not plain if inflater.finished and not plain else _frame_head(plain)
 
 
+def compression_in(source: Source) -> str:
+    """The compression of a TFRecord file, "", "gzip" or "zlib", told by its bytes."""
+    return compression_of(source.read(0, _HEAD_BYTES).to_bytes()) or ""
+
+
 def compression_of(head: bytes) -> str | None:
     """The compression, "", "gzip" or "zlib", told by the bytes; None where no TFRecord starts like this.
 
@@ -214,9 +222,10 @@ def compression_of(head: bytes) -> str | None:
         return ""
     if head[:2] == b"\x1f\x8b":
         return "gzip"
-    if len(head) >= 2 and head[0] == 0x78 and (head[0] * 256 + head[1]) % 31 == 0:
-        return "zlib"
-    return None
+    if len(head) < 2 or head[0] & 0x8F != 8 or (head[0] * 256 + head[1]) % 31:
+        return None
+    # Nearly all have the largest window. What says another one is more likely a damaged frame.
+    return "zlib" if head[0] == 0x78 or _inflates_to_frames(head, "zlib") else None
 
 
 # -- payloads -------------------------------------------------------------------------------------

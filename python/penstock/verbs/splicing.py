@@ -13,7 +13,7 @@ from penstock.errors import PenstockError, SchemaError
 from penstock.faults import error_from
 from penstock.format import Abortable, Chunk
 from penstock.formats.framed_output import parts_of
-from penstock.formats.tfrecord import TFRecordFormat, compression_of
+from penstock.formats.tfrecord import TFRecordFormat, compression_in
 from penstock.formats.tfrecord_columns import PayloadPlan, plan_payload
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
@@ -126,7 +126,7 @@ class Output:
         overwrite: bool,
         threads: int | None,
     ) -> None:
-        compression = compression_of(storage.source(path).read(0, 64).to_bytes()) or ""
+        compression = compression_in(storage.source(path))
         threads = default_threads() if threads is None else threads
         self._sink = storage.sink(target, overwrite=overwrite)
         self.num_records = 0
