@@ -336,3 +336,23 @@ def test_zlib_files_of_any_window_are_told_by_their_bytes(
     assert [row["record"] for row in ps.open(path, raw=True)] == payloads
     assert len(ps.open(path, raw=True, compression="zlib")) == 500
     assert ps.verify(path).ok
+
+
+def test_numbers_beyond_any_integer_are_those_of_no_record(tmp_path: Path) -> None:
+    ps.write({"a": [1, 2]}, tmp_path / "a.tfrecord")
+    dataset = ps.open(tmp_path / "a.tfrecord")
+    for wrong in (2**70, -(2**70)):
+        with pytest.raises(ps.RecordIndexError, match=f"no record {wrong} among 2"):
+            dataset.take([0, wrong])
+        with pytest.raises(ps.RecordIndexError):
+            dataset[wrong]
+    assert dataset.take(np.array([1, 0], dtype=object)).column(0).to_pylist() == [2, 1]
+
+
+@pytest.mark.parametrize("key", [b"penstock.key", b"other", b"\xff"])
+@pytest.mark.parametrize("ending", ["tfrecord", "msgpack", "tar", "arrow", "npz"])
+def test_metadata_of_a_field_may_be_any_bytes(tmp_path: Path, key: bytes, ending: str) -> None:
+    field = pa.field("a", pa.int64(), metadata={key: b"\xff\xfe"})
+    pq.write_table(pa.table([[1, 2]], schema=pa.schema([field])), tmp_path / "a.parquet")
+    ps.convert(tmp_path / "a.parquet", tmp_path / f"b.{ending}")
+    assert [row["a"] for row in ps.open(tmp_path / f"b.{ending}")] == [1, 2]

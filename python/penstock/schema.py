@@ -196,9 +196,22 @@ def plan_fields(schema: pa.Schema) -> list[FieldPlan]:
     return [_plan_field(field) for field in schema]
 
 
+def wire_key(field: pa.Field) -> str:
+    """The key that a field has in an Example: its name, unless its metadata says another.
+
+    Raises:
+        SchemaError: what that says is no text.
+    """
+    try:
+        return (field.metadata or {}).get(WIRE_KEY, field.name.encode()).decode()
+    except UnicodeError:
+        message = f"the metadata {WIRE_KEY.decode()} of the field is no UTF-8"
+        raise SchemaError(message, field=field.name) from None
+
+
 def _plan_field(field: pa.Field) -> FieldPlan:
     in_lists = (field.metadata or {}).get(IN_LISTS_KEY) == b"1"
-    key = (field.metadata or {}).get(WIRE_KEY, field.name.encode()).decode()
+    key = wire_key(field)
     type_ = field.type
     storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
     depth = 0

@@ -111,6 +111,12 @@ def _numbers(dataset: Dataset, records: Sequence[int] | np.ndarray) -> np.ndarra
         raise TypeError(f"take wants a list of record numbers, not {type(records).__name__}")
     if not len(numbers):
         return np.zeros(0, np.int64)
+    if numbers.dtype == object and all(isinstance(one, int) for one in records):
+        total = len(dataset)
+        for one in records:  # of which some may be beyond any integer of NumPy
+            if not -total <= one < total:
+                raise RecordIndexError(f"no record {one} among {total}")
+        numbers = numbers.astype(np.int64)
     if numbers.dtype == bool or not np.issubdtype(numbers.dtype, np.integer):
         raise TypeError("take wants a list of record numbers")
     total = len(dataset)

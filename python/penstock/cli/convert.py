@@ -110,14 +110,15 @@ def command(
     words = ("images", "image_mode", "max_side", "jpeg_quality")
     image_options = {word: options.pop(word) for word in words}
     reads = {word: options.pop(word) for word in _READING_DEFAULTS}
-    pairs = {**options, "columns": columns, "rename": pairs_of(rename or [], "--rename")}
+    renamed = pairs_of(rename or [], "--rename")
+    pairs = {**options, "columns": columns, "rename": renamed}
     pairs["sample"] = _sample(sample)
     # What is not asked for is left to the format written.
     pairs |= {word: value for word, value in image_options.items() if value is not None}
     given: dict[str, Any] = {**pairs, **values_of(more, "--option")}
     # Where nothing asks for more, payloads may pass from TFRecord to TFRecord without being parsed.
     ds = None if reads == _READING_DEFAULTS else opened(source, **reads)
-    named = {*(columns or ()), *pairs["rename"], *re.findall(r"[^\W\d]\w*", options["where"] or "")}
+    named = {*(columns or ()), *renamed, *re.findall(r"[^\W\d]\w*", options["where"] or "")}
     with output.progress("convert") as progress, misuse(named=named):
         made = ps.convert(
             one_or_many(source) if ds is None else ds,

@@ -32,7 +32,7 @@ def advise_in_options(error: Any, given: Sequence[str], program: click.Group) ->
         fact, mark, advice = str(error).rpartition("; ")
         error.args = (fact + mark + in_options(advice, given, program),)
     elif isinstance(error, Misuse):
-        error.message = in_options(error.message, given, program)
+        error.message = in_options(error.message, given, program)  # pyright: ignore[reportAttributeAccessIssue]  final only to the type checker
 
 
 def in_options(hint: str, given: Sequence[str], program: click.Group) -> str:

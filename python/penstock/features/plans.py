@@ -19,6 +19,7 @@ from penstock.schema import (
     WIRE_KEY,
     FieldPlan,
     Wire,
+    wire_key,
 )
 
 FEATURE_KEY = b"penstock.feature"
@@ -277,7 +278,7 @@ def _dict(fields: Sequence[pa.Field]) -> str:
 
 def _line(field: pa.Field) -> str:
     metadata = field.metadata or {}
-    key = metadata.get(WIRE_KEY, field.name.encode()).decode()
+    key = wire_key(field)
     if field.type == pa.null():
         return f"# {key!r}: no value was seen"
     given = metadata.get(FEATURE_KEY)

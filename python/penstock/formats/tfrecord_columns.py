@@ -94,7 +94,8 @@ class PayloadPlan:
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch as the kernel takes it. Raises SchemaError; its record is that in the batch."""
         if self.as_it_is:
-            return batch
+            # Metadata of fields may be any bytes, and Rust takes only text.
+            return pa.RecordBatch.from_arrays(batch.columns, names=batch.schema.names)
         if not self.columns:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
         arrays = [column.convert(batch) for column in self.columns]

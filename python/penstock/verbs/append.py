@@ -35,7 +35,7 @@ from penstock.framing.sidecar import Index
 from penstock.inferred import has_no_records
 from penstock.overlay.file import has_overlays
 from penstock.pipeline import default_threads
-from penstock.schema import IN_LISTS_KEY, WIRE_KEY
+from penstock.schema import IN_LISTS_KEY, WIRE_KEY, wire_key
 from penstock.storage import LocalSink, LocalStorage, Storage
 from penstock.tail import WAIT_SECONDS, Tail
 from penstock.types import refuse_bits
@@ -417,7 +417,7 @@ def _check_features(written: pa.Schema, given: list[str], schema: pa.Schema, pat
 def _place(field: pa.Field) -> tuple[bool, str]:
     """Whether a field is a feature list, and its key."""
     metadata = field.metadata or {}
-    return IN_LISTS_KEY in metadata, metadata.get(WIRE_KEY, field.name.encode()).decode()
+    return IN_LISTS_KEY in metadata, wire_key(field)
 
 
 def _unknown(name: str, schema: pa.Schema, path: str) -> SchemaError:
