@@ -50,6 +50,7 @@ from penstock.formats.arrow_messages import (
 )
 from penstock.formats.arrow_unpack import InTurn, codec_of
 from penstock.formats.batches import (
+    WHOLE,
     check_columns,
     check_records,
     checked,
@@ -74,8 +75,6 @@ RUN_BYTES = 32 << 10
 """How much of a batch is read at once for a few of its rows."""
 RUN_COSTS = 256 << 10
 """To cut rows out takes as long as to read so many bytes of a whole batch."""
-WHOLE = "whole"
-"""`Chunk.data` of the chunk that stands for all records of the shard."""
 
 
 class ArrowFormat:

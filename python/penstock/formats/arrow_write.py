@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.formats.arrow_waiting import Waiting
 from penstock.formats.batches import conform, same_columns
 from penstock.formats.borrowed import SinkFile, writable
+from penstock.formats.waiting import Waiting
 from penstock.storage import Sink
 
 

@@ -143,6 +143,10 @@ def empty_columns(num_records: int) -> Any:
     return pa.record_batch([pa.nulls(num_records)], names=["none"]).select([])
 
 
+WHOLE = "whole"
+"""`Chunk.data` of a chunk that stands for all records of a shard: `gather_parts` finds those that are asked for."""
+
+
 def gather_parts(
     parts: Iterator[tuple[int, Any]], records: np.ndarray, schema: Any, path: str
 ) -> Any:

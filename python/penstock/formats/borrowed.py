@@ -1,4 +1,5 @@
-"""What the two formats that pyarrow reads have in common: its errors, files and batches.
+"""What is borrowed from pyarrow by the formats that it reads and by overlays: its errors become penstock's, and
+sources and sinks its files.
 
 pyarrow reports bad bytes as `ArrowInvalid`, as `OSError` without an errno, or as whatever Python
 error its wrapper met on the way. All of them become penstock's errors here, in one place. An

@@ -40,6 +40,7 @@ from penstock.format import (
     Writer,
 )
 from penstock.formats.batches import (
+    WHOLE,
     check_columns,
     check_records,
     checked,
@@ -65,8 +66,6 @@ _BUFFER_BYTES = 1 << 18
 _WHOLE_BYTES = 16 << 20
 """Size of a file up to which columns are read whole."""
 IDLE_CURSORS = 4
-WHOLE = "whole"
-"""`Chunk.data` of the chunk that stands for all records of the shard."""
 
 
 class ParquetFormat:
@@ -96,10 +95,9 @@ class ParquetFormat:
         """Read the footer.
 
         Raises:
-            UnsupportedError: the file is encrypted, or raw=True.
+            UnsupportedError: the file is encrypted, or a summary of others (`_metadata`); or raw=True.
             TruncatedError, FormatError: the bytes are not Parquet.
             SchemaError: a field of schema= is not in the file.
-            UnsupportedError: the file is a summary of others, `_metadata`.
         """
         if os.path.basename(source.path) in _SUMMARIES:
             raise UnsupportedError(

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import SchemaError, UnsupportedError
-from penstock.formats.arrow_waiting import Waiting
 from penstock.formats.batches import conform, same_columns
 from penstock.formats.borrowed import SinkFile, writable
+from penstock.formats.waiting import Waiting
 from penstock.storage import Sink
 from penstock.types import storage_of
 

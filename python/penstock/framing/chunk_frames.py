@@ -69,11 +69,6 @@ class ChunkFrames:
         is_all = len(walked.frames) == chunk.num_records and walked.consumed == length
         return walked.frames if is_all else None
 
-    def _walk(self, window: _core.Buffer, start: int) -> tuple[_core.Frames, int]:
-        limit = self._shard.record_bytes
-        frames, consumed, _, _ = _core.walk(self._framing.name, window, start, limit)
-        return frames, consumed
-
     def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
         """Where the frames of a chunk that can be had begin, and where they end."""
         frames = self.read(chunk, None).frames
@@ -146,7 +141,7 @@ class ChunkFrames:
     ) -> _core.Frames:
         """Frames in a window that begins at `begin`; raises at the first with a damaged head."""
         if not len(records):
-            return self._walk(window.slice(0, 0), 0)[0]
+            return _core.walk(self._framing.name, window.slice(0, 0), begin, 0)[0]
         starts, ends = index.starts[records], index.ends[records]
         places, lengths = as_arrow(starts), as_arrow(ends - starts)
         inside = as_arrow(starts - np.uint64(begin))

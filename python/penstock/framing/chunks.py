@@ -25,20 +25,20 @@ _FIRST_OF_SAMPLE_BYTES = 256 << 10
 def indexed_chunks(index: Index) -> Iterator[Chunk]:
     """Cut a shard at records (a compressed one, at its points) about as far apart as chunks are large."""
     first = 0
-    ends = index.starts
+    borders = index.starts
     points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
     large = index.plain_bytes >= LARGE_BYTES * index.num_records and not len(points)
     wanted = LARGE_CHUNK_BYTES if large else CHUNK_BYTES
     while first < index.num_records:
         # Searched for as uint64: a Python int would make numpy convert all of the index.
-        goal = np.uint64(min(int(ends[first]) + wanted, index.plain_bytes))
+        goal = np.uint64(min(int(borders[first]) + wanted, index.plain_bytes))
         if len(points):
             later = np.searchsorted(points, goal, "left")
             goal = points[later] if later < len(points) else np.uint64(index.plain_bytes)
         # The first record at or after a point: one before it would cost the stretch before.
-        last = int(np.searchsorted(ends, goal, "left"))
+        last = int(np.searchsorted(borders, goal, "left"))
         last = min(max(last, first + 1), index.num_records)
-        bounds = int(ends[first]), int(ends[last])
+        bounds = int(borders[first]), int(borders[last])
         yield Chunk(first, last - first, *bounds, index)
         first = last
 

@@ -54,7 +54,7 @@ def _kept(
 ) -> list[tuple[str | None, Index]]:
     """The sidecars of a file and the folders they are in; first the one made of its present state."""
     found: list[tuple[str | None, Index]] = []
-    for folder in [None, sidecar.cache_folder()] if kept == "auto" else [kept]:
+    for folder in sidecar.folders(kept):
         # Not there, not readable, or none: an index can be made again.
         with suppress(OSError, StaleIndexError):
             found.append((folder, sidecar.load(sidecar.path_for(path, folder), storage)))
@@ -64,12 +64,10 @@ def _kept(
 
 def _of_this_state(shard: Shard, index: Index) -> Index | None:
     """An index if it is of the file as it is, or of what was its first part, then extended."""
-    source, framing = shard.source, shard.framing
-    if sidecar.fits(index, source, framing):
-        return index if sidecar.stands(index, source, framing) else None
-    if sidecar.begins(index, source, framing) and sidecar.stands(index, source, framing):
+    covered = sidecar.covers(index, shard.source, shard.framing)
+    if covered == "front":
         return _extended(shard, index)
-    return None
+    return index if covered == "all" else None
 
 
 def _has_place(source: Source, kept: str) -> bool:

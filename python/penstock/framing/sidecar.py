@@ -31,7 +31,7 @@ import struct
 import time
 import zlib
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -120,6 +120,12 @@ def cache_folder() -> str:
     """The user's own folder for sidecars of files whose folder cannot be written."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "penstock", "index")
+
+
+def folders(kept: str | None) -> tuple[str | None, ...]:
+    """Where the sidecar of a file may be: in the folder that is asked for, or beside the file or in the user's
+    cache."""
+    return (None, cache_folder()) if kept in (None, "auto") else (kept,)
 
 
 def identity_of(data_path: str) -> int:
@@ -360,6 +366,15 @@ def ends_whole(index: Index, source: Source, framing: Framing) -> bool:
     """Whether the last record of a plain file has a right head and ends with the file."""
     last = index.num_records - 1
     return int(index.starts[-1]) == source.size and _agrees(index, source, framing, last)
+
+
+def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "front", "nothing"]:
+    """How much of a file an index is of: its front, where records were put behind that; or nothing, where the
+    file is another one by now."""
+    if fits(index, source, framing):
+        return "all" if stands(index, source, framing) else "nothing"
+    is_front = begins(index, source, framing) and stands(index, source, framing)
+    return "front" if is_front else "nothing"
 
 
 def joined(index: Index, more: Index) -> Index:

@@ -161,13 +161,12 @@ def load_fitting(
     path: str, source: Source, framing: Framing, folder: str | None, storage: Storage
 ) -> tuple[str, Index] | None:
     """The sidecar of a file and where it is kept, if there is one that fits."""
-    folders = [None, sidecar.cache_folder()] if folder is None else [folder]
-    for place in folders:
+    for place in sidecar.folders(folder):
         kept_at = sidecar.path_for(path, place)
         try:
             index = sidecar.load(kept_at, storage)
         except (FileNotFoundError, NotADirectoryError, StaleIndexError):
             continue
-        if sidecar.fits(index, source, framing) and sidecar.stands(index, source, framing):
+        if sidecar.covers(index, source, framing) == "all":
             return kept_at, index
     return None

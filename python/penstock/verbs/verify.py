@@ -183,9 +183,7 @@ def stale_index(
     kept_at = sidecar.path_for(source.path, None if options.index == "auto" else options.index)
     try:
         index = sidecar.load(kept_at, storage)
-        framing = kind.framing
-        seems = sidecar.fits(index, source, framing) or sidecar.begins(index, source, framing)
-        if seems and sidecar.stands(index, source, framing):
+        if sidecar.covers(index, source, kind.framing) != "nothing":
             return None
         reason = "was made of another state of the file"
     except StaleIndexError as error:
