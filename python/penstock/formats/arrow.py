@@ -216,7 +216,7 @@ class ArrowReader:
             yield Chunk(chunk.first_record + first, end - first, begin, stop, data)
 
     def _num_bytes(self, message: Message, places: list[int]) -> int:
-        """Bytes of a batch out of which rows may be cut, 0 of another."""
+        """Bytes of a batch out of which rows may be cut, 0 of another. What it claims is within limits."""
         if not message.num_records or not self._cutter.can_cut(message, places):
             return 0
         with placed(self._path, message):
@@ -298,15 +298,12 @@ class ArrowReader:
             if part.part is None or part.places != self._places(schema):
                 read = self._cutter.reader(entry.message)
                 return self._rows(entry, first, end, schema, read)
-            check_sizes(self._bytes.read, (entry.message,), self._options.limits)
             return self._proved(part.part(), schema)
 
     def _rows(self, entry: Entry, start: int, stop: int, schema: Any, read: Read) -> Any:
         """Rows [start, stop) of a batch that can be cut, proved to be sound."""
-        message = entry.message
-        with placed(self._path, message):
-            check_sizes(self._bytes.read, (message,), self._options.limits)
-            rows = self._cutter.rows(message, start, stop, self._places(schema), read)
+        with placed(self._path, entry.message):
+            rows = self._cutter.rows(entry.message, start, stop, self._places(schema), read)
             return self._proved(rows, schema)
 
     def _proved(self, rows: Any, schema: Any) -> Any:
