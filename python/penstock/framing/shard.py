@@ -24,7 +24,14 @@ LARGE_CHUNK_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A file, the stream of frames in it, and what the caller asked for."""
+    """A file, the stream of frames in it, and what the caller asked for.
+
+    | damage= | error, stop | skip | salvage |
+    |---|---|---|---|
+    | goes_on | no | yes | yes |
+    | salvages: also what may be no record | no | no | yes |
+    | payloads are proved (checksums="all") | as they are decoded | as they are found | as they are found |
+    """
 
     source: Source
     stream: Stream
