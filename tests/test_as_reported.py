@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
+import struct
 import subprocess
 import sys
 import tarfile
@@ -363,3 +365,63 @@ def test_metadata_of_a_field_may_be_any_bytes(tmp_path: Path, key: bytes, ending
     pq.write_table(pa.table([[1, 2]], schema=pa.schema([field])), tmp_path / "a.parquet")
     ps.convert(tmp_path / "a.parquet", tmp_path / f"b.{ending}")
     assert [row["a"] for row in ps.open(tmp_path / f"b.{ending}")] == [1, 2]
+
+
+def test_a_length_that_none_can_be_hides_no_head_that_can_be_restored(tmp_path: Path) -> None:
+    """The first candidate for a damaged length is the one that stands there, however large."""
+    rng = random.Random(1)
+    payloads = [rng.randbytes(100_000) for _ in range(60)]
+    starts = frames.starts_of(payloads)
+    data = bytearray(frames.file_of(payloads))
+    for record, place, change in [(5, 4, 15), (15, 1, 1), (16, 1, 1), (30, 1, 1), (31, 1, 1)]:
+        data[starts[record] + place] ^= change
+    path = tmp_path / "a.tfrecord.gz"
+    path.write_bytes(gzip.compress(bytes(data), 1))
+    assert ps.repair(path, into=tmp_path / "b.tfrecord.gz").num_records == 60
+
+
+@pytest.mark.parametrize("value", [2.0, 1.9999, -2.0])
+def test_a_number_that_looks_like_a_head_of_anything_leads_nowhere(
+    tmp_path: Path, value: float
+) -> None:
+    inner = frames.file_of([struct.pack("<d", value), b"inner"])
+    payloads = [b"first", inner] + [b"record %d" % number for number in range(20)]
+    data = bytearray(frames.file_of(payloads))
+    for place in (0, 5, 40):
+        data[frames.starts_of(payloads)[1] + place] ^= 0x55
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(data)
+    dataset = ps.open(path, raw=True, damage="skip", index="never")
+    assert [row["record"] for row in dataset] == [payloads[0], *payloads[2:]]
+
+
+def test_wrong_payloads_along_a_chain_of_records_cost_no_others(tmp_path: Path) -> None:
+    payloads = [
+        b"record %d" % n if n % 3 else frames.file_of([b"value %d" % n, b"%08d" % n])
+        for n in range(100)
+    ]
+    starts = frames.starts_of(payloads)
+    data = bytearray(frames.file_of(payloads))
+    for place in (starts[1] + 12, starts[3] + 26, starts[90] + 13):
+        data[place] ^= 1
+    for place in (starts[90], starts[90] + 3):
+        data[place] ^= 0x55
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(data)
+    dataset = ps.open(path, raw=True, damage="skip", index="never")
+    right = [payloads[n] for n in range(100) if n not in (1, 3, 90)]
+    assert [row["record"] for row in dataset] == right
+
+
+def test_thousands_of_faults_end_no_salvage_of_frames_without_checksums(tmp_path: Path) -> None:
+    rng = random.Random(2)
+    payloads = [b"%07d" % number + b"x" * 30 for number in range(60_000)]
+    path = tmp_path / "a.rec"
+    ps.write({"record": payloads}, path, format="recordio", index=False)
+    data = bytearray(path.read_bytes())
+    bad = rng.sample(range(59_000), 8_000)
+    for record in bad:
+        data[record * 48] ^= 0x55
+    path.write_bytes(data)
+    report = ps.repair(path, into=tmp_path / "b.rec", format="recordio", salvage=True)
+    assert report.num_records == 52_000

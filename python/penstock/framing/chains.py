@@ -21,6 +21,8 @@ MOST_BYTES = 1 << 62
 """No file is as large; a head may claim more."""
 _WINDOW_BYTES = 4 << 20
 _FIRST_BYTES = 1 << 16
+_FIRST_FRAMES_BYTES = 1 << 12
+"""Most chains that lead nowhere are short."""
 _LONGEST_CUT = 1 << 24
 """Four bytes at the end of a file that say no more than this may be the first half of a length."""
 _KEPT_PLACES = 1 << 20
@@ -90,7 +92,7 @@ class Chains:
         """Where heads lead from a place, if it is known that they do not lead out."""
         return self._led.get(place)
 
-    def follow(self, start: int, most_bytes: int = MOST_BYTES) -> Led:
+    def follow(self, start: int, most_bytes: int | None = None) -> Led:
         """Follow heads for as long as they are right, and at most so far."""
         stream = Unbroken(self._stream)
         checked = self._framing.is_checked
@@ -107,13 +109,13 @@ class Chains:
                 led = self._end(stream, at)
                 break
             at, starts = hop
-            if at - start > most_bytes:
+            if most_bytes is not None and at - start > most_bytes:
                 return Led(at, True)
             if num_places < _KEPT_PLACES:
                 chain.append(starts)
                 num_places += len(starts)
             led = self._led.get(at)
-        if led.to - start > most_bytes:
+        if most_bytes is not None and led.to - start > most_bytes:
             return Led(led.to, True)
         if not led.is_out:
             self._keep(chain, led, start)
@@ -123,13 +125,15 @@ class Chains:
         """Follow all chains anew: the stream is another one."""
         self._led.clear()
 
-    def allows(self, num_bytes: int, now: int) -> bool:
-        """Whether so many bytes may be read that will be in vain if a damaged head has claimed them. `now` is how
-        far the stream has been gone through."""
+    def spend(self, num_bytes: int, now: int) -> bool:
+        """Whether so many bytes may be read that will be in vain if a damaged head has claimed them; they are
+        taken for read. `now` is how far the stream has been gone through."""
         if num_bytes <= _SMALL_BYTES:
             return True
+        if self._claimed_bytes + num_bytes > self._patience(now):
+            return False
         self._claimed_bytes += num_bytes
-        return self._claimed_bytes <= self._patience(now)
+        return True
 
     def is_out_of_patience(self, now: int) -> bool:
         """Whether too many frames were read that lead nowhere."""
@@ -170,7 +174,7 @@ class Chains:
 
     def _by_frames(self, stream: Unbroken, start: int) -> Iterator[tuple[int, np.ndarray]]:
         """As `_by_heads`, where frames have to be read to know where they end."""
-        name, at, want = self._framing.name, start, _FIRST_BYTES
+        name, at, want = self._framing.name, start, _FIRST_FRAMES_BYTES
         while len(window := stream.read(at, want)):
             last = len(window) < want
             frames, consumed, need, fault = _core.walk(name, window, at, MOST_BYTES, last)
@@ -179,7 +183,8 @@ class Chains:
             yield at, as_numpy(frames.starts())
             if fault is not None or (last and need):
                 return
-            want = _WINDOW_BYTES if consumed else self._framing.more_bytes(need, want)
+            more = min(4 * want, _WINDOW_BYTES)
+            want = more if consumed else self._framing.more_bytes(need, want)
 
 
 def _by_heads(stream: Unbroken, framing: Framing, start: int) -> Iterator[tuple[int, np.ndarray]]:

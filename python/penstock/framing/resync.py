@@ -66,7 +66,8 @@ def resynchronise(
     search = _Search(left, framing, broken, head.to_bytes(), claimed, chains)
     if not salvage:
         return search.region()
-    if claim is None and claimed is None and not unproved:
+    has_checksums = framing.checksum(0) is not None
+    if claim is None and claimed is None and not unproved and has_checksums:
         region = search.region(in_vain=True)
         if region.num_records == 1:
             return region  # one record: what is inside it is proved to be none
@@ -93,7 +94,7 @@ class _Search:
         self._claimed = claimed
         self._chains = chains
         self._salvage = salvage
-        self._passed: set[int] = set()
+        self._ends_passed: set[int] = set()
         """Where the chains end that this search has come by."""
         # The CRC of the broken frame's payload, if it ended at one candidate after another.
         self._crc = 0
@@ -104,6 +105,8 @@ class _Search:
         no further, so only so much is read."""
         at, want = self._broken + 1, _FIRST_BYTES
         while True:
+            if in_vain and not self._chains.spend(want, at):
+                return Region(at, None, True)
             window = self._stream.read(at, want)
             offset = 0
             while (found := _core.next_head(self._framing.name, window, offset)) is not None:
@@ -112,16 +115,17 @@ class _Search:
                     return region
                 offset = found[0] + 1
             at += len(window)
-            if len(window) < want or (in_vain and not self._chains.allows(want, at)):
+            if len(window) < want:
                 return Region(at, None, True)
             at -= self._framing.look_bytes - 1
             want = _WINDOW_BYTES
 
     def _try(self, start: int, total: int) -> Region | None:
         """The region that ends at `start`, if records are believed to go on there."""
-        if self._is_passed(start):
+        if self._ends_where_passed(start):
             return None
-        if self._chains.is_out_of_patience(start):
+        is_out_of_patience = self._chains.is_out_of_patience(start)
+        if is_out_of_patience and not self._salvage:
             return Region(self._stream.end(MOST_BYTES), None, True)
         if self._claimed is None and self._is_end_of_payload(start):
             led = self._chains.follow(start)
@@ -129,19 +133,19 @@ class _Search:
                 note = "its payload matches its checksum, only its head is damaged"
                 return Region(start, 1, False, note=note)
         beyond = self._claimed is None or start + total + self._framing.tail_bytes > self._claimed
-        if beyond:
+        if beyond and not is_out_of_patience:
             led = self._chains.follow(start)
             if led.is_out:
                 return Region(start, None, False, leads_to_end=True)
-            self._passed.add(led.to)
+            self._ends_passed.add(led.to)
         if self._salvage and self._is_whole(start, total):
             return Region(start, None, False, unproved=True)
         return None
 
-    def _is_passed(self, start: int) -> bool:
+    def _ends_where_passed(self, start: int) -> bool:
         """Whether a place is one of a chain that this search has come by. Salvage looks at all of them."""
         led = None if self._salvage else self._chains.known(start)
-        return led is not None and led.to in self._passed
+        return led is not None and led.to in self._ends_passed
 
     def _is_end_of_payload(self, end: int) -> bool:
         """Whether the broken frame is whole up to `end`, but for its head."""
@@ -165,7 +169,7 @@ class _Search:
         """Whether the frame at `start` is whole and right in itself."""
         if total > _WINDOW_BYTES * 64:
             return False
-        if not self._chains.allows(total, start):
+        if not self._chains.spend(total, start):
             return False
         frame = self._stream.read(start, total)
         frames, consumed, _, fault = _core.walk(self._framing.name, frame, start, total)

@@ -49,8 +49,8 @@ class Borders:
             size = self._stream.size()
             if end > (MOST_BYTES if size is None else size):
                 continue
-            if not self._chains.allows(end - at, at):
-                return None
+            if length > self._scope.limits.record_bytes or not self._chains.spend(end - at, at):
+                continue
             payload = self.right_payload(at, end)
             if payload is not None and not self.follow(end).is_inside:
                 return end, payload

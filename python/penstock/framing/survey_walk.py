@@ -70,8 +70,10 @@ class Walk:
         self._at = at
         self._record: int | None = record
         self._unproved = False
-        self._led = Led(0, True)
-        """Where the heads lead that the walk follows."""
+        self._led: Led | None = None
+        """Where the heads lead that the walk follows, once that was asked."""
+        self._borders_to = 0
+        """As far as this, the heads are believed to lead from record to record."""
         self._told_bytes = at
         self._resumed_byte = -1
 
@@ -210,6 +212,7 @@ class Walk:
         lost = 1
         if salvage:
             region = self._resynchronised()
+            self._leave_chain()
             if not region.at_end:
                 end, lost, self._unproved = region.end_byte, None, True
         part = Bad(self._bad("truncated", end, message, lost))
@@ -249,14 +252,25 @@ class Walk:
         """Whether the record from here to `end`, as its head has it, seems to end there."""
         if not self._scope.framing.is_checked or self._borders.is_known(self._at, end):
             return True
-        if end > self._led.to:
+        if end < self._borders_to:
+            return True  # a right head stands there, on a chain of records
+        if self._led is None or end > self._led.to:
             self._led = self._borders.follow(end)
         led = self._led
-        return led.is_out or not (led.is_inside or self._borders.holds_another(self._at, end))
+        is_border = led.is_out or not (led.is_inside or self._borders.holds_another(self._at, end))
+        if is_border:
+            self._borders_to = led.to
+        return is_border
+
+    def _leave_chain(self) -> None:
+        """Forget where heads lead: the walk goes on elsewhere."""
+        self._led, self._borders_to = None, 0
 
     def _pass_over(self, region: Region, kind: str, message: str) -> Bad:
         """Go on where a search has found that records do."""
-        self._led = Led(MOST_BYTES, True) if region.leads_to_end else Led(0, True)
+        self._leave_chain()
+        if region.leads_to_end:
+            self._led = Led(MOST_BYTES, True)
         # From an unproved border, the record between it and the next proves nothing.
         self._unproved = region.unproved or (self._unproved and region.num_records is not None)
         if region.unproved:
@@ -428,7 +442,7 @@ class Walk:
         self._resumed_byte = point.compressed_bit // 8
         self._forward.resume(point)
         self._chains.forget()
-        self._led = Led(0, True)
+        self._leave_chain()
 
     def _stream_fault(self, fault: Any, byte: int, end: int, num_records: int | None) -> Bad:
         start, stop = self._file_base + byte, self._file_base + max(end, byte)
