@@ -425,3 +425,116 @@ def test_thousands_of_faults_end_no_salvage_of_frames_without_checksums(tmp_path
     path.write_bytes(data)
     report = ps.repair(path, into=tmp_path / "b.rec", format="recordio", salvage=True)
     assert report.num_records == 52_000
+
+
+def test_shards_of_whole_numbers_and_of_floats_have_no_type_in_common(tmp_path: Path) -> None:
+    for shard, value in enumerate([1, 1.5]):
+        ps.write([{"a": value}] * 3, tmp_path / f"s-0000{shard}-of-00002", format="tfrecord")
+    with pytest.raises(ps.SchemaError, match="types that have none in common"):
+        ps.open(f"{tmp_path}/s@2", infer_records="all")
+    dataset = ps.open(f"{tmp_path}/s@2")
+    assert dataset.schema.field("a").type == pa.int64()
+    with pytest.raises(ps.SchemaError, match="holds float values"):
+        list(dataset)
+
+
+def test_two_sets_of_one_name_are_not_read_as_one(tmp_path: Path) -> None:
+    ps.write({"i": range(7)}, tmp_path / "x.tfrecord", num_shards=3)
+    ps.write({"i": [100, 101]}, tmp_path / "x.tfrecord", num_shards=2)
+    for source in (f"{tmp_path}/x@*.tfrecord", str(tmp_path), f"{tmp_path}/x-*"):
+        with pytest.raises(ValueError, match=r"x@2\.tfrecord and .*x@3\.tfrecord are 2 sets"):
+            ps.open(source)
+    assert len(ps.open(f"{tmp_path}/x@2.tfrecord")) == 2
+    (tmp_path / "x-00001-of-00003.tfrecord").unlink()
+    (tmp_path / "x-00000-of-00002.tfrecord").unlink()
+    (tmp_path / "x-00001-of-00002.tfrecord").unlink()
+    with pytest.raises(FileNotFoundError, match=r"x@3\.tfrecord: shard 1 of 3 is missing;"):
+        ps.open(tmp_path)
+
+
+@pytest.mark.parametrize("empty", [b"", b"\n\0"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_examples_without_features_say_nothing_of_the_fields(
+    tmp_path: Path, empty: bytes, first: int
+) -> None:
+    (tmp_path / f"e-0000{first}-of-00002").write_bytes(frames.file_of([empty] * 3))
+    ps.write([{"a": 1}] * 3, tmp_path / f"e-0000{1 - first}-of-00002", format="tfrecord")
+    rows = [row["a"] for row in ps.open(f"{tmp_path}/e@2")]
+    assert rows == ([None] * 3 + [1] * 3 if first == 0 else [1] * 3 + [None] * 3)
+    ps.write({"i": [1, None]}, tmp_path / "n.tfrecord")
+    ps.append([{"i": None}], tmp_path / "n.tfrecord")
+    assert [row["i"] for row in ps.open(tmp_path / "n.tfrecord")] == [1, None, None]
+
+
+def test_a_description_for_tensorflow_holds_for_all_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ps.write([{"a": 1}, {"a": 2}], tmp_path / "s-00000-of-00002.tfrecord")
+    ps.write([{"b": [1, 2]}], tmp_path / "s-00001-of-00002.tfrecord")
+    found = ps.schemas(f"{tmp_path}/s@2.tfrecord")
+    assert "'a': tf.io.VarLenFeature(tf.int64)" in ps.features.describe(found.schema)
+
+
+def test_a_field_called_as_the_mark_of_salvage_is_told(tmp_path: Path) -> None:
+    ps.write({"unproved": [1, 2]}, tmp_path / "a.tfrecord")
+    with pytest.raises(ps.SchemaError, match="there is such a field"):
+        ps.open(tmp_path / "a.tfrecord", damage="salvage")
+    assert len(ps.open(tmp_path / "a.tfrecord", damage="salvage", raw=True)[:].to_pylist()) == 2
+
+
+@pytest.mark.parametrize("said", ["gzip", "zlib", ""])
+def test_what_is_said_of_the_compression_counts_with_an_index_as_well(
+    tmp_path: Path, said: str
+) -> None:
+    true = "" if said else "gzip"
+    path = tmp_path / "a.tfrecord"
+    ps.write({"i": range(10)}, path, compression=true or None)
+    assert (tmp_path / "a.tfrecord.penstock").exists()
+    with pytest.raises(ps.FormatError):
+        ps.open(path, compression=said, raw=True).take([0, 5])
+    assert ps.open(path).take([0, 5])["i"].to_pylist() == [0, 5], "the index is as it was"
+
+
+@pytest.mark.parametrize("window_bits", [9, 12, 15])
+def test_empty_zlib_files_of_any_window(tmp_path: Path, window_bits: int) -> None:
+    engine = zlib.compressobj(6, zlib.DEFLATED, window_bits)
+    (tmp_path / "z.bin").write_bytes(engine.compress(b"") + engine.flush())
+    assert len(ps.open(tmp_path / "z.bin", raw=True, index="never")) == 0
+
+
+def test_arrays_without_a_dimension_are_scalars(tmp_path: Path) -> None:
+    ps.write([{"a": np.array(3)}, {"a": np.array(4)}] * 2000, tmp_path / "a.parquet")
+    dataset = ps.open(tmp_path / "a.parquet")
+    assert dataset.schema.field("a").type == pa.int64()
+    assert dataset[3999] == {"a": 4}
+
+
+def test_what_has_no_order_or_no_path_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"a": [1], "b": [2]}, path)
+    with pytest.raises(TypeError, match="a set does not have"):
+        ps.open({str(path)})
+    with pytest.raises(TypeError, match="a set has no order"):
+        ps.open(path, columns={"a", "b"})  # type: ignore[arg-type]
+    with path.open("rb") as file, pytest.raises(TypeError, match="open file is no path"):
+        ps.open(file)
+    for limit in (-1, "1MB", 1.5):
+        with pytest.raises((TypeError, ValueError), match="the limit record_bytes"):
+            ps.open(path, limits={"record_bytes": limit})  # type: ignore[dict-item]
+    for word in ("NEVER", "Auto", ""):
+        with pytest.raises(ValueError, match="'never'"):
+            ps.open(path, index=word)
+
+
+def test_truth_values_and_floats_are_no_record_numbers(tmp_path: Path) -> None:
+    ps.write({"a": [1, 2]}, tmp_path / "a.tfrecord")
+    dataset = ps.open(tmp_path / "a.tfrecord")
+    wrong: list[Any] = [[1.0], np.array([1.0]), [True], np.array([True], object), ["1"], [0, None]]
+    for records in wrong:
+        with pytest.raises(TypeError, match="record numbers"):
+            dataset.take(records)
+    big: list[Any] = [[1 << 63, -1], [np.int64(1), 1 << 70]]
+    for records in big:
+        with pytest.raises(ps.RecordIndexError):
+            dataset.take(records)
+    assert len(dataset.take([])) == 0

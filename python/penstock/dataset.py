@@ -214,8 +214,7 @@ class Dataset:
     def _projection(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         if columns is None:
             return self._columns
-        if isinstance(columns, str):
-            raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+        _check_are_names(columns)
         for name in columns:
             self._check_column(name)
         return list(columns)
@@ -278,11 +277,20 @@ def _opened(
     return Dataset(call, files, notes, passed_over)
 
 
+def _check_are_names(columns: Any) -> None:
+    if isinstance(columns, str):
+        raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+    if isinstance(columns, (set, frozenset)):
+        raise TypeError("columns takes a list of names; a set has no order")
+
+
 def _index_word(index: Any) -> str:
     """What `index=` says, as text."""
     if not isinstance(index, (str, os.PathLike)):
         raise TypeError(f"index= is 'auto', 'never' or a folder, not {index!r}")
     word = os.fspath(index)
+    if not word:
+        raise ValueError("index='' names no folder; it is 'auto', 'never' or a folder")
     if not isinstance(word, str):
         raise TypeError(f"index= names a folder by text, not {word!r}")
     if word not in ("auto", "never") and os.path.exists(word) and not os.path.isdir(word):
@@ -294,7 +302,7 @@ def _is_slip(index: str) -> bool:
     """Whether it is one of the words with a slip, rather than the name of a folder."""
     from difflib import get_close_matches
 
-    return bool(get_close_matches(index, ("auto", "never"), cutoff=0.75))
+    return bool(get_close_matches(index.lower(), ("auto", "never"), cutoff=0.75))
 
 
 def _unspeakable(batch: pa.RecordBatch) -> str | None:
@@ -336,10 +344,11 @@ def open(
         columns: the columns wanted, in that order; others are not decoded.
         raw: give the payloads as they are, in one binary_view column `record`.
         checksums: "all" verifies everything that the format stores; "headers" leaves payloads
-            unverified; "none" also stops comparing with the index.
-        damage: "error" raises; "stop" reads up to the damage; "skip" passes over damaged records
-            and lists them in `Dataset.damage`; "salvage" also gives records that nobody can prove
-            to be records, marked in a boolean column `unproved`.
+            unverified; "none" also stops comparing with the index. The checksum of a TFRecord's
+            length is verified in any case: that length tells where the next record is.
+        damage: "error" raises; "stop" reads each file up to its damage; "skip" passes over damaged
+            records and lists them in `Dataset.damage`; "salvage" also gives records that nobody can
+            prove to be records, marked in a boolean column `unproved`.
         index: "auto" keeps sidecars beside the data, or in the user's cache where that cannot be
             written (and none for files of another storage); a folder keeps them there; "never" keeps
             and reads none.
@@ -374,8 +383,7 @@ def open(
         if value not in _CHOICES[word]:
             listed = ", ".join(repr(choice) for choice in _CHOICES[word])
             raise ValueError(f"{word}={value!r} is not one of {listed}")
-    if isinstance(columns, str):
-        raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+    _check_are_names(columns)
     index = _index_word(index)
     if index not in ("auto", "never") and not os.path.isdir(index) and _is_slip(index):
         raise ValueError(

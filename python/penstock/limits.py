@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from penstock.errors import LimitError
+from penstock.numbers import checked_count
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -38,6 +39,10 @@ class Limits:
     """A footer or header that has to be read whole (Parquet, Arrow IPC)."""
     image_pixels: int = 1 << 28
     """Pixels of one image, counted before it is decoded."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            checked_count(f"the limit {field.name}", getattr(self, field.name), 0)
 
     def check(self, name: str, asked: int) -> None:
         """Raise LimitError if `asked` is beyond the limit called `name`."""

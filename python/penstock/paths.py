@@ -52,11 +52,16 @@ def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> Expande
 def _paths_of(source: Any, how: _How) -> list[str]:
     if isinstance(source, (str, os.PathLike)):
         return _expand_text(os.fspath(source), how)
-    if isinstance(source, Iterable) and not isinstance(source, Mapping) and not _is_table(source):
+    if hasattr(source, "read") and hasattr(source, "name"):
+        raise TypeError(f"an open file is no path; pass its name, {source.name!r}")
+    is_unordered = isinstance(source, (Mapping, set, frozenset))
+    if isinstance(source, Iterable) and not is_unordered and not _is_table(source):
         paths = [path for item in source for path in _expand_item(item, how)]
         if not paths:
             raise FileNotFoundError("an empty list names no files")
         return _without_indexes(paths)
+    if isinstance(source, (set, frozenset)):
+        raise TypeError("files are read in an order, which a set does not have; pass a list")
     raise TypeError(f"files are a path, a list of paths, a glob or a folder, not {type(source)}")
 
 
@@ -210,21 +215,28 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
 
 
 def _complete(paths: list[str]) -> list[str]:
-    """The same paths, if no numbered set among them lacks a shard."""
-    sets: dict[str, tuple[int, set[int]]] = {}
+    """The same paths, if no numbered set among them lacks a shard, and no two have one name: of those, one is
+    likely left over from before the other was written."""
+    sets: dict[tuple[str, str], dict[int, set[int]]] = {}
     for path in paths:
         match = _OF.search(os.path.basename(path))
         if match is not None:
-            name = (
-                path[: path.rindex(match[0])] + "@" + path[path.rindex(match[0]) + len(match[0]) :]
+            at = path.rindex(match[0])
+            name = path[:at], path[at + len(match[0]) :]
+            sets.setdefault(name, {}).setdefault(int(match[2]), set()).add(int(match[1]))
+    for (front, back), counts in sets.items():
+        named = [f"{front}@{total}{back}" for total in sorted(counts)]
+        if len(named) > 1:
+            raise ValueError(
+                f"{' and '.join(named)} are {len(named)} sets of one name, of which some may be left over; "
+                "open one of them"
             )
-            sets.setdefault(f"{name}:{match[2]}", (int(match[2]), set()))[1].add(int(match[1]))
-    for name, (total, present) in sets.items():
+        ((total, present),) = counts.items()
         missing = sorted(set(range(total)) - present) if total <= 10_000_000 else []
-        if missing and "*" not in name:
-            stem = name.rsplit(":", 1)[0]
+        if missing and "*" not in front + back:
+            many = "" if len(missing) == 1 else f", and {len(missing) - 1} more"
             raise FileNotFoundError(
-                f"{stem}: shard {missing[0]} of {total} is missing ({len(missing)} in all); "
+                f"{named[0]}: shard {missing[0]} of {total} is missing{many}; "
                 "name the files one by one to read a part"
             )
     return paths

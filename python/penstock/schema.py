@@ -162,17 +162,13 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
     """A field for the values of both."""
     if one.type == other.type:
         return one.with_nullable(one.nullable or other.nullable)
-    for a, b in ((one, other), (other, one)):
-        # A number in all records of one file, and several in another's.
-        if pa.types.is_list(a.type) and not pa.types.is_nested(b.type):
-            item = pa.unify_schemas(
-                [pa.schema([a.type.value_field.with_name("x")]), pa.schema([b.with_name("x")])],
-                promote_options="permissive",
-            ).field(0)
-            return a.with_type(pa.list_(item.with_name(a.type.value_field.name)))
     try:
-        both = [pa.schema([one.remove_metadata()]), pa.schema([other.remove_metadata()])]
-        wider = pa.unify_schemas(both, promote_options="permissive").field(0)
+        for a, b in ((one, other), (other, one)):
+            # A number in all records of one file, and several in another's.
+            if pa.types.is_list(a.type) and not pa.types.is_nested(b.type):
+                item = _promoted(a.type.value_field, b)
+                return a.with_type(pa.list_(item.with_name(a.type.value_field.name)))
+        return _promoted(one, other).with_metadata(one.metadata)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         raise SchemaError(
             "the files hold values of types that have none in common",
@@ -181,7 +177,21 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
             found=other.type,
             hint="open(..., schema=...) says what they are to be",
         ) from None
-    return wider.with_metadata(one.metadata)
+
+
+def _promoted(one: pa.Field, other: pa.Field) -> pa.Field:
+    """A field of a type that has the values of both, by Arrow's rules, but for whole numbers and floats of
+    Examples, of which no reader makes one type. Raises ArrowTypeError where there is none."""
+    if {_innermost(one.type), _innermost(other.type)} == {pa.int64(), pa.float32()}:
+        raise pa.ArrowTypeError("int64 and float")
+    both = [pa.schema([field.remove_metadata().with_name(one.name)]) for field in (one, other)]
+    return pa.unify_schemas(both, promote_options="permissive").field(0)
+
+
+def _innermost(type_: pa.DataType) -> pa.DataType:
+    while pa.types.is_list(type_):
+        type_ = type_.value_type
+    return type_
 
 
 # -- from a pyarrow schema ------------------------------------------------------------------------

@@ -107,16 +107,13 @@ def _views(array: pa.Array, place: np.ndarray) -> pa.Array:
 
 def _numbers(dataset: Dataset, records: Sequence[int] | np.ndarray) -> np.ndarray:
     numbers = np.asarray(records)
+    is_mixed = numbers.dtype.kind == "f" and not isinstance(records, np.ndarray)
+    if numbers.ndim == 1 and (is_mixed or numbers.dtype.kind == "O"):
+        numbers = np.asarray(_checked(dataset, records), np.int64)
     if numbers.ndim != 1:
         raise TypeError(f"take wants a list of record numbers, not {type(records).__name__}")
     if not len(numbers):
         return np.zeros(0, np.int64)
-    if numbers.dtype == object and all(isinstance(one, int) for one in records):
-        total = len(dataset)
-        for one in records:  # of which some may be beyond any integer of NumPy
-            if not -total <= one < total:
-                raise RecordIndexError(f"no record {one} among {total}")
-        numbers = numbers.astype(np.int64)
     if numbers.dtype == bool or not np.issubdtype(numbers.dtype, np.integer):
         raise TypeError("take wants a list of record numbers")
     total = len(dataset)
@@ -130,6 +127,17 @@ def _numbers(dataset: Dataset, records: Sequence[int] | np.ndarray) -> np.ndarra
         wrong = (numbers < 0) | (numbers >= total)
         raise RecordIndexError(f"no record {np.asarray(records)[wrong][0]} among {total}")
     return numbers
+
+
+def _checked(dataset: Dataset, records: Sequence[Any]) -> list[int]:
+    """Numbers of which NumPy makes no integers: some may be beyond all of them."""
+    if any(isinstance(one, (bool, np.bool_)) or not hasattr(one, "__index__") for one in records):
+        raise TypeError("take wants a list of record numbers")
+    total = len(dataset)
+    for one in records:
+        if not -total <= int(one) < total:
+            raise RecordIndexError(f"no record {one} among {total}")
+    return [int(one) for one in records]
 
 
 def _from_shard(

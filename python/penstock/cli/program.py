@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -116,7 +117,8 @@ def _status_of(error: BaseException, wants_json: bool) -> int:
     if not isinstance(error, (click.ClickException, ps.PenstockError, OSError)):
         raise error
     if wants_json:
-        click.echo(json.dumps({"error": _facts(error)}, indent=2, default=str))
+        with suppress(OSError):  # it may be stdout that fails
+            click.echo(json.dumps({"error": _facts(error)}, indent=2, default=str))
     if isinstance(error, click.ClickException):
         error.show()
         return 2

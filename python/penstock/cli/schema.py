@@ -70,13 +70,15 @@ def command(
 
 
 def _comment(found: ps.Schemas) -> str:
-    """A line above a description, where more records may have more fields."""
+    """What stands above a description: where files have a field of another type, and that more records may have
+    more fields."""
     told = _told_from(found)
-    if told is None or found.is_whole:
-        return ""
-    if len(found.files) < found.num_files:
-        told += f" (there are {describe.count(found.num_files)})"
-    return f"# told from {describe.escape(told)}; --all looks at every record of every file\n"
+    lines = [line for field in found.fields if field.otherwise for line in _gaps(field, found)]
+    if told is not None and not found.is_whole:
+        if len(found.files) < found.num_files:
+            told += f" (there are {describe.count(found.num_files)})"
+        lines.append(f"told from {told}; --all looks at every record of every file")
+    return "".join(f"# {describe.escape(line)}\n" for line in lines)
 
 
 def _document(found: ps.Schemas) -> dict[str, Any]:

@@ -82,7 +82,8 @@ def partitioned(
         # Of values, rows of one length make a tensor, which TensorFlow does not cut either.
         is_tensor = all(isinstance(inside, int) for _, inside in partitions[place - 1 :])
         if (validate or is_tensor or form == "row_ids") and bad.any():
-            message = f"its {form.replace('_', ' ')} do not fit its values"
+            what = "rows of one length" if isinstance(numbers, int) else form.replace("_", " ")
+            message = f"its {what} do not fit its values"
             raise SchemaError(message, field=name, record=record_of(int(bad.argmax())))
         inner, items = _cut(inner, starts, ends), rows
     return join(items, inner, values)

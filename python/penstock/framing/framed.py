@@ -96,6 +96,10 @@ class FramedReader:
         )
         self._all_bytes = sum(self._row_bytes.values())
         mark = [pa.field(UNPROVED, pa.bool_(), nullable=False)] if shard.salvages else []
+        if mark and UNPROVED in decoder.schema.names:
+            message = "salvage marks records in a column of this name, and there is such a field"
+            hint = 'open(..., damage="skip"), or raw=True'
+            raise SchemaError(message, file=shard.source.path, field=UNPROVED, hint=hint)
         self.schema = pa.schema([*decoder.schema, *mark], metadata=decoder.schema.metadata)
 
     @property

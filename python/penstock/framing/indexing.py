@@ -64,6 +64,8 @@ def _kept(
 
 def _of_this_state(shard: Shard, index: Index) -> Index | None:
     """An index if it is of the file as it is, or of what was its first part, then extended."""
+    if index.compression != shard.stream.container:
+        return None  # compression= says otherwise than the file's first reader saw
     covered = sidecar.covers(index, shard.source, shard.framing)
     if covered == "front":
         return _extended(shard, index)
@@ -73,7 +75,8 @@ def _of_this_state(shard: Shard, index: Index) -> Index | None:
 def _has_place(source: Source, kept: str) -> bool:
     """Whether there is a place for the sidecar of a file. What another storage calls its path is none on
     this machine, so that only a folder which is asked for holds sidecars of its files."""
-    return kept != "auto" or isinstance(source, LocalSource)
+    is_device = source.path.startswith(("/dev/", "/proc/"))  # as a redirected standard input is
+    return kept != "auto" or (isinstance(source, LocalSource) and not is_device)
 
 
 def _extended(shard: Shard, index: Index) -> Index | None:

@@ -67,7 +67,7 @@ class Field:
 
     def __init__(self, name: str, values: list[Any]) -> None:
         self.name = name
-        self.values = values
+        self.values = values = _unboxed(values)
         self.shape: tuple[int, ...] | None = None
         self.type: pa.DataType = pa.null()
         self._known: set[type] = set()
@@ -107,6 +107,7 @@ class Field:
 
     def convert(self, values: list[Any], first_record: int) -> pa.Array:
         """More values as a column of the same type."""
+        values = _unboxed(values)
         for at, value in enumerate(values):
             if value is None or type(value) in self._known:
                 continue
@@ -139,6 +140,13 @@ class Field:
         rows = [blank if value is None else value for value in values]
         stacked = np.stack(rows) if rows else np.zeros((0, *self.shape), blank.dtype)
         return tensors(stacked, mask if any(mask) else None)
+
+
+def _unboxed(values: list[Any]) -> list[Any]:
+    """The same values, with arrays without a dimension as the scalars that they are."""
+    if not any(type(value) is np.ndarray and not value.ndim for value in values):
+        return values
+    return [value[()] if isinstance(value, np.ndarray) else value for value in values]
 
 
 def _described(kind: pa.DataType, shape: tuple[int, ...] | None) -> str:

@@ -6,6 +6,7 @@ whether a file's fields are stored in it or were told from some or all of its re
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import dataset as datasets
-from penstock.inferred import InferredFrom
+from penstock.inferred import EVERYWHERE_KEY, InferredFrom, in_every_record
 from penstock.pipeline import in_order
 from penstock.types import is_list
 
@@ -135,7 +136,11 @@ def _union(schemas: list[pa.Schema]) -> pa.Schema:
         for field in schema:
             known = fields.get(field.name)
             fields[field.name] = field if known is None else _wider(known, field)
-    return pa.schema(list(fields.values()), metadata=schemas[0].metadata)
+    metadata = dict(schemas[0].metadata or {})
+    everywhere = [name for name in fields if all(name in in_every_record(s) for s in schemas)]
+    if metadata.pop(EVERYWHERE_KEY, None) is not None and everywhere:
+        metadata[EVERYWHERE_KEY] = json.dumps(everywhere).encode()
+    return pa.schema(list(fields.values()), metadata=metadata or None)
 
 
 def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
