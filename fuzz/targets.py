@@ -248,9 +248,10 @@ def opened(name: str, data: bytes, **options: Any) -> None:
 
 
 def tfrecord(data: bytes, rng: random.Random) -> None:
-    """A whole TFRecord file through `open` and `scan`, in any damage mode."""
+    """A whole TFRecord file through `open` and `scan`, in any damage mode, with or without checksums."""
     damage = rng.choice(("error", "stop", "skip", "salvage"))
-    opened("a.tfrecord", data, damage=damage, raw=rng.random() < 0.5)
+    checksums = rng.choice(("all", "all", "headers", "none"))
+    opened("a.tfrecord", data, damage=damage, checksums=checksums, raw=rng.random() < 0.5)
 
 
 def parquet(data: bytes, rng: random.Random) -> None:

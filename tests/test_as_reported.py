@@ -538,3 +538,25 @@ def test_truth_values_and_floats_are_no_record_numbers(tmp_path: Path) -> None:
         with pytest.raises(ps.RecordIndexError):
             dataset.take(records)
     assert len(dataset.take([])) == 0
+
+
+@pytest.mark.parametrize("wrap", [bytes, frames.gzip_of, frames.zlib_of])
+def test_without_checksums_nothing_is_asked_of_them(
+    tmp_path: Path, wrap: Callable[[bytes], bytes]
+) -> None:
+    """Some writers leave them out."""
+    path = tmp_path / "a.tfrecord"
+    payloads = [b"record %d" % number for number in range(5000)]
+    bare = b"".join(struct.pack("<QI", len(p), 0) + p + bytes(4) for p in payloads)
+    path.write_bytes(wrap(bare))
+    with pytest.raises(ps.FormatError):
+        list(ps.open(path, raw=True, checksums="headers", format="tfrecord"))
+    for threads in (1, 2):
+        dataset = ps.open(path, raw=True, checksums="none", format="tfrecord")
+        rows = [x for batch in dataset.scan(threads=threads) for x in batch[0].to_pylist()]
+        assert rows == payloads
+        assert dataset.take([4999, 7])[0].to_pylist() == [payloads[4999], payloads[7]]
+    assert not list(tmp_path.glob("*.penstock")), "such an index is for nobody else"
+    path.write_bytes(wrap(bare[:-7]))
+    with pytest.raises(ps.TruncatedError):
+        list(ps.open(path, raw=True, checksums="none", format="tfrecord"))

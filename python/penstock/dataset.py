@@ -344,8 +344,8 @@ def open(
         columns: the columns wanted, in that order; others are not decoded.
         raw: give the payloads as they are, in one binary_view column `record`.
         checksums: "all" verifies everything that the format stores; "headers" leaves payloads
-            unverified; "none" also stops comparing with the index. The checksum of a TFRecord's
-            length is verified in any case: that length tells where the next record is.
+            unverified; "none" believes heads as well, and reads files whose writer left their
+            checksums out.
         damage: "error" raises; "stop" reads each file up to its damage; "skip" passes over damaged
             records and lists them in `Dataset.damage`; "salvage" also gives records that nobody can
             prove to be records, marked in a boolean column `unproved`.

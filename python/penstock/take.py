@@ -109,7 +109,7 @@ def _numbers(dataset: Dataset, records: Sequence[int] | np.ndarray) -> np.ndarra
     numbers = np.asarray(records)
     is_mixed = numbers.dtype.kind == "f" and not isinstance(records, np.ndarray)
     if numbers.ndim == 1 and (is_mixed or numbers.dtype.kind == "O"):
-        numbers = np.asarray(_checked(dataset, records), np.int64)
+        numbers = np.asarray(_checked(dataset, list(records)), np.int64)
     if numbers.ndim != 1:
         raise TypeError(f"take wants a list of record numbers, not {type(records).__name__}")
     if not len(numbers):
@@ -129,7 +129,7 @@ def _numbers(dataset: Dataset, records: Sequence[int] | np.ndarray) -> np.ndarra
     return numbers
 
 
-def _checked(dataset: Dataset, records: Sequence[Any]) -> list[int]:
+def _checked(dataset: Dataset, records: list[Any]) -> list[int]:
     """Numbers of which NumPy makes no integers: some may be beyond all of them."""
     if any(isinstance(one, (bool, np.bool_)) or not hasattr(one, "__index__") for one in records):
         raise TypeError("take wants a list of record numbers")

@@ -44,7 +44,7 @@ from penstock.framing import sidecar
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import SAMPLE_BYTES, sample_chunks
 from penstock.framing.framed import FramedReader, Proof
-from penstock.framing.framings import TFRECORD
+from penstock.framing.framings import TFRECORD, UNCHECKED_TFRECORD
 from penstock.framing.indexing import load_index
 from penstock.framing.inflated import InflatedStream
 from penstock.framing.shard import Shard
@@ -173,7 +173,8 @@ def _shard(source: Source, options: Options, mine: TFRecordOptions) -> Shard:
     """The file with the stream of frames in it."""
     compression = _compression(source, mine)
     stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
-    return Shard(source, stream, TFRECORD, options)
+    framing = UNCHECKED_TFRECORD if options.checksums == "none" else TFRECORD
+    return Shard(source, stream, framing, options)
 
 
 def _compression(source: Source, mine: TFRecordOptions) -> str:

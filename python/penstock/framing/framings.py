@@ -41,6 +41,8 @@ class Framing:
     """Bytes by which a frame's beginning is known."""
     is_checked: bool = False
     """Whether frames have checksums of their own, which prove a payload without an index."""
+    keeps_index: bool = True
+    """Whether an index that was made by these frames is good for other readers as well."""
     overlooked: Mapping[str, str] = field(default_factory=dict)
     """Kinds of findings that the framing's own library says nothing of, and what it does instead."""
 
@@ -170,6 +172,26 @@ TFRECORD = _TFRecord(
     tail_bytes=4,
     look_bytes=12,
     is_checked=True,
+    overlooked=_BY_TENSORFLOW,
+)
+
+
+class _UncheckedTFRecord(_TFRecord):
+    """The same frames, whose checksums nobody asks for."""
+
+    def agrees(self, data: Readable, start: int, end: int, known: int) -> bool:
+        length = int.from_bytes(data.read(start, 8).to_bytes(), "little")
+        tail = data.read(end - self.tail_bytes, self.tail_bytes).to_bytes()
+        return self.frame_bytes(length) == end - start and self.stored(tail) == known
+
+
+UNCHECKED_TFRECORD = _UncheckedTFRecord(
+    "tfrecord_unchecked",
+    head_bytes=12,
+    tail_bytes=4,
+    look_bytes=12,
+    is_checked=True,
+    keeps_index=False,
     overlooked=_BY_TENSORFLOW,
 )
 RECORDIO = Framing("recordio", look_bytes=8)

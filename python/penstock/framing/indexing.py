@@ -36,7 +36,8 @@ def load_index(shard: Shard) -> Index | None:
         known = _of_this_state(shard, index)
         if known is None:
             continue
-        if known is not index or (identity and index.identity != identity):
+        is_news = known is not index or (identity and index.identity != identity)
+        if is_news and shard.framing.keeps_index:
             # What was found out is not to be found out again at each open.
             known = replace(known, identity=identity)
             if known.num_records == index.num_records or sidecar.worth_saving(
@@ -124,7 +125,8 @@ def build_index(shard: Shard) -> Index:
     else:
         index, whole = _index_by_walking(shard)
     index = replace(index, identity=identity)
-    if whole and kept != "never" and _has_place(shard.source, kept):
+    is_good = whole and shard.framing.keeps_index
+    if is_good and kept != "never" and _has_place(shard.source, kept):
         _save_index(index, shard.source.path, None if kept == "auto" else kept)
     _teach(shard, index)
     return index

@@ -71,6 +71,8 @@ pub enum AnyFraming {
     /// TFRecord.
     #[default]
     TfRecord,
+    /// TFRecord whose checksums nobody asks for.
+    UncheckedTfRecord,
     /// MXNet's RecordIO.
     RecordIo,
     /// None: something else than a walk has found the payloads.
@@ -86,6 +88,7 @@ impl AnyFraming {
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "tfrecord" => Self::TfRecord,
+            "tfrecord_unchecked" => Self::UncheckedTfRecord,
             "recordio" => Self::RecordIo,
             "webdataset" => Self::Tar,
             "msgpack" => Self::MessagePack,
@@ -100,6 +103,10 @@ macro_rules! with_framing {
         match $kind {
             $crate::wire::frames::AnyFraming::TfRecord => {
                 let $framing = $crate::wire::frames::TfRecord;
+                $body
+            }
+            $crate::wire::frames::AnyFraming::UncheckedTfRecord => {
+                let $framing = $crate::wire::frames::UncheckedTfRecord;
                 $body
             }
             $crate::wire::frames::AnyFraming::Bare => {
@@ -187,11 +194,7 @@ impl Framing for TfRecord {
                     .values(u64::from(stored), u64::from(found)),
             );
         }
-        let total = length.saturating_add((TFRECORD_HEAD + TFRECORD_TAIL) as u64);
-        if total > window.len() as u64 {
-            return Step::Need(total);
-        }
-        Step::Frame { payload: TFRECORD_HEAD, length: length as usize, total: total as usize }
+        frame(length, window)
     }
 
     #[inline(always)]
@@ -225,6 +228,43 @@ impl Framing for TfRecord {
     }
 }
 
+/// A frame of this length at the front of a window.
+#[inline(always)]
+fn frame(length: u64, window: &[u8]) -> Step {
+    let total = length.saturating_add((TFRECORD_HEAD + TFRECORD_TAIL) as u64);
+    if total > window.len() as u64 {
+        return Step::Need(total);
+    }
+    Step::Frame { payload: TFRECORD_HEAD, length: length as usize, total: total as usize }
+}
+
+/// The same frames, whatever their checksums are: a length is believed as far as there are bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct UncheckedTfRecord;
+
+impl Framing for UncheckedTfRecord {
+    const HEAD: usize = TFRECORD_HEAD;
+    const TAIL: usize = TFRECORD_TAIL;
+    const CHECKED: bool = true;
+
+    fn find(self, window: &[u8], from: usize) -> Option<Candidate> {
+        TfRecord.find(window, from)
+    }
+
+    #[inline(always)]
+    fn next(self, window: &[u8], _last: bool) -> Step {
+        match u64_at(window, 0) {
+            Some(length) if window.len() >= TFRECORD_HEAD => frame(length, window),
+            _ => Step::Need(TFRECORD_HEAD as u64),
+        }
+    }
+
+    #[inline(always)]
+    fn stored(self, frame: &[u8]) -> u32 {
+        TfRecord.stored(frame)
+    }
+}
+
 /// Append one TFRecord frame.
 pub fn write_tfrecord(out: &mut Vec<u8>, payload: &[u8]) {
     let length = payload.len() as u64;
@@ -251,6 +291,20 @@ mod tests {
         );
         assert_eq!(TfRecord.next(&out, true), Step::Frame { payload: 12, length: 5, total: 21 });
         assert!(TfRecord.check(&out).is_ok());
+    }
+
+    #[test]
+    fn without_checks_a_frame_is_what_its_length_says() {
+        let mut out = Vec::new();
+        write_tfrecord(&mut out, b"hello");
+        out[8..12].fill(0);
+        out[17..].fill(0);
+        assert!(matches!(TfRecord.next(&out, true), Step::Broken(_)));
+        let frame = Step::Frame { payload: 12, length: 5, total: 21 };
+        assert_eq!(UncheckedTfRecord.next(&out, true), frame);
+        assert_eq!(UncheckedTfRecord.next(&out[..20], true), Step::Need(21));
+        assert_eq!(UncheckedTfRecord.next(&out[..11], true), Step::Need(12));
+        assert!(UncheckedTfRecord.check(&out).is_ok());
     }
 
     #[test]
