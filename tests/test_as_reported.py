@@ -452,20 +452,6 @@ def test_two_sets_of_one_name_are_not_read_as_one(tmp_path: Path) -> None:
         ps.open(tmp_path)
 
 
-@pytest.mark.parametrize("empty", [b"", b"\n\0"])
-@pytest.mark.parametrize("first", [0, 1])
-def test_examples_without_features_say_nothing_of_the_fields(
-    tmp_path: Path, empty: bytes, first: int
-) -> None:
-    (tmp_path / f"e-0000{first}-of-00002").write_bytes(frames.file_of([empty] * 3))
-    ps.write([{"a": 1}] * 3, tmp_path / f"e-0000{1 - first}-of-00002", format="tfrecord")
-    rows = [row["a"] for row in ps.open(f"{tmp_path}/e@2")]
-    assert rows == ([None] * 3 + [1] * 3 if first == 0 else [1] * 3 + [None] * 3)
-    ps.write({"i": [1, None]}, tmp_path / "n.tfrecord")
-    ps.append([{"i": None}], tmp_path / "n.tfrecord")
-    assert [row["i"] for row in ps.open(tmp_path / "n.tfrecord")] == [1, None, None]
-
-
 def test_a_description_for_tensorflow_holds_for_all_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

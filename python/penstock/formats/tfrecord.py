@@ -52,7 +52,7 @@ from penstock.framing.sidecar import Index
 from penstock.framing.stream import PlainStream, Stream
 from penstock.framing.survey import Survey
 from penstock.inferred import InferredFrom, file_name
-from penstock.numbers import as_numpy, checked_infer
+from penstock.numbers import checked_infer
 from penstock.schema import (
     DecodePlan,
     FieldPlan,
@@ -65,8 +65,6 @@ from penstock.schema import (
 from penstock.storage import Sink, Source
 from penstock.types import is_bytes
 
-_NO_FEATURES = b"\n\0"
-"""An Example whose features are there, and empty."""
 _HEAD_BYTES = 4096
 """How much is looked at to tell the compression: enough to inflate the first bytes."""
 
@@ -328,7 +326,7 @@ def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], Infe
     parts: list[dict[str, Any]] = []
     shard = replace(shard, options=_quiet(shard.options))
     chunk_frames = ChunkFrames(shard)
-    done, has_contents = False, False
+    done = False
     seen_bytes = 0
     for chunk in sample_chunks(shard):
         frames = chunk_frames.read(chunk, None).frames
@@ -341,24 +339,13 @@ def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], Infe
             frames = frames[:left]
             left -= len(frames)
         parts.append(frames.infer())
-        has_contents = has_contents or not _are_empty(frames)
         seen_bytes += chunk.end_byte - chunk.start_byte
         if left is not None and (left <= 0 or seen_bytes >= SAMPLE_BYTES):
             done = True
             break
     facts = merge_facts(parts)
-    if not has_contents:
-        return facts, InferredFrom(0)  # Examples of no fields say as little as no records do
     name = file_name(shard.source.path)
     return facts, InferredFrom(facts["num_records"], not done, name)
-
-
-def _are_empty(frames: _core.Frames) -> bool:
-    """Whether all payloads are those of Examples without a feature."""
-    lengths = as_numpy(frames.lengths())
-    if len(lengths) and int(lengths.max()) > len(_NO_FEATURES):
-        return False
-    return all(frames.payload(row) in (b"", _NO_FEATURES) for row in range(len(lengths)))
 
 
 def _quiet(options: Options) -> Options:

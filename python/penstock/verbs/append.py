@@ -269,8 +269,7 @@ class _Work:
         }
         try:
             found = datasets.open(encoded, **reading, infer_records="all")
-            written = pa.schema([]) if has_no_records(found.schema) else found.schema
-            _check_features(written, incoming.schema.names, schema, path)
+            _check_features(found.schema, incoming.schema.names, schema, path)
             for _ in datasets.open(encoded, **reading, schema=schema).scan(threads=self.threads):
                 pass
         except SchemaError as error:
