@@ -319,6 +319,12 @@ class Dividing(Protocol):
         ...
 
 
+def parts_of(reader: Reader, chunk: Chunk) -> Iterable[Chunk]:
+    """A chunk, or the parts of one that is too much for one batch."""
+    own = bare(reader)
+    return own.parts(chunk, None) if isinstance(own, Dividing) else (chunk,)
+
+
 @runtime_checkable
 class Alike(Protocol):
     """A Reader that can say how to write a file of the same kind."""

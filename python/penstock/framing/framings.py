@@ -166,14 +166,8 @@ _BY_TENSORFLOW = {
     "trailing_bytes": "TensorFlow reads all records before it",
 }
 
-TFRECORD = _TFRecord(
-    "tfrecord",
-    head_bytes=12,
-    tail_bytes=4,
-    look_bytes=12,
-    is_checked=True,
-    overlooked=_BY_TENSORFLOW,
-)
+_PARTS: dict[str, Any] = {"head_bytes": 12, "tail_bytes": 4, "look_bytes": 12}
+TFRECORD = _TFRecord("tfrecord", **_PARTS, is_checked=True, overlooked=_BY_TENSORFLOW)
 
 
 class _UncheckedTFRecord(_TFRecord):
@@ -186,13 +180,7 @@ class _UncheckedTFRecord(_TFRecord):
 
 
 UNCHECKED_TFRECORD = _UncheckedTFRecord(
-    "tfrecord_unchecked",
-    head_bytes=12,
-    tail_bytes=4,
-    look_bytes=12,
-    is_checked=True,
-    keeps_index=False,
-    overlooked=_BY_TENSORFLOW,
+    "tfrecord_unchecked", **_PARTS, is_checked=True, keeps_index=False, overlooked=_BY_TENSORFLOW
 )
 RECORDIO = Framing("recordio", look_bytes=8)
 

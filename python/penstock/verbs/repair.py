@@ -14,7 +14,6 @@ from penstock.errors import PenstockError
 from penstock.format import (
     Alike,
     Chunk,
-    Dividing,
     Format,
     Framed,
     FrameWriter,
@@ -23,6 +22,7 @@ from penstock.format import (
     Surveyed,
     bare,
     open_shard,
+    parts_of,
 )
 from penstock.framing import sidecar
 from penstock.framing.framings import Framing
@@ -296,7 +296,6 @@ class _Chunks(_Saving):
         path, size = self._source.path, self._source.size
         findings: list[Finding] = []
         num_records = 0
-        own = bare(self._reader)
 
         def decode(chunk: Chunk) -> Iterable[pa.RecordBatch | Finding]:
             try:
@@ -307,7 +306,7 @@ class _Chunks(_Saving):
         def chunks() -> Iterator[Chunk]:
             try:
                 for chunk in self._reader.chunks():
-                    yield from own.parts(chunk, None) if isinstance(own, Dividing) else [chunk]
+                    yield from parts_of(self._reader, chunk)
             except PenstockError as error:
                 findings.append(found_in(error, path, 0, size))
 

@@ -17,14 +17,13 @@ from penstock.errors import (
 )
 from penstock.format import (
     Chunk,
-    Dividing,
     Format,
     Framed,
     Options,
     Reader,
     Surveyed,
-    bare,
     open_shard,
+    parts_of,
 )
 from penstock.framing import sidecar
 from penstock.framing.survey import Survey
@@ -256,9 +255,8 @@ def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Ta
 
 def _decode(reader: Reader, path: str, chunk: Chunk, num_bytes: int) -> Iterable[Tally]:
     num_records, findings = 0, list[Finding]()
-    own = bare(reader)
     try:
-        for part in own.parts(chunk, None) if isinstance(own, Dividing) else [chunk]:
+        for part in parts_of(reader, chunk):
             try:
                 num_records += reader.decode(part, None, None).num_rows
             except PenstockError as error:
