@@ -317,3 +317,30 @@ def test_truth_values_and_floats_are_no_record_numbers(tmp_path: Path) -> None:
         with pytest.raises(ps.RecordIndexError):
             dataset.take(records)
     assert len(dataset.take([])) == 0
+
+
+def test_take_decodes_only_the_columns_asked_for(tmp_path: Path) -> None:
+    for name in ("x.tfrecord", "x.parquet"):
+        ps.write({"a": [1, 2, 3], "b": [4, 5, 6]}, tmp_path / name)
+        ds = ps.open(tmp_path / name)
+        assert ds.take([2, 0], columns=["b"]).to_pydict() == {"b": [6, 4]}
+        assert ds.take([], columns=["b"]).schema.names == ["b"]
+        with pytest.raises(ps.SchemaError, match="no such column; there are: a, b"):
+            ds.take([0], columns=["c"])
+
+
+def test_a_file_that_is_not_there_is_named_apart_from_the_message(tmp_path: Path) -> None:
+    missing = str(tmp_path / "x.tfrecord")
+    with pytest.raises(FileNotFoundError, match="no such file") as caught:
+        ps.open(missing)
+    assert caught.value.filename == missing
+    ps.write({"a": [1]}, tmp_path / "y-00000-of-00002.tfrecord")
+    with pytest.raises(FileNotFoundError, match="wanted by") as caught:
+        ps.open(tmp_path / "y@2.tfrecord")
+    assert caught.value.filename == str(tmp_path / "y-00001-of-00002.tfrecord")
+
+
+def test_data_and_path_the_wrong_way_round(tmp_path: Path) -> None:
+    swapped: Any = {"a": [1]}
+    with pytest.raises(TypeError, match="data comes first, then the path"):
+        ps.write(tmp_path / "x.tfrecord", swapped)

@@ -161,10 +161,21 @@ class Dataset:
             batch_records = checked_count("batch_records", batch_records, 1)
         return scan(self, self._projection(columns), batch_records, threads)
 
-    def take(self, records: Sequence[int] | np.ndarray) -> pa.RecordBatch:
+    def take(
+        self, records: Sequence[int] | np.ndarray, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatch:
         """Some records by number, in the order asked, repeats allowed. Negative numbers count
-        from the end. Raises RecordIndexError for others."""
-        return take(self, records, self._projection(None))
+        from the end.
+
+        Args:
+            records: their numbers.
+            columns: names of the columns wanted; None for all. Others are not decoded.
+
+        Raises:
+            RecordIndexError: there is no record of such a number.
+            PenstockError: a record asked for is damaged, or does not fit the schema.
+        """
+        return take(self, records, self._projection(columns))
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
@@ -148,7 +149,7 @@ def _expand_one(path: str, how: _How) -> list[str]:
         return _complete(_without_indexes(found))
     if "://" in path:
         raise UnsupportedError(f"{path}: only local files are read so far")
-    raise FileNotFoundError(f"{path}: no such file")
+    raise FileNotFoundError(errno.ENOENT, "no such file", path)
 
 
 def _folders_in(path: str) -> list[str]:
@@ -210,7 +211,7 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
     names = [f"{stem}-{n:0{width}}-of-{total:0{width}}{rest}" for n in range(total)]
     for name in names:
         if not os.path.exists(name):
-            raise FileNotFoundError(f"{name}: no such file, wanted by {path}")
+            raise FileNotFoundError(errno.ENOENT, f"no such file, wanted by {path}", name)
     return names
 
 

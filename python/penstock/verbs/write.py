@@ -100,6 +100,8 @@ def write(
         >>> ps.write({"label": [3, 1, 2]}, "labels.tfrecord", overwrite=True).num_records
         3
     """
+    if isinstance(data, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
+        raise TypeError("the data comes first, then the path: ps.write(data, path)")
     target = os.fspath(path)
     check_cuts(num_shards, shard_records, shard_bytes)
     kind, options = format_and_options(target, format, compression, format_options)

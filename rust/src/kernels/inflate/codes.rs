@@ -6,21 +6,26 @@
 
 /// What the bits at an index mean, in 32 bits:
 ///
-/// | bits | literal, length, distance | end, nothing | on into a second table |
-/// |---|---|---|---|
-/// | 0 to 5 | bits of the code, and extra bits behind it | bits of the code | |
-/// | 6 | is a literal | 0 | 0 |
-/// | 7 | 0 | 1 | 1 |
-/// | 8 to 11 | bits of the code | | bits of that table's index |
-/// | 16 to 31 | the literal; the least length or distance | 0; 1 | where it begins |
+/// | bits | literal | length, distance | end, nothing | on into a second table |
+/// |---|---|---|---|---|
+/// | 0 to 5 | bits of the code | the same, and extra bits behind it | bits of the code | |
+/// | 7 | 0 | 0 | 1 | 1 |
+/// | 8 to 15 | bits of a first look | bits of the code | | bits of that table's index |
+/// | 16 to 30 | the literal | the least length or distance | 0; 1 | where it begins |
+/// | 31 | 1 | 0 | 0 | 0 |
+///
+/// The low half of a literal is what the instruction BEXTR wants to know for the next look: how many bits to
+/// pass over, and how many to take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Entry(pub u32);
 
-const IS_LITERAL: u32 = 1 << 6;
+const IS_LITERAL: u32 = 1 << 31;
 const IS_ODD: u32 = 1 << 7;
 const NOTHING: u32 = IS_ODD | 1 << 16;
-/// What each bit of a code adds to the entry of its symbol.
+/// What each bit of a code adds to the entry of its symbol, if it is no literal.
 const CODE_BIT: u32 = 1 << 8 | 1;
+/// How many bits a first look for a literal or length sees.
+const LITLEN_BITS: u32 = 11;
 /// The longest code of deflate.
 const MAX_BITS: u32 = 15;
 
@@ -61,6 +66,47 @@ impl Entry {
     }
 }
 
+/// How the index of a look is got from the bits behind a literal: each look waits for it.
+pub trait Shift: Copy {
+    /// `LITLEN_BITS` bits of them.
+    fn index_behind(self, bits: u64, literal: Entry) -> u64;
+}
+
+/// A shift and a mask, as every processor has them.
+#[derive(Clone, Copy)]
+pub struct Anyhow;
+
+impl Shift for Anyhow {
+    #[inline(always)]
+    fn index_behind(self, bits: u64, literal: Entry) -> u64 {
+        low(bits >> literal.num_bits(), LITLEN_BITS)
+    }
+}
+
+/// Both by BEXTR, of the instructions called BMI.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+pub struct Bmi(());
+
+#[cfg(target_arch = "x86_64")]
+impl Bmi {
+    /// Where the processor has it, and shifts by any number of bits in one instruction.
+    pub fn here() -> Option<Self> {
+        let is_here = std::arch::is_x86_feature_detected!("bmi1")
+            && std::arch::is_x86_feature_detected!("bmi2");
+        is_here.then_some(Self(()))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Shift for Bmi {
+    #[inline(always)]
+    fn index_behind(self, bits: u64, literal: Entry) -> u64 {
+        // SAFETY: there is no value of this type where the processor lacks the instruction.
+        unsafe { std::arch::x86_64::_bextr2_u64(bits, u64::from(literal.0)) }
+    }
+}
+
 /// The low bits, fewer than 64.
 #[inline(always)]
 pub fn low(bits: u64, num_bits: u32) -> u64 {
@@ -73,7 +119,7 @@ pub const LITLENS: [u32; 288] = {
     let mut table = [NOTHING; 288];
     let mut symbol = 0;
     while symbol < 256 {
-        table[symbol] = (symbol as u32) << 16 | IS_LITERAL;
+        table[symbol] = (symbol as u32) << 16 | IS_LITERAL | LITLEN_BITS << 8;
         symbol += 1;
     }
     table[256] = IS_ODD;
@@ -122,7 +168,7 @@ pub struct Table<const BITS: u32, const SIZE: usize> {
 
 // The sizes are the most that any 288 (32, 19) codes of up to 15 (15, 7) bits take, as zlib's program
 // `enough` computes them.
-pub type LitlenTable = Table<11, 2342>;
+pub type LitlenTable = Table<LITLEN_BITS, 2342>;
 pub type DistanceTable = Table<8, 402>;
 pub type LengthTable = Table<7, 128>;
 
@@ -135,6 +181,12 @@ impl<const BITS: u32, const SIZE: usize> Table<BITS, SIZE> {
     #[inline(always)]
     pub fn look(&self, bits: u64) -> Entry {
         self.at(low(bits, BITS) as usize)
+    }
+
+    /// The entry for the bits behind a literal.
+    #[inline(always)]
+    pub fn look_behind(&self, bits: u64, literal: Entry, shift: impl Shift) -> Entry {
+        self.at(shift.index_behind(bits, literal) as usize)
     }
 
     /// The entry that bits begin with, however long.
@@ -266,7 +318,8 @@ impl Codes<'_> {
         self.code = code & bit.saturating_sub(1) | bit;
         let (&symbol, rest) = self.entries.split_first().unwrap_or((&NOTHING, &[]));
         self.entries = rest;
-        (code, symbol.wrapping_add(CODE_BIT.wrapping_mul(length)))
+        let code_bit = if Entry(symbol).is_literal() { 1 } else { CODE_BIT };
+        (code, symbol.wrapping_add(code_bit.wrapping_mul(length)))
     }
 
     /// The bits of a second table's index, of which the first code has this length, with so many

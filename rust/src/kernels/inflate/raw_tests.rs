@@ -4,6 +4,8 @@
 use libdeflater::{CompressionLvl, Compressor};
 use zlib_rs::{Deflate, DeflateFlush};
 
+#[cfg(target_arch = "x86_64")]
+use super::codes::{Anyhow, Bmi, LITLENS, LitlenTable, Shift};
 use super::second_opinion::{Verdict, agree};
 
 const MOST: usize = 1 << 18;
@@ -201,5 +203,21 @@ fn fixed_codes_without_a_symbol() {
             bits.put(0, 60);
             agree(&bits.bytes, MOST, 1, 1);
         }
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn both_shifts_look_at_the_same_bits() {
+    let Some(bmi) = Bmi::here() else {
+        return; // then no inflater asks for it
+    };
+    let (mut dice, mut litlens) = (Dice(1), LitlenTable::new());
+    assert!(litlens.fill(&[8; 256], &LITLENS));
+    for _ in 0..10_000 {
+        let bits = (dice.below(u64::MAX) as u64).rotate_left(17);
+        let literal = litlens.look(bits);
+        assert!(literal.is_literal());
+        assert_eq!(bmi.index_behind(bits, literal), Anyhow.index_behind(bits, literal));
     }
 }

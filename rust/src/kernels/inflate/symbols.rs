@@ -1,7 +1,9 @@
 //! The symbols of a block: a fast way as long as there is input and room for the longest match, and
 //! one that takes no bit before a whole symbol is here.
 
-use super::codes::Entry;
+#[cfg(target_arch = "x86_64")]
+use super::codes::Bmi;
+use super::codes::{Anyhow, Entry, Shift};
 use super::raw::{Held, Io, Pause, RawInflate, Step};
 
 /// The most bits of a length and a distance with their extra bits.
@@ -124,28 +126,29 @@ impl RawInflate {
 
     fn fast_symbols(&mut self, io: &mut Io<'_>) -> Result<Option<Step>, Pause> {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("bmi1")
-            && std::arch::is_x86_feature_detected!("bmi2")
-        {
+        if let Some(bmi) = Bmi::here() {
             // SAFETY: the processor has these instructions.
-            return unsafe { self.fast_symbols_bmi2(io) };
+            return unsafe { self.fast_symbols_bmi(io, bmi) };
         }
-        self.fast_symbols_anywhere(io)
+        self.fast_symbols_by(io, Anyhow)
     }
 
-    /// The same, where a shift by any number of bits is one instruction.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "bmi1,bmi2")]
-    fn fast_symbols_bmi2(&mut self, io: &mut Io<'_>) -> Result<Option<Step>, Pause> {
-        self.fast_symbols_anywhere(io)
+    fn fast_symbols_bmi(&mut self, io: &mut Io<'_>, bmi: Bmi) -> Result<Option<Step>, Pause> {
+        self.fast_symbols_by(io, bmi)
     }
 
     #[inline(always)]
-    fn fast_symbols_anywhere(&mut self, io: &mut Io<'_>) -> Result<Option<Step>, Pause> {
+    fn fast_symbols_by(
+        &mut self,
+        io: &mut Io<'_>,
+        shift: impl Shift,
+    ) -> Result<Option<Step>, Pause> {
         let Held { bits, num_bits } = self.held;
         let mut bits = Bits { input: io.input, taken: io.taken, bits, num_bits };
         let mut filled = io.filled;
-        let result = self.read(&mut bits, io.out, &mut filled);
+        let result = self.read(&mut bits, io.out, &mut filled, shift);
         (io.taken, io.filled) = (bits.taken, filled);
         self.held = Held { bits: bits.bits, num_bits: bits.num_bits & 63 };
         self.give_back(io);
@@ -154,14 +157,15 @@ impl RawInflate {
 
     /// Symbols until there is too little input or room, or something that is not done here.
     ///
-    /// Every look at a table waits for the one before, so the look for what follows a match comes
-    /// before the match is copied.
+    /// Every look at a table waits for the one before, so the look for what follows a literal does not wait
+    /// for the bits to be shifted, and the one for what follows a match comes before the match is copied.
     #[inline(always)]
     fn read(
         &self,
         bits: &mut Bits<'_>,
         out: &mut [u8],
         filled: &mut usize,
+        shift: impl Shift,
     ) -> Result<Option<Step>, Pause> {
         let (litlens, distances) = (&self.litlens, &self.distances);
         if !bits.refill() {
@@ -182,8 +186,9 @@ impl RawInflate {
                     break;
                 }
                 *slot = entry.byte();
+                let next = litlens.look_behind(bits.bits, entry, shift);
                 bits.take(entry);
-                entry = litlens.look(bits.bits);
+                entry = next;
                 if num_read == LITERALS - 1 {
                     *filled = filled.wrapping_add(LITERALS);
                     continue 'symbols;
