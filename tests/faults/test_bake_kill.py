@@ -59,6 +59,27 @@ def where_values_are(path: str, shard: int) -> str:
     return "beside"
 
 
+def only_shards_and_indexes(folder: Path) -> bool:
+    wanted = (".tfrecord", ".tfrecord.penstock")
+    left = [path.name for path in folder.iterdir() if not path.name.endswith(wanted)]
+    assert not left, left
+    return True
+
+
+def test_a_bake_killed_before_an_empty_folder_goes_leaves_none(tmp_path: Path) -> None:
+    """The moment between the last overlay of a shard and the folder it was in."""
+    make(tmp_path)
+    victim = os.fork()
+    if victim == 0:
+        os.rmdir = lambda path, **_: os.listdir(path) or os._exit(9)
+        bake(str(tmp_path))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(victim, 0)[1]) == 9
+    assert [path for path in tmp_path.glob("*.penstock-fields") if not list(path.iterdir())]
+    bake(str(tmp_path))
+    assert only_shards_and_indexes(tmp_path)
+
+
 def test_a_killed_bake_loses_no_value_and_is_finished_later(tmp_path: Path) -> None:
     originals, folder = tmp_path / "originals", tmp_path / "folder"
     originals.mkdir()
@@ -110,5 +131,4 @@ def test_a_killed_bake_loses_no_value_and_is_finished_later(tmp_path: Path) -> N
     assert ps.overlays(paths) == []
     with pytest.raises(ValueError, match="no fields are kept"):
         bake(str(folder))
-    left = [path.name for path in folder.iterdir() if not path.name.endswith(".tfrecord")]
-    assert all(name.endswith(".tfrecord.penstock") for name in left), left
+    assert only_shards_and_indexes(folder)

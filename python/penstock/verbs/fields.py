@@ -24,7 +24,13 @@ from penstock.pipeline import in_order
 from penstock.storage import LocalStorage
 from penstock.verbs.edit import Edit
 from penstock.verbs.new_fields import Baked, NewFields, new_fields
-from penstock.verbs.overlays import identify, overlays, remove_overlay, write_overlay
+from penstock.verbs.overlays import (
+    identify,
+    overlays,
+    remove_empty_folder,
+    remove_overlay,
+    write_overlay,
+)
 from penstock.verbs.rewrite import Job, Progress, journal_of_baking, rewrite
 from penstock.verbs.rewrite_journal import Journal
 from penstock.verbs.shards import Names
@@ -369,6 +375,7 @@ def _left_to_bake(paths: tuple[str, ...], journal: Journal) -> list[int]:
     written = journal.written()
     for shard in written:
         _remove_baked(paths[shard])
+        remove_empty_folder(paths[shard])  # of whose overlays the last was removed, and no more
     if written and overlays([paths[shard] for shard in written]):
         journal.forget()  # they were made since then, so that all of it is to be baked
         written = []

@@ -112,9 +112,15 @@ def remove_overlay(source: Any, name: str) -> list[str]:
         )
     for path in removed:
         os.unlink(path)
-        with suppress(OSError):  # others are still in it
-            os.rmdir(os.path.dirname(path))
+    for path in paths:
+        remove_empty_folder(path)
     return removed
+
+
+def remove_empty_folder(shard: str) -> None:
+    """Remove the folder of a shard's overlays, if there are none in it."""
+    with suppress(OSError):  # there is none, or overlays are in it
+        os.rmdir(folder_of(shard))
 
 
 def _names(shard: str, storage: LocalStorage) -> list[str]:
