@@ -343,6 +343,15 @@ class Lending(Reader, Protocol):
         ...
 
 
+class AtOnce(Reader, Protocol):
+    """A Reader that may give records by their numbers in one step. See `takes_at_once`."""
+
+    def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
+        """Records of the shard in the order asked for, or None: then `pick` and `decode` give them, or say
+        what is wrong with them."""
+        ...
+
+
 @runtime_checkable
 class Threaded(Protocol):
     """A Reader that finds its chunks in another way for each number of threads."""
@@ -358,6 +367,11 @@ def lends(reader: Reader) -> TypeGuard[Lending]:
     """Whether a reader need not copy byte strings. Asked for each batch, so quicker than `isinstance`.
     One that wraps another does not lend because that one does."""
     return hasattr(type(reader), "lent")
+
+
+def takes_at_once(reader: Reader) -> TypeGuard[AtOnce]:
+    """Whether to ask a reader for records in one step first. As for `lends`, another's ability is not its own."""
+    return hasattr(type(reader), "at_once")
 
 
 @runtime_checkable

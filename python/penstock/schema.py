@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock import _core
 from penstock.casts import check_survived, first_unfit, map_values
-from penstock.errors import SchemaError
+from penstock.errors import FormatError, SchemaError
 from penstock.inferred import EVERYWHERE_KEY, InferredFrom, has_no_records, in_every_record
 from penstock.types import is_bytes_view, is_text
+
+if TYPE_CHECKING:
+    from penstock.framing.places import Places
 
 IN_LISTS_KEY = b"penstock.feature_list"
 WIRE_KEY = b"penstock.key"
@@ -112,7 +115,18 @@ class DecodePlan:
     ) -> pa.RecordBatch:
         """Decode payloads, after verifying them if asked to. Raises KernelError with a Fault that
         names record and field."""
-        decoded = pa.record_batch(frames.decode(self._plan, check, indexed))
+        return self._finished(frames.decode(self._plan, check, indexed))
+
+    def decode_at(self, places: Places) -> pa.RecordBatch | None:
+        """Read and decode records of a file. None where anything is wrong with them, whatever it is."""
+        made = places.examples(self._plan)
+        try:
+            return None if made is None else self._finished(made)
+        except (SchemaError, FormatError):
+            return None  # whose record it is, `decode` and its caller can tell
+
+    def _finished(self, made: _core.ArrowArray) -> pa.RecordBatch:
+        decoded = pa.record_batch(made)
         arrays = decoded.columns
         done: list[pa.Array] = []
         at = 0

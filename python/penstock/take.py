@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import RecordIndexError, StaleIndexError
-from penstock.format import Chunk, lends
+from penstock.format import Chunk, lends, takes_at_once
 from penstock.lending import IN_PARTS, as_lent
 from penstock.numbers import as_arrow, outside
 from penstock.scan import join
@@ -149,6 +149,10 @@ def _from_shard(
     lend: bool,
 ) -> pa.RecordBatch:
     reader = dataset.files.reader(shard)
+    if watch is iter and not lend and takes_at_once(reader):
+        batch = reader.at_once(records, columns)
+        if batch is not None:
+            return batch
     decode = reader.lent if lend and lends(reader) else reader.decode
     try:
         picked = watch(reader.pick(records))

@@ -47,6 +47,7 @@ from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import TFRECORD, UNCHECKED_TFRECORD
 from penstock.framing.indexing import load_index
 from penstock.framing.inflated import InflatedStream
+from penstock.framing.places import Places
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.stream import PlainStream, Stream
@@ -265,9 +266,18 @@ class ExampleDecoder:
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
     ) -> pa.RecordBatch:
-        wanted = None if columns is None else tuple(columns)
-        if wanted == ():
+        if columns is not None and not columns:
             return without_columns(frames, proof)
+        return self._plan(columns).decode(frames, *given(proof))
+
+    def decode_at(self, places: Places, columns: Projection) -> pa.RecordBatch | None:
+        """See penstock.framing.framed.PlaceDecoder."""
+        return (
+            None if columns is not None and not columns else self._plan(columns).decode_at(places)
+        )
+
+    def _plan(self, columns: Projection) -> DecodePlan:
+        wanted = None if columns is None else tuple(columns)
         plan = self._plans.get(wanted)
         if plan is None:
             assert wanted is not None
@@ -275,7 +285,7 @@ class ExampleDecoder:
             fields = [self._fields[name] for name in wanted]
             plan = DecodePlan(fields, self._dialect, complete=complete)
             self._plans[wanted] = plan
-        return plan.decode(frames, *given(proof))
+        return plan
 
 
 def decoder_for(shard: Shard, mine: TFRecordOptions) -> Any:

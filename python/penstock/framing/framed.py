@@ -27,6 +27,7 @@ from penstock.framing.chunks import indexed_chunks, walked_chunks
 from penstock.framing.damaged import surveyed_chunks
 from penstock.framing.indexing import build_index
 from penstock.framing.inflated import InflatedStream
+from penstock.framing.places import Places, places
 from penstock.framing.shard import LARGE_BYTES, Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.windows import Windows
@@ -69,6 +70,15 @@ class Lender(Protocol):
 
 
 @runtime_checkable
+class PlaceDecoder(Protocol):
+    """A Decoder that can read and decode records in one call."""
+
+    def decode_at(self, places: Places, columns: Projection) -> pa.RecordBatch | None:
+        """The records as a batch. None where something is wrong with any, or another way is better."""
+        ...
+
+
+@runtime_checkable
 class Widening(Protocol):
     """A Decoder that knows better than its schema how large its columns are at least."""
 
@@ -87,6 +97,7 @@ class FramedReader:
         self._frames = ChunkFrames(shard)
         self._decoder = decoder
         self._lending: Decoder | None = None
+        self._by_places = decoder if isinstance(decoder, PlaceDecoder) else None
         self._index = known
         self._lock = Lock()
         self._row_bytes = (
@@ -174,6 +185,14 @@ class FramedReader:
             )
         held = self._frames.picked(index, records)
         yield Chunk(0, len(records), 0, 0, held), np.arange(len(records))
+
+    def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
+        """See penstock.format.AtOnce."""
+        found = places(self._shard, self.index, records) if self._by_places else None
+        if found is None or self._by_places is None:
+            return None
+        self._check_width(columns)
+        return self._by_places.decode_at(found, columns)
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         return self._delivered(self._decoder, chunk, records, columns)[0]

@@ -118,10 +118,13 @@ impl Column {
         }
     }
 
-    /// Let byte strings, of which there are none so far, lie in this buffer instead of copying them.
+    /// Let byte strings, of which there are none so far but those that were handed over, lie in this buffer
+    /// instead of copying them.
     pub fn lend(&mut self, buffer: &Buffer) {
-        if let Some(values @ Values::Bytes(..)) = &mut self.values {
-            *values = Values::Lent(Lent::new(buffer));
+        match &mut self.values {
+            Some(values @ Values::Bytes(..)) => *values = Values::Lent(Lent::new(buffer)),
+            Some(Values::Lent(strings)) => strings.go_on(buffer),
+            _ => {}
         }
     }
 

@@ -5,6 +5,7 @@
 //! one shape that all common writers produce. Whatever is not of that shape goes to the exact, slow
 //! functions of the dialect. Features that were not asked for are stepped over.
 
+pub mod at_once;
 mod fill;
 mod walker;
 
@@ -173,6 +174,10 @@ pub fn decode(
     } else {
         read(frames, plan, &mut columns, prove)?;
     }
+    finished(columns, plan)
+}
+
+fn finished(columns: Vec<Column>, plan: &Plan) -> Result<Vec<ArrayRef>, Fault> {
     let finish = |(column, wanted): (Column, &Wanted)| {
         let key = String::from_utf8_lossy(&wanted.key);
         column.finish().map_err(|fault| fault.in_field(&key))

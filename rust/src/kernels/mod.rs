@@ -27,6 +27,7 @@ pub mod messages;
 pub mod mixture;
 pub mod packed_chunks;
 pub mod parts;
+pub mod past_caches;
 pub mod permute;
 pub mod riegeli;
 pub mod shelf;

@@ -7,6 +7,7 @@ use arrow_array::BinaryViewArray;
 use arrow_buffer::{Buffer, NullBuffer};
 
 use super::columns::{Column, MAX_OFFSET, Values, too_large};
+use super::past_caches;
 use super::shelf;
 use super::side_by_side::side_by_side;
 use super::views::{Views, place_in};
@@ -20,23 +21,38 @@ pub struct Lent {
     /// Where each starts, and its length. The copies lie behind the end of the buffer, as it were.
     spans: Vec<(usize, usize)>,
     copies: Vec<u8>,
+    /// How many came before these, and were handed over.
+    before: usize,
 }
 
 impl Lent {
     /// None so far.
     pub fn new(buffer: &Buffer) -> Self {
-        Self { buffer: buffer.clone(), spans: Vec::new(), copies: Vec::new() }
+        Self { buffer: buffer.clone(), spans: Vec::new(), copies: Vec::new(), before: 0 }
     }
 
-    /// How many there are.
+    /// How many there are, with those that were handed over.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        self.spans.len()
+        self.before.wrapping_add(self.spans.len())
     }
 
-    /// Whether there are none.
+    /// Whether there are none, and were none.
     pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.len() == 0
+    }
+
+    /// Those since the last time, to somebody who knows what came before.
+    pub fn hand_over(&mut self) -> Self {
+        let before = self.len();
+        let mine = std::mem::replace(self, Self::new(&Buffer::default()));
+        self.before = before;
+        Self { before: 0, ..mine }
+    }
+
+    /// Of no string yet but those that were handed over: the next lie in this buffer.
+    pub fn go_on(&mut self, buffer: &Buffer) {
+        self.buffer = buffer.clone();
     }
 
     /// Append one.
@@ -62,7 +78,7 @@ impl Lent {
 
     /// Drop all but the first.
     pub fn truncate(&mut self, count: usize) {
-        self.spans.truncate(count);
+        self.spans.truncate(count.saturating_sub(self.before));
     }
 
     /// One of them.
@@ -77,16 +93,17 @@ impl Lent {
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = Option<&[u8]>> {
-        (0..self.len()).map(|at| self.get(at))
+        (0..self.spans.len()).map(|at| self.get(at))
     }
 
-    fn num_bytes(&self) -> usize {
+    /// Bytes of all of them.
+    pub fn num_bytes(&self) -> usize {
         self.spans.iter().fold(0, |all: usize, span| all.saturating_add(span.1))
     }
 
     /// As an array of views into the buffer.
     pub fn views(&self, nulls: Option<NullBuffer>) -> Result<BinaryViewArray, Fault> {
-        let mut views = Views::new(&self.buffer, self.len());
+        let mut views = Views::new(&self.buffer, self.spans.len());
         for (at, &(start, length)) in self.spans.iter().enumerate() {
             let pushed = match start < self.buffer.len() {
                 true => views.push(start, length),
@@ -107,12 +124,30 @@ impl Lent {
         if num_bytes > MAX_OFFSET {
             return Err(too_large(num_bytes));
         }
-        let mut end = 0usize;
-        let ends = self.spans.iter().map(|span| {
+        let mut ends = Vec::with_capacity(self.spans.len().saturating_add(1));
+        ends.push(0);
+        self.push_ends(&mut ends);
+        Ok(ends)
+    }
+
+    /// The same behind what lies there already.
+    pub fn push_ends(&self, ends: &mut Vec<i32>) {
+        let mut end = ends.last().map_or(0, |&end| end as usize);
+        ends.extend(self.spans.iter().map(|span| {
             end = end.saturating_add(span.1);
             end as i32
-        });
-        Ok(std::iter::once(0).chain(ends).collect())
+        }));
+    }
+
+    /// Copy all of them into a room that they fill, which is too large for a cache.
+    pub fn copy_all(&self, mut room: &mut [u8]) -> Option<()> {
+        for at in 0..self.spans.len() {
+            let value = self.get(at)?;
+            let (mine, rest) = room.split_at_mut_checked(value.len())?;
+            past_caches::copy(mine, value);
+            room = rest;
+        }
+        room.is_empty().then_some(())
     }
 
     /// Copy some of them, which fill `room`.

@@ -75,7 +75,13 @@ fn size_of_ranges(ranges: &[(u64, u64)]) -> usize {
 }
 
 impl PyFile {
-    fn gather_into(&self, bytes: &mut Vec<u8>, ranges: &[(u64, u64)]) -> std::io::Result<()> {
+    /// Fill an empty vector that has room with ranges, one after another; by several threads where these are
+    /// many bytes or wait for the storage.
+    pub(super) fn gather_into(
+        &self,
+        bytes: &mut Vec<u8>,
+        ranges: &[(u64, u64)],
+    ) -> std::io::Result<()> {
         let total = size_of_ranges(ranges);
         let mut spare = &mut bytes.spare_capacity_mut()[..total];
         let mut rest = ranges;
@@ -96,6 +102,19 @@ impl PyFile {
             }
         }
         self.fill_side_by_side(spare, rest, threads)?;
+        // SAFETY: every part was filled, or an error was returned above.
+        unsafe { bytes.set_len(total) };
+        Ok(())
+    }
+
+    /// The same by this thread alone.
+    pub(super) fn gather_alone(
+        &self,
+        bytes: &mut Vec<u8>,
+        ranges: &[(u64, u64)],
+    ) -> std::io::Result<()> {
+        let total = size_of_ranges(ranges);
+        self.fill(&mut bytes.spare_capacity_mut()[..total], ranges)?;
         // SAFETY: every part was filled, or an error was returned above.
         unsafe { bytes.set_len(total) };
         Ok(())

@@ -36,7 +36,7 @@ pub(super) fn u64s(object: &Bound<'_, PyAny>) -> PyResult<UInt64Array> {
     }
 }
 
-fn u32s(object: &Bound<'_, PyAny>) -> PyResult<UInt32Array> {
+pub(super) fn u32s(object: &Bound<'_, PyAny>) -> PyResult<UInt32Array> {
     let array = import(object)?;
     match array.as_primitive_opt::<UInt32Type>() {
         Some(numbers) => Ok(numbers.clone()),
@@ -53,6 +53,19 @@ pub(super) struct Checks {
 impl Checks {
     pub(super) fn new(check: bool, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         Ok(Self { check, indexed: indexed.map(u32s).transpose()? })
+    }
+
+    pub(super) fn of(check: bool, indexed: Vec<u32>) -> Self {
+        Self { check, indexed: Some(indexed.into()) }
+    }
+
+    /// The same as `prove`, if anything is to be verified, of frames that are some of the records.
+    pub(super) fn prove_part(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
+        let known = self.indexed.as_ref().and_then(|numbers| numbers.values().get(records));
+        match self.check {
+            true => frames.prove_range(0..frames.spans.len(), known),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn prove(&self, frames: &Frames, records: Range<usize>) -> Result<(), Fault> {
@@ -242,7 +255,11 @@ impl PyFrames {
     }
 }
 
-fn batch(names: &[String], arrays: Vec<ArrayRef>, records: usize) -> Result<RecordBatch, Fault> {
+pub(super) fn batch(
+    names: &[String],
+    arrays: Vec<ArrayRef>,
+    records: usize,
+) -> Result<RecordBatch, Fault> {
     let field =
         |(name, array): (&String, &ArrayRef)| Field::new(name, array.data_type().clone(), true);
     let fields: Vec<Field> = names.iter().zip(&arrays).map(field).collect();
@@ -255,7 +272,7 @@ fn batch(names: &[String], arrays: Vec<ArrayRef>, records: usize) -> Result<Reco
 #[pyclass(name = "ExamplePlan", frozen, module = "penstock._core")]
 pub struct PyPlan {
     pub(super) plan: Plan,
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
 }
 
 /// One column of a plan as Python gives it: column name, key, is a feature list, kind ("int64",

@@ -1,6 +1,7 @@
 //! The skin: arguments out of Python, the GIL let go, results wrapped.
 
 mod arrow;
+mod at_once;
 mod buffer;
 mod compression;
 mod encode;
@@ -179,6 +180,7 @@ mod _core {
     use super::{
         KernelError, PyFault,
         arrow::ArrowArray,
+        at_once::examples_at,
         buffer::PyBuffer,
         compression::{
             PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,

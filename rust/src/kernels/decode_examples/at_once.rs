@@ -1,0 +1,320 @@
+//! Large records that are still to be read: some of them at a time are read, proved and decoded while they
+//! are in the nearest caches, and their strings are copied from there to where they stay. Memory is
+//! written once, instead of once for the records and once for the strings.
+
+use std::ops::Range;
+use std::sync::{Condvar, Mutex};
+
+use arrow_array::ArrayRef;
+use arrow_buffer::Buffer;
+
+use super::{Plan, finished, read};
+use crate::kernels::columns::{Column, MAX_OFFSET, Values, too_large};
+use crate::kernels::shelf;
+use crate::kernels::side_by_side::side_by_side;
+use crate::kernels::strings::Lent;
+use crate::kernels::walk::Frames;
+use crate::wire::example::Kind;
+use crate::wire::{Fault, FaultKind};
+
+/// Bytes that one thread reads at a time.
+const JOB_BYTES: usize = 256 << 10;
+
+/// Whether `decode_at_once` can do it: strings go to one column at most, and none are lent.
+pub fn is_simple(plan: &Plan) -> bool {
+    let strings = plan.wanted.iter().filter(|wanted| wanted.kind == Some(Kind::Bytes));
+    strings.clone().count() <= 1 && !strings.into_iter().any(|wanted| wanted.lend)
+}
+
+/// Decode records of these sizes, frames included, by so many threads. `read_frames` gives the frames of
+/// some of them, in a buffer of its own; `prove` looks at these before they are decoded.
+///
+/// The plan has to be simple. Faults say little of where they are: who gets one reads again, all of it, and looks.
+pub fn decode_at_once(
+    sizes: &[u64],
+    plan: &Plan,
+    threads: usize,
+    read_frames: impl Fn(Range<usize>) -> Result<Frames, Fault> + Sync,
+    prove: impl Fn(&Frames, Range<usize>) -> Result<(), Fault> + Sync,
+) -> Result<Vec<ArrayRef>, Fault> {
+    let strings = plan.wanted.iter().position(|wanted| wanted.kind == Some(Kind::Bytes));
+    let most = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
+    let most = usize::try_from(most).ok().filter(|&most| most <= MAX_OFFSET);
+    let most = most.ok_or_else(|| too_large(MAX_OFFSET))?;
+    let mut room = match strings {
+        Some(_) => shelf::take_used(most).ok_or_else(|| no_memory(most))?,
+        None => Vec::new(),
+    };
+    let mut ends = vec![0];
+    ends.reserve(sizes.len());
+    let jobs = jobs(sizes);
+    let num_jobs = jobs.len();
+    let turn = Turn::new(Filling { columns: plan.columns(sizes.len()), ends, room: &mut room });
+    side_by_side(
+        jobs.into_iter().enumerate(),
+        num_jobs,
+        threads,
+        || (),
+        |(), (number, records)| {
+            let job = Job { turn: &turn, number, is_done: false };
+            let frames = read_frames(records.clone())?;
+            prove(&frames, records)?;
+            let (values, room) = job.in_turn(|filling| filling.add(&frames, plan, strings))?;
+            values.copy_all(room).ok_or_else(elsewhere)
+        },
+    )?;
+    let Filling { mut columns, ends, .. } = turn.end()?;
+    if let Some(column) = strings.and_then(|number| columns.get_mut(number)) {
+        room.truncate(ends.last().map_or(0, |&end| end as usize));
+        column.values = Some(Values::Bytes(ends, room));
+    }
+    finished(columns, plan)
+}
+
+/// Neighbouring records that are read together.
+fn jobs(sizes: &[u64]) -> Vec<Range<usize>> {
+    let mut jobs = Vec::new();
+    let (mut first, mut num_bytes) = (0, 0);
+    for (record, &size) in sizes.iter().enumerate() {
+        num_bytes = size.saturating_add(num_bytes);
+        if num_bytes >= JOB_BYTES as u64 || record.wrapping_add(1) == sizes.len() {
+            let next = record.wrapping_add(1);
+            jobs.push(first..next);
+            (first, num_bytes) = (next, 0);
+        }
+    }
+    jobs
+}
+
+/// What all jobs fill, one after another.
+struct Filling<'a> {
+    columns: Vec<Column>,
+    /// Where each string ends among all.
+    ends: Vec<i32>,
+    /// What no string has been given yet.
+    room: &'a mut [u8],
+}
+
+impl<'a> Filling<'a> {
+    /// Decode the next records. Their strings, which lie where they were read, and the room for them.
+    fn add(
+        &mut self,
+        frames: &Frames,
+        plan: &Plan,
+        strings: Option<usize>,
+    ) -> Result<(Lent, &'a mut [u8]), Fault> {
+        let none = || (Lent::new(&Buffer::default()), [].as_mut_slice());
+        if let Some(column) = strings.and_then(|number| self.columns.get_mut(number)) {
+            column.lend(&frames.buffer);
+        }
+        read(frames, plan, &mut self.columns, |_| Ok(()))?;
+        let column = strings.and_then(|number| self.columns.get_mut(number));
+        let Some(Values::Lent(all)) = column.and_then(|column| column.values.as_mut()) else {
+            return Ok(none());
+        };
+        let lent = all.hand_over();
+        let (mine, rest) = std::mem::take(&mut self.room)
+            .split_at_mut_checked(lent.num_bytes())
+            .ok_or_else(elsewhere)?; // defaults may be longer than what was read
+        self.room = rest;
+        lent.push_ends(&mut self.ends);
+        Ok((lent, mine))
+    }
+}
+
+/// Lets threads by in the order of their jobs.
+struct Turn<'a> {
+    state: Mutex<State<'a>>,
+    passed: Condvar,
+}
+
+struct State<'a> {
+    next: usize,
+    stopped: bool,
+    filling: Filling<'a>,
+}
+
+impl<'a> Turn<'a> {
+    fn new(filling: Filling<'a>) -> Self {
+        let state = Mutex::new(State { next: 0, stopped: false, filling });
+        Self { state, passed: Condvar::new() }
+    }
+
+    fn end(self) -> Result<Filling<'a>, Fault> {
+        self.state.into_inner().map(|state| state.filling).map_err(|_| stopped())
+    }
+}
+
+/// A job whose turn will come. If it ends before it has, by a fault or a panic, those who wait for it are told.
+struct Job<'t, 'a> {
+    turn: &'t Turn<'a>,
+    number: usize,
+    is_done: bool,
+}
+
+impl<'a> Job<'_, 'a> {
+    /// Do some of it when all jobs before have done as much.
+    fn in_turn<R>(
+        mut self,
+        work: impl FnOnce(&mut Filling<'a>) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
+        let state = self.turn.state.lock().map_err(|_| stopped())?;
+        let is_early = |state: &mut State<'_>| !state.stopped && state.next != self.number;
+        let mut state = self.turn.passed.wait_while(state, is_early).map_err(|_| stopped())?;
+        if state.stopped {
+            return Err(stopped());
+        }
+        let done = work(&mut state.filling)?;
+        state.next = state.next.wrapping_add(1);
+        drop(state);
+        self.is_done = true;
+        self.turn.passed.notify_all();
+        Ok(done)
+    }
+}
+
+impl Drop for Job<'_, '_> {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        if let Ok(mut state) = self.turn.state.lock() {
+            state.stopped = true;
+        }
+        self.turn.passed.notify_all();
+    }
+}
+
+#[cold]
+fn stopped() -> Fault {
+    Fault::new(FaultKind::Structure, 0, "records before these could not be decoded")
+}
+
+#[cold]
+fn elsewhere() -> Fault {
+    Fault::new(FaultKind::Structure, 0, "values are longer than what was read")
+}
+
+#[cold]
+fn no_memory(num_bytes: usize) -> Fault {
+    Fault::new(FaultKind::Limit, 0, format!("no memory for {num_bytes} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Dialect, Wanted, decode};
+    use super::*;
+    use crate::kernels::columns::Layout;
+
+    /// A field of a message whose tag and body are these.
+    fn field(tag: u8, body: &[u8]) -> Vec<u8> {
+        let mut out = vec![tag];
+        let mut left = body.len();
+        while left >= 0x80 {
+            out.push(left as u8 | 0x80);
+            left >>= 7;
+        }
+        out.push(left as u8);
+        [out, body.to_vec()].concat()
+    }
+
+    fn entry(key: &[u8], list_tag: u8, values: &[u8]) -> Vec<u8> {
+        field(10, &[field(10, key), field(18, &field(list_tag, values))].concat())
+    }
+
+    /// An Example with these strings and a number.
+    fn example(strings: &[Vec<u8>], number: u8) -> Vec<u8> {
+        let list: Vec<u8> = strings.iter().flat_map(|value| field(10, value)).collect();
+        let strings = if strings.is_empty() { vec![] } else { entry(b"s", 10, &list) };
+        field(10, &[strings, entry(b"n", 26, &field(10, &[number]))].concat())
+    }
+
+    fn wanted(key: &[u8], kind: Kind, layout: Layout) -> Wanted {
+        let (key, kind) = (key.to_vec(), Some(kind));
+        let (in_lists, text, lend, required, default) = (false, false, false, false, None);
+        Wanted { key, in_lists, kind, layout, text, lend, required, default }
+    }
+
+    fn plan(layout: Layout) -> Plan {
+        let columns =
+            [wanted(b"s", Kind::Bytes, layout), wanted(b"n", Kind::Int64, Layout::Scalar)];
+        Plan::new(columns.into(), Dialect::Protobuf)
+    }
+
+    fn frames(payloads: &[Vec<u8>]) -> Frames {
+        let mut spans = Vec::new();
+        for payload in payloads {
+            let start = spans.last().map_or(0, |&(start, length)| start + length);
+            spans.push((start, payload.len()));
+        }
+        Frames { buffer: Buffer::from_vec(payloads.concat()), spans, ..Frames::default() }
+    }
+
+    fn at_once(payloads: &[Vec<u8>], plan: &Plan, threads: usize) -> Result<Vec<ArrayRef>, Fault> {
+        let sizes: Vec<u64> = payloads.iter().map(|payload| payload.len() as u64).collect();
+        let read = |records| Ok(frames(&payloads[records]));
+        decode_at_once(&sizes, plan, threads, read, |_, _| Ok(()))
+    }
+
+    /// Records of up to 600 KB, some without strings.
+    fn payloads(most: usize) -> Vec<Vec<u8>> {
+        let string = |n: usize| vec![n as u8; n * 7919 % 600_000];
+        let strings = |n: usize| (0..n % (most + 1)).map(|k| string(n + k)).collect::<Vec<_>>();
+        (0..60).map(|n| example(&strings(n), n as u8)).collect()
+    }
+
+    #[test]
+    fn columns_are_those_of_records_read_before_by_any_number_of_threads() {
+        for (layout, most) in [(Layout::Scalar, 1), (Layout::List, 4)] {
+            let (plan, payloads) = (plan(layout), payloads(most));
+            let known = decode(&frames(&payloads), &plan, 1, |_| Ok(())).unwrap();
+            for threads in 1..5 {
+                assert_eq!(at_once(&payloads, &plan, threads).unwrap(), known);
+            }
+        }
+    }
+
+    #[test]
+    fn a_fault_anywhere_ends_it_and_nobody_waits_for_ever() {
+        for broken in [0, 17, 59] {
+            let mut payloads = payloads(1);
+            payloads[broken] = vec![10, 200, 1];
+            for threads in [1, 2, 4] {
+                assert!(at_once(&payloads, &plan(Layout::Scalar), threads).is_err());
+            }
+        }
+        let sizes = [200_000; 30];
+        let panics = |records: Range<usize>| match records.start < 20 {
+            true => Ok(frames(&vec![example(&[], 1); records.len()])),
+            false => panic!("as a reader must not"),
+        };
+        let plan = plan(Layout::Scalar);
+        for threads in [2, 4] {
+            let done = std::panic::catch_unwind(|| {
+                decode_at_once(&sizes, &plan, threads, panics, |_, _| Ok(())).is_err()
+            });
+            assert!(done.unwrap_or(true));
+        }
+    }
+
+    #[test]
+    fn defaults_longer_than_what_was_read_are_left_to_others() {
+        let mut plan = plan(Layout::Scalar);
+        let payloads = vec![example(&[], 1); 9];
+        plan.wanted[0].default = Some(Values::Bytes(vec![0, 1000], vec![7; 1000]));
+        assert!(at_once(&payloads, &plan, 2).is_err());
+        plan.wanted[0].default = Some(Values::Bytes(vec![0, 5], vec![7; 5]));
+        let known = decode(&frames(&payloads), &plan, 1, |_| Ok(())).unwrap();
+        assert_eq!(at_once(&payloads, &plan, 2).unwrap(), known);
+    }
+
+    #[test]
+    fn nothing_is_simple_that_has_two_columns_of_strings_or_lends() {
+        assert!(is_simple(&plan(Layout::List)));
+        let mut lends = plan(Layout::Scalar);
+        lends.wanted[0].lend = true;
+        assert!(!is_simple(&lends));
+        let two = [b"a", b"b"].map(|key| wanted(key, Kind::Bytes, Layout::Scalar));
+        assert!(!is_simple(&Plan::new(two.into(), Dialect::Protobuf)));
+    }
+}

@@ -1,0 +1,134 @@
+//! Records at random from a local file to columns, in one call.
+
+use std::ops::Range;
+
+use arrow_array::ArrayRef;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_buffer::Buffer;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+
+use super::arrow::{ArrowArray, import};
+use super::buffer::PyBuffer;
+use super::files::{PyFile, threads_for};
+use super::frames::{Checks, PyPlan, batch, framing, u32s, u64s};
+use super::run;
+use crate::kernels::columns::are_large;
+use crate::kernels::decode_examples::at_once::{decode_at_once, is_simple};
+use crate::kernels::decode_examples::decode;
+use crate::kernels::shelf;
+use crate::kernels::walk::{Frames, frames_at};
+use crate::wire::frames::AnyFraming;
+use crate::wire::{Fault, FaultKind};
+
+/// Where some records lie in a file, by its index.
+struct Places<'a> {
+    kind: AnyFraming,
+    file: &'a PyFile,
+    mapped: Option<&'a Buffer>,
+    starts: Vec<u64>,
+    sizes: Vec<u64>,
+}
+
+impl Places<'_> {
+    fn num_bytes(&self) -> u64 {
+        self.sizes.iter().fold(0, |sum, &size| sum.saturating_add(size))
+    }
+
+    /// Read some of them, or find them in the mapped file.
+    fn frames(&self, records: Range<usize>) -> Result<Frames, Fault> {
+        let part = |all: &'_ [u64]| all.get(records.clone()).unwrap_or_default().to_vec();
+        let (starts, sizes) = (part(&self.starts), part(&self.sizes));
+        if let Some(mapped) = self.mapped {
+            return frames_at(self.kind, mapped, &starts, &sizes, &starts);
+        }
+        let ranges: Vec<_> = starts.iter().copied().zip(sizes.iter().copied()).collect();
+        let total = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
+        let bytes = usize::try_from(total).ok().and_then(shelf::take);
+        let mut bytes = bytes.ok_or_else(unread)?;
+        let read = match records.len() == self.starts.len() {
+            true => self.file.gather_into(&mut bytes, &ranges),
+            false => self.file.gather_alone(&mut bytes, &ranges),
+        };
+        read.map_err(|_| unread())?;
+        let begins = sizes.iter().scan(0u64, |end, &size| {
+            *end = end.saturating_add(size);
+            Some(end.saturating_sub(size))
+        });
+        let inside: Vec<u64> = begins.collect();
+        frames_at(self.kind, &shelf::shelve(bytes), &inside, &sizes, &starts)
+    }
+}
+
+#[cold]
+fn unread() -> Fault {
+    Fault::new(FaultKind::Truncated, 0, "the records could not be read")
+}
+
+/// Examples by their numbers (int64), of a plain local file, which may be `mapped`: `starts` (uint64) says where each record of the
+/// file begins and where the last one ends, `checksums` (uint32) what is to be proved of their payloads, if
+/// `check`. A struct array with one field a column of the plan.
+///
+/// None where anything is not as it should be: a record beyond the index or the file, longer than
+/// `max_record`, damaged, or not one of the plan's. Who gets that reads the records first, and looks.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+pub fn examples_at(
+    py: Python<'_>,
+    name: &str,
+    file: &PyFile,
+    mapped: Option<&PyBuffer>,
+    starts: &Bound<'_, PyAny>,
+    checksums: &Bound<'_, PyAny>,
+    records: &Bound<'_, PyAny>,
+    max_record: u64,
+    plan: &PyPlan,
+    check: bool,
+) -> PyResult<Option<ArrowArray>> {
+    let kind = framing(name)?;
+    let all = u64s(starts)?;
+    let numbers = import(records)?;
+    let Some(numbers) = numbers.as_primitive_opt::<Int64Type>() else { return Ok(None) };
+    let known = u32s(checksums)?;
+    let (all, known) = (&all.values()[..], &known.values()[..]);
+    let mapped = mapped.map(|buffer| &buffer.0);
+    let mut places = Places { kind, file, mapped, starts: Vec::new(), sizes: Vec::new() };
+    let mut indexed = Vec::with_capacity(numbers.len());
+    for &number in numbers.values() {
+        let found = usize::try_from(number).ok().and_then(|at| {
+            let &[start, end] = all.get(at..)?.first_chunk()?;
+            Some((start, end.checked_sub(start)?, *known.get(at)?, end))
+        });
+        let Some((start, size, checksum, end)) = found else { return Ok(None) };
+        if size > max_record || end > file.size {
+            return Ok(None);
+        }
+        places.starts.push(start);
+        places.sizes.push(size);
+        indexed.push(checksum);
+    }
+    let checks = Checks::of(check, indexed);
+    let count = places.starts.len();
+    let done = run(py, || {
+        let arrays = decoded(&places, plan, &checks);
+        Ok(arrays.and_then(|arrays| batch(&plan.names, arrays, count)).ok())
+    })?;
+    Ok(done.map(ArrowArray::batch))
+}
+
+fn decoded(places: &Places<'_>, plan: &PyPlan, checks: &Checks) -> Result<Vec<ArrayRef>, Fault> {
+    let (count, num_bytes) = (places.starts.len(), places.num_bytes() as usize);
+    let threads = threads_for(num_bytes);
+    if threads > 1 && are_large(num_bytes, count) && is_simple(&plan.plan) {
+        let read = |records| places.frames(records);
+        return decode_at_once(&places.sizes, &plan.plan, threads, read, |frames, records| {
+            checks.prove_part(frames, records)
+        });
+    }
+    let frames = places.frames(0..count)?;
+    match checks.check {
+        true => decode(&frames, &plan.plan, threads, |records| checks.prove(&frames, records)),
+        false => decode(&frames, &plan.plan, threads, |_| Ok(())),
+    }
+}
