@@ -26,9 +26,9 @@ from penstock.numbers import as_numpy
 from penstock.pipeline import default_threads
 from penstock.storage import Sink
 
-SLICE_BYTES = 1 << 20
-"""Arrow bytes that are encoded at once: they and their frames stay in a core's cache."""
-SLICE_RECORDS = 8192
+SLICE_BYTES = 2 << 20
+"""Arrow bytes that are encoded at once: so many that what it takes to hand a task to a thread counts for little."""
+SLICE_RECORDS = 16384
 LARGE_RECORD_BYTES = 16 << 10
 """From this size on there is little to do for a record but to copy it, and a task costs more than that
 unless it has several."""
