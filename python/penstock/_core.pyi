@@ -53,6 +53,7 @@ __all__ = [
     "encode_msgpack",
     "encode_recordio",
     "encode_tar",
+    "examples_at",
     "frame_records",
     "frame_values",
     "frames_at",

@@ -39,7 +39,15 @@ class Places:
         starts, checksums, records = map(as_arrow, (index.starts, index.checksums, self.records))
         file, mapped = self.source.file, self.source.mapped
         return _core.examples_at(
-            self.framing, file, mapped, starts, checksums, records, self.most_bytes, plan, self.prove
+            self.framing,
+            file,
+            mapped,
+            starts,
+            checksums,
+            records,
+            self.most_bytes,
+            plan,
+            self.prove,
         )
 
 
