@@ -29,6 +29,7 @@ from fuzz import (
     neighbours,
     recordio,
     seeds,
+    takes,
     tensor_images,
     webdataset,
 )
@@ -281,6 +282,7 @@ TARGETS = {
     "member": Target(member, seeds.compressed),
     "index": Target(index, seeds.sidecars),
     "tfrecord": Target(tfrecord, seeds.files),
+    "take": Target(takes.taken, takes.files),
     "sniff": Target(sniff, seeds.everything),
     "parquet": Target(parquet, seeds.parquets),
     "arrow": Target(arrow, seeds.arrows),

@@ -22,7 +22,7 @@ FEWER = {"parquet": 10_000, "arrow": 10_000, "tfrecord": 25_000, "mds": 6_000, "
 FEWER |= {"arrayrecord": 3_000, "riegeli": 30_000, "beton": 5_000, "npy": 10_000, "npz": 5_000}
 FEWER |= dict.fromkeys(("jpeg", "png", "webp", "ppm", "train_images", "tensor_images"), 10_000)
 FEWER["jpeg_ways"] = 30_000
-FEWER |= {"recordio_file": 10_000}
+FEWER |= {"recordio_file": 10_000, "take": 10_000}
 FEWER |= {"webdataset": 5_000, "loader_state": 5_000, "hdf5": 1_000}
 
 

@@ -27,7 +27,7 @@ from penstock.framing.chunks import indexed_chunks, walked_chunks
 from penstock.framing.damaged import surveyed_chunks
 from penstock.framing.indexing import build_index
 from penstock.framing.inflated import InflatedStream
-from penstock.framing.places import Places, places
+from penstock.framing.places import Places, places_of
 from penstock.framing.shard import LARGE_BYTES, Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.windows import Windows
@@ -188,11 +188,11 @@ class FramedReader:
 
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
         """See penstock.format.AtOnce."""
-        found = places(self._shard, self.index, records) if self._by_places else None
-        if found is None or self._by_places is None:
+        decoder, limits = self._by_places, self._shard.options.limits
+        if decoder is None or self._all_bytes > limits.batch_bytes:
             return None
-        self._check_width(columns)
-        return self._by_places.decode_at(found, columns)
+        places = places_of(self._shard, self.index, records)
+        return None if places is None else decoder.decode_at(places, columns)
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         return self._delivered(self._decoder, chunk, records, columns)[0]

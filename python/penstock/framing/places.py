@@ -1,7 +1,7 @@
 """Records of a plain local file that are read and decoded in one call, as `take` mostly does.
 
 Between the steps of the longer way (`gather`, `Held`, `Decoder.decode`) any fault is looked into. Here there
-is none, or the longer way is gone: so small takes cost little more than their reads, and large records are
+is none, or the longer way is taken after all: so small takes cost little more than their reads, and large records are
 decoded while they are in a cache of the processor.
 """
 
@@ -17,6 +17,8 @@ from penstock.framing.sidecar import Index
 from penstock.framing.stream import PlainStream
 from penstock.numbers import as_arrow
 from penstock.storage import LocalSource
+
+_MOST = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,12 @@ class Places:
         )
 
 
-def places(shard: Shard, index: Index, records: np.ndarray) -> Places | None:
+def places_of(shard: Shard, index: Index, records: np.ndarray) -> Places | None:
     """Where these records are, if they can be read so."""
     source = shard.source
     if not isinstance(source, LocalSource) or not isinstance(shard.stream, PlainStream):
         return None
     if shard.salvages or index.gap_ends is not None:
         return None
-    most = shard.record_bytes + shard.framing.least_bytes
+    most = min(shard.record_bytes + shard.framing.least_bytes, _MOST)
     return Places(source, shard.framing.name, index, records, most, shard.proves)

@@ -112,15 +112,18 @@ def remove_overlay(source: Any, name: str) -> list[str]:
         )
     for path in removed:
         os.unlink(path)
-    for path in paths:
-        remove_empty_folder(path)
+        _remove_empty(os.path.dirname(path))
     return removed
 
 
 def remove_empty_folder(shard: str) -> None:
     """Remove the folder of a shard's overlays, if there are none in it."""
-    with suppress(OSError):  # there is none, or overlays are in it
-        os.rmdir(folder_of(shard))
+    _remove_empty(folder_of(shard))
+
+
+def _remove_empty(folder: str) -> None:
+    with suppress(OSError):  # there is none, or something is in it
+        os.rmdir(folder)
 
 
 def _names(shard: str, storage: LocalStorage) -> list[str]:

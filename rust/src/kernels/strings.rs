@@ -140,22 +140,21 @@ impl Lent {
     }
 
     /// Copy all of them into a room that they fill, which is too large for a cache.
-    pub fn copy_all(&self, mut room: &mut [u8]) -> Option<()> {
-        for at in 0..self.spans.len() {
-            let value = self.get(at)?;
-            let (mine, rest) = room.split_at_mut_checked(value.len())?;
-            past_caches::copy(mine, value);
-            room = rest;
-        }
-        room.is_empty().then_some(())
+    pub fn copy_all(&self, room: &mut [u8]) -> Option<()> {
+        self.copy(0..self.spans.len(), room, past_caches::copy)
     }
 
     /// Copy some of them, which fill `room`.
-    fn copy(&self, values: Range<usize>, mut room: &mut [u8]) -> Option<()> {
+    fn copy(
+        &self,
+        values: Range<usize>,
+        mut room: &mut [u8],
+        copy: impl Fn(&mut [u8], &[u8]),
+    ) -> Option<()> {
         for at in values {
             let value = self.get(at)?;
             let (mine, rest) = room.split_at_mut_checked(value.len())?;
-            mine.copy_from_slice(value);
+            copy(mine, value);
             room = rest;
         }
         room.is_empty().then_some(())
@@ -207,7 +206,7 @@ pub fn settle(
             prove(records.clone())?;
             for ((column, strings), room) in lent.iter().zip(rooms) {
                 let values = column.first_value(records.start)..column.first_value(records.end);
-                strings.copy(values, room).ok_or_else(wrong)?;
+                strings.copy(values, room, <[u8]>::copy_from_slice).ok_or_else(wrong)?;
             }
             Ok(())
         },

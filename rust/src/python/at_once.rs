@@ -47,11 +47,8 @@ impl Places<'_> {
         let total = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
         let bytes = usize::try_from(total).ok().and_then(shelf::take);
         let mut bytes = bytes.ok_or_else(unread)?;
-        let read = match records.len() == self.starts.len() {
-            true => self.file.gather_into(&mut bytes, &ranges),
-            false => self.file.gather_alone(&mut bytes, &ranges),
-        };
-        read.map_err(|_| unread())?;
+        let is_part = records.len() < self.starts.len(); // which a thread of several reads
+        self.file.gather_into(&mut bytes, &ranges, is_part).map_err(|_| unread())?;
         let begins = sizes.iter().scan(0u64, |end, &size| {
             *end = end.saturating_add(size);
             Some(end.saturating_sub(size))
@@ -66,9 +63,9 @@ fn unread() -> Fault {
     Fault::new(FaultKind::Truncated, 0, "the records could not be read")
 }
 
-/// Examples by their numbers (int64), of a plain local file, which may be `mapped`: `starts` (uint64) says where each record of the
-/// file begins and where the last one ends, `checksums` (uint32) what is to be proved of their payloads, if
-/// `check`. A struct array with one field a column of the plan.
+/// Examples by their numbers (int64), of a plain local file, which may be `mapped`: a struct array with
+/// one field a column of the plan. `starts` (uint64) says where each record of the file begins and where
+/// the last one ends, `checksums` (uint32) what is to be proved of their payloads, if `check`.
 ///
 /// None where anything is not as it should be: a record beyond the index or the file, longer than
 /// `max_record`, damaged, or not one of the plan's. Who gets that reads the records first, and looks.
@@ -122,9 +119,10 @@ fn decoded(places: &Places<'_>, plan: &PyPlan, checks: &Checks) -> Result<Vec<Ar
     let threads = threads_for(num_bytes);
     if threads > 1 && are_large(num_bytes, count) && is_simple(&plan.plan) {
         let read = |records| places.frames(records);
-        return decode_at_once(&places.sizes, &plan.plan, threads, read, |frames, records| {
-            checks.prove_part(frames, records)
-        });
+        let prove = |frames: &Frames, records| checks.prove_part(frames, records);
+        if let Some(done) = decode_at_once(&places.sizes, &plan.plan, threads, read, prove)? {
+            return Ok(done);
+        }
     }
     let frames = places.frames(0..count)?;
     match checks.check {

@@ -76,17 +76,18 @@ fn size_of_ranges(ranges: &[(u64, u64)]) -> usize {
 
 impl PyFile {
     /// Fill an empty vector that has room with ranges, one after another; by several threads where these are
-    /// many bytes or wait for the storage.
+    /// many bytes or wait for the storage, unless it is to be `alone`.
     pub(super) fn gather_into(
         &self,
         bytes: &mut Vec<u8>,
         ranges: &[(u64, u64)],
+        alone: bool,
     ) -> std::io::Result<()> {
         let total = size_of_ranges(ranges);
         let mut spare = &mut bytes.spare_capacity_mut()[..total];
         let mut rest = ranges;
-        let mut threads = threads_for(total);
-        if total < PARALLEL_BYTES {
+        let mut threads = if alone { 1 } else { threads_for(total) };
+        if threads == 1 && !alone {
             while let Some((some, others)) = rest.split_at_checked(TIMED_READS.min(rest.len())) {
                 if some.is_empty() {
                     break;
@@ -102,19 +103,6 @@ impl PyFile {
             }
         }
         self.fill_side_by_side(spare, rest, threads)?;
-        // SAFETY: every part was filled, or an error was returned above.
-        unsafe { bytes.set_len(total) };
-        Ok(())
-    }
-
-    /// The same by this thread alone.
-    pub(super) fn gather_alone(
-        &self,
-        bytes: &mut Vec<u8>,
-        ranges: &[(u64, u64)],
-    ) -> std::io::Result<()> {
-        let total = size_of_ranges(ranges);
-        self.fill(&mut bytes.spare_capacity_mut()[..total], ranges)?;
         // SAFETY: every part was filled, or an error was returned above.
         unsafe { bytes.set_len(total) };
         Ok(())
@@ -214,7 +202,7 @@ impl PyFile {
             return Err(PyMemoryError::new_err("the ranges are too large together"));
         };
         let mut bytes = room(total)?;
-        py.detach(|| self.gather_into(&mut bytes, &ranges)).map_err(cut)?;
+        py.detach(|| self.gather_into(&mut bytes, &ranges, false)).map_err(cut)?;
         Ok(PyBuffer(shelf::shelve(bytes)))
     }
 

@@ -1,6 +1,6 @@
 //! Large records that are still to be read: some of them at a time are read, proved and decoded while they
-//! are in the nearest caches, and their strings are copied from there to where they stay. Memory is
-//! written once, instead of once for the records and once for the strings.
+//! are in the nearest caches, and their strings are copied from there to where they stay. So what was read
+//! does not go to memory and come back from there.
 
 use std::ops::Range;
 use std::sync::{Condvar, Mutex};
@@ -29,46 +29,67 @@ pub fn is_simple(plan: &Plan) -> bool {
 /// Decode records of these sizes, frames included, by so many threads. `read_frames` gives the frames of
 /// some of them, in a buffer of its own; `prove` looks at these before they are decoded.
 ///
-/// The plan has to be simple. Faults say little of where they are: who gets one reads again, all of it, and looks.
+/// None where the first records show that strings are less than half of what is read: room for all of it
+/// would be held for little. The plan has to be simple. Faults say little of where they are: who gets one
+/// reads again, all of it, and looks.
 pub fn decode_at_once(
     sizes: &[u64],
     plan: &Plan,
     threads: usize,
     read_frames: impl Fn(Range<usize>) -> Result<Frames, Fault> + Sync,
     prove: impl Fn(&Frames, Range<usize>) -> Result<(), Fault> + Sync,
-) -> Result<Vec<ArrayRef>, Fault> {
+) -> Result<Option<Vec<ArrayRef>>, Fault> {
+    let num_bytes = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
+    let num_bytes = usize::try_from(num_bytes).ok().filter(|&all| all <= MAX_OFFSET);
+    let num_bytes = num_bytes.ok_or_else(|| too_large(MAX_OFFSET))?;
     let strings = plan.wanted.iter().position(|wanted| wanted.kind == Some(Kind::Bytes));
-    let most = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
-    let most = usize::try_from(most).ok().filter(|&most| most <= MAX_OFFSET);
-    let most = most.ok_or_else(|| too_large(MAX_OFFSET))?;
+    let mut filling =
+        Filling { strings, columns: plan.columns(sizes.len()), ends: vec![0], room: &mut [] };
+    let frames_of = |records: Range<usize>| {
+        let frames = read_frames(records.clone())?;
+        prove(&frames, records)?;
+        Ok::<_, Fault>(frames)
+    };
+    let mut jobs = jobs(sizes).into_iter();
+    let frames = frames_of(jobs.next().unwrap_or_default())?;
+    let first = filling.decode(&frames, plan)?;
+    let read: usize = frames.spans.iter().map(|span| span.1).sum();
+    if strings.is_some() && first.num_bytes() < read / 2 {
+        return Ok(None);
+    }
     let mut room = match strings {
-        Some(_) => shelf::take_used(most).ok_or_else(|| no_memory(most))?,
+        Some(_) => shelf::take_used(num_bytes).ok_or_else(|| no_memory(num_bytes))?,
         None => Vec::new(),
     };
-    let mut ends = vec![0];
-    ends.reserve(sizes.len());
-    let jobs = jobs(sizes);
+    filling.room = &mut room;
+    first.copy_all(filling.place(&first)?).ok_or_else(elsewhere)?;
+    let turn = Turn::new(filling);
     let num_jobs = jobs.len();
-    let turn = Turn::new(Filling { columns: plan.columns(sizes.len()), ends, room: &mut room });
     side_by_side(
-        jobs.into_iter().enumerate(),
+        jobs.enumerate(),
         num_jobs,
         threads,
         || (),
         |(), (number, records)| {
             let job = Job { turn: &turn, number, is_done: false };
-            let frames = read_frames(records.clone())?;
-            prove(&frames, records)?;
-            let (values, room) = job.in_turn(|filling| filling.add(&frames, plan, strings))?;
+            let frames = frames_of(records)?;
+            let (values, room) = job.in_turn(|filling| {
+                let values = filling.decode(&frames, plan)?;
+                let room = filling.place(&values)?;
+                Ok((values, room))
+            })?;
             values.copy_all(room).ok_or_else(elsewhere)
         },
     )?;
     let Filling { mut columns, ends, .. } = turn.end()?;
     if let Some(column) = strings.and_then(|number| columns.get_mut(number)) {
         room.truncate(ends.last().map_or(0, |&end| end as usize));
+        if room.len() < num_bytes / 2 {
+            room = room.as_slice().into();
+        }
         column.values = Some(Values::Bytes(ends, room));
     }
-    finished(columns, plan)
+    finished(columns, plan).map(Some)
 }
 
 /// Neighbouring records that are read together.
@@ -88,6 +109,8 @@ fn jobs(sizes: &[u64]) -> Vec<Range<usize>> {
 
 /// What all jobs fill, one after another.
 struct Filling<'a> {
+    /// The column of strings.
+    strings: Option<usize>,
     columns: Vec<Column>,
     /// Where each string ends among all.
     ends: Vec<i32>,
@@ -96,29 +119,28 @@ struct Filling<'a> {
 }
 
 impl<'a> Filling<'a> {
-    /// Decode the next records. Their strings, which lie where they were read, and the room for them.
-    fn add(
-        &mut self,
-        frames: &Frames,
-        plan: &Plan,
-        strings: Option<usize>,
-    ) -> Result<(Lent, &'a mut [u8]), Fault> {
-        let none = || (Lent::new(&Buffer::default()), [].as_mut_slice());
-        if let Some(column) = strings.and_then(|number| self.columns.get_mut(number)) {
+    /// Decode the next records. Their strings, which lie where they were read.
+    fn decode(&mut self, frames: &Frames, plan: &Plan) -> Result<Lent, Fault> {
+        if let Some(column) = self.strings.and_then(|number| self.columns.get_mut(number)) {
             column.lend(&frames.buffer);
         }
         read(frames, plan, &mut self.columns, |_| Ok(()))?;
-        let column = strings.and_then(|number| self.columns.get_mut(number));
-        let Some(Values::Lent(all)) = column.and_then(|column| column.values.as_mut()) else {
-            return Ok(none());
-        };
-        let lent = all.hand_over();
+        let column = self.strings.and_then(|number| self.columns.get_mut(number));
+        match column.and_then(|column| column.values.as_mut()) {
+            Some(Values::Lent(all)) => Ok(all.hand_over()),
+            _ => Ok(Lent::new(&Buffer::default())),
+        }
+    }
+
+    /// Where the strings that were decoded last are to stay.
+    fn place(&mut self, strings: &Lent) -> Result<&'a mut [u8], Fault> {
+        // Defaults may be longer than what was read.
         let (mine, rest) = std::mem::take(&mut self.room)
-            .split_at_mut_checked(lent.num_bytes())
-            .ok_or_else(elsewhere)?; // defaults may be longer than what was read
+            .split_at_mut_checked(strings.num_bytes())
+            .ok_or_else(elsewhere)?;
         self.room = rest;
-        lent.push_ends(&mut self.ends);
-        Ok((lent, mine))
+        strings.push_ends(&mut self.ends);
+        Ok(mine)
     }
 }
 
@@ -250,7 +272,11 @@ mod tests {
         Frames { buffer: Buffer::from_vec(payloads.concat()), spans, ..Frames::default() }
     }
 
-    fn at_once(payloads: &[Vec<u8>], plan: &Plan, threads: usize) -> Result<Vec<ArrayRef>, Fault> {
+    fn at_once(
+        payloads: &[Vec<u8>],
+        plan: &Plan,
+        threads: usize,
+    ) -> Result<Option<Vec<ArrayRef>>, Fault> {
         let sizes: Vec<u64> = payloads.iter().map(|payload| payload.len() as u64).collect();
         let read = |records| Ok(frames(&payloads[records]));
         decode_at_once(&sizes, plan, threads, read, |_, _| Ok(()))
@@ -269,7 +295,7 @@ mod tests {
             let (plan, payloads) = (plan(layout), payloads(most));
             let known = decode(&frames(&payloads), &plan, 1, |_| Ok(())).unwrap();
             for threads in 1..5 {
-                assert_eq!(at_once(&payloads, &plan, threads).unwrap(), known);
+                assert_eq!(at_once(&payloads, &plan, threads).unwrap().as_ref(), Some(&known));
             }
         }
     }
@@ -285,7 +311,7 @@ mod tests {
         }
         let sizes = [200_000; 30];
         let panics = |records: Range<usize>| match records.start < 20 {
-            true => Ok(frames(&vec![example(&[], 1); records.len()])),
+            true => Ok(frames(&vec![example(&[vec![1; 200_000]], 1); records.len()])),
             false => panic!("as a reader must not"),
         };
         let plan = plan(Layout::Scalar);
@@ -303,9 +329,23 @@ mod tests {
         let payloads = vec![example(&[], 1); 9];
         plan.wanted[0].default = Some(Values::Bytes(vec![0, 1000], vec![7; 1000]));
         assert!(at_once(&payloads, &plan, 2).is_err());
-        plan.wanted[0].default = Some(Values::Bytes(vec![0, 5], vec![7; 5]));
+        plan.wanted[0].default = Some(Values::Bytes(vec![0, 10], vec![7; 10]));
         let known = decode(&frames(&payloads), &plan, 1, |_| Ok(())).unwrap();
-        assert_eq!(at_once(&payloads, &plan, 2).unwrap(), known);
+        assert_eq!(at_once(&payloads, &plan, 2).unwrap(), Some(known));
+    }
+
+    #[test]
+    fn strings_that_are_little_of_what_is_read_are_left_to_others() {
+        let payloads = vec![example(&[vec![1; 9000]], 1); 90];
+        let twice: Vec<_> = payloads
+            .iter()
+            .map(|payload| [payload.clone(), vec![0x82, 1, 0], field(0x7a, &[0; 9100])].concat())
+            .collect();
+        assert!(at_once(&payloads, &plan(Layout::Scalar), 2).unwrap().is_some());
+        assert!(at_once(&twice, &plan(Layout::Scalar), 2).unwrap().is_none());
+        let numbers = Plan::new(vec![wanted(b"n", Kind::Int64, Layout::Scalar)], Dialect::Protobuf);
+        let known = decode(&frames(&twice), &numbers, 1, |_| Ok(())).unwrap();
+        assert_eq!(at_once(&twice, &numbers, 2).unwrap(), Some(known));
     }
 
     #[test]
