@@ -370,16 +370,16 @@ def examples_at(
     name: str,
     file: File,
     mapped: Buffer | None,
-    starts: _Arrow,
-    checksums: _Arrow,
-    records: _Arrow,
+    starts: Buffer,
+    checksums: Buffer,
+    records: bytes,
     max_record: int,
     plan: ExamplePlan,
     check: bool,
 ) -> ArrowArray | None:
     """Examples by their numbers (int64), read and decoded: `starts` (uint64) says where each record of the file
-    begins and where the last one ends, `checksums` (uint32) what the index knows of each. `max_record` counts
-    frames. None where anything is not as it should be."""
+    begins and where the last one ends, `checksums` (uint32) what the index knows of each; all of them little-endian.
+    `max_record` counts frames. None where anything is not as it should be."""
 
 def next_head(name: str, buffer: Buffer, start: int) -> tuple[int, int] | None:
     """The first right head of a frame from `start` on: (offset, bytes of the whole frame)."""

@@ -20,6 +20,8 @@ from penstock.inferred import EVERYWHERE_KEY, InferredFrom, has_no_records, in_e
 from penstock.types import is_bytes_view, is_text
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from penstock.framing.places import Places
 
 IN_LISTS_KEY = b"penstock.feature_list"
@@ -117,9 +119,9 @@ class DecodePlan:
         names record and field."""
         return self._finished(frames.decode(self._plan, check, indexed))
 
-    def decode_at(self, places: Places) -> pa.RecordBatch | None:
-        """Read and decode records of a file. None where anything is wrong with them, whatever it is."""
-        made = places.examples(self._plan)
+    def decode_at(self, places: Places, records: np.ndarray) -> pa.RecordBatch | None:
+        """Read and decode records of a file by their numbers. None where anything is wrong with them, whatever it is."""
+        made = places.examples(records, self._plan)
         try:
             return None if made is None else self._finished(made)
         except (SchemaError, FormatError):

@@ -270,11 +270,13 @@ class ExampleDecoder:
             return without_columns(frames, proof)
         return self._plan(columns).decode(frames, *given(proof))
 
-    def decode_at(self, places: Places, columns: Projection) -> pa.RecordBatch | None:
+    def decode_at(
+        self, places: Places, records: np.ndarray, columns: Projection
+    ) -> pa.RecordBatch | None:
         """See penstock.framing.framed.PlaceDecoder."""
-        return (
-            None if columns is not None and not columns else self._plan(columns).decode_at(places)
-        )
+        if columns is not None and not columns:
+            return None
+        return self._plan(columns).decode_at(places, records)
 
     def _plan(self, columns: Projection) -> DecodePlan:
         wanted = None if columns is None else tuple(columns)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
@@ -73,8 +74,10 @@ class Lender(Protocol):
 class PlaceDecoder(Protocol):
     """A Decoder that can read and decode records in one call."""
 
-    def decode_at(self, places: Places, columns: Projection) -> pa.RecordBatch | None:
-        """The records as a batch. None where something is wrong with any, or another way is better."""
+    def decode_at(
+        self, places: Places, records: np.ndarray, columns: Projection
+    ) -> pa.RecordBatch | None:
+        """Records by their numbers as a batch. None where something is wrong with any, or another way is better."""
         ...
 
 
@@ -191,8 +194,12 @@ class FramedReader:
         decoder, limits = self._by_places, self._shard.options.limits
         if decoder is None or self._all_bytes > limits.batch_bytes:
             return None
-        places = places_of(self._shard, self.index, records)
-        return None if places is None else decoder.decode_at(places, columns)
+        places = self._places
+        return None if places is None else decoder.decode_at(places, records, columns)
+
+    @cached_property
+    def _places(self) -> Places | None:
+        return places_of(self._shard, self.index)
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         return self._delivered(self._decoder, chunk, records, columns)[0]

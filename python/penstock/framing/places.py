@@ -23,42 +23,42 @@ _MOST = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where records of a file lie."""
+    """Where the records of a file lie."""
 
     source: LocalSource
     framing: str
-    index: Index
-    records: np.ndarray
-    """Their numbers, int64."""
+    starts: _core.Buffer
+    """Of each record and where the last one ends, as in the index; uint64."""
+    checksums: _core.Buffer
+    """As in the index, uint32."""
     most_bytes: int
-    """Bytes that one may take with its frame."""
+    """Bytes that a record may take with its frame."""
     prove: bool
     """Whether payloads are to be compared with their checksums, and those with the index's."""
 
-    def examples(self, plan: _core.ExamplePlan) -> _core.ArrowArray | None:
-        """The columns of a plan; None where anything is wrong."""
-        index = self.index
-        starts, checksums, records = map(as_arrow, (index.starts, index.checksums, self.records))
-        file, mapped = self.source.file, self.source.mapped
+    def examples(self, records: np.ndarray, plan: _core.ExamplePlan) -> _core.ArrowArray | None:
+        """The columns of a plan, of records by their numbers (int64); None where anything is wrong."""
         return _core.examples_at(
             self.framing,
-            file,
-            mapped,
-            starts,
-            checksums,
-            records,
+            self.source.file,
+            self.source.mapped,
+            self.starts,
+            self.checksums,
+            records.astype("<i8", copy=False).tobytes(),
             self.most_bytes,
             plan,
             self.prove,
         )
 
 
-def places_of(shard: Shard, index: Index, records: np.ndarray) -> Places | None:
-    """Where these records are, if they can be read so."""
+def places_of(shard: Shard, index: Index) -> Places | None:
+    """Where the records of a shard lie, if they can be read so."""
     source = shard.source
     if not isinstance(source, LocalSource) or not isinstance(shard.stream, PlainStream):
         return None
     if shard.salvages or index.gap_ends is not None:
         return None
     most = min(shard.record_bytes + shard.framing.least_bytes, _MOST)
-    return Places(source, shard.framing.name, index, records, most, shard.proves)
+    numbers = (index.starts.astype("<u8", copy=False), index.checksums.astype("<u4", copy=False))
+    starts, checksums = (_core.Buffer.from_values(as_arrow(all_of)) for all_of in numbers)
+    return Places(source, shard.framing.name, starts, checksums, most, shard.proves)

@@ -3,16 +3,13 @@
 use std::ops::Range;
 
 use arrow_array::ArrayRef;
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
 use arrow_buffer::Buffer;
 use pyo3::prelude::*;
-use pyo3::types::PyAny;
 
-use super::arrow::{ArrowArray, import};
+use super::arrow::ArrowArray;
 use super::buffer::PyBuffer;
 use super::files::{PyFile, threads_for};
-use super::frames::{Checks, PyPlan, batch, framing, u32s, u64s};
+use super::frames::{Checks, PyPlan, batch, framing};
 use super::run;
 use crate::kernels::columns::are_large;
 use crate::kernels::decode_examples::at_once::{decode_at_once, is_simple};
@@ -63,9 +60,11 @@ fn unread() -> Fault {
     Fault::new(FaultKind::Truncated, 0, "the records could not be read")
 }
 
-/// Examples by their numbers (int64), of a plain local file, which may be `mapped`: a struct array with
-/// one field a column of the plan. `starts` (uint64) says where each record of the file begins and where
-/// the last one ends, `checksums` (uint32) what is to be proved of their payloads, if `check`.
+/// Examples by their numbers (bytes of int64), of a plain local file, which may be `mapped`: a struct array
+/// with one field a column of the plan. `starts` (of uint64) says where each record of the file begins and
+/// where the last one ends, `checksums` (of uint32) what is to be proved of their payloads, if `check`.
+/// All three are numbers as an index keeps them, little-endian: for a few hundred records the way by
+/// Arrow's interface would take longer than decoding them.
 ///
 /// None where anything is not as it should be: a record beyond the index or the file, longer than
 /// `max_record`, damaged, or not one of the plan's. Who gets that reads the records first, and looks.
@@ -76,26 +75,25 @@ pub fn examples_at(
     name: &str,
     file: &PyFile,
     mapped: Option<&PyBuffer>,
-    starts: &Bound<'_, PyAny>,
-    checksums: &Bound<'_, PyAny>,
-    records: &Bound<'_, PyAny>,
+    starts: &PyBuffer,
+    checksums: &PyBuffer,
+    records: &[u8],
     max_record: u64,
     plan: &PyPlan,
     check: bool,
 ) -> PyResult<Option<ArrowArray>> {
     let kind = framing(name)?;
-    let all = u64s(starts)?;
-    let numbers = import(records)?;
-    let Some(numbers) = numbers.as_primitive_opt::<Int64Type>() else { return Ok(None) };
-    let known = u32s(checksums)?;
-    let (all, known) = (&all.values()[..], &known.values()[..]);
+    let (all, known) = (starts.0.as_chunks::<8>().0, checksums.0.as_chunks::<4>().0);
+    let numbers = records.as_chunks::<8>().0;
     let mapped = mapped.map(|buffer| &buffer.0);
-    let mut places = Places { kind, file, mapped, starts: Vec::new(), sizes: Vec::new() };
+    let room = || Vec::with_capacity(numbers.len());
+    let mut places = Places { kind, file, mapped, starts: room(), sizes: room() };
     let mut indexed = Vec::with_capacity(numbers.len());
-    for &number in numbers.values() {
-        let found = usize::try_from(number).ok().and_then(|at| {
+    for &number in numbers {
+        let found = usize::try_from(i64::from_le_bytes(number)).ok().and_then(|at| {
             let &[start, end] = all.get(at..)?.first_chunk()?;
-            Some((start, end.checked_sub(start)?, *known.get(at)?, end))
+            let (start, end) = (u64::from_le_bytes(start), u64::from_le_bytes(end));
+            Some((start, end.checked_sub(start)?, u32::from_le_bytes(*known.get(at)?), end))
         });
         let Some((start, size, checksum, end)) = found else { return Ok(None) };
         if size > max_record || end > file.size {

@@ -36,7 +36,7 @@ pub(super) fn u64s(object: &Bound<'_, PyAny>) -> PyResult<UInt64Array> {
     }
 }
 
-pub(super) fn u32s(object: &Bound<'_, PyAny>) -> PyResult<UInt32Array> {
+fn u32s(object: &Bound<'_, PyAny>) -> PyResult<UInt32Array> {
     let array = import(object)?;
     match array.as_primitive_opt::<UInt32Type>() {
         Some(numbers) => Ok(numbers.clone()),
