@@ -76,8 +76,8 @@ def _of_this_state(shard: Shard, index: Index) -> Index | None:
 def _has_place(source: Source, kept: str) -> bool:
     """Whether there is a place for the sidecar of a file. What another storage calls its path is none on
     this machine, so that only a folder which is asked for holds sidecars of its files."""
-    is_device = source.path.startswith(("/dev/", "/proc/"))  # as a redirected standard input is
-    return kept != "auto" or (isinstance(source, LocalSource) and not is_device)
+    is_open_file = source.path.startswith(("/dev/fd/", "/dev/std", "/proc/"))  # as standard input is
+    return kept != "auto" or (isinstance(source, LocalSource) and not is_open_file)
 
 
 def _extended(shard: Shard, index: Index) -> Index | None:
