@@ -76,7 +76,8 @@ def _of_this_state(shard: Shard, index: Index) -> Index | None:
 def _has_place(source: Source, kept: str) -> bool:
     """Whether there is a place for the sidecar of a file. What another storage calls its path is none on
     this machine, so that only a folder which is asked for holds sidecars of its files."""
-    is_open_file = source.path.startswith(("/dev/fd/", "/dev/std", "/proc/"))  # as standard input is
+    # As standard input is, that a shell has opened.
+    is_open_file = source.path.startswith(("/dev/fd/", "/dev/std", "/proc/"))
     return kept != "auto" or (isinstance(source, LocalSource) and not is_open_file)
 
 
