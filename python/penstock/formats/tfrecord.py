@@ -237,6 +237,9 @@ def compression_of(head: bytes) -> str | None:
 class ExampleDecoder:
     """Payloads as tf.train.Example or SequenceExample."""
 
+    proves_in_blocks = True
+    """See penstock.framing.framed.BlockProver."""
+
     def __init__(
         self,
         fields: Sequence[FieldPlan],

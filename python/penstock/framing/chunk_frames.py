@@ -64,7 +64,7 @@ class ChunkFrames:
         """The frames of a chunk; None where these are not all that its bytes hold, and as many."""
         shard, start = self._shard, chunk.start_byte
         length = chunk.end_byte - start
-        prove = are_all_asked and shard.proves
+        prove = are_all_asked and shard.proves_found(length / max(chunk.num_records, 1))
         walked = shard.stream.walk(shard.framing, start, length, shard.record_bytes, prove=prove)
         is_all = len(walked.frames) == chunk.num_records and walked.consumed == length
         return walked.frames if is_all else None

@@ -122,7 +122,7 @@ class _Pace:
     def __init__(self, shard: Shard, first_bytes: int, alone: bool) -> None:
         self.window_bytes = first_bytes
         self.hops = False
-        self.proves = shard.proves and (alone or shard.proves_to_find)
+        self.proves = shard.proves_found(0) if alone else shard.proves_to_find
         self._shard = shard
         self._alone = alone
 
@@ -131,6 +131,8 @@ class _Pace:
         large = num_bytes >= LARGE_BYTES * num_records
         # The front of a record at a window's end is read twice: too much of it, if there are but few.
         shared = self._alone and num_bytes < LARGE_CHUNK_BYTES // 16 * num_records
+        if self._alone:
+            self.proves = self._shard.proves_found(num_bytes / num_records)
         self.hops = large and not shared and not self._shard.proves_to_find
         # What is inflated is kept for a look back, and larger windows would leave a cache.
         wide = large and not self._shard.stream.container

@@ -82,6 +82,13 @@ class PlaceDecoder(Protocol):
 
 
 @runtime_checkable
+class BlockProver(Protocol):
+    """A Decoder that proves small records a few at a time, right before it reads them."""
+
+    proves_in_blocks: bool
+
+
+@runtime_checkable
 class Widening(Protocol):
     """A Decoder that knows better than its schema how large its columns are at least."""
 
@@ -95,6 +102,8 @@ class FramedReader:
     """A Reader over one framed shard, whose index is `known` or found out when it is needed."""
 
     def __init__(self, shard: Shard, decoder: Decoder, known: Index | None) -> None:
+        if isinstance(decoder, BlockProver):
+            shard = replace(shard, proves_in_blocks=decoder.proves_in_blocks)
         self.source = shard.source
         self._shard = shard
         self._frames = ChunkFrames(shard)

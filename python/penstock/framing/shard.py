@@ -18,6 +18,8 @@ CHUNK_BYTES = 2 << 20
 LARGE_BYTES = 16 << 10
 """From this mean size on records are large: hopped over, where heads tell the way, instead of read to find
 where they end."""
+_BLOCK_RECORD_BYTES = 4 << 10
+"""From this mean size on the kernels of decoding do not prove in blocks."""
 LARGE_CHUNK_BYTES = 8 << 20
 """Plain bytes of a chunk of such records: there is little to do for each, so fewer calls count for more."""
 
@@ -30,7 +32,7 @@ class Shard:
     |---|---|---|---|
     | goes_on | no | yes | yes |
     | salvages: also what may be no record | no | no | yes |
-    | payloads are proved (checksums="all") | as they are decoded | as they are found | as they are found |
+    | payloads are proved (checksums="all") | as they are found, or decoded | as they are found | as they are found |
     """
 
     source: Source
@@ -39,6 +41,8 @@ class Shard:
     options: Options
     begin: int = 0
     """Where in the stream the first frame stands."""
+    proves_in_blocks: bool = False
+    """Whether the decoder proves small records a few at a time, right before it reads them."""
 
     @property
     def goes_on(self) -> bool:
@@ -55,6 +59,12 @@ class Shard:
         """Whether payloads are proved where records are found: where reading goes on after a wrong one, it
         is to be seen first whether bytes of it are missing, so that its head leads to no border."""
         return self.goes_on and self.proves and self.framing.is_checked
+
+    def proves_found(self, record_bytes: float) -> bool:
+        """Whether payloads of so many bytes are proved as they are found, while they are in the nearest
+        caches. Small ones whose decoder brings them there again are proved then."""
+        later = self.proves_in_blocks and record_bytes < _BLOCK_RECORD_BYTES
+        return self.proves_to_find or (self.proves and not later)
 
     @property
     def salvages(self) -> bool:

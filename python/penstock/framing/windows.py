@@ -87,7 +87,6 @@ class Windows:
 
     def __init__(self, shard: Shard, size: int) -> None:
         self._shard = shard
-        self._prove = shard.proves
         self._size = size
         self._latest = _Start(shard.begin, 0)
         """That of any call, read without a lock: it only saves reading what nobody will want."""
@@ -134,7 +133,7 @@ class Windows:
         length = min(end, self._size) - base
         if not shard.framing.is_checked:
             return _Window(base, shard.stream.read(base, length))
-        limit, prove = shard.record_bytes, self._prove
+        limit, prove = shard.record_bytes, shard.proves_found(known.margin / 2)
         trial = shard.stream.walk(shard.framing, base, length, limit, prove=prove, find=True)
         return _Window(base, trial.frames.buffer, trial)
 
@@ -148,7 +147,7 @@ class Windows:
         end = min(end, self._size)
         if start.ended or start.at >= end or (start.end > end and not at_end):
             return None, start
-        frames, consumed, need, fault, num_bytes = self._walked(start.at, end, window)
+        frames, consumed, need, fault, num_bytes = self._walked(start, end, window)
         if self._shard.proves_to_find and (wrong := frames.verify()):
             return None, replace(start, fault=wrong[0])
         at_end = self._shard.is_last(start.at, end - start.at, num_bytes) or at_end
@@ -166,11 +165,12 @@ class Windows:
         margin = min(max(margin, end - at), CHUNK_BYTES)
         return chunk, _Start(at, start.record + count, next_end, margin, fault)
 
-    def _walked(self, at: int, end: int, window: _Window | None) -> Walked:
-        """The frames from `at` on: of the trial, if it came by there; else of a walk over what was read."""
-        shard, limit = self._shard, self._shard.record_bytes
+    def _walked(self, start: _Start, end: int, window: _Window | None) -> Walked:
+        """The frames from a start on: of the trial, if it came by there; else of a walk over what was read."""
+        shard, limit, at = self._shard, self._shard.record_bytes, start.at
         if window is None or at < window.base:
-            return shard.stream.walk(shard.framing, at, end - at, limit, prove=self._prove)
+            prove = shard.proves_found(start.margin / 2)
+            return shard.stream.walk(shard.framing, at, end - at, limit, prove=prove)
         skipped = at - window.base
         trial = window.trial
         if trial and not trial.fault and (rest := trial.frames.since(at)) is not None:

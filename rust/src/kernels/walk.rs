@@ -148,12 +148,12 @@ impl Frames {
         records: Range<usize>,
         indexed: Option<&[u32]>,
     ) -> Result<(), Fault> {
-        let frames = |of: Range<usize>| of.map(|r| self.frame::<F>(r).unwrap_or_default());
-        let broken = framing.first_broken(frames(records.start.max(self.num_proved)..records.end));
+        let unproved = self.spans.get(records.start.max(self.num_proved)..records.end);
+        let broken = framing.first_broken(&self.buffer, unproved.unwrap_or_default());
         let known = indexed.and_then(|all| all.get(records.clone()));
-        let differs = known.is_some_and(|known| {
-            !known.iter().copied().eq(frames(records.clone()).map(|frame| framing.stored(frame)))
-        });
+        let stored = |r| framing.stored(self.frame::<F>(r).unwrap_or_default());
+        let differs =
+            known.is_some_and(|known| !known.iter().copied().eq(records.clone().map(stored)));
         if broken.is_none() && !differs {
             return Ok(());
         }
@@ -308,11 +308,7 @@ impl Walker {
             return;
         }
         let new = self.found.spans.get(self.num_proved..).unwrap_or_default();
-        let frames = new.iter().map(|&(start, length)| {
-            let end = start.saturating_add(length).saturating_add(F::TAIL);
-            window.get(start.saturating_sub(F::HEAD)..end).unwrap_or_default()
-        });
-        let broken = framing.first_broken(frames);
+        let broken = framing.first_broken(window, new);
         self.proves = broken.is_none();
         self.num_proved = self.num_proved.saturating_add(broken.unwrap_or(new.len()));
     }

@@ -39,9 +39,10 @@ pub trait Framing: Copy + Send + Sync {
         let _ = frame;
         Ok(())
     }
-    /// The first of some whole frames whose payload does not match its own checksum.
-    fn first_broken<'a>(self, frames: impl Iterator<Item = &'a [u8]>) -> Option<usize> {
-        let _ = frames;
+    /// The first of some whole frames in `window` whose payload does not match its own checksum. `spans`:
+    /// where each payload starts, and its length.
+    fn first_broken(self, window: &[u8], spans: &[(usize, usize)]) -> Option<usize> {
+        let _ = (window, spans);
         None
     }
     /// The checksum of a whole frame, as the index keeps it: its own, or that of all its bytes.
@@ -215,10 +216,11 @@ impl Framing for TfRecord {
     }
 
     #[inline(always)]
-    fn first_broken<'a>(self, frames: impl Iterator<Item = &'a [u8]>) -> Option<usize> {
-        crc32c::first_mismatch(frames.map(|frame| {
-            let end = frame.len().saturating_sub(TFRECORD_TAIL);
-            (frame.get(TFRECORD_HEAD..end).unwrap_or_default(), self.stored(frame))
+    fn first_broken(self, window: &[u8], spans: &[(usize, usize)]) -> Option<usize> {
+        crc32c::first_mismatch(spans.iter().map(|&(start, length)| {
+            let payload = window.get(start..).unwrap_or_default();
+            let (payload, tail) = payload.split_at_checked(length).unwrap_or_default();
+            (payload, tail.first_chunk().map_or(0, |stored| u32::from_le_bytes(*stored)))
         }))
     }
 
