@@ -149,8 +149,8 @@ class FramedWriter:
 
     def index(self) -> Index:
         """Where the records lie. Complete once the writer is closed."""
-        lengths = np.concatenate([np.zeros(1, np.uint64), *self._lengths])
-        starts = np.cumsum(lengths, dtype=np.uint64)
+        starts = np.concatenate([np.zeros(1, np.uint64), *self._lengths])
+        np.cumsum(starts, out=starts)
         checksums = np.concatenate([np.zeros(0, np.uint32), *self._checksums])
         return Index(
             num_records=len(checksums),

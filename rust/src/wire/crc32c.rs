@@ -67,6 +67,26 @@ pub fn first_mismatch<'a>(items: impl Iterator<Item = (&'a [u8], u32)>) -> Optio
     items.enumerate().find(|(_, (data, stored))| mask(crc32c(data)) != *stored).map(|(at, _)| at)
 }
 
+/// Push the masked checksums of some byte strings.
+#[inline]
+pub fn masked<'a>(items: impl Iterator<Item = &'a [u8]>, found: &mut Vec<u32>) {
+    #[cfg(target_arch = "x86_64")]
+    if wide::is_here() {
+        // SAFETY: the instruction sets were found at run time.
+        return unsafe { masked_wide(items, found) };
+    }
+    found.extend(items.map(|data| mask(crc32c(data))));
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,sse4.2")]
+fn masked_wide<'a>(items: impl Iterator<Item = &'a [u8]>, found: &mut Vec<u32>) {
+    for data in items {
+        found.push(mask(wide::crc32c(data)));
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,sse4.2")]
@@ -348,5 +368,9 @@ mod tests {
             assert_eq!(crc32c(&data[..length]), folded, "{length} bytes");
             assert_eq!(extend(0, &data[..length]), folded, "{length} bytes");
         }
+        let mut found = vec![7];
+        masked((0..data.len()).map(|length| &data[..length]), &mut found);
+        let right = (0..data.len()).map(|length| mask(crc32c(&data[..length])));
+        assert_eq!(found, [7].into_iter().chain(right).collect::<Vec<_>>());
     }
 }

@@ -4,14 +4,20 @@ use super::values::Pen;
 use super::{Framed, MESSAGE_BYTES, disagree, too_long};
 use crate::kernels::parts::{Between, Pieces};
 use crate::kernels::shelf;
-use crate::wire::crc32c::{crc32c, crc32c_u64, mask};
+use crate::wire::crc32c::{crc32c_u64, mask, masked};
 use crate::wire::frames::{TFRECORD_HEAD, TFRECORD_TAIL};
 use crate::wire::{Fault, FaultKind};
+
+/// Payloads wait for their checksums until they are so many bytes. They are near then, and yet written:
+/// to read at once what was stored in small pieces is to wait for all of them.
+const WAITING_BYTES: usize = 4 << 10;
 
 /// Memory for all frames of a batch, filled one frame after another.
 pub(super) struct Frames {
     data: Vec<u8>,
     at: usize,
+    /// Up to here frames have their checksums.
+    sealed: usize,
     /// Long values, which are not in `data`; None where there are none.
     lent: Option<Between>,
     lengths: Vec<u64>,
@@ -42,7 +48,14 @@ impl Frames {
             Fault::new(FaultKind::Limit, 0, format!("no memory for {total} bytes"))
         })?;
         let lent = (lent > 0).then(Between::default);
-        Ok(Self { data, at: 0, lent, lengths, checksums: Vec::with_capacity(num_records) })
+        Ok(Self {
+            data,
+            at: 0,
+            sealed: 0,
+            lent,
+            lengths,
+            checksums: Vec::with_capacity(num_records),
+        })
     }
 
     /// Every frame, whose payload `write` puts there.
@@ -55,28 +68,54 @@ impl Frames {
             return self.fill_between(lent, &write);
         }
         for record in 0..self.lengths.len() {
-            self.next(|pen| write(pen, record)).ok_or_else(|| disagree(record))?;
+            self.next(record, |pen| write(pen, record)).ok_or_else(|| disagree(record))?;
+            if self.at.wrapping_sub(self.sealed) >= WAITING_BYTES {
+                self.seal().ok_or_else(|| disagree(record))?;
+            }
         }
+        self.seal().ok_or_else(|| disagree(self.checksums.len()))?;
         let bytes = Pieces::whole(self.data);
         Ok(Framed { bytes, lengths: self.lengths, checksums: self.checksums })
     }
 
+    /// A frame without its checksum.
     #[inline(always)]
-    fn next(&mut self, write: impl FnOnce(&mut Pen<'_>) -> Option<()>) -> Option<()> {
-        let frame = *self.lengths.get(self.checksums.len())? as usize;
+    fn next(
+        &mut self,
+        record: usize,
+        write: impl FnOnce(&mut Pen<'_>) -> Option<()>,
+    ) -> Option<()> {
+        let frame = *self.lengths.get(record)? as usize;
         let start = self.at.wrapping_add(TFRECORD_HEAD);
-        let stop = self.at.wrapping_add(frame).wrapping_sub(TFRECORD_TAIL);
-        let length = (stop.wrapping_sub(start)) as u64;
+        let end = self.at.wrapping_add(frame);
+        let stop = end.wrapping_sub(TFRECORD_TAIL);
         let mut pen = Pen { out: &mut self.data, at: self.at, lent: None };
-        pen.head(length)?;
+        pen.head(stop.wrapping_sub(start) as u64)?;
         write(&mut pen)?;
         if pen.at != stop {
             return None;
         }
-        let checksum = mask(crc32c(pen.out.get(start..stop)?));
-        pen.put(&checksum.to_le_bytes())?;
-        self.at = pen.at;
-        self.checksums.push(checksum);
+        self.at = end;
+        Some(())
+    }
+
+    /// The checksums of the frames that wait for them.
+    fn seal(&mut self) -> Option<()> {
+        let first = self.checksums.len();
+        let mut waiting = self.data.get(self.sealed..self.at)?;
+        let frames = self.lengths.iter().skip(first).map_while(|&frame| {
+            let (frame, behind) = waiting.split_at_checked(frame as usize)?;
+            waiting = behind;
+            frame.get(TFRECORD_HEAD..frame.len().wrapping_sub(TFRECORD_TAIL))
+        });
+        masked(frames, &mut self.checksums);
+        let sealed = self.lengths.iter().zip(&self.checksums).skip(first);
+        for (&frame, checksum) in sealed {
+            let end = self.sealed.wrapping_add(frame as usize);
+            let tail = self.data.get_mut(end.wrapping_sub(TFRECORD_TAIL)..end)?;
+            tail.copy_from_slice(&checksum.to_le_bytes());
+            self.sealed = end;
+        }
         Some(())
     }
 
