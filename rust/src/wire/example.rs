@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 
 use super::cursor::Cursor;
-use super::{Fault, FaultKind};
+use super::{Fault, FaultKind, varint};
 
 /// The kind of a feature's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -278,11 +278,30 @@ pub fn int64s(list: &[u8], out: &mut Vec<i64>) -> Result<(), Fault> {
 /// Append a packed run of varints.
 #[inline]
 pub fn packed_int64s(packed: &[u8], out: &mut Vec<i64>) -> Result<(), Fault> {
-    let mut cursor = Cursor::new(packed);
-    while !cursor.is_empty() {
-        out.push(cursor.varint()? as i64);
+    let mut rest = packed;
+    let at = |rest: &[u8]| packed.len().wrapping_sub(rest.len()) as u64;
+    while let Some(word) = rest.first_chunk::<8>() {
+        let (value, length) = match varint::in_word(u64::from_le_bytes(*word)) {
+            Some(short) => short,
+            None => varint::read(rest).ok_or_else(|| endless(at(rest)))?,
+        };
+        out.push(value as i64);
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    let mut word = varint::word(rest);
+    while !rest.is_empty() {
+        let (value, length) = varint::in_word(word).unwrap_or((0, 8));
+        let Some(behind) = rest.get(length..) else { return Err(endless(at(rest))) };
+        out.push(value as i64);
+        word = word.wrapping_shr(8 * length as u32);
+        rest = behind;
     }
     Ok(())
+}
+
+#[cold]
+fn endless(at: u64) -> Fault {
+    Fault::new(FaultKind::Message, at, "varint does not end")
 }
 
 /// Append the values of a `FloatList`, bit for bit.
@@ -324,4 +343,40 @@ pub fn byte_strings<'a>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_numbers_are_what_one_after_another_are() {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state >> 8
+        };
+        for run in 0..2000 {
+            let mut packed = Vec::new();
+            let values: Vec<u64> =
+                (0..run % 12).map(|_| random() << 8 >> (random() % 64)).collect();
+            values.iter().for_each(|&value| varint::write(&mut packed, value));
+            if run % 3 == 0 {
+                packed.iter_mut().skip(random() as usize % 8).step_by(5).for_each(|b| *b ^= 0x80);
+            }
+            let (mut found, mut wanted) = (Vec::new(), Vec::new());
+            let mut cursor = Cursor::new(&packed);
+            let ending = loop {
+                if cursor.is_empty() {
+                    break Ok(());
+                }
+                match cursor.varint() {
+                    Ok(value) => wanted.push(value as i64),
+                    Err(fault) => break Err(fault),
+                }
+            };
+            assert_eq!(packed_int64s(&packed, &mut found), ending, "{packed:x?}");
+            assert_eq!(found, wanted);
+        }
+    }
 }

@@ -15,6 +15,35 @@ pub fn read(data: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
+/// The same for one that ends within the eight bytes of `word`, the first of which is the lowest. No
+/// branch depends on how long it is, which differs from value to value.
+#[inline(always)]
+pub fn in_word(word: u64) -> Option<(u64, usize)> {
+    let ends = !word & 0x8080_8080_8080_8080;
+    if ends == 0 {
+        return None;
+    }
+    // All bits up to the end of the last byte, then sevens joined to fourteens, and so on.
+    let sevens = word & (ends ^ ends.wrapping_sub(1)) & 0x7f7f_7f7f_7f7f_7f7f;
+    let pairs = sevens & 0x007f_007f_007f_007f | sevens >> 1 & 0x3f80_3f80_3f80_3f80;
+    let fours = pairs & 0x0000_3fff_0000_3fff | pairs >> 2 & 0x0fff_c000_0fff_c000;
+    let value = fours & 0x0fff_ffff | fours >> 4 & 0x00ff_ffff_f000_0000;
+    Some((value, ends.trailing_zeros() as usize / 8 + 1))
+}
+
+/// Fewer than eight bytes as a word, the first of them the lowest, with zeros behind them.
+#[inline(always)]
+pub fn word(bytes: &[u8]) -> u64 {
+    let length = bytes.len();
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let last = u64::from(u32::from_le_bytes(*last));
+        return u64::from(u32::from_le_bytes(*first)) | last << (8 * (length & 7) - 32);
+    }
+    let first = bytes.first_chunk::<2>().map_or(0, |first| u16::from_le_bytes(*first));
+    let last = bytes.last().map_or(0, |&last| u64::from(last) << (8 * (length & 7) - 8));
+    u64::from(first) | last
+}
+
 /// How many bytes `value` takes.
 #[inline]
 pub fn len(value: u64) -> usize {
@@ -45,7 +74,23 @@ mod tests {
                 write(&mut out, value);
                 assert_eq!(out.len(), len(value));
                 assert_eq!(read(&out), Some((value, out.len())));
+                let in_eight = (out.len() <= 8).then_some((value, out.len()));
+                for behind in [0, 0x80, 0xff] {
+                    out.resize(out.len().max(8), behind);
+                    assert_eq!(in_word(u64::from_le_bytes(*out.first_chunk().unwrap())), in_eight);
+                    out.truncate(len(value));
+                }
             }
+        }
+    }
+
+    #[test]
+    fn a_few_bytes_are_a_word_with_zeros_behind() {
+        let bytes = [0x81, 0x92, 0xa3, 0xb4, 0xc5, 0xd6, 0xe7];
+        for length in 0..8 {
+            let mut eight = [0; 8];
+            eight[..length].copy_from_slice(&bytes[..length]);
+            assert_eq!(word(&bytes[..length]), u64::from_le_bytes(eight));
         }
     }
 
