@@ -395,3 +395,34 @@ def test_ctrl_c_finds_no_lock_half_taken() -> None:
             with lock:
                 os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_thread_stays_with_its_stream() -> None:
+    """What a stream is read with lies in the caches of the core that read it last."""
+    log: list[int] = []
+    is_second_open, is_second_read = threading.Event(), threading.Event()
+
+    def first() -> Iterator[int]:
+        for number in range(20):
+            is_second_open.wait(10)
+            log.append(0)
+            yield number
+
+    def second() -> Iterator[int]:
+        for number in range(20, 40):
+            log.append(1)
+            is_second_open.set()
+            if number == 24:
+                is_second_read.set()
+            yield number
+
+    def run(task: int) -> Iterator[int]:
+        if task == 0:
+            is_second_read.wait(10)
+        if task == 20:
+            time.sleep(0.05)  # the first stream is free by now, with a task on its way
+        yield task
+
+    assert list(in_order([first, second], run, lambda _: 1, 2)) == list(range(40))
+    fifth = [place for place, stream in enumerate(log) if stream][4]
+    assert log[:fifth].count(0) == 1

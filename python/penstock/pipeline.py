@@ -2,8 +2,8 @@
 
 Each stream (a shard) hands out its tasks one at a time, since finding the next chunk may mean
 reading or inflating; the tasks themselves run side by side. A thread that finds the first stream
-busy helps with the next one, so that files which cannot be cut, such as other people's GZIP, are
-still read in parallel. Results come out in the order of streams and tasks.
+busy helps with the next one, and stays with it, so that files which cannot be cut, such as other
+people's GZIP, are still read in parallel. Results come out in the order of streams and tasks.
 """
 
 from __future__ import annotations
@@ -205,6 +205,7 @@ class _Caller:
         self._within = helps_within or 0.0
         self.is_waiting = False
         self.has_task = False
+        self.latest: _Stream[Any, Any] | None = None
         self._left: float | None = None
 
     @contextmanager
@@ -352,8 +353,11 @@ class _Work(Generic[Task, Result]):
             if head.exhausted and head.yielded == head.next_number:
                 self._open.pop(0)
                 self._wake(self._threads)
-            elif self._caller.helps and (stream := self._choose(self._at_once())) is not None:
+            elif self._caller.helps and (
+                stream := self._choose(self._at_once(), self._caller.latest)
+            ):
                 self._caller.has_task = True
+                self._caller.latest = stream
                 return self._claimed(stream)
             else:
                 self._caller.is_waiting = True
@@ -373,8 +377,9 @@ class _Work(Generic[Task, Result]):
     # -- the threads' side ----------------------------------------------------------------------
 
     def _serve(self) -> None:
-        while (stream := self._claim()) is not None:
-            self._fetch_and_do(stream)
+        latest: _Stream[Task, Result] | None = None
+        while (latest := self._claim(latest)) is not None:
+            self._fetch_and_do(latest)
 
     def _fetch_and_do(self, stream: _Stream[Task, Result]) -> None:
         number = stream.next_number
@@ -391,11 +396,11 @@ class _Work(Generic[Task, Result]):
         if task is not None:
             self._do(stream, number, task)
 
-    def _claim(self) -> _Stream[Task, Result] | None:
+    def _claim(self, latest: _Stream[Task, Result] | None) -> _Stream[Task, Result] | None:
         """Wait for a stream that has a task to fetch; None when there is nothing left to do."""
         with self._lock:
             while not self._stopped:
-                stream = self._choose(self._most_for_pool())
+                stream = self._choose(self._most_for_pool(), latest)
                 if stream is not None:
                     return self._claimed(stream)
                 if not self._unopened and all(s.exhausted for s in self._open):
@@ -411,7 +416,11 @@ class _Work(Generic[Task, Result]):
         self._running += 1
         return stream
 
-    def _choose(self, most: int) -> _Stream[Task, Result] | None:
+    def _choose(
+        self, most: int, latest: _Stream[Task, Result] | None
+    ) -> _Stream[Task, Result] | None:
+        """A stream that has a task to fetch: the first there is, or the `latest` of a thread, whose state is
+        in the caches of its core, while results of the first are on their way."""
         if self._running >= most:
             return None
         # What is being made needs room as well.
@@ -420,13 +429,20 @@ class _Work(Generic[Task, Result]):
             room = not self._running and not self._held_bytes
         else:
             room = self._held_bytes + (self._running + 1) * need <= self._budget()
+        first: _Stream[Task, Result] | None = None
         for place, stream in enumerate(self._open):
             if stream.busy or stream.exhausted:
                 continue
             ahead = stream.next_number - stream.yielded
             # The result that comes next may always be made, whatever the budget says.
-            if (place == 0 and not ahead) or (room and ahead < 8 * self._threads + 8):
+            if place == 0 and not ahead:
                 return stream
+            if room and ahead < 8 * self._threads + 8:
+                if stream is latest:
+                    return stream
+                first = first or stream
+        if first is not None:
+            return first
         if self._unopened and room and len(self._open) <= self._threads:
             self._open.append(self._unopened.popleft())
             return self._open[-1]

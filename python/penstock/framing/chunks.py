@@ -61,7 +61,7 @@ def walked_chunks(
     Where reading goes on after damage, it goes on with the survey of `verify`: a plain shard's at
     the first fault, a compressed one's from the start. A survey of compressed data adds to
     `points`, if given, where inflating may start. With `alone`, one thread decodes each chunk before the
-    next is cut: what it reads to find records is read for good, and proved at once.
+    next is cut: what it reads to find records is read for good, and proved at once if it is to be proved as it is found.
     """
     if shard.goes_on and shard.stream.container:
         yield from surveyed_chunks(shard, 0, 0, points)

@@ -42,7 +42,7 @@ class _Start:
     end: int = 0
     """It ends here at the earliest, so that a window that ends before has no record to find."""
     margin: int = _FIRST_MARGIN
-    """How far before its window it is likely to start: twice the mean frame."""
+    """How far before its window it is likely to start: twice the mean frame, or more."""
     fault: _core.Fault | None = None
     """Why no frame starts there; raised by the next call, behind the records of this one. Where reading goes
     on after damage: why a survey is to find the records from there on."""

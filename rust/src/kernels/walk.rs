@@ -148,13 +148,14 @@ impl Frames {
         records: Range<usize>,
         indexed: Option<&[u32]>,
     ) -> Result<(), Fault> {
-        let unproved = self.spans.get(records.start.max(self.num_proved)..records.end);
-        let broken = framing.first_broken(&self.buffer, unproved.unwrap_or_default());
+        let first = records.start.max(self.num_proved).min(records.end);
+        let unproved = self.spans.get(first..records.end);
+        let is_right = |spans| framing.first_broken(&self.buffer, spans).is_none();
         let known = indexed.and_then(|all| all.get(records.clone()));
         let stored = |r| framing.stored(self.frame::<F>(r).unwrap_or_default());
         let differs =
             known.is_some_and(|known| !known.iter().copied().eq(records.clone().map(stored)));
-        if broken.is_none() && !differs {
+        if unproved.is_some_and(is_right) && !differs {
             return Ok(());
         }
         records.clone().try_for_each(|record| self.prove(framing, record, indexed))

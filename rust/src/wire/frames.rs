@@ -220,7 +220,8 @@ impl Framing for TfRecord {
         crc32c::first_mismatch(spans.iter().map(|&(start, length)| {
             let payload = window.get(start..).unwrap_or_default();
             let (payload, tail) = payload.split_at_checked(length).unwrap_or_default();
-            (payload, tail.first_chunk().map_or(0, |stored| u32::from_le_bytes(*stored)))
+            // The masked checksum of nothing is not 0.
+            tail.first_chunk().map_or((&[][..], 0), |stored| (payload, u32::from_le_bytes(*stored)))
         }))
     }
 

@@ -26,10 +26,10 @@ const POLYNOMIAL: u32 = 0x82f6_3b78;
 #[inline(always)]
 pub fn is_here() -> bool {
     use std::arch::is_x86_feature_detected as has;
-    has!("avx512bw") && has!("vpclmulqdq") && has!("sse4.2")
+    has!("avx512f") && has!("avx512bw") && has!("vpclmulqdq") && has!("sse4.2")
 }
 
-/// The checksum of fewer than `WIDE_BYTES` bytes.
+/// The checksum of some bytes; of `WIDE_BYTES` or more, as anywhere else.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,sse4.2")]
 pub fn crc32c(data: &[u8]) -> u32 {
