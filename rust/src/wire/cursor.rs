@@ -136,7 +136,7 @@ impl<'a> Cursor<'a> {
                 self.at = self.at.wrapping_add(length);
                 Ok(value)
             }
-            None => Err(Fault::new(FaultKind::Message, self.at as u64, "varint does not end")),
+            None => Err(super::varint::endless(self.at as u64)),
         }
     }
 

@@ -283,7 +283,7 @@ pub fn packed_int64s(packed: &[u8], out: &mut Vec<i64>) -> Result<(), Fault> {
     while let Some(word) = rest.first_chunk::<8>() {
         let (value, length) = match varint::in_word(u64::from_le_bytes(*word)) {
             Some(short) => short,
-            None => varint::read(rest).ok_or_else(|| endless(at(rest)))?,
+            None => varint::read(rest).ok_or_else(|| varint::endless(at(rest)))?,
         };
         out.push(value as i64);
         rest = rest.get(length..).unwrap_or_default();
@@ -291,17 +291,12 @@ pub fn packed_int64s(packed: &[u8], out: &mut Vec<i64>) -> Result<(), Fault> {
     let mut word = varint::word(rest);
     while !rest.is_empty() {
         let (value, length) = varint::in_word(word).unwrap_or((0, 8));
-        let Some(behind) = rest.get(length..) else { return Err(endless(at(rest))) };
+        let Some(behind) = rest.get(length..) else { return Err(varint::endless(at(rest))) };
         out.push(value as i64);
         word = word.wrapping_shr(8 * length as u32);
         rest = behind;
     }
     Ok(())
-}
-
-#[cold]
-fn endless(at: u64) -> Fault {
-    Fault::new(FaultKind::Message, at, "varint does not end")
 }
 
 /// Append the values of a `FloatList`, bit for bit.

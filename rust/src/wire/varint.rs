@@ -1,5 +1,13 @@
 //! Base-128 varints, as protobuf writes them.
 
+use super::{Fault, FaultKind};
+
+/// The fault of one that begins at this byte.
+#[cold]
+pub fn endless(at: u64) -> Fault {
+    Fault::new(FaultKind::Message, at, "varint does not end")
+}
+
 /// The value at the front of `data` and the bytes it takes, or None if it does not end within
 /// them or within ten bytes. Bits beyond 64 are dropped, as protobuf does.
 #[inline]
