@@ -11,7 +11,8 @@ SEED ?= 1
 PARALLEL ?= -n auto --maxprocesses 4 --dist worksteal
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(VIRTUAL_ENV)/bin:$(PATH):$(HOME)/.cargo/bin
-unexport PYTHONHOME PYTHONPATH CONDA_PREFIX
+# Commands that may not keep the bytecode of their imports take half a second longer each.
+unexport PYTHONHOME PYTHONPATH CONDA_PREFIX PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types rust-tests python-tests fuzz stress bench docs clean

@@ -1,6 +1,6 @@
 //! Images at another size, in TensorFlow's arithmetic: centres of pixels at halves, float32 all the
-//! way, nothing rounded or cut off. Rows are interpolated as they are needed; no image is ever held
-//! as floats but the one that is made.
+//! way, nothing rounded or cut off. Rows are interpolated as they are needed; images of bytes and of
+//! floats are read as they lie, any others become floats first.
 
 mod bilinear;
 mod sums;
@@ -8,10 +8,21 @@ mod sums;
 use bilinear::{Across, Tap, bilinear, taps};
 use sums::{Spans, bicubic, boxes, convolve, filtered};
 
+use std::borrow::Cow;
+
 use crate::wire::{Fault, FaultKind};
 
 /// What a value of an image can be.
 pub trait Value: Copy {
+    /// The type of the loops for it: there are many of them, and each type makes them anew.
+    type Read: Read;
+
+    /// The values of an image as these.
+    fn read(values: &[Self]) -> Cow<'_, [Self::Read]>;
+}
+
+/// What the loops read.
+pub trait Read: Copy {
     /// As float32.
     fn float(self) -> f32;
 
@@ -25,16 +36,37 @@ pub trait Value: Copy {
 macro_rules! values {
     ($($kind:ty)*) => {
         $(impl Value for $kind {
-            #[inline(always)]
-            fn float(self) -> f32 {
-                self as f32
+            type Read = f32;
+
+            fn read(values: &[Self]) -> Cow<'_, [f32]> {
+                values.iter().map(|&value| value as f32).collect()
             }
         })*
     };
 }
-values!(i8 u16 i16 u32 i32 u64 i64 f32 f64);
+values!(i8 u16 i16 u32 i32 u64 i64 f64);
 
-impl Value for u8 {
+macro_rules! read_as_they_lie {
+    ($($kind:ty)*) => {
+        $(impl Value for $kind {
+            type Read = Self;
+
+            fn read(values: &[Self]) -> Cow<'_, [Self]> {
+                Cow::Borrowed(values)
+            }
+        })*
+    };
+}
+read_as_they_lie!(u8 f32);
+
+impl Read for f32 {
+    #[inline(always)]
+    fn float(self) -> f32 {
+        self
+    }
+}
+
+impl Read for u8 {
     #[inline(always)]
     fn float(self) -> f32 {
         f32::from(self)
@@ -129,6 +161,7 @@ pub fn resize<T: Value>(
     made.try_reserve_exact(length).map_err(no_memory)?;
     let plan = Plan::of(size, new, method, antialias);
     for image in images.chunks_exact(image_length.max(1)) {
+        let image = &*T::read(image);
         match channels {
             1 => wide(image, Few::<1>, &plan, &mut made),
             3 => wide(image, Few::<3>, &plan, &mut made),
@@ -198,11 +231,11 @@ impl Channels for Many {
 }
 
 /// One image, with the widest vectors of this machine; the same arithmetic with any.
-fn wide<T: Value>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Vec<f32>) {
+fn wide<T: Read>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Vec<f32>) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2")]
-        fn avx2<T: Value>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Vec<f32>) {
+        fn avx2<T: Read>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Vec<f32>) {
             one(image, channels, plan, made);
         }
         if std::is_x86_feature_detected!("avx2") {
@@ -214,7 +247,7 @@ fn wide<T: Value>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut 
 }
 
 #[inline(always)]
-fn one<T: Value>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Vec<f32>) {
+fn one<T: Read>(image: &[T], channels: impl Channels, plan: &Plan, made: &mut Vec<f32>) {
     match plan {
         Plan::Bilinear { width, down, across } => {
             bilinear(image, *width, channels, down, across, made);

@@ -1,6 +1,6 @@
 //! Between the two next pixels, down and across.
 
-use super::{Channels, Value, step};
+use super::{Channels, Read, step};
 
 /// Two neighbours, and how far it is from the first to the second.
 #[derive(Clone, Copy)]
@@ -109,7 +109,7 @@ impl Across {
 /// A row of the old image at the columns of the new one. The room behind the last value is for a
 /// fourth channel that is not there.
 #[inline(always)]
-fn row_across<T: Value>(row: &[T], channels: impl Channels, across: &Across, out: &mut [f32]) {
+fn row_across<T: Read>(row: &[T], channels: impl Channels, across: &Across, out: &mut [f32]) {
     let count = channels.count();
     let done = if count == 3 { T::across_three(row, across, out) } else { 0 };
     let out = out.get_mut(done * count..).unwrap_or_default();
@@ -124,7 +124,7 @@ fn row_across<T: Value>(row: &[T], channels: impl Channels, across: &Across, out
 }
 
 #[inline(always)]
-pub fn bilinear<T: Value>(
+pub fn bilinear<T: Read>(
     image: &[T],
     width: usize,
     channels: impl Channels,

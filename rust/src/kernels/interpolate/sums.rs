@@ -1,6 +1,6 @@
 //! Sums of old pixels by weights: bicubic, area and all filters.
 
-use super::{Channels, Filter, Value, step};
+use super::{Channels, Filter, Read, step};
 
 /// Which pixels count for each new one, and how much: `size` weights each, of which the last may be 0.
 pub struct Spans {
@@ -96,7 +96,7 @@ pub fn boxes(old: usize, new: usize) -> Spans {
 
 /// Sums of pixels by weights: first down, into one row of the old width, then across.
 #[inline(always)]
-pub fn convolve<T: Value>(
+pub fn convolve<T: Read>(
     image: &[T],
     width: usize,
     channels: impl Channels,
