@@ -67,7 +67,7 @@ $(VENV)/needs: .ci/needs
 
 $(VENV)/built: pyproject.toml $(RUST) | $(VENV)/needs
 	uv pip install --quiet --group build
-	maturin develop --uv --release --locked --quiet && touch $@
+	CMAKE=$(CURDIR)/.ci/cmake maturin develop --uv --release --locked --quiet && touch $@
 
 $(VENV)/tools: pyproject.toml | $(VENV)/needs
 	uv pip install --quiet --group checks && touch $@
