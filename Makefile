@@ -11,7 +11,7 @@ SEED ?= 1
 PARALLEL ?= -n auto --maxprocesses 4 --dist worksteal
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(VIRTUAL_ENV)/bin:$(PATH):$(HOME)/.cargo/bin
-# Commands that may not keep the bytecode of their imports take half a second longer each.
+# Commands that may not keep the bytecode of their imports take a third of a second longer each.
 unexport PYTHONHOME PYTHONPATH CONDA_PREFIX PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
