@@ -16,7 +16,8 @@ import penstock as ps
 from appending import NAMES, NEW, OLD, ids, in_parallel, names_in
 from frames import frame
 from penstock import _core, journal
-from penstock.storage import Calls, FrontPart, LocalStorage
+from penstock.sinks import Calls
+from penstock.storage import FrontPart, LocalStorage
 
 
 @pytest.mark.parametrize("name", NAMES)

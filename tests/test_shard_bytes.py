@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.dataset import open as open_dataset
-from penstock.storage import TEMPORARY_SUFFIX
+from penstock.sinks import TEMPORARY_SUFFIX
 from penstock.verbs.convert import convert
 from penstock.verbs.write import write
 

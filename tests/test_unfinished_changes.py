@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.storage import TEMPORARY_SUFFIX
+from penstock.sinks import TEMPORARY_SUFFIX
 from penstock.verbs import fields
 from penstock.verbs.rewrite_journal import Journal
 

@@ -88,6 +88,7 @@ __all__ = [
     "recordio_columns",
     "recordio_payloads",
     "reencode_images",
+    "reserve",
     "resize_images",
     "riegeli_head",
     "riegeli_records",
@@ -337,6 +338,10 @@ class ZlibDeflater:
 
 def start_sync(fd: int, start: int, length: int) -> None:
     """Have the system begin to write these bytes of a file to its disk, without waiting for it."""
+
+def reserve(fd: int, start: int, length: int) -> bool:
+    """Have the file system keep room for these bytes of a file, where that makes writing them quicker; whether
+    it was done. The file's size stays as it is."""
 
 def walk(
     name: str,

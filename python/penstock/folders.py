@@ -21,7 +21,8 @@ import numpy as np
 from penstock import _core
 from penstock.errors import FormatError, LimitError
 from penstock.limits import Limits
-from penstock.storage import TEMPORARY_SUFFIX, Calls, is_own, write_all
+from penstock.sinks import TEMPORARY_SUFFIX, Calls, write_all
+from penstock.storage import is_own
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,36 +6,24 @@ whole or not at all: a temporary beside it, fsync, rename, fsync of the folder.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-from bisect import bisect_right
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock import _core, journal
 from penstock.errors import ChangedError, UnsupportedError
 from penstock.open_files import open_file
+from penstock.sinks import TEMPORARY_SUFFIX, Calls, LocalSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.folders import Folder, FolderSink
 
-TEMPORARY_SUFFIX = ".penstock-tmp"
-_NAME_BYTES = 255
-"""Of a file's name, on most file systems."""
 SIDECAR_SUFFIX = ".penstock"
-_MOST_PARTS = 512
-"""Parts of one write; every system takes as many."""
-_REPEATED_BYTES = 8 << 20
-_SYNCED_BYTES = 4 << 20
-"""So much is written before the disk is told to begin with it."""
 _MOST_LOOKS = 10
 """How often a file is looked at that has another size each time."""
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 
 
 class Source(Protocol):
@@ -117,189 +105,6 @@ class Storage(Protocol):
         ...
 
     def exists(self, path: str) -> bool: ...
-
-
-class Calls:
-    """The operating system calls that decide whether a file survives.
-
-    A writer makes no other ones, so a test that replaces this object can fail any of them, drop
-    what was not synced, or kill the process between two of them.
-    """
-
-    def open(self, path: str, flags: int, mode: int = 0o666) -> int:
-        return os.open(path, flags, mode)
-
-    def write(self, fd: int, parts: list[memoryview]) -> int:
-        return os.writev(fd, parts)
-
-    def write_at(self, fd: int, part: memoryview, start: int) -> int:
-        return os.pwrite(fd, part, start)
-
-    def start_sync(self, fd: int, start: int, length: int) -> None:
-        """Let the system begin to bring these bytes to the disk: a wish, that promises nothing and
-        reports nothing. An error of the disk is `fsync`'s to tell."""
-        _core.start_sync(fd, start, length)
-
-    def fsync(self, fd: int) -> None:
-        os.fsync(fd)
-
-    def sync(self) -> None:
-        os.sync()
-
-    def close(self, fd: int) -> None:
-        os.close(fd)
-
-    def rename(self, old: str, new: str) -> None:
-        os.rename(old, new)
-
-    def link(self, old: str, new: str) -> None:
-        os.link(old, new)
-
-    def unlink(self, path: str) -> None:
-        os.unlink(path)
-
-    def mkdir(self, path: str) -> None:
-        os.mkdir(path)
-
-    def truncate(self, fd: int, size: int) -> None:
-        os.ftruncate(fd, size)
-
-
-def write_all(calls: Calls, fd: int, parts: Sequence[object]) -> int:
-    """Write all of these bytes-like objects, in as few calls as the system allows; their bytes."""
-    views = [_bytes_of(part) for part in parts]
-    # Thousands of them a write: what is done for each is done by functions of C.
-    ends = list(accumulate(map(len, views)))
-    num_bytes, done = (ends[-1] if ends else 0), 0
-    while done < num_bytes:
-        first = bisect_right(ends, done)
-        some = views[first : first + _MOST_PARTS]
-        some[0] = some[0][len(some[0]) - (ends[first] - done) :]
-        done += calls.write(fd, some)
-    return num_bytes
-
-
-def _bytes_of(part: object) -> memoryview:
-    if type(part) is memoryview and part.nbytes == len(part):
-        return part
-    return memoryview(part).cast("B")  # type: ignore[arg-type]
-
-
-def _refuse_device(path: str) -> None:
-    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise UnsupportedError(
-            "is a pipe or a device, which no file is put in the place of",
-            file=path,
-            hint="write to a file, and copy it from there",
-        )
-
-
-class LocalSink:
-    """A local file that appears under its final name only when it is whole."""
-
-    def __init__(self, path: str, *, overwrite: bool, calls: Calls) -> None:
-        # A link keeps pointing where it points: its target is what gets replaced.
-        self.path = os.path.realpath(path) if os.path.islink(path) else path
-        if not overwrite and os.path.lexists(self.path):
-            raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
-        _refuse_device(self.path)
-        self._calls = calls
-        self._overwrite = overwrite
-        folder, name = os.path.split(self.path)
-        self._folder = folder or "."
-        ending = f".{os.urandom(6).hex()}{TEMPORARY_SUFFIX}"
-        # As long as names may be, and most of it is the file's own.
-        start = os.fsdecode(os.fsencode(f".{name}")[: _NAME_BYTES - len(ending)])
-        self._temporary = os.path.join(self._folder, start + ending)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        # What replaces a file is never open to more people than the file was.
-        mode = os.stat(self.path).st_mode & 0o777 if os.path.exists(self.path) else 0o666
-        try:
-            fd = calls.open(self._temporary, flags | getattr(os, "O_CLOEXEC", 0), mode)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(error.errno, "no such folder", self._folder) from None
-        self._fd: int | None = fd
-        self._written = self._on_its_way = 0
-
-    def write(self, data: object) -> None:
-        self.write_all([data])
-
-    def write_all(self, parts: Sequence[object]) -> None:
-        assert self._fd is not None, "written after commit or abort"
-        self._written += write_all(self._calls, self._fd, parts)
-        waiting = self._written - self._on_its_way
-        if waiting >= _SYNCED_BYTES:
-            # The disk works while the next bytes are made, and fsync has little left to wait for.
-            self._calls.start_sync(self._fd, self._on_its_way, waiting)
-            self._on_its_way = self._written
-
-    def patch(self, start: int, data: object) -> None:
-        assert self._fd is not None, "written after commit or abort"
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        while len(view):
-            done = self._calls.write_at(self._fd, view, start)
-            view, start = view[done:], start + done
-
-    def repeat(self, start: int, length: int) -> None:
-        assert self._fd is not None, "written after commit or abort"
-        end = start + length
-        while start < end:
-            part = os.pread(self._fd, min(_REPEATED_BYTES, end - start), start)
-            if not part:
-                raise EOFError(f"{self.path}: what was written is not there any more")
-            self.write(part)
-            start += len(part)
-
-    @property
-    def temporary(self) -> str:
-        """Where the bytes are until they are committed."""
-        return self._temporary
-
-    def finish(self) -> None:
-        fd = self._fd
-        if fd is not None:
-            self._calls.fsync(fd)
-            self._fd = None
-            self._calls.close(fd)
-
-    def commit(self, path: str | None = None) -> None:
-        self.finish()
-        if path is not None:
-            path = os.path.realpath(path) if os.path.islink(path) else path
-            assert os.path.dirname(path) == os.path.dirname(self.path), "another folder"
-            self.path = path
-        if self._overwrite:
-            self._calls.rename(self._temporary, self.path)
-        else:
-            self._publish()
-        folder = self._calls.open(self._folder, os.O_RDONLY)
-        try:
-            self._calls.fsync(folder)
-        finally:
-            self._calls.close(folder)
-
-    def _publish(self) -> None:
-        """Give the file its name unless somebody else has taken it meanwhile."""
-        try:
-            # link fails where the name was taken; rename would replace it silently.
-            self._calls.link(self._temporary, self.path)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            # A file system without links, such as exFAT: the next best is to look first.
-            if os.path.lexists(self.path):
-                raise FileExistsError(f"{self.path} exists") from None
-            self._calls.rename(self._temporary, self.path)
-        else:
-            self._calls.unlink(self._temporary)
-
-    def abort(self) -> None:
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            with suppress(OSError):  # what matters is that the temporary goes
-                self._calls.close(fd)
-        with suppress(FileNotFoundError):
-            self._calls.unlink(self._temporary)
 
 
 class LocalSource:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock import _core, journal
 from penstock.errors import ChangedError
 from penstock.journal import Journal
-from penstock.storage import Calls, LocalSink, write_all
+from penstock.sinks import Calls, LocalSink, write_all
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -12,7 +12,8 @@ import signal
 import sys
 
 import penstock as ps
-from penstock.storage import Calls, LocalStorage
+from penstock.sinks import Calls
+from penstock.storage import LocalStorage
 
 STEP = 200
 """Records of one append."""

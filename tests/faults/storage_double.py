@@ -6,7 +6,7 @@ import os
 import stat
 from dataclasses import dataclass, field
 
-from penstock.storage import Calls
+from penstock.sinks import Calls
 
 CALLS = (
     "open",
@@ -165,6 +165,9 @@ class CrashingCalls(Calls):
 
     def start_sync(self, fd: int, start: int, length: int) -> None:
         pass  # promises nothing
+
+    def reserve(self, fd: int, start: int, length: int) -> bool:
+        return False
 
     def fsync(self, fd: int) -> None:
         file = self._descriptors[fd]

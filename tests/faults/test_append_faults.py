@@ -13,7 +13,8 @@ from storage_double import FailingCalls, FullDisk, RecordingCalls
 
 import penstock as ps
 from penstock import journal
-from penstock.storage import TEMPORARY_SUFFIX, LocalStorage
+from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.storage import LocalStorage
 
 OLD = {"id": range(300), "text": [f"record {n}" * 5 for n in range(300)]}
 NEW = {"id": range(300, 500), "text": [f"record {n}" * 5 for n in range(300, 500)]}

@@ -16,7 +16,7 @@ from test_kill import is_alive
 
 import penstock as ps
 from penstock import journal
-from penstock.storage import TEMPORARY_SUFFIX
+from penstock.sinks import TEMPORARY_SUFFIX
 
 VICTIM = str(Path(__file__).with_name("append_forever.py"))
 NAMES = ["x.tfrecord", "x.tfrecord.gz"]

@@ -14,7 +14,8 @@ import pytest
 from storage_double import FailingCalls, FullDisk
 
 import penstock as ps
-from penstock.storage import Calls, LocalStorage
+from penstock.sinks import Calls
+from penstock.storage import LocalStorage
 from penstock.verbs import rewrite, rewrite_journal
 
 SHARDS = 3

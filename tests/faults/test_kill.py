@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.storage import TEMPORARY_SUFFIX
+from penstock.sinks import TEMPORARY_SUFFIX
 from penstock.verbs.write import write
 
 KILLS = 200

@@ -19,7 +19,8 @@ from storage_double import CrashingCalls, FailingCalls
 
 import penstock as ps
 from penstock.overlay.file import folder_of, path_of
-from penstock.storage import TEMPORARY_SUFFIX, LocalStorage
+from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.storage import LocalStorage
 from penstock.verbs.overlays import write_overlay
 
 SHARDS = 3

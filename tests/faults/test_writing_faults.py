@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from storage_double import CrashingCalls, FailingCalls
 
-from penstock.storage import TEMPORARY_SUFFIX, LocalStorage
+from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.storage import LocalStorage
 from penstock.verbs.write import write
 
 TABLE = pa.table({"id": range(500), "text": [f"record {n}" * 20 for n in range(500)]})

@@ -45,7 +45,7 @@ from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
 from penstock.numbers import as_arrow
 from penstock.scan import join
-from penstock.storage import TEMPORARY_SUFFIX
+from penstock.sinks import TEMPORARY_SUFFIX
 from penstock.take import reordered, take
 
 VERSION = 1

@@ -36,7 +36,8 @@ from penstock.inferred import has_no_records
 from penstock.overlay.file import has_overlays
 from penstock.pipeline import default_threads
 from penstock.schema import IN_LISTS_KEY, WIRE_KEY, wire_key
-from penstock.storage import LocalSink, LocalStorage, Storage
+from penstock.sinks import LocalSink
+from penstock.storage import LocalStorage, Storage
 from penstock.tail import WAIT_SECONDS, Tail
 from penstock.types import refuse_bits
 from penstock.verbs import textindex

@@ -17,7 +17,8 @@ from penstock.errors import FormatError
 from penstock.folders import refuse_other_files, remove, size_of
 from penstock.format import TextIndex
 from penstock.framing import sidecar
-from penstock.storage import TEMPORARY_SUFFIX, Storage
+from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.storage import Storage
 
 PREFIX = ".penstock-"
 

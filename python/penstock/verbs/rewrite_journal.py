@@ -21,7 +21,8 @@ from penstock import _core
 from penstock.errors import ChangedError, PenstockError, UnsupportedError
 from penstock.framing.sidecar import Index
 from penstock.numbers import as_arrow
-from penstock.storage import SIDECAR_SUFFIX, TEMPORARY_SUFFIX, LocalStorage
+from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.storage import SIDECAR_SUFFIX, LocalStorage
 
 PREFIX = ".penstock-fields-"
 _LOCK = ".penstock-fields.lock"

@@ -26,7 +26,8 @@ from penstock.format import (
     Writer,
 )
 from penstock.framing import sidecar
-from penstock.storage import TEMPORARY_SUFFIX, Sink, Storage
+from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.storage import Sink, Storage
 from penstock.verbs import textindex
 from penstock.verbs.incoming import Incoming
 

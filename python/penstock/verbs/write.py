@@ -25,7 +25,8 @@ from penstock.format import (
 )
 from penstock.framing import sidecar
 from penstock.pipeline import default_threads
-from penstock.storage import TEMPORARY_SUFFIX, LocalStorage, Sink, Storage
+from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.storage import LocalStorage, Sink, Storage
 from penstock.types import own_batch, refuse_bits
 from penstock.verbs.incoming import Incoming, batches_of
 from penstock.verbs.shards import (

@@ -18,7 +18,7 @@ pub trait Value: Copy {
     type Read: Read;
 
     /// The values of an image as these.
-    fn read(values: &[Self]) -> Cow<'_, [Self::Read]>;
+    fn read(values: &[Self]) -> Result<Cow<'_, [Self::Read]>, Fault>;
 }
 
 /// What the loops read.
@@ -38,8 +38,10 @@ macro_rules! values {
         $(impl Value for $kind {
             type Read = f32;
 
-            fn read(values: &[Self]) -> Cow<'_, [f32]> {
-                values.iter().map(|&value| value as f32).collect()
+            fn read(values: &[Self]) -> Result<Cow<'_, [f32]>, Fault> {
+                let mut floats = room(values.len())?;
+                floats.extend(values.iter().map(|&value| value as f32));
+                Ok(Cow::Owned(floats))
             }
         })*
     };
@@ -51,8 +53,8 @@ macro_rules! read_as_they_lie {
         $(impl Value for $kind {
             type Read = Self;
 
-            fn read(values: &[Self]) -> Cow<'_, [Self]> {
-                Cow::Borrowed(values)
+            fn read(values: &[Self]) -> Result<Cow<'_, [Self]>, Fault> {
+                Ok(Cow::Borrowed(values))
             }
         })*
     };
@@ -156,12 +158,10 @@ pub fn resize<T: Value>(
         .checked_mul(new.0)
         .and_then(|rows| rows.checked_mul(new.1 * channels))
         .ok_or_else(|| Fault::new(FaultKind::Limit, 0, "an image too large for this machine"))?;
-    let mut made = Vec::new();
-    let no_memory = |_| Fault::new(FaultKind::Limit, 0, format!("no memory for {length} values"));
-    made.try_reserve_exact(length).map_err(no_memory)?;
+    let mut made = room(length)?;
     let plan = Plan::of(size, new, method, antialias);
     for image in images.chunks_exact(image_length.max(1)) {
-        let image = &*T::read(image);
+        let image = &*T::read(image)?;
         match channels {
             1 => wide(image, Few::<1>, &plan, &mut made),
             3 => wide(image, Few::<3>, &plan, &mut made),
@@ -170,6 +170,13 @@ pub fn resize<T: Value>(
         }
     }
     Ok(made)
+}
+
+fn room(length: usize) -> Result<Vec<f32>, Fault> {
+    let mut values = Vec::new();
+    let no_memory = |_| Fault::new(FaultKind::Limit, 0, format!("no memory for {length} values"));
+    values.try_reserve_exact(length).map_err(no_memory)?;
+    Ok(values)
 }
 
 /// What is the same for all images of a batch.

@@ -187,7 +187,7 @@ mod _core {
             unpack_chunks,
         },
         encode::{PyFramed, encode_examples, frame_records},
-        files::{PyFile, read_files, start_sync},
+        files::{PyFile, read_files, reserve, start_sync},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
         headed::glue,
         image_arrays::{
