@@ -21,9 +21,9 @@ import pytest
 import frames
 import penstock as ps
 from memory_storage import MemoryStorage
-from penstock import pipeline
 from penstock.forks import Lock
-from penstock.pipeline import Tasks, in_order, wait_for
+from penstock.pipeline import Tasks, in_order
+from penstock.work import Work, wait_for
 from reading import ROOT, records_of
 
 THREADS = (1, 2, 5)
@@ -345,8 +345,8 @@ def test_nobody_waits_for_a_task_that_ctrl_c_took_from_the_caller(
             raise KeyboardInterrupt
         do(self, stream, number, task)
 
-    do = pipeline._Work._do
-    monkeypatch.setattr(pipeline._Work, "_do", interrupted)
+    do = Work._do
+    monkeypatch.setattr(Work, "_do", interrupted)
     with pytest.raises(KeyboardInterrupt):
         list(in_order([partial(numbers, 0, 100_000)], run, lambda _: 1, 3, helps_within=math.inf))
     assert not threads_of_ours()

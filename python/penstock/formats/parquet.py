@@ -53,9 +53,9 @@ from penstock.formats.batches import (
 from penstock.formats.borrowed import Bytes, translated
 from penstock.formats.parquet_footer import check_nesting, codecs
 from penstock.inferred import as_stored
-from penstock.pipeline import wait_for
 from penstock.storage import Sink, Source
 from penstock.types import own_types
+from penstock.work import wait_for
 
 CHUNK_BYTES = 16 << 20
 """A row group is cut into parts of about this size where it is larger than SPLIT_BYTES. Decoding

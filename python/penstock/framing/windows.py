@@ -21,7 +21,7 @@ from penstock.format import Chunk
 from penstock.framing.held import Held
 from penstock.framing.shard import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BYTES, Shard
 from penstock.framing.stream import Walked
-from penstock.pipeline import wait_for
+from penstock.work import wait_for
 
 _FIRST_BYTES = 256 << 10
 """The first window is small: all others wait for it, since its records decide how large they are."""

@@ -26,8 +26,8 @@ from penstock.loader.processes import Workers
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
 from penstock.numbers import as_arrow, as_numpy, view_lengths
-from penstock.pipeline import users_code
 from penstock.take import reordered
+from penstock.work import users_code
 
 Batch = dict[str, Any]
 Decode = Mapping[str, Any]
