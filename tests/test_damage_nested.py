@@ -120,18 +120,86 @@ def test_large_records_of_records_are_passed_over(compression: str, broken: str)
 
 
 def test_a_head_with_one_wrong_byte_tells_its_length() -> None:
-    """And no other length that is one byte away has its checksum, as trying them all shows."""
+    """Whichever byte it is; and no other length that is one byte away has its checksum, as trying them all shows."""
     rng = random.Random(SEED)
     for _ in range(50):
         length = rng.getrandbits(rng.choice([8, 20, 63]))
         head = bytearray(frames.head(length))
         head[rng.randrange(len(head))] ^= rng.randrange(1, 256)
-        found = list(TFRECORD.lengths(bytes(head)))
+        assert list(TFRECORD.lengths(bytes(head))) == [length]
         near = [
             bytes([*head[:k], value, *head[k + 1 : 8]]) for k in range(8) for value in range(256)
         ]
         right = {of for of in near if frames.head(int.from_bytes(of, "little"))[8:] == head[8:]}
-        told = {int.from_bytes(of, "little") for of in (*right, bytes(head[:8]))}
-        assert length in told
-        assert len(found) == len(told)
-        assert set(found) == told
+        assert {int.from_bytes(of, "little") for of in right} <= {length}
+
+
+@pytest.mark.parametrize("power", [5, 8, 9, 12])
+def test_a_flipped_length_of_eight_bytes_is_not_the_head_inside(power: int) -> None:
+    """A record of 8 + 2^k bytes is one bit away from one of 8, and a head inside it looks like that one."""
+    inner = frames.file_of([bytes(8 + 2**power - 16)])
+    assert len(inner) == 8 + 2**power
+    outer = [b"first", inner, b"last"]
+    data, (_, start, end) = frames.file_of(outer), frames.starts_of(outer)[:3]
+    for bit in range(8 * start, 8 * end if power < 9 else 8 * (start + 40)):
+        got = read_bytes(flipped(data, bit), damage="skip")
+        is_payload = 8 * (start + frames.HEAD) <= bit
+        assert got.records == ([b"first", b"last"] if is_payload else outer)
+        assert len(got.damage) == 1
+
+
+@pytest.mark.parametrize("bit", [0, 8, 30, 64, 95])
+def test_a_cut_record_with_a_damaged_head_forges_nothing(bit: int) -> None:
+    """Cut where a frame inside it ends: only what the head must have been tells that it is not the file's end."""
+    inner = [b"inner-A", b"inner-B", b"inner-C"]
+    data = frames.file_of([b"first", frames.file_of(inner)])
+    start = frames.starts_of([b"first", b""])[1]
+    for kept in range(len(inner)):
+        cut = data[: start + frames.HEAD + len(frames.file_of(inner[:kept]))]
+        for bad in (cut, flipped(cut, 8 * start + bit)):
+            got = read_bytes(bad, damage="skip")
+            assert got.error is None
+            assert got.records == [b"first"]
+            (region,) = got.damage
+            assert region.end_byte == len(bad)
+            salvaged = read_bytes(bad, damage="salvage")
+            assert salvaged.records == [b"first", *inner[:kept]]
+            assert salvaged.unproved == [False] + [True] * kept
+
+
+def test_bytes_missing_before_the_end_of_a_file_are_no_single_loss() -> None:
+    """A record that claims more than there is, and frames in what there is that lead to the end: they may be records
+    behind a gap, or its contents, so that nobody knows how many are lost."""
+    rng = random.Random(SEED)
+    small = [b"small record %03d" % number for number in range(100)]
+    data = frames.file_of([b"first", rng.randbytes(10_000), *small])
+    bad = data[:3000] + data[9000:]
+    got = read_bytes(bad, damage="skip")
+    assert got.records == [b"first"]
+    (region,) = got.damage
+    assert region.num_records is None
+    assert "salvage gives them" in region.reason
+    assert read_bytes(bad, damage="salvage").records == [b"first", *small]
+    whole = data[:3000]
+    (region,) = read_bytes(whole, damage="skip").damage
+    assert region.num_records == 1
+
+
+def test_records_between_two_damaged_heads_are_told_of() -> None:
+    """They may be what one large record contains, so that they are not delivered; but whoever reads the report learns
+    that there is something to be had."""
+    records = [b"record %05d" % number * 3 for number in range(200)]
+    data, starts = bytearray(frames.file_of(records)), frames.starts_of(records)
+    for record in (20, 180):
+        data[starts[record] : starts[record] + 60] = bytes(60)
+    got = read_bytes(bytes(data), damage="skip")
+    assert got.records == records[:20] + records[182:]
+    (region,) = got.damage
+    assert region.num_records is None
+    assert "salvage gives them" in region.reason
+    salvaged = read_bytes(bytes(data), damage="salvage")
+    assert salvaged.records == records[:20] + records[22:180] + records[182:]
+    lost = bytearray(frames.file_of([b"first", bytes(5000), b"last"]))
+    lost[21:60] = bytes(39)
+    (region,) = read_bytes(bytes(lost), damage="skip").damage
+    assert "salvage" not in region.reason

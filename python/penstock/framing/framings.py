@@ -7,7 +7,7 @@ rare work around damage, and for places. A framing is added here and in `rust/sr
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -82,9 +82,13 @@ class Framing:
         """Whether a payload is the one that the tail was written for."""
         return self.checksum(payload.crc32c()) == self.stored(tail)
 
-    def lengths(self, head: bytes) -> Iterator[int]:
+    def lengths(self, head: bytes) -> Sequence[int]:
         """The lengths that a damaged head may have meant."""
-        return iter(())
+        return ()
+
+    def meant(self, head: bytes) -> Sequence[int]:
+        """Of those, the ones that a checksum in the head speaks for."""
+        return ()
 
     def half_says(self, head: bytes, length: int) -> bool:
         """Whether a part of a damaged head still tells this length."""
@@ -134,18 +138,27 @@ class _TFRecord(Framing):
     def checksum(self, crc: int) -> int:
         return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
 
-    def lengths(self, head: bytes) -> Iterator[int]:
-        """If at most one byte of the head is wrong: the length it has, and those one byte away
-        that have the stored checksum."""
+    def lengths(self, head: bytes) -> Sequence[int]:
+        """Those that are meant if one byte is wrong, or else the length that stands there."""
         if len(head) < self.head_bytes:
-            return
-        yield int.from_bytes(head[:8], "little")
-        rotated = (self.stored(head[8:12]) - _MASK) & 0xFFFFFFFF
-        stored = (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
-        for place, change in _changes().get(_crc32c(head[:8]) ^ stored, ()):
+            return ()
+        return self.meant(head) or (int.from_bytes(head[:8], "little"),)
+
+    def meant(self, head: bytes) -> Sequence[int]:
+        """The length that stands there, if one byte of the checksum is wrong; or those one byte away that have the
+        checksum that stands there. Of three million changes of the one kind none looked like the other."""
+        stored = self.stored(head[8:12])
+        wrong = (stored ^ self._of(head[:8])).to_bytes(4, "little")
+        if wrong.count(0) == 3:
+            return (int.from_bytes(head[:8], "little"),)
+        rotated = (stored - _MASK) & 0xFFFFFFFF
+        crc = (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
+        found: list[int] = []
+        for place, change in _changes().get(_crc32c(head[:8]) ^ crc, ()):
             length = bytearray(head[:8])
             length[place] ^= change
-            yield int.from_bytes(length, "little")
+            found.append(int.from_bytes(length, "little"))
+        return found
 
     def half_says(self, head: bytes, length: int) -> bool:
         right = length.to_bytes(8, "little")

@@ -16,7 +16,7 @@ there is or than is allowed, is believed as well: what it claims is its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock import _core
 from penstock.framing.chains import MOST_BYTES, Chains, Unbroken
@@ -38,6 +38,8 @@ class Region:
     leads_to_end: bool = False
     """Whether heads lead from there to the end of the stream."""
     note: str | None = None
+    has_frames: bool = False
+    """Whether there are right heads in it that were not believed to be records'."""
 
 
 def resynchronise(
@@ -103,6 +105,10 @@ class _Search:
     def region(self, in_vain: bool = False) -> Region:
         """The first place that is believed, or the end of the stream. `in_vain`: it may be all the same to look
         no further, so only so much is read."""
+        found = self._found(in_vain)
+        return replace(found, has_frames=found.num_records is None and bool(self._ends_passed))
+
+    def _found(self, in_vain: bool) -> Region:
         at, want = self._broken + 1, _FIRST_BYTES
         while True:
             if in_vain and not self._chains.spend(want, at):

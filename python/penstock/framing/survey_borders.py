@@ -56,6 +56,15 @@ class Borders:
                 return end, payload
         return None
 
+    def is_cut_by_head(self, at: int) -> bool:
+        """Whether the head says, but for one wrong byte, that the record goes on beyond the end of the stream."""
+        framing = self._scope.framing
+        head = self._stream.read(at, framing.head_bytes).to_bytes()
+        ends = [at + framing.frame_bytes(length) for length in framing.meant(head)]
+        return bool(ends) and all(
+            end > MOST_BYTES or not len(Unbroken(self._stream).read(end - 1, 1)) for end in ends
+        )
+
     def right_payload(self, at: int, end: int, known: int | None = None) -> _core.Buffer | None:
         """The payload of the frame from here to `end`, if it has the checksum that is known, or
         else the one stored there."""

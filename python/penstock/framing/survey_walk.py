@@ -206,16 +206,23 @@ class Walk:
         message = f"the data ends inside a record: {left} of its {need} bytes are there"
         return self._cut_record(end, message, self._scope.salvage)
 
-    def _cut_record(self, end: int, message: str, salvage: bool) -> Bad:
+    def _cut_record(self, end: int, message: str, salvage: bool, kind: str = "truncated") -> Bad:
         """A record that goes on beyond the end of the stream. All that follows is its own, so only
-        salvage looks for records in it."""
-        lost = 1
+        salvage looks for records in it. Where heads in it lead to the end, bytes of it may be missing instead, and
+        records follow; or the data was cut between two frames of its contents."""
+        lost: int | None = 1
+        region = self._resynchronised(None if salvage else self._at)
         if salvage:
-            region = self._resynchronised()
             self._leave_chain()
             if not region.at_end:
                 end, lost, self._unproved = region.end_byte, None, True
-        part = Bad(self._bad("truncated", end, message, lost))
+        elif region.leads_to_end:
+            lost = None
+            message += (
+                f"; from byte {self._plain_base + region.end_byte} on there are whole frames up to the end, which are "
+                "what it contains, or records, if bytes are missing before them: salvage gives them"
+            )
+        part = Bad(self._bad(kind, end, message, lost))
         self._advance(end - self._at, lost)
         return part
 
@@ -275,6 +282,11 @@ class Walk:
         self._unproved = region.unproved or (self._unproved and region.num_records is not None)
         if region.unproved:
             message += "; the records after it may be the contents of a larger one"
+        if region.has_frames and not self._scope.salvage:
+            message += (
+                "; there are whole frames in it, which are what a record contains, or records, if more than one head "
+                "is damaged: salvage gives them"
+            )
         part = Bad(self._bad(kind, region.end_byte, message, region.num_records))
         self._advance(region.end_byte - self._at, region.num_records)
         return part
@@ -285,6 +297,8 @@ class Walk:
             if fault.kind == "limit":
                 return [self._pass_long(fault)]
             known = self._by_index(fault) or self._by_head(fault) or self._by_point(fault)
+            if known is None and self._borders.is_cut_by_head(self._at):
+                known = self._cut_head(fault)
             return [known or self._by_search(fault)]
         except _core.KernelError:
             # The compressed data breaks before a border is found: that is dealt with next.
@@ -323,6 +337,13 @@ class Walk:
         """The border that the head gives, if one byte of it is wrong."""
         found = self._borders.by_head(self._at)
         return None if found is None else self._broken(fault, *found)
+
+    def _cut_head(self, fault: Any) -> Part:
+        """A record that is cut by the end of the stream, with one wrong byte in its head."""
+        size = self._stream.size()
+        end = MOST_BYTES if size is None else size
+        message = f"{fault.message}; but for one byte of it, it tells that the data ends inside this record"
+        return self._cut_record(end, message, self._scope.salvage, fault.kind)
 
     def _by_point(self, fault: Any) -> Part | None:
         """Where a damaged compressed stream can be entered again, if the index knows: it may have
