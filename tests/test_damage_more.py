@@ -290,3 +290,74 @@ def test_a_malformed_message_and_a_field_of_another_type(tmp_path: Path, damage:
         assert [(r.start_byte, r.end_byte) for r in ds.damage] == [(starts[1], starts[2])]
     else:
         assert isinstance(caught, ps.FormatError) == (damage == "error")
+
+
+@pytest.mark.parametrize("damage", ["error", "stop", "skip", "salvage"])
+@pytest.mark.parametrize("index", ["never", "auto"])
+def test_a_broken_head_in_front_of_all_records_does_not_make_them_bytes(
+    tmp_path: Path, damage: str, index: str
+) -> None:
+    path = tmp_path / "a.tfrecord"
+    ids_file(path, 300)
+    if index == "auto":
+        ps.index(str(path))
+    flip(path, 0)
+
+    def opened() -> ps.Dataset:
+        return ps.open(path, damage=damage, index=index)
+
+    if damage == "error" and index == "never":
+        with pytest.raises(ps.ChecksumError) as caught:
+            opened()
+        assert (caught.value.record, caught.value.byte) == (0, 0)
+        return
+    assert opened().schema.names[0] == "id"
+    if damage != "stop" or index == "auto":
+        assert opened()[7]["id"] == 7
+    if damage == "error":
+        with pytest.raises(ps.ChecksumError):
+            list(opened().scan())
+    else:
+        assert ids_of(opened()) == ([] if damage == "stop" else list(range(300)))
+
+
+def test_other_files_tell_what_the_records_behind_a_broken_head_are(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        ids_file(tmp_path / f"{name}.tfrecord", 30)
+    flip(tmp_path / "a.tfrecord", 0)
+    ds = ps.open(tmp_path / "*.tfrecord", index="never")
+    assert ds.schema.names == ["id"]
+    with pytest.raises(ps.ChecksumError, match=r"a\.tfrecord"):
+        list(ds.scan())
+
+
+def test_where_no_payload_is_right_the_first_fault_is_told_when_it_is_opened(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.tfrecord"
+    starts = ids_file(path, 3)
+    for start in starts:
+        flip(path, start + 14)
+    with pytest.raises(ps.ChecksumError) as caught:
+        ps.open(path, index="never")
+    assert caught.value.record == 0
+    assert (
+        ids_of(ps.open(path, index="never", schema=pa.schema([("id", pa.int64())]), damage="skip"))
+        == []
+    )
+
+
+@pytest.mark.parametrize("offset", [0, 14], ids=["head", "payload"])
+def test_who_looks_at_all_records_for_a_schema_is_told_of_damage(
+    tmp_path: Path, offset: int
+) -> None:
+    path = tmp_path / "a.tfrecord"
+    flip_at = ids_file(path, 100)[41] + offset
+    flip(path, flip_at)
+    with pytest.raises(ps.ChecksumError) as caught:
+        ps.schemas(str(path), everything=True)
+    assert caught.value.record == 41
+    assert caught.value.file == str(path)
+    assert ps.schemas(str(path)).schema.names == ["id"]
+    passing = ps.open(path, damage="skip", index="never")
+    assert ps.schemas(passing, everything=True).schema.names == ["id"]

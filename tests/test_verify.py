@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from pyarrow import feather
 
 import penstock as ps
+from frames import example, feature, gzip_of, message
 from penstock import _core
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -202,6 +204,45 @@ def test_a_payload_that_is_no_example_is_named(tmp_path: Path) -> None:
     assert report.findings[0].record == 100
     assert ps.verify(str(path), index="never", payloads=False).ok
     path.write_bytes(frames([b"hello", b"world"]))
+    assert ps.verify(str(path), index="never").ok
+
+
+BROKEN = {
+    "no message": b"\xff\xff\xff",
+    "a key that is no text": message(1, message(1, message(1, b"\xff") + message(2, feature([5])))),
+    "cut": example({"a": [5]})[:-2],
+    "an endless varint": b"\x0a" + b"\xff" * 11 + b"\x01",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.parametrize(
+    ("at", "count", "pack"),
+    [(0, 3000, bytes), (30, 50, bytes), (500, 3000, bytes), (1500, 3000, bytes), (0, 50, gzip_of)],
+)
+def test_one_broken_payload_among_examples_is_its_own_fault_wherever_it_lies(
+    tmp_path: Path, broken: bytes, at: int, count: int, pack: Callable[[bytes], bytes]
+) -> None:
+    payloads = [example({"a": [n]}) for n in range(count)]
+    payloads.insert(at, broken)
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(pack(frames(payloads)))
+    report = ps.verify(str(path), index="never")
+    assert [(found.kind, found.record) for found in report.findings] == [("message", at)]
+    ds = ps.open(path, index="never")
+    assert ds.schema.names == ["a"]
+    with pytest.raises(ps.FormatError) as caught:
+        list(ds.scan())
+    assert caught.value.record == at
+    ds = ps.open(path, damage="skip", index="never")
+    assert [n for batch in ds.scan() for n in batch["a"].to_pylist()] == list(range(count))
+    assert [region.num_records for region in ds.damage] == [1]
+
+
+def test_payloads_of_which_many_are_no_examples_stay_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames([example({"a": [n]}) for n in range(17)] + [b"\xff\xff\xff"] * 2))
+    assert ps.open(path, index="never").schema.names == ["record"]
     assert ps.verify(str(path), index="never").ok
 
 

@@ -107,7 +107,18 @@ class Files:
                 for earlier in range(shard):
                     self._opened[earlier] = None  # opened again, by what is known now
                 return reader
+        if self.options.damage == "error" and has_no_records(self.reader(0).schema):
+            self._raise_first_fault()
         return self.reader(0)
+
+    def _raise_first_fault(self) -> None:
+        """Raise what hides the records of files, if they have any: nobody can say what is in those, and one
+        column of bytes is not it."""
+        for shard in range(len(self.paths)):
+            reader = bare(self.reader(shard))
+            chunk = next(iter(reader.chunks()), None)
+            if chunk is not None:
+                reader.decode(chunk, None, None)
 
     def _by_more_files(self, first: pa.Schema) -> pa.Schema | None:
         """What the records of several files hold, where the first file has too few to tell."""

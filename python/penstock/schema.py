@@ -7,7 +7,7 @@ three kinds that exist on the wire. `FieldPlan.finish` turns the wires' arrays i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from penstock import _core
 from penstock.casts import check_survived, first_unfit, map_values
 from penstock.errors import FormatError, SchemaError
 from penstock.inferred import EVERYWHERE_KEY, InferredFrom, has_no_records, in_every_record
-from penstock.types import is_bytes_view, is_text
+from penstock.types import is_bytes_view, is_list, is_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +31,8 @@ CONTEXT_PREFIX = "context/"
 LISTS_PREFIX = "feature_lists/"
 """In names of columns: the part of a SequenceExample that a key is in."""
 
+_LOOKED_RECORDS = 1000
+"""Of a batch without a value, to see whether its records have values elsewhere."""
 _VALUE_BYTES = {"int64": 8, "float": 4, "bytes": 4}
 """Bytes of a value of each kind; of a byte string, of the place where it ends."""
 
@@ -222,6 +224,82 @@ def plan_fields(schema: pa.Schema) -> list[FieldPlan]:
     return [_plan_field(field) for field in schema]
 
 
+def part_and_key(name: str) -> tuple[bool, str] | None:
+    """Whether a column's name calls a key in the feature lists (or else in the context), and which one; None
+    where it has no such prefix."""
+    for prefix, in_lists in ((CONTEXT_PREFIX, False), (LISTS_PREFIX, True)):
+        if name.startswith(prefix) and name != prefix:
+            return in_lists, name.removeprefix(prefix)
+    return None
+
+
+def names_of_parts(names: Iterable[str], facts: Callable[[], Mapping[str, Any]]) -> set[str]:
+    """Those of the names that call a part of a SequenceExample and a key in it. A name that is a key itself in
+    the records that `facts` tells of is just that; nobody looks where no name has such a prefix."""
+    prefixed = {name for name in names if part_and_key(name) is not None}
+    return prefixed - {entry["key"] for entry in facts()["keys"]} if prefixed else prefixed
+
+
+def with_parts(schema: pa.Schema, facts: Callable[[], Mapping[str, Any]]) -> pa.Schema:
+    """A schema in which the metadata of fields says what their names mean, see `names_of_parts`."""
+    own = (field.name for field in schema if WIRE_KEY not in (field.metadata or {}))
+    parts = names_of_parts(own, facts)
+    fields = [_of_part(field) if field.name in parts else field for field in schema]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def _of_part(field: pa.Field) -> pa.Field:
+    part = part_and_key(field.name)
+    assert part is not None, "the name has a prefix"
+    in_lists, key = part
+    metadata = {**(field.metadata or {}), WIRE_KEY: key.encode()}
+    return field.with_metadata({**metadata, IN_LISTS_KEY: b"1"} if in_lists else metadata)
+
+
+def check_parts(
+    batch: pa.RecordBatch, fields: Mapping[str, FieldPlan], frames: _core.Frames
+) -> None:
+    """Refuse columns without a value whose keys the records have, but in the other part of a SequenceExample: a
+    null would say that there is nothing.
+
+    Raises:
+        SchemaError: there is such a column.
+    """
+    lacking = [fields[name] for name in without_values(batch, fields)]
+    if not lacking:
+        return
+    keys = frames[:_LOOKED_RECORDS].infer()["keys"]
+    present = {(entry["in_lists"], entry["key"]) for entry in keys if entry["present"]}
+    for plan in lacking:
+        wire = plan.wires[0]
+        if (not wire.in_lists, wire.key) not in present or (wire.in_lists, wire.key) in present:
+            continue
+        name = plan.field.name
+        if wire.in_lists:
+            message, prefix = "is a feature of the context, and no feature list", CONTEXT_PREFIX
+            hint = f"a list of values, or the name {prefix + name!r}"
+        else:
+            message, prefix = "is a feature list, and no feature of the context", LISTS_PREFIX
+            hint = (
+                f"a list of lists, penstock.features.Sequence(...), or the name {prefix + name!r}, "
+                "which may be a list of values where each frame has one"
+            )
+        raise SchemaError(message, field=name, hint=hint)
+
+
+def without_values(batch: pa.RecordBatch, fields: Mapping[str, FieldPlan]) -> list[str]:
+    """Columns of nulls only that name no part of a SequenceExample in so many words."""
+    if not batch.num_rows:
+        return []
+    return [
+        name
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if column.null_count == len(column)
+        and fields[name].wires[0].kind is not None
+        and not {WIRE_KEY, IN_LISTS_KEY} & (fields[name].field.metadata or {}).keys()
+    ]
+
+
 def wire_key(field: pa.Field) -> str:
     """The key that a field has in an Example: its name, unless its metadata says another.
 
@@ -239,6 +317,8 @@ def _plan_field(field: pa.Field) -> FieldPlan:
     in_lists = (field.metadata or {}).get(IN_LISTS_KEY) == b"1"
     key = wire_key(field)
     type_ = field.type
+    if (pa.types.is_list(type_) or pa.types.is_large_list(type_)) and is_list(type_.value_type):
+        in_lists = True  # nothing else is a list of lists
     storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
     depth = 0
     inner = storage
@@ -254,6 +334,8 @@ def _plan_field(field: pa.Field) -> FieldPlan:
         layout = "fixed"
     else:
         layout = {0: "scalar", 1: "list"}.get(depth)
+    if layout is None and not depth:
+        raise SchemaError(f"a feature list is a list in each record, not {type_}", field=field.name)
     if layout is None:
         raise SchemaError(f"no Example can hold {type_}: it nests too deeply", field=field.name)
     strings = "bytes"
@@ -345,10 +427,15 @@ def _numbers_of(type_: pa.DataType) -> pa.DataType | None:
 _KINDS = (("bytes", pa.binary()), ("float", pa.float32()), ("int64", pa.int64()))
 
 
+_GOOD_FOR_BROKEN = 9
+"""So many Examples make of a payload that is no message a damaged one of their kind."""
+
+
 def looks_like_examples(facts: Mapping[str, Any]) -> bool:
-    """Whether payloads are Examples: none breaks protobuf's rules, and at least one has features
-    and nothing that an Example does not have."""
-    return facts["num_broken"] == 0 and facts["num_examples"] > 0
+    """Whether payloads are Examples: at least one has features and nothing that an Example does not have, and
+    at least 9 such stand for each that breaks protobuf's rules. That one is then a fault of its record."""
+    num_examples: int = facts["num_examples"]
+    return num_examples > 0 and num_examples >= _GOOD_FOR_BROKEN * facts["num_broken"]
 
 
 def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
@@ -364,10 +451,11 @@ def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
     names = [entry["key"] for entry in keys]
     fields = [_inferred_field(entry, names.count(entry["key"]) > 1) for entry in keys]
     metadata = seen.metadata
+    readable = facts["num_records"] - facts["num_broken"]
     everywhere = [
         field.name
         for field, entry in zip(fields, keys, strict=True)
-        if entry["present"] == facts["num_records"] and entry["values"] == (1, 1)
+        if entry["present"] == readable and entry["values"] == (1, 1)
     ]
     if everywhere:
         metadata[EVERYWHERE_KEY] = json.dumps(everywhere).encode()

@@ -13,6 +13,7 @@ import pytest
 import tf_examples as tfe
 from example_columns import column, example
 
+import frames
 import penstock as ps
 import penstock.features as f
 from penstock import _core
@@ -340,3 +341,78 @@ def test_a_payload_that_is_no_such_message_is_told_with_its_place(tmp_path: Path
     assert sum(batch.num_rows for batch in dataset.scan()) == 6
     (region,) = dataset.damage
     assert (region.file, region.start_byte, region.num_records) == (path, byte - 12, 1)
+
+
+# The parts of a SequenceExample, by name
+
+
+def _sequence(number: int) -> bytes:
+    """A key in both parts, `c` in the context only, `l` in the lists only."""
+
+    def entry(key: bytes, value: bytes) -> bytes:
+        return frames.message(1, frames.message(1, key) + frames.message(2, value))
+
+    def listed(*rows: list[int]) -> bytes:
+        return b"".join(frames.message(1, frames.feature(row)) for row in rows)
+
+    context = entry(b"k", frames.feature([number])) + entry(b"c", frames.feature([number + 1]))
+    lists = entry(b"k", listed([1], [2, 3])) + entry(b"l", listed([number], [number + 1]))
+    return frames.message(1, context) + frames.message(2, lists)
+
+
+@pytest.fixture
+def sequences(tmp_path: Path) -> Path:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of([_sequence(number) for number in range(9)]))
+    return path
+
+
+INTS = pa.list_(pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"feature_lists/k": f.Sequence(f.VarLen("int64"))}, [[1], [2, 3]]),
+        ({"context/k": f.VarLen("int64"), "c": f.FixedLen([], "int64")}, [5]),
+        ({"context/k": f.FixedLen([], "int64")}, 5),
+        ({"l": f.Sequence(f.VarLen("int64"))}, [[5], [6]]),
+        (pa.schema([("context/k", pa.int32())]), 5),
+        (pa.schema([("feature_lists/k", pa.list_(INTS))]), [[1], [2, 3]]),
+        (pa.schema([("feature_lists/l", INTS)]), [5, 6]),
+        (pa.schema([("l", pa.list_(INTS))]), [[5], [6]]),
+        (pa.schema([("l", pa.list_(pa.list_(pa.int64(), 1)))]), [[5], [6]]),
+    ],
+)
+def test_a_part_of_a_sequence_example_is_called_by_its_name_or_its_type(
+    sequences: Path, schema: Any, expected: Any
+) -> None:
+    ds = ps.open(sequences, schema=schema)
+    assert next(iter(ds[5].values())) == expected
+    assert [next(iter(row.values())) for row in ds][5] == expected
+
+
+@pytest.mark.parametrize(
+    ("schema", "hint"),
+    [
+        ({"l": f.VarLen("int64")}, "Sequence"),
+        (pa.schema([("l", INTS)]), "list of lists"),
+        (pa.schema([("l", pa.int64())]), "list of lists"),
+        (pa.schema([("c", pa.list_(INTS))]), "context/c"),
+        ({"feature_lists/k": f.VarLen("int64")}, "Sequence"),
+        (pa.schema([("feature_lists/l", pa.int64())]), "a list in each record"),
+    ],
+)
+def test_a_key_of_the_other_part_is_no_null(sequences: Path, schema: Any, hint: str) -> None:
+    with pytest.raises(SchemaError, match=hint):
+        list(ps.open(sequences, schema=schema).scan())
+    with pytest.raises(SchemaError, match=hint):
+        _ = ps.open(sequences, schema=schema)[5]
+
+
+def test_a_key_that_begins_like_a_part_is_called_by_all_of_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of([frames.example({"context/k": [3], "k": [4]})]))
+    assert ps.open(path, schema={"context/k": f.FixedLen([], "int64")})[0] == {"context/k": 3}
+    assert ps.open(path, schema=pa.schema([("context/k", pa.int64())]))[0] == {"context/k": 3}
+    assert ps.open(path, schema=pa.schema([("x", pa.int64())]))[0] == {"x": None}

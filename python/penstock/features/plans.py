@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 import penstock.features.types as f
-from penstock.errors import UnsupportedError
+from penstock.errors import SchemaError, UnsupportedError
 from penstock.features.ragged import partitioned, partitioned_frames, rows_of, sparse
 from penstock.inferred import in_every_record
 from penstock.schema import (
@@ -19,6 +19,7 @@ from penstock.schema import (
     WIRE_KEY,
     FieldPlan,
     Wire,
+    part_and_key,
     wire_key,
 )
 
@@ -45,13 +46,16 @@ def kernel_dialect(schema: Mapping[str, f.Feature], dialect: str) -> str:
     return dialect
 
 
-def plan_fields(schema: Mapping[str, f.Feature], dialect: str = "protobuf") -> list[FieldPlan]:
+def plan_fields(
+    schema: Mapping[str, f.Feature], dialect: str = "protobuf", parts: Container[str] = ()
+) -> list[FieldPlan]:
     """How the columns of a schema are decoded, in its order.
 
     Args:
         schema: features by column name; see `penstock.features`.
         dialect: "protobuf", "tensorflow", or "tensorflow_sequence" for SequenceExamples of which
             only the context is wanted.
+        parts: names that call a part of a SequenceExample and a key in it, see `schema.names_of_parts`.
 
     Returns:
         Plans whose `finish` may raise SchemaError with `record` counted within the batch.
@@ -67,21 +71,33 @@ def plan_fields(schema: Mapping[str, f.Feature], dialect: str = "protobuf") -> l
             )
     dialect = kernel_dialect(schema, dialect)
     if dialect != "protobuf":
-        _check_as_tensorflow(schema, dialect)
+        _check_as_tensorflow(schema, dialect, parts)
     return [
-        _plan(name, _key(name, schema), feature, strict=dialect == "protobuf")
+        _plan(name, _key(name, schema, parts), feature, strict=dialect == "protobuf")
         for name, feature in schema.items()
     ]
 
 
-def _key(name: str, names: Mapping[str, Any]) -> str:
+def _key(name: str, schema: Mapping[str, f.Feature], parts: Container[str]) -> str:
     """The key on the wire: without the prefix that tells a context feature and a list apart."""
-    place, slash, key = name.partition("/")
-    other = {"context": "feature_lists", "feature_lists": "context"}.get(place)
-    return key if slash and other is not None and f"{other}/{key}" in names else name
+    part = part_and_key(name)
+    if part is None:
+        return name
+    in_lists, key = part
+    if (CONTEXT_PREFIX if in_lists else LISTS_PREFIX) + key in schema:
+        return key
+    if name not in parts:
+        return name
+    if in_lists != isinstance(schema[name], f.Sequence):
+        is_or_not = "is a feature list" if in_lists else "is a feature of the context"
+        other = "penstock.features.Sequence(...)" if in_lists else "the feature within the Sequence"
+        raise SchemaError(f"what is called so {is_or_not}", field=name, hint=other)
+    return key
 
 
-def _check_as_tensorflow(schema: Mapping[str, f.Feature], dialect: str) -> None:
+def _check_as_tensorflow(
+    schema: Mapping[str, f.Feature], dialect: str, parts: Container[str]
+) -> None:
     if not schema:
         raise ValueError("TensorFlow parses no empty schema")
     keys: dict[tuple[bool, str], str] = {}
@@ -96,7 +112,7 @@ def _check_as_tensorflow(schema: Mapping[str, f.Feature], dialect: str) -> None:
         if isinstance(feature, f.Sparse) and dialect == "tensorflow_sequence":
             raise ValueError(f"{name}: a context has no Sparse in TensorFlow")
         group = _group(feature)
-        for wire in _wires(_key(name, schema), feature, in_lists=in_lists, strict=False):
+        for wire in _wires(_key(name, schema, parts), feature, in_lists=in_lists, strict=False):
             if keys.setdefault((in_lists, wire.key), group) != group:
                 raise ValueError(f"{name}: TensorFlow reads the key {wire.key!r} in one form only")
 

@@ -243,7 +243,7 @@ class ArrayRecordReader:
 
     def _sample(self, infer_records: int | str) -> tuple[dict[str, Any], InferredFrom]:
         """Facts about the first records (or all), and how many. Damage is passed over
-        here: it is reported when the records are read."""
+        here: it is reported when the records are read. Who looks at all of them is told of it at once."""
         everything = infer_records == "all"
         left = self.num_records if everything else int(infer_records)
         parts: list[dict[str, Any]] = []
@@ -254,7 +254,9 @@ class ArrayRecordReader:
             for one in range(*chunk.data):
                 try:
                     frames = self._unpacked(np.array([one]))[:left]
-                except PenstockError:
+                except PenstockError as error:
+                    if everything and self._options.damage == "error":
+                        raise error.at(file=self._path) from None
                     continue
                 left -= len(frames)
                 parts.append(frames.infer())

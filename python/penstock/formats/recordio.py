@@ -128,10 +128,9 @@ class RecordIOFormat:
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
     ) -> Survey:
         """A reading of the file that goes on after damage and tells all of it."""
+        del payloads  # whatever bytes they are
         known = load_index(_shard(source, options))
-        return Survey(
-            source, RECORDIO, "", options.limits, known, payloads=payloads, salvage=salvage
-        )
+        return Survey(source, RECORDIO, "", options.limits, known, salvage=salvage)
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
         """A writer that takes frames as they stand."""

@@ -15,7 +15,7 @@ record_reader.cc, and the published observations of what tf.data accepts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import (
+    Chunk,
     FormatInfo,
     FrameWriter,
     Options,
@@ -42,7 +43,7 @@ from penstock.formats.framed_raw import (
 from penstock.formats.tfrecord_text import DaliIndex
 from penstock.framing import sidecar
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import SAMPLE_BYTES, sample_chunks
+from penstock.framing.chunks import SAMPLE_BYTES, indexed_chunks, sample_chunks
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import TFRECORD, UNCHECKED_TFRECORD
 from penstock.framing.indexing import load_index
@@ -57,11 +58,15 @@ from penstock.numbers import checked_infer
 from penstock.schema import (
     DecodePlan,
     FieldPlan,
+    check_parts,
     infer_schema,
     lent,
     looks_like_examples,
     merge_facts,
+    names_of_parts,
     plan_fields,
+    with_parts,
+    without_values,
 )
 from penstock.storage import Sink, Source
 from penstock.types import is_bytes
@@ -124,7 +129,7 @@ class TFRecordFormat:
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
         shard = _shard(source, options, mine)
         known = load_index(shard)
-        return FramedReader(shard, decoder_for(shard, mine), known)
+        return FramedReader(shard, decoder_for(shard, mine, known), known)
 
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
@@ -133,8 +138,9 @@ class TFRecordFormat:
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
         shard = _shard(source, options, mine)
         compression, limits, known = shard.stream.container, options.limits, load_index(shard)
+        examples = payloads and _holds_examples(shard, mine, known)
         return Survey(
-            source, TFRECORD, compression, limits, known, payloads=payloads, salvage=salvage
+            source, TFRECORD, compression, limits, known, examples=examples, salvage=salvage
         )
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
@@ -247,8 +253,10 @@ class ExampleDecoder:
         metadata: Any = None,
         *,
         complete: bool = False,
+        given: bool = False,
     ) -> None:
         self._fields = {plan.field.name: plan for plan in fields}
+        self._given = given and dialect == "protobuf"
         self._dialect = dialect
         self._complete = complete
         every = DecodePlan(fields, dialect, complete=complete)
@@ -264,14 +272,19 @@ class ExampleDecoder:
     def lending(self) -> ExampleDecoder:
         """See penstock.framing.framed.Lender."""
         fields = [lent(plan) for plan in self._fields.values()]
-        return ExampleDecoder(fields, self._dialect, self.schema.metadata, complete=self._complete)
+        metadata, given = self.schema.metadata, self._given
+        complete = self._complete
+        return ExampleDecoder(fields, self._dialect, metadata, complete=complete, given=given)
 
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
     ) -> pa.RecordBatch:
         if columns is not None and not columns:
             return without_columns(frames, proof)
-        return self._plan(columns).decode(frames, *given(proof))
+        batch = self._plan(columns).decode(frames, *given(proof))
+        if self._given:
+            check_parts(batch, self._fields, frames)
+        return batch
 
     def decode_at(
         self, places: Places, records: np.ndarray, columns: Projection
@@ -279,7 +292,10 @@ class ExampleDecoder:
         """See penstock.framing.framed.PlaceDecoder."""
         if columns is not None and not columns:
             return None
-        return self._plan(columns).decode_at(places, records)
+        batch = self._plan(columns).decode_at(places, records)
+        if batch is not None and self._given and without_values(batch, self._fields):
+            return None  # `decode` sees whether something is wrong with that
+        return batch
 
     def _plan(self, columns: Projection) -> DecodePlan:
         wanted = None if columns is None else tuple(columns)
@@ -293,10 +309,18 @@ class ExampleDecoder:
         return plan
 
 
-def decoder_for(shard: Shard, mine: TFRecordOptions) -> Any:
+def decoder_for(shard: Shard, mine: TFRecordOptions, known: Index | None = None) -> Any:
     """The decoder that the caller's schema asks for, or that the payloads suggest."""
     path = shard.source.path
-    return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records))
+    return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records, known))
+
+
+def _holds_examples(shard: Shard, mine: TFRecordOptions, known: Index | None) -> bool:
+    """Whether `open` takes the payloads for Examples; where it would look at all of them, the first ones tell."""
+    num_records = 1000 if mine.infer_records == "all" else mine.infer_records
+    # Damage is what is looked for here, so it is passed over where no record is in front of it.
+    shard = _looking(shard, "stop")
+    return looks_like_examples(sample(shard, num_records, known)[0])
 
 
 def decoder_of(
@@ -309,13 +333,18 @@ def decoder_of(
     if isinstance(schema, pa.Schema):
         if schema.names == ["record"] and is_bytes(schema.field(0).type):
             return RawDecoder(schema)
-        fields = plan_fields(schema)
-        return ExampleDecoder(fields, options.dialect, schema.metadata, complete=options.complete)
+        is_given = InferredFrom.of(schema) is None
+        fields = plan_fields(with_parts(schema, lambda: look()[0]) if is_given else schema)
+        return ExampleDecoder(
+            fields, options.dialect, schema.metadata, complete=options.complete, given=is_given
+        )
     if isinstance(schema, dict):
         from penstock.features import plans as feature_plans
 
-        plans = feature_plans.plan_fields(schema, options.dialect)
-        return ExampleDecoder(plans, feature_plans.kernel_dialect(schema, options.dialect))
+        parts = names_of_parts(schema, lambda: look()[0])
+        plans = feature_plans.plan_fields(schema, options.dialect, parts)
+        dialect = feature_plans.kernel_dialect(schema, options.dialect)
+        return ExampleDecoder(plans, dialect, given=True)
     if schema is not None:
         from penstock.messages import MessageDecoder
 
@@ -331,21 +360,51 @@ def decoder_of(
     return ExampleDecoder(fields, options.dialect, inferred.metadata, complete=options.complete)
 
 
-def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], InferredFrom]:
+def sample(
+    shard: Shard, infer_records: int | str, known: Index | None = None
+) -> tuple[dict[str, Any], InferredFrom]:
     """Facts about the first records of a shard (or all), and how many these are.
 
-    Damage is passed over here: it is reported when the records are read.
+    Damage is passed over here: it is reported when the records are read. But who looks at all records has read
+    them, and is told at once, unless damage was to be passed over.
     """
+    options = shard.options
+    if options.damage == "error" and infer_records == "all":
+        looking = _looking(shard, "error", options.checksums)
+        return _facts(looking, sample_chunks(looking), infer_records)
+    # A file whose first records are lost is still to be read as what the later ones are.
+    reads_on = options.damage in ("skip", "salvage")
+    looking = _looking(shard, "skip" if reads_on else "stop")
+    facts, seen = _facts(looking, sample_chunks(looking), infer_records)
+    if seen.num_records or reads_on or (known is None and options.damage == "error"):
+        return facts, seen
+    looking = _looking(shard, "skip")
+    chunks = sample_chunks(looking) if known is None else indexed_chunks(known)
+    return _facts(looking, chunks, infer_records)
+
+
+def _looking(shard: Shard, damage: str, checksums: str = "all") -> Shard:
+    """The shard for who only wants to know what its records are."""
+    limits = shard.options.limits
+    options = Options(damage=damage, checksums=checksums, index="never", limits=limits, raw=True)
+    return replace(shard, options=options)
+
+
+def _facts(
+    shard: Shard, chunks: Iterator[Chunk], infer_records: int | str
+) -> tuple[dict[str, Any], InferredFrom]:
     everything = infer_records == "all"
     left = None if everything else int(infer_records)
     parts: list[dict[str, Any]] = []
-    shard = replace(shard, options=_quiet(shard.options))
     chunk_frames = ChunkFrames(shard)
     done = False
     seen_bytes = 0
-    for chunk in sample_chunks(shard):
-        frames = chunk_frames.read(chunk, None).frames
+    for chunk in chunks:
+        held = chunk_frames.read(chunk, None)
+        frames = held.frames
         bad = frames.verify(None)
+        if bad and shard.proves and shard.options.damage == "error":
+            raise chunk_frames.located(bad[0], held, chunk)
         if bad:
             wrong = np.array([fault.record for fault in bad], dtype=np.int64)
             keep = np.setdiff1d(np.arange(len(frames)), wrong)
@@ -361,9 +420,3 @@ def sample(shard: Shard, infer_records: int | str) -> tuple[dict[str, Any], Infe
     facts = merge_facts(parts)
     name = file_name(shard.source.path)
     return facts, InferredFrom(facts["num_records"], not done, name)
-
-
-def _quiet(options: Options) -> Options:
-    # A file whose first records are lost is still to be read as what the later ones are.
-    damage = "skip" if options.damage in ("skip", "salvage") else "stop"
-    return Options(damage=damage, index="never", limits=options.limits, raw=True)

@@ -379,6 +379,6 @@ def _narrow_to(wanted: pa.DataType, exact: bool) -> Callable[[Any], Any]:
         if exact and not same.all():
             value = values[np.argmin(same)].item()
             raise _Unfit(f"float32 would round {value!r}", _ROUND_HINT)
-        return column.cast(wanted)
+        return cast_values(column, wanted)
 
     return narrow

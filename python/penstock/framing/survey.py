@@ -22,7 +22,7 @@ from penstock.framing.forward import ForwardStream
 from penstock.framing.framings import Framing
 from penstock.framing.gzip_members import Member
 from penstock.framing.shard import Shard
-from penstock.framing.sidecar import Index, SeekPoint, as_uint64
+from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.stream import PlainStream
 from penstock.framing.survey_parts import (
     Bad,
@@ -42,13 +42,12 @@ from penstock.numbers import as_numpy
 from penstock.storage import Source
 
 _ENTRIES = _core.ExamplePlan([], "protobuf")
-_LOOK_BYTES = 64 << 10
-"""Bytes of the first records that are looked at to see what they are."""
 _ENDLESS = 1 << 62  # bytes; as the distance of seek points: none but the starts of members
 
 
 class Survey:
-    """One file. `tasks` is used by one thread at a time, `run` by many."""
+    """One file. `tasks` is used by one thread at a time, `run` by many. `examples`: its payloads are Examples, and
+    those that are no messages are told of."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class Survey:
         limits: Limits,
         index: Index | None = None,
         *,
-        payloads: bool = False,
+        examples: bool = False,
         salvage: bool = False,
         proves: bool = True,
         point_bytes: int = 0,
@@ -67,7 +66,7 @@ class Survey:
         self._prover = Prover(self._scope, index)
         self.compression = compression
         self._index = index
-        self._examples: bool | None = None if payloads else False
+        self._examples = examples
         self._point_bytes = point_bytes or _ENDLESS
         self._forward: ForwardStream | None = None
         self._members: list[Member] = []
@@ -81,33 +80,17 @@ class Survey:
             return
         options = Options(damage="salvage" if scope.salvage else "skip", limits=scope.limits)
         shard = Shard(scope.source, PlainStream(scope.source), scope.framing, options)
-        self._look(shard)
         windows = Windows(shard, scope.source.size)
         yield from map(Window, windows)
         if (left := windows.left()) is not None:
             yield from self.walk(*left)
-
-    def _look(self, shard: Shard) -> None:
-        """See what the first records are, before many are looked at side by side."""
-        want = _LOOK_BYTES
-        walked = shard.stream.walk(shard.framing, 0, want, shard.record_bytes)
-        if not len(walked.frames) and want < walked.need <= shard.record_bytes:
-            walked = shard.stream.walk(shard.framing, 0, walked.need, shard.record_bytes)
-        bad = [fault.record for fault in walked.frames.verify()]
-        right = np.setdiff1d(np.arange(len(walked.frames)), np.array(bad, np.int64))
-        self._tell_examples(walked.frames.select(as_uint64(right)))
-
-    def _tell_examples(self, frames: _core.Frames) -> None:
-        if self._examples is None and len(frames):
-            facts = frames[:100].infer()
-            self._examples = bool(facts["num_examples"]) and not facts["num_broken"]
 
     def walk(self, at: int = 0, record: int = 0) -> Iterator[Task]:
         """The same, found by one walk over the heads. A plain file may be begun at the border of any record."""
         source = self._scope.source
         if not self.compression:
             walk = Walk(self._scope, PlainStream(source), self._index, at=at, record=record)
-            yield from self._watched(walk)
+            yield from walk.tasks()
             return
         if self.compression == "gzip":
             index = self._index
@@ -118,7 +101,7 @@ class Survey:
                 return
         stream = ForwardStream(source, self.compression, self._point_bytes, join_streams=True)
         self._forward = stream
-        yield from self._watched(Walk(self._scope, stream, self._index))
+        yield from Walk(self._scope, stream, self._index).tasks()
 
     def points(self) -> list[SeekPoint]:
         """Where inflating may start, once the tasks have all been asked for."""
@@ -157,12 +140,6 @@ class Survey:
         if (before := bisect_right(starts, start)) > 0:
             stream.resume(index.points[before - 1])
         return stream
-
-    def _watched(self, walk: Walk) -> Iterator[Task]:
-        for task in walk.tasks():
-            if isinstance(task, Frames):
-                self._tell_examples(task.frames)
-            yield task
 
     def _member_tasks(self) -> Iterator[Task]:
         plain = record = 0
