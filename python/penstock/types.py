@@ -366,12 +366,25 @@ def is_bytes_view(type_: pa.DataType) -> bool:
 
 def cast_values(array: Any, wanted: pa.DataType) -> Any:
     """`array.cast(wanted)`, also for an extension type over views: of that pyarrow 26 makes other bytes, or
-    crashes, unless its storage is cast."""
+    crashes, unless its storage is cast. Of a slice of lists it casts all values that the lists have been cut from, so
+    a slice gets values of its own first."""
+    array = _without_rest(array)
     if isinstance(array, pa.ExtensionArray) and is_bytes_view(array.storage.type):
         array = array.storage
         if isinstance(wanted, pa.BaseExtensionType):
             return pa.ExtensionArray.from_storage(wanted, array.cast(wanted.storage_type))
     return array.cast(wanted)
+
+
+def _without_rest(array: Any) -> Any:
+    """The same nested values, without those around them that a slice shares."""
+    if isinstance(array, pa.ExtensionArray):
+        stored = array.storage
+        kept = _without_rest(stored)
+        return array if kept is stored else pa.ExtensionArray.from_storage(array.type, kept)
+    if not (isinstance(array, pa.Array) and pa.types.is_nested(array.type)):
+        return array
+    return pa.concat_arrays([array]) if array.get_total_buffer_size() > 2 * array.nbytes else array
 
 
 def storage_of(type_: pa.DataType) -> pa.DataType:

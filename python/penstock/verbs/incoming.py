@@ -7,7 +7,7 @@ and field, and what cannot be a set of records at all is a TypeError that says w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -17,11 +17,21 @@ from penstock.dataset import Dataset
 from penstock.errors import SchemaError
 from penstock.formats import dtypes
 from penstock.types import own_batch, own_types
-from penstock.verbs.incoming_values import Field, no_text, tensors, type_name
+from penstock.verbs.incoming_values import (
+    SCHEMA_HINT,
+    Field,
+    copied,
+    no_text,
+    tensors,
+    type_name,
+    weight,
+)
 
 RECORD = "record"
 SAMPLE_RECORDS = 1000
-"""Dicts that are looked at to find the schema."""
+"""Dicts that are looked at to find the schema, at most, and those of a batch."""
+_SAMPLE_BYTES = 32 << 20
+"""Bytes of values that are enough of them."""
 _BATCH_RECORDS = 4096
 _BATCH_BYTES = 4 << 20
 
@@ -131,12 +141,30 @@ def _from_pandas(frame: Any) -> Incoming:
             _column(name, frame.iloc[:, place].to_numpy())
         raise
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise SchemaError("; ".join(str(part) for part in error.args)) from None
+        message = "; ".join(str(part) for part in error.args)
+        raise SchemaError(message, field=_refused_column(frame)) from None
     # Without pandas' own notes on its index: they describe the frame, not the records.
     return batches_of(table.replace_schema_metadata(None))
 
 
+def _refused_column(frame: Any) -> str | None:
+    """The first column of a frame that Arrow does not take."""
+    for place, name in enumerate(frame.columns):
+        try:
+            pa.Array.from_pandas(frame.iloc[:, place])
+        except pa.ArrowException:
+            return str(name)
+    return None
+
+
 def _from_stream(data: Any) -> Incoming:
+    if _module_of(data) == "polars":
+        # Its stream would have the addresses of the objects.
+        schema = getattr(data, "schema", {})
+        objects = [str(name) for name, kind in schema.items() if str(kind) == "Object"]
+        if objects:
+            message = "a column of Python objects has no type that can be written"
+            raise SchemaError(message, field=objects[0])
     # Asking a relation of a database how long it is would run it twice.
     is_counted = _module_of(data) == "polars" and hasattr(data, "__len__")
     num_records = len(data) if is_counted else None
@@ -194,7 +222,7 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
         if isinstance(values, (np.generic, str, bytes, bytearray, Mapping)):
             raise _scalar(name, values)
         if hasattr(values, "__array__"):
-            return _from_numpy(name, np.asarray(values))
+            return _from_numpy(name, _as_array(name, values))
         if isinstance(values, (Sequence, Iterator)):
             return Field(name, list(cast("Iterable[Any]", values))).array()
     except UnicodeError:
@@ -202,6 +230,15 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise SchemaError(str(error), field=name) from None
     raise _scalar(name, values)
+
+
+def _as_array(name: str, values: Any) -> np.ndarray[Any, Any]:
+    """Another library's array, such as a tensor of torch."""
+    try:
+        return np.asarray(values)
+    except (TypeError, RuntimeError) as error:
+        message = f"{type_name(values)} gives no NumPy array: {error}"
+        raise SchemaError(message, field=name) from None
 
 
 def _scalar(name: str, value: object) -> TypeError:
@@ -239,7 +276,7 @@ def _from_iterable(data: Iterable[Any]) -> Incoming:
         return Incoming(pa.schema([]), iter(()), 0)
     items = chain([first], items)
     if isinstance(first, Mapping):
-        return _from_dicts(items, num_records)
+        return _from_dicts(items, num_records, may_change=num_records is None)
     if isinstance(first, (bytes, bytearray, memoryview)):
         schema = pa.schema([(RECORD, pa.binary())])
         return Incoming(schema, _raw_batches(items, schema), num_records)
@@ -291,29 +328,49 @@ def _raw_batches(items: Iterator[Any], schema: pa.Schema) -> Iterator[pa.RecordB
         yield batch()
 
 
-def _from_dicts(items: Iterator[Any], num_records: int | None) -> Incoming:
-    sample = list(islice(items, SAMPLE_RECORDS))
+def _from_dicts(items: Iterator[Any], num_records: int | None, *, may_change: bool) -> Incoming:
+    sample = _next_dicts(items, 0, _SAMPLE_BYTES, may_change)
     names: dict[str, None] = {}
-    for record, item in enumerate(sample):
-        _check_dict(item, record)
+    for item in sample:
         names.update(dict.fromkeys(_name(key) for key in item))
     fields = [Field(name, [item.get(name) for item in sample]) for name in names]
-    first = _batch_of(fields, sample, 0)
+    batch = _batch_of(fields, sample, 0)
+    schema, first, num_sampled = batch.schema, [batch], len(sample)
+    # What the sample has told is all that is kept of it.
+    for field in fields:
+        field.values = []
+    del batch, sample
 
     def batches() -> Iterator[pa.RecordBatch]:
-        yield first
-        record = len(sample)
-        while more := list(islice(items, SAMPLE_RECORDS)):
+        yield first.pop()
+        record = num_sampled
+        while more := _next_dicts(items, record, _BATCH_BYTES, may_change):
             for at, item in enumerate(more):
-                _check_dict(item, record + at)
                 if not item.keys() <= names.keys():
                     new = next(key for key in item if key not in names)
-                    message = f"a field that the first {SAMPLE_RECORDS} records do not have"
-                    raise SchemaError(message, record=record + at, field=str(new))
+                    message = f"a field that the first {num_sampled} records do not have"
+                    raise SchemaError(message, record=record + at, field=str(new), hint=SCHEMA_HINT)
             yield _batch_of(fields, more, record)
             record += len(more)
 
-    return Incoming(first.schema, batches(), num_records)
+    return Incoming(schema, batches(), num_records)
+
+
+def _next_dicts(
+    items: Iterator[Any], first_record: int, most_bytes: int, may_change: bool
+) -> list[Mapping[str, Any]]:
+    """The next dicts, few enough to be held at once. `may_change`: who gives them may use a dict, an array or a
+    list again for the next record, so they are copied."""
+    dicts: list[Mapping[str, Any]] = []
+    num_bytes = 0
+    for item in items:
+        _check_dict(item, first_record + len(dicts))
+        kept = {name: copied(value) for name, value in item.items()} if may_change else item
+        dicts.append(kept)
+        num_bytes += sum(map(weight, kept.values()))
+        if num_bytes >= most_bytes or len(dicts) == SAMPLE_RECORDS:
+            break
+    return dicts
 
 
 def _check_dict(item: object, record: int) -> None:

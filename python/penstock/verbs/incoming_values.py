@@ -15,6 +15,40 @@ _OTHER_SHAPES = (
     "Arrow, MessagePack or a tar"
 )
 
+SCHEMA_HINT = (
+    "the first records tell the columns and their types; to say them yourself, write record batches, such as "
+    "pa.RecordBatch.from_pylist(rows, schema)"
+)
+
+
+def copied(value: Any) -> Any:
+    """A value that stays as it is when arrays, lists and dicts are used again."""
+    if isinstance(value, np.ndarray):
+        return cast("np.ndarray[Any, Any]", value).copy()
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value)
+        return {key: copied(part) for key, part in pairs.items()}
+    if isinstance(value, list):
+        parts = cast("list[Any]", value)
+        is_flat = not parts or isinstance(parts[0], (int, float, str, bytes))
+        return parts.copy() if is_flat else [copied(part) for part in parts]
+    return value
+
+
+def weight(value: Any) -> int:
+    """About how many bytes a value holds."""
+    if isinstance(value, (str, bytes, bytearray)):
+        return len(value)
+    if isinstance(value, (list, tuple)):
+        parts = cast("list[Any]", value)
+        is_flat = not parts or isinstance(parts[0], (int, float))
+        return 8 * len(parts) if is_flat else sum(map(weight, parts))
+    if isinstance(value, Mapping):
+        return sum(map(weight, cast("Mapping[Any, Any]", value).values()))
+    return int(getattr(value, "nbytes", 8))
+
 
 def type_name(value: object) -> str:
     """The type of a value, with its module unless it is Python's own."""
@@ -98,7 +132,9 @@ class Field:
             field=self.name,
             expected=_described(self.type, self.shape),
             found=_described(found, shape),
-            hint=None if None in (shape, self.shape) or shape == self.shape else _OTHER_SHAPES,
+            hint=SCHEMA_HINT
+            if None in (shape, self.shape) or shape == self.shape
+            else _OTHER_SHAPES,
         )
 
     def array(self) -> pa.Array:
