@@ -12,6 +12,8 @@ import pytest
 import frames
 import penstock as ps
 from penstock.features import describe
+from penstock.sinks import Calls
+from penstock.storage import LocalStorage
 
 
 def numbers(path: Path, values: list[int], **options: object) -> Path:
@@ -196,3 +198,99 @@ def test_a_schema_for_raw_records_is_refused(tmp_path: Path) -> None:
     path = numbers(tmp_path / "a.tfrecord", [1])
     with pytest.raises(ValueError, match=r"raw=True .*schema; leave out one"):
         ps.open(path, raw=True, schema=pa.schema([("id", pa.int64())]))
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize(("mode", "folder"), [(0o600, 0o700), (0o640, 0o750), (0o440, 0o750)])
+def test_what_is_kept_beside_a_private_file_is_private(
+    tmp_path: Path, mode: int, folder: int
+) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"x": range(9)}, path, index=False)
+    path.chmod(mode)
+    before = os.umask(0)
+    try:
+        ps.index(path, text=True)
+        ps.add_fields(path, {"y": list(range(9))})
+    finally:
+        os.umask(before)
+    assert mode_of(tmp_path / "a.tfrecord.penstock") == mode
+    assert mode_of(tmp_path / "a.tfrecord.idx") == mode
+    assert mode_of(tmp_path / "a.tfrecord.penstock-fields") == folder
+    (overlay,) = (tmp_path / "a.tfrecord.penstock-fields").iterdir()
+    assert mode_of(overlay) == mode
+    assert ps.open(path)[8] == {"x": 8, "y": 8}
+
+
+def test_a_public_file_has_public_indexes(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"x": range(9)}, path)
+    ps.index(path, text=True)
+    plain = mode_of(path)
+    assert mode_of(tmp_path / "a.tfrecord.penstock") == plain
+    assert mode_of(tmp_path / "a.tfrecord.idx") == plain
+
+
+def test_an_index_of_a_compressed_private_file_is_private_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"x": range(9)}, path, compression="zlib")
+    path.chmod(0o600)
+    assert mode_of(tmp_path / "a.tfrecord.penstock") != 0o600  # it was public, too
+    ps.index(path, force=True)
+    assert mode_of(tmp_path / "a.tfrecord.penstock") == 0o600
+
+
+@pytest.mark.parametrize("change", ["write", "shards", "convert", "fields", "fields of a pack"])
+def test_what_replaces_a_private_file_is_private(tmp_path: Path, change: str) -> None:
+    path = tmp_path / ("x.rec" if "pack" in change else "x.tfrecord")
+    images = ps.encode_images(np.zeros((3, 8, 8, 3), np.uint8), "png")
+    cut = {"shard_records": 2} if change == "shards" else {}
+    ps.write({"label": np.ones(3, np.float32), "image": images}, path, **cut)
+    for file in tmp_path.iterdir():
+        file.chmod(0o600)
+    if change in ("write", "shards"):
+        ps.write({"x": range(4)}, path, overwrite=True, **cut)
+    elif change == "convert":
+        ps.write({"x": range(4)}, tmp_path / "other.arrow")
+        ps.convert(tmp_path / "other.arrow", path, overwrite=True)
+        (tmp_path / "other.arrow").unlink()
+    else:
+        ps.add_fields(path, {"label": np.ones((3, 2), np.float32)}, in_place=True, replace=True)
+    assert {file.name: mode_of(file) for file in tmp_path.iterdir()} == dict.fromkeys(
+        os.listdir(tmp_path), 0o600
+    )
+    assert len(os.listdir(tmp_path)) >= 2
+
+
+def test_a_note_of_an_append_is_open_to_nobody_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"x": range(9)}, path)
+    path.chmod(0o600)
+    seen: list[int] = []
+
+    class Seeing(Calls):
+        def rename(self, old: str, new: str) -> None:
+            super().rename(old, new)
+            if new.endswith(".penstock-append"):
+                seen.append(mode_of(Path(new)))
+
+    ps.append({"x": [1]}, path, storage=LocalStorage(Seeing()))
+    assert seen == [0o600]
+
+
+@pytest.mark.parametrize("how", ["write", "index", "open"])
+def test_an_index_in_a_folder_is_as_private_as_its_file(tmp_path: Path, how: str) -> None:
+    path, folder = tmp_path / "a.tfrecord", tmp_path / "kept"
+    ps.write({"x": range(9)}, path, compression="gzip", index=False)
+    path.chmod(0o600)
+    if how == "write":
+        ps.write({"x": range(9)}, path, compression="gzip", index=folder, overwrite=True)
+    elif how == "index":
+        ps.index(path, folder=folder)
+    else:
+        ps.open(path, index=folder).take([3])
+    (kept,) = folder.iterdir()
+    assert mode_of(kept) == 0o600

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -97,3 +100,104 @@ def test_a_slip_in_a_word_makes_no_folder(
         ps.open("a.tfrecord", index=index)
     assert len(ps.open("a.tfrecord", index="mine")) == 100
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.tfrecord", "mine"]
+
+
+Verb = Callable[[Any], object]
+WRITING: dict[str, Verb] = {
+    "write": lambda index: ps.write(TABLE, "b.tfrecord", index=index),
+    "append": lambda index: ps.append(TABLE, "a.tfrecord", index=index),
+    "convert": lambda index: ps.convert("a.tfrecord", "b.tfrecord", index=index),
+    "repair": lambda index: ps.repair("a.tfrecord", into="b.tfrecord", index=index),
+    "fields": lambda index: ps.add_fields("a.tfrecord", {"y": 1}, into="b.tfrecord", index=index),
+}
+READING: dict[str, Verb] = {
+    "open": lambda index: ps.open("a.tfrecord", index=index),
+    "verify": lambda index: ps.verify("a.tfrecord", index=index),
+}
+
+
+@pytest.mark.parametrize("verb", [*WRITING, *READING])
+@pytest.mark.parametrize("index", [None, 0, 1, 3, 1.5, b"x", ["x"]])
+def test_what_is_no_word_and_no_folder_is_no_index(
+    verb: str, index: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ps.write(TABLE, "a.tfrecord", index=False)
+    words = "'auto', 'never'" if verb in READING else "True, False"
+    with pytest.raises(TypeError, match=f"index= is {words} or a folder, not"):
+        {**WRITING, **READING}[verb](index)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.tfrecord"]
+
+
+@pytest.mark.parametrize("verb", WRITING)
+@pytest.mark.parametrize("index", ["auto", "never", "False", "None", "", "a.tfrecord"])
+def test_words_of_other_verbs_make_no_folder(
+    verb: str, index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ps.write(TABLE, "a.tfrecord", index=False)
+    with pytest.raises(
+        (ValueError, NotADirectoryError), match=r"True, False or a folder|is not True"
+    ):
+        WRITING[verb](index)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.tfrecord"]
+
+
+@pytest.mark.parametrize("verb", ["write", "convert", "repair", "fields"])
+def test_an_index_goes_to_a_folder(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ps.write(TABLE, "a.tfrecord", index=False)
+    WRITING[verb](Path("kept"))
+    assert [p.name.partition(".")[0] for p in (tmp_path / "kept").iterdir()] == ["b"]
+    assert not (tmp_path / "b.tfrecord.penstock").exists()
+
+
+@pytest.mark.parametrize(
+    "verb", ["write", "append", "convert", "repair", "verify", "scan", "fields"]
+)
+@pytest.mark.parametrize(
+    ("threads", "error"), [("2", TypeError), (2.0, TypeError), (0, ValueError)]
+)
+def test_threads_of_every_verb_are_a_whole_number(
+    verb: str,
+    threads: Any,
+    error: type[Exception],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ps.write(TABLE, "a.tfrecord", index=False)
+    verbs: dict[str, Callable[[], object]] = {
+        "write": lambda: ps.write(TABLE, "b.tfrecord", threads=threads),
+        "append": lambda: ps.append(TABLE, "a.tfrecord", threads=threads),
+        "convert": lambda: ps.convert("a.tfrecord", "b.tfrecord", threads=threads),
+        "repair": lambda: ps.repair("a.tfrecord", into="b.tfrecord", threads=threads),
+        "verify": lambda: ps.verify("a.tfrecord", threads=threads),
+        "scan": lambda: list(ps.open("a.tfrecord").scan(threads=threads)),
+        "fields": lambda: ps.add_fields("a.tfrecord", {"y": 1}, into="b.tfrecord", threads=threads),
+    }
+    with pytest.raises(error, match=r"threads (is a whole number|must be at least 1), not"):
+        verbs[verb]()
+    assert not (tmp_path / "b.tfrecord").exists()
+
+
+@pytest.mark.parametrize("verb", ["write", "convert"])
+@pytest.mark.parametrize("cut", ["num_shards", "shard_records", "shard_bytes"])
+def test_numbers_of_numpy_cut_shards(
+    verb: str, cut: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ps.write(TABLE, "a.tfrecord", index=False)
+    how: dict[str, Any] = {cut: np.int64(30)}
+    wanted: dict[str, Any] = {cut: 30}
+    if verb == "write":
+        made, same = ps.write(TABLE, "b.tfrecord", **how), ps.write(TABLE, "c.tfrecord", **wanted)
+    else:
+        made = ps.convert("a.tfrecord", "b.tfrecord", **how)
+        same = ps.convert("a.tfrecord", "c.tfrecord", **wanted)
+    assert [path.replace("b-", "c-") for path in made.paths] == list(same.paths)
+    for refused in (True, 2.0, "3", 0, np.float64(2), np.True_):
+        with pytest.raises(ValueError, match=f"{cut} must be a positive whole number"):
+            ps.write(TABLE, "d.tfrecord", **{cut: refused})

@@ -150,3 +150,89 @@ def test_files_of_another_storage_leave_no_sidecar_on_this_machine(
     asked = tmp_path / "asked"
     assert len(ps.open(f"a.{ending}", storage=storage, index=str(asked))) == 3
     assert len(list(asked.iterdir())) == 1
+
+
+def lines_fit(path: Path) -> bool:
+    """Whether the text index beside a file is one of it."""
+    ps.index(path, from_text=True)
+    return True
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_a_text_index_follows_a_file_that_is_overwritten(tmp_path: Path, index: bool) -> None:
+    path, text = tmp_path / "a.tfrecord", tmp_path / "a.tfrecord.idx"
+    ps.write({"x": range(9)}, path)
+    ps.index(path, text=True)
+    ps.write({"x": range(300, 304)}, path, overwrite=True, index=index)
+    assert text.read_text().count("\n") == 4
+    assert lines_fit(path)
+    ps.convert(frame_file(tmp_path), path, overwrite=True, index=index)
+    assert text.read_text().count("\n") == 6
+    assert lines_fit(path)
+    ps.repair(frame_file(tmp_path, 7), into=path, overwrite=True, index=index)
+    assert text.read_text().count("\n") == 7
+    assert lines_fit(path)
+    ps.add_fields(path, {"y": list(range(7))}, in_place=True, index=index)
+    assert lines_fit(path)
+    assert [name for name in os.listdir(tmp_path) if name.endswith("-tmp")] == []
+
+
+def frame_file(folder: Path, count: int = 6) -> Path:
+    path = folder / "other.tfrecord"
+    ps.write({"x": range(count)}, path, overwrite=True)
+    return path
+
+
+def test_text_indexes_of_shards_follow_where_their_names_are_known_at_the_end(
+    tmp_path: Path,
+) -> None:
+    for count in (9, 5):
+        made = ps.write(
+            {"x": range(count)}, tmp_path / "a.tfrecord", shard_records=3, overwrite=True
+        )
+        ps.index(list(made.paths), text=True)
+    ps.write({"x": range(100, 106)}, tmp_path / "a.tfrecord", shard_records=3, overwrite=True)
+    for path in made.paths:
+        assert lines_fit(Path(path))
+
+
+@pytest.mark.parametrize("how", ["write", "convert"])
+def test_a_text_index_goes_where_the_new_file_can_have_none(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"x": range(9)}, path)
+    ps.index(path, text=True)
+    if how == "write":
+        ps.write({"x": range(5)}, path, overwrite=True, compression="gzip")
+    else:
+        ps.convert(frame_file(tmp_path), path, overwrite=True, compression="gzip")
+    assert not (tmp_path / "a.tfrecord.idx").exists()
+    assert len(ps.open(path)) in (5, 6)
+
+
+def test_a_text_index_that_cannot_be_written_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"x": range(9)}, path)
+    ps.index(path, text=True)
+    before = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(textindex, "fill", fail)
+    with pytest.raises(OSError, match="disk full"):
+        ps.write({"x": range(4)}, path, overwrite=True)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert lines_fit(path)
+    assert [name for name in os.listdir(tmp_path) if name.endswith("-tmp")] == []
+
+
+def test_changing_fields_of_a_pack_puts_its_text_index_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.rec"
+    images = ps.encode_images(np.zeros((3, 8, 8, 3), np.uint8), "png")
+    ps.write({"label": np.ones(3, np.float32), "image": images}, path)
+    ps.add_fields(path, {"label": np.ones((3, 2), np.float32)}, in_place=True, replace=True)
+    assert lines_fit(path)
+    assert sorted(file.name for file in tmp_path.iterdir() if file.suffix == ".idx") == ["x.idx"]

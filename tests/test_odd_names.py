@@ -85,3 +85,34 @@ def test_the_version_is_told() -> None:
     from importlib.metadata import version
 
     assert ps.__version__ == version("penstock")
+
+
+@pytest.mark.parametrize("length", [240, 247, 255])
+@pytest.mark.parametrize("ending", ["tfrecord", "tfrecord.gz", "parquet", "tar"])
+def test_files_of_the_longest_names_are_written_and_read(
+    ending: str, length: int, tmp_path: Path
+) -> None:
+    """Nothing that is kept beside one of them can be there."""
+    path = tmp_path / ("x" * (length - len(ending) - 1) + "." + ending)
+    ps.write({"a": [1, 2, 3]}, path, index=False)
+    found = ps.open(path)
+    assert pa.table(found)["a"].to_pylist() == [1, 2, 3]
+    assert found.take([2])["a"].to_pylist() == [3]
+    assert ps.verify(path).ok
+    assert ps.info(path).shards[0].num_records == 3
+    assert ps.overlays(path) == []
+    assert ps.stats(path).num_records == 3
+    ps.write({"a": [4]}, path, index=False, overwrite=True)
+    assert ps.open(path)[0]["a"] == 4
+
+
+def test_an_index_with_too_long_a_name_is_told(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 246 + ".tfrecord")
+    with pytest.warns(UserWarning, match="is written, but its index is not"):
+        ps.write({"a": [1, 2, 3]}, path)
+    assert len(ps.open(path)) == 3
+
+
+def test_a_name_that_no_file_can_have_is_one_of_no_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ps.open(tmp_path / ("x" * 300 + ".tfrecord"))

@@ -74,18 +74,17 @@ def test_as_much_as_was_written_is_reserved_and_at_most_64_mib(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("answers", "num_pieces", "kept"),
-    [([False], 40, False), ([True, False], 40, False), ([True, True, False], 13, True)],
-    ids=["never", "no more", "no more, and some is left"],
+    ("answers", "num_pieces", "truncates"),
+    [([False], 40, 0), ([False], 6, 1), ([True, False], 40, 0), ([True, False], 13, 1)],
 )
-def test_who_gets_no_room_asks_no_more(
-    tmp_path: Path, answers: list[bool], num_pieces: int, kept: bool
+def test_who_gets_no_room_asks_no_more_and_gives_back_what_it_may_have_got(
+    tmp_path: Path, answers: list[bool], num_pieces: int, truncates: int
 ) -> None:
     calls = Reserving(list(answers))
     written(tmp_path / "large", num_pieces, calls)
     names = [name for name, _, _ in calls.seen]
-    assert names.count("reserve") == len(answers) - kept
-    assert names.count("truncate") == kept
+    assert names.count("reserve") == len(answers)
+    assert names.count("truncate") == truncates
     assert (tmp_path / "large").read_bytes() == PIECE * num_pieces + b"end"
 
 

@@ -19,7 +19,7 @@ from penstock.format import Options, Sifting, SkippedRegion
 from penstock.limits import Limits, limits_from
 from penstock.notes import Notes
 from penstock.numbers import checked_count
-from penstock.paths import expand
+from penstock.paths import expand, index_option
 from penstock.scan import scan
 from penstock.shard_lists import ShardList
 from penstock.storage import LocalStorage, Storage
@@ -295,27 +295,6 @@ def _check_are_names(columns: Any) -> None:
         raise TypeError("columns takes a list of names; a set has no order")
 
 
-def _index_word(index: Any) -> str:
-    """What `index=` says, as text."""
-    if not isinstance(index, (str, os.PathLike)):
-        raise TypeError(f"index= is 'auto', 'never' or a folder, not {index!r}")
-    word = os.fspath(index)
-    if not word:
-        raise ValueError("index='' names no folder; it is 'auto', 'never' or a folder")
-    if not isinstance(word, str):
-        raise TypeError(f"index= names a folder by text, not {word!r}")
-    if word not in ("auto", "never") and os.path.exists(word) and not os.path.isdir(word):
-        raise NotADirectoryError(f"index={word!r} is a file; it takes a folder, 'auto' or 'never'")
-    return word
-
-
-def _is_slip(index: str) -> bool:
-    """Whether it is one of the words with a slip, rather than the name of a folder."""
-    from difflib import get_close_matches
-
-    return bool(get_close_matches(index.lower(), ("auto", "never"), cutoff=0.75))
-
-
 def _unspeakable(batch: pa.RecordBatch) -> str | None:
     """The first field of a batch that has no values in Python."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -395,11 +374,7 @@ def open(
             listed = ", ".join(repr(choice) for choice in _CHOICES[word])
             raise ValueError(f"{word}={value!r} is not one of {listed}")
     _check_are_names(columns)
-    index = _index_word(index)
-    if index not in ("auto", "never") and not os.path.isdir(index) and _is_slip(index):
-        raise ValueError(
-            f"index={index!r} is not 'auto' or 'never'; a folder of that name is './{index}'"
-        )
+    index = index_option(index, "auto", "never")
     if raw and schema is not None:
         raise ValueError("raw=True gives records as bytes, which have no schema; leave out one")
     if cache is not None and storage is not None:

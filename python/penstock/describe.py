@@ -38,6 +38,17 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def records(number: int) -> str:
+    """A number of records, in words.
+
+    Example:
+        >>> from penstock import describe
+        >>> describe.records(1), describe.records(1234)
+        ('1 record', '1,234 records')
+    """
+    return "1 record" if number == 1 else f"{count(number)} records"
+
+
 def size(num_bytes: float) -> str:
     """A number of bytes in decimal units, to three digits.
 

@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+
+def command(*words: str) -> str:
+    """A command as a shell takes it, for hints: a name with a blank in it is one word."""
+    import shlex  # costs time at import, and is rarely needed
+
+    return shlex.join(words)
+
+
 _FIELDS = ("file", "record", "field", "byte", "expected", "found", "hint")
 
 

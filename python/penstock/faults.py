@@ -13,6 +13,7 @@ from penstock.errors import (
     StaleIndexError,
     TruncatedError,
     UnsupportedError,
+    command,
 )
 
 _KINDS: dict[str, type[PenstockError]] = {
@@ -61,13 +62,13 @@ def _hint(fault: Any, file: str) -> str | None:
         named = [name for name in ("nesting", "batch_bytes") if name in fault.message]
         return f"open(..., limits=penstock.Limits({(named or ['record_bytes'])[0]}=...))"
     if kind == "schema":
-        return f"penstock schema --all {file}"
+        return command("penstock", "schema", "--all", file)
     if kind == "unexpected":
         return 'open(..., infer_records="all"), or name the columns to keep'
     if kind == "stale":
-        return f"penstock index {file}"
+        return command("penstock", "index", file)
     if kind == "unsupported":
         return None
     if kind == "message":
         return "open(..., raw=True) for the bytes as they are"
-    return f"penstock verify {file}"
+    return command("penstock", "verify", file)

@@ -241,3 +241,37 @@ def _complete(paths: list[str]) -> list[str]:
                 "name the files one by one to read a part"
             )
     return paths
+
+
+_INDEX_WORDS = ("auto", "never", "true", "false", "none")
+
+
+def index_option(index: Any, *words: str) -> Any:
+    """What `index=` of a verb says: one of its words, which are True and False where none are given, or a folder
+    as text.
+
+    Raises:
+        TypeError: it is neither a word nor the name of anything.
+        ValueError: it is nearly a word, or one of another verb, and there is no folder of that name.
+        NotADirectoryError: it is a file.
+    """
+    if isinstance(index, bool) and not words:
+        return index
+    known = " or ".join(map(repr, words or (True, False)))
+    folder_too = f"{known.replace(' or ', ', ')} or a folder"
+    if not isinstance(index, (str, os.PathLike)):
+        raise TypeError(f"index= is {folder_too}, not {index!r}")
+    word = os.fspath(index)  # pyright: ignore[reportUnknownVariableType]
+    if not word:
+        raise ValueError(f"index='' names no folder; it is {folder_too}")
+    if not isinstance(word, str):
+        raise TypeError(f"index= names a folder by text, not {word!r}")
+    if word in words or os.path.isdir(word):
+        return word
+    if os.path.exists(word):
+        raise NotADirectoryError(f"index={word!r} is a file; it takes {folder_too}")
+    from difflib import get_close_matches  # costs time at import, and is rarely needed
+
+    if get_close_matches(word.lower(), _INDEX_WORDS, cutoff=0.75):
+        raise ValueError(f"index={word!r} is not {known}; a folder of that name is './{word}'")
+    return word

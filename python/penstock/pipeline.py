@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
+from penstock.numbers import checked_count
 from penstock.work import Caller, Work
 
 Task = TypeVar("Task")
@@ -29,6 +30,16 @@ def default_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def checked_threads(threads: int | None) -> int:
+    """What a user gave for `threads`, where None is one a core.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is less than 1.
+    """
+    return default_threads() if threads is None else checked_count("threads", threads, 1)
 
 
 def in_order(
@@ -66,9 +77,7 @@ def in_order(
 
     An error in a stream or task is raised where its result would have come.
     """
-    threads = default_threads() if threads is None else threads
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
+    threads = checked_threads(threads)
     if threads == 1 and not ahead:
         for stream in streams:
             for task in stream():

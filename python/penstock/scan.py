@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 from penstock.format import Chunk, Dividing, PartlyReadable, Reader, SkippedRegion, Threaded, bare
-from penstock.pipeline import default_threads, in_order
+from penstock.pipeline import checked_threads, in_order
 
 if TYPE_CHECKING:
     from penstock.dataset import Dataset
@@ -65,7 +65,7 @@ class _Scan:
     ) -> None:
         self._dataset = dataset
         self._columns = columns
-        self._threads = default_threads() if threads is None else threads
+        self._threads = checked_threads(threads)
         self._stopped: set[int] = set()
 
     def batches(self, first_shard: int) -> Iterator[tuple[int, pa.RecordBatch]]:

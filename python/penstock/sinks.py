@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
@@ -70,8 +71,8 @@ class Calls:
     def unlink(self, path: str) -> None:
         os.unlink(path)
 
-    def mkdir(self, path: str) -> None:
-        os.mkdir(path)
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        os.mkdir(path, mode)
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
@@ -97,6 +98,22 @@ def _bytes_of(part: object) -> memoryview:
     return memoryview(part).cast("B")  # type: ignore[arg-type]
 
 
+def closed_as(path: str, mode: int) -> int:
+    """A mode for what is made of a file, or takes its place: never open to more people than the file is."""
+    try:
+        return mode & os.stat(path).st_mode
+    except OSError:
+        return mode  # there is none
+
+
+def close_as(path: str, like: str) -> None:
+    """Make a file that is there already so."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    wanted = closed_as(like, mode)
+    if wanted != mode:
+        os.chmod(path, wanted)
+
+
 def _refuse_device(path: str) -> None:
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise UnsupportedError(
@@ -107,9 +124,14 @@ def _refuse_device(path: str) -> None:
 
 
 class LocalSink:
-    """A local file that appears under its final name only when it is whole."""
+    """A local file that appears under its final name only when it is whole.
 
-    def __init__(self, path: str, *, overwrite: bool, calls: Calls) -> None:
+    `like` is a file that this one tells of, such as the file of an index.
+    """
+
+    def __init__(
+        self, path: str, *, overwrite: bool, calls: Calls, like: str | None = None
+    ) -> None:
         # A link keeps pointing where it points: its target is what gets replaced.
         self.path = os.path.realpath(path) if os.path.islink(path) else path
         if not overwrite and os.path.lexists(self.path):
@@ -124,8 +146,9 @@ class LocalSink:
         start = os.fsdecode(os.fsencode(f".{name}")[: _NAME_BYTES - len(ending)])
         self._temporary = os.path.join(self._folder, start + ending)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-        # What replaces a file is never open to more people than the file was.
+        # What replaces a file is never open to more people than the file was, nor what tells of one.
         mode = os.stat(self.path).st_mode & 0o777 if os.path.exists(self.path) else 0o666
+        mode = mode if like is None else closed_as(like, mode)
         try:
             fd = calls.open(self._temporary, flags | getattr(os, "O_CLOEXEC", 0), mode)
         except FileNotFoundError as error:
@@ -133,7 +156,7 @@ class LocalSink:
         self._fd: int | None = fd
         self._written = self._on_its_way = 0
         self._reserved = 0
-        """Up to where the system keeps room for the file."""
+        """Up to where the system keeps room for the file, at most."""
         self._may_reserve = True
 
     def write(self, data: object) -> None:
@@ -156,7 +179,7 @@ class LocalSink:
         if self._may_reserve and self._written + _SYNCED_BYTES > self._reserved:
             start, length = max(self._reserved, self._written), min(self._written, _RESERVED_BYTES)
             self._may_reserve = self._calls.reserve(self._fd, start, length)
-            self._reserved = start + length if self._may_reserve else self._reserved
+            self._reserved = start + length  # also where it is refused, which may be in the middle
 
     def patch(self, start: int, data: object) -> None:
         assert self._fd is not None, "written after commit or abort"
@@ -195,6 +218,8 @@ class LocalSink:
             path = os.path.realpath(path) if os.path.islink(path) else path
             assert os.path.dirname(path) == os.path.dirname(self.path), "another folder"
             self.path = path
+            if self._overwrite and os.path.exists(path):
+                close_as(self._temporary, path)
         if self._overwrite:
             self._calls.rename(self._temporary, self.path)
         else:

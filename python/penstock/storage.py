@@ -6,15 +6,17 @@ whole or not at all: a temporary beside it, fsync, rename, fsync of the folder.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock import _core, journal
 from penstock.errors import ChangedError, UnsupportedError
 from penstock.open_files import open_file
-from penstock.sinks import TEMPORARY_SUFFIX, Calls, LocalSink
+from penstock.sinks import TEMPORARY_SUFFIX, Calls, LocalSink, closed_as
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,13 +109,26 @@ class Storage(Protocol):
     def exists(self, path: str) -> bool: ...
 
 
+@contextmanager
+def no_longer_names(path: str) -> Generator[None]:
+    """A name that is longer than a file can have is one of a file that is not there: beside a file of the longest
+    name nothing with a longer one is kept."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise FileNotFoundError(errno.ENOENT, "no such file; its name is too long", path) from None
+
+
 class LocalSource:
     """A local file, read by `pread`, or borrowed from a memory map where asked."""
 
     def __init__(self, path: str, *, mmap: bool = False) -> None:
         self.path = path
         # Before it is opened, which waits at a pipe; what has no size would pass for an empty file.
-        self._opened = os.stat(path)
+        with no_longer_names(path):
+            self._opened = os.stat(path)
         if not stat.S_ISREG(self._opened.st_mode):
             raise UnsupportedError(
                 "is a pipe or a device, which cannot be read at any place",
@@ -227,8 +242,9 @@ class LocalStorage:
                 return source
         raise AssertionError("the last look returns")
 
-    def sink(self, path: str, *, overwrite: bool = False) -> LocalSink:
-        return LocalSink(path, overwrite=overwrite, calls=self.calls)
+    def sink(self, path: str, *, overwrite: bool = False, like: str | None = None) -> LocalSink:
+        """A file being written; open to no more people than `like` is, a file that it tells of."""
+        return LocalSink(path, overwrite=overwrite, calls=self.calls, like=like)
 
     def folder_sink(self, path: str, *, overwrite: bool = False) -> FolderSink:
         """A folder being written, for formats whose shards are folders."""
@@ -236,11 +252,14 @@ class LocalStorage:
 
         return FolderSink(path, overwrite=overwrite, calls=self.calls)
 
-    def make_folder(self, path: str) -> None:
-        """A folder in one that is there, durable; nothing is done where it exists."""
+    def make_folder(self, path: str, *, like: str) -> None:
+        """A folder in one that is there, durable; nothing is done where it exists. It is open to no more people
+        than `like` is, the file that its files tell of."""
         if os.path.isdir(path):
             return
-        self.calls.mkdir(path)
+        mode = closed_as(like, 0o666)
+        # Who may read the file may enter; its owner makes files there, even beside one that is only read.
+        self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
         parent = self.calls.open(os.path.dirname(path) or ".", os.O_RDONLY)
         try:
             self.calls.fsync(parent)
@@ -248,11 +267,18 @@ class LocalStorage:
             self.calls.close(parent)
 
     def list(self, folder: str) -> list[str]:
-        with os.scandir(folder) as entries:
+        with no_longer_names(folder), os.scandir(folder) as entries:
             return sorted(e.path for e in entries if e.is_file() and not is_own(e.name))
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
+
+
+def sink_for(storage: Storage, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
+    """A file that tells of another one, and is open to no more people than that one is."""
+    if isinstance(storage, LocalStorage):
+        return storage.sink(path, overwrite=overwrite, like=data_path)
+    return storage.sink(path, overwrite=overwrite)
 
 
 def is_own(name: str) -> bool:

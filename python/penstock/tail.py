@@ -129,7 +129,10 @@ class Tail:
         self._sync_folder()
 
     def _note(self, known: Journal) -> None:
-        sink = LocalSink(journal.path_for(self.path), overwrite=True, calls=self._calls)
+        # It holds the first of the new bytes.
+        sink = LocalSink(
+            journal.path_for(self.path), overwrite=True, calls=self._calls, like=self.path
+        )
         try:
             sink.write(known.to_bytes())
             sink.commit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from running import run
 
 import penstock as ps
+from penstock import formats
 from penstock.cli.hints import in_options
 from penstock.cli.program import program
 
@@ -111,3 +113,61 @@ def test_a_misuse_is_told_in_the_options_of_the_command_and_in_json(
         failed = run(*words)
         assert failed.status == 2
         assert failed.document["error"]["message"]
+
+
+def test_commands_that_are_advised_can_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "my bad.tfrecord"
+    ps.write({"x": range(9)}, name)
+    data = bytearray(Path(name).read_bytes())
+    data[50] ^= 1
+    Path(name).write_bytes(data)
+    told = run("verify", name).out.partition("try: ")[2].strip()
+    assert shlex.split(told)[:3] == ["penstock", "repair", name]
+    told = run("stats", name).err.partition("try: ")[2].strip()
+    assert told == "penstock verify 'my bad.tfrecord'"
+    assert run(*shlex.split(told)[1:]).status == 1
+    with pytest.raises(ps.StaleIndexError) as raised:
+        ps.index(name, from_text=index_of_another(tmp_path), force=True)
+    assert raised.value.hint == "penstock index --text 'my bad.tfrecord'"
+
+
+def index_of_another(folder: Path) -> Path:
+    ps.write({"x": range(4)}, folder / "other.tfrecord")
+    ps.index(folder / "other.tfrecord", text=True)
+    return folder / "other.tfrecord.idx"
+
+
+def test_endings_that_are_advised_can_be_written(tmp_path: Path) -> None:
+    ps.write({"x": range(9)}, tmp_path / "a.tfrecord")
+    failed = run("convert", tmp_path / "a.tfrecord", tmp_path / "o.xyz")
+    endings = failed.err.replace("\n", " ").rpartition("endings ")[2].split(", ")
+    assert ".tfrecord" in endings
+    for ending in endings:
+        if not ending.strip().startswith("/"):
+            assert formats.by_path("o" + ending.strip()).info.can_write
+    assert ".mds" not in failed.err
+    assert ".array_record" not in failed.err
+
+
+def test_one_record_is_one_record(tmp_path: Path) -> None:
+    one, more = tmp_path / "one.tfrecord", tmp_path / "more.tfrecord"
+    two_fields = tmp_path / "two.tfrecord"
+    ps.write({"x": [5]}, one)
+    ps.write({"x": [5], "y": [6]}, two_fields)
+    ps.write({"x": range(9)}, more)
+    data = bytearray(more.read_bytes())
+    data[50] ^= 1
+    more.write_bytes(data)
+    said = [
+        run("stats", one).out,
+        run("stats", "--damage", "skip", more).err,
+        run("verify", one).out,
+        run("diff", one, one).out,
+        run("convert", one, tmp_path / "b.tfrecord").out,
+        run("append", tmp_path / "b.tfrecord", one).out,
+        run("fields", "drop", two_fields, "y", "--in-place").out,
+    ]
+    assert ["1 record" in text and "1 records" not in text for text in said] == [True] * len(said)

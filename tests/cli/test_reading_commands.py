@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -210,8 +211,26 @@ def test_a_description_for_tensorflow_says_that_it_was_told_from_a_sample(tmp_pa
     some = run("schema", "--tensorflow", path).out
     assert some.startswith("# told from the first 1000 records of a.tfrecord; --all")
     whole = run("schema", "--tensorflow", "--all", path).out
-    assert whole.startswith("{")
+    assert whole.startswith("import tensorflow as tf\n\nfeatures = {\n")
     assert some.endswith(whole)
+
+
+@pytest.mark.parametrize("is_sequence", [False, True])
+def test_a_description_for_tensorflow_is_a_module(
+    is_sequence: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import penstock.tf as tf
+
+    path = tmp_path / "a.tfrecord"
+    frames = {"frames": [[[1, 2]], [[3], [4]]]} if is_sequence else {}
+    ps.write({"a": [1, 2], **frames}, path)
+    monkeypatch.setitem(sys.modules, "tensorflow", tf)
+    module: dict[str, object] = {}
+    exec(run("schema", "--tensorflow", path).out, module)
+    names = {"context_features", "sequence_features"} if is_sequence else {"features"}
+    assert names == set(module) - {"__builtins__", "tf"}
+    described = module["context_features" if is_sequence else "features"]
+    assert described == {"a": tf.io.FixedLenFeature([], tf.int64)}
 
 
 # -- stats ----------------------------------------------------------------------------------------

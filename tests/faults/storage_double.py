@@ -77,9 +77,9 @@ class FailingCalls(Calls):
         self._count("unlink")
         super().unlink(path)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
         self._count("mkdir")
-        super().mkdir(path)
+        super().mkdir(path, mode)
 
     def truncate(self, fd: int, size: int) -> None:
         self._count("truncate")

@@ -66,7 +66,7 @@ def command(
         facts = {"num_records": made.num_records, "num_bytes": made.num_bytes}
         output.emit({"paths": made.paths, **facts, "damage": output.damage_of(ds)})
         return
-    records, size = describe.count(made.num_records), describe.size(made.num_bytes)
+    records, size = describe.records(made.num_records), describe.size(made.num_bytes)
     where = describe.escape(made.paths[0]) if made.paths else target
-    click.echo(f"{records} records, {size} appended: {where}")
+    click.echo(f"{records}, {size} appended: {where}")
     output.note_damage(ds)

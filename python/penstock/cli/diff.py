@@ -75,11 +75,14 @@ def _show(found: ps.Diff) -> None:
     line = Text()
     if found.equal:
         line.append("equal", style="bold green")
-        line.append(f": {describe.count(records.num_compared)} records")
+        line.append(f": {describe.records(records.num_compared)}")
     else:
         line.append("different", style="bold red")
-        differ, compared = describe.count(records.num_differ), describe.count(records.num_compared)
-        line.append(f": {differ} of {compared} records compared")
+        differ, compared = (
+            describe.count(records.num_differ),
+            describe.records(records.num_compared),
+        )
+        line.append(f": {differ} of {compared} compared")
     if records.first_differ is not None:
         line.append(f", the first is record {describe.count(records.first_differ)}")
     parts: list[Any] = [line]
@@ -100,8 +103,7 @@ def _rest(records: ps.RecordsDiff, side: str) -> list[Text]:
         if number:
             more = ", …" if number > len(keys) else ""
             named = f": {', '.join(keys)}{more}" if keys else ""
-            records_said = "1 record" if number == 1 else f"{describe.count(number)} records"
-            lines.append(Text(f"{records_said} {said}{named}", style="yellow"))
+            lines.append(Text(f"{describe.records(number)} {said}{named}", style="yellow"))
     return lines
 
 

@@ -195,9 +195,9 @@ def _run(title: str, as_json: bool, work: Callable[..., ps.Summary]) -> None:
         facts = {"num_records": made.num_records, "num_bytes": made.num_bytes}
         output.emit({"paths": made.paths, **facts})
         return
-    records, size = describe.count(made.num_records), describe.size(made.num_bytes)
+    records, size = describe.records(made.num_records), describe.size(made.num_bytes)
     where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
-    click.echo(f"{records} records, {size}: {describe.escape(where)}")
+    click.echo(f"{records}, {size}: {describe.escape(where)}")
 
 
 COMMANDS = (add, drop, rename, replace, bake)

@@ -139,7 +139,7 @@ def spread(of: ps.Spread, show: Callable[[Any], str]) -> str:
 def note_damage(ds: ps.Dataset) -> None:
     """Name on stderr what has been passed over."""
     for region in ds.damage:
-        records = "" if region.num_records is None else f"{region.num_records} records, "
+        records = "" if region.num_records is None else f"{describe.records(region.num_records)}, "
         line = (
             f"passed over in {region.file}: {records}bytes {region.start_byte} to "
             f"{region.end_byte}: {region.reason}"
@@ -178,7 +178,7 @@ def progress(title: str) -> Generator[Progress | None]:
     def report(done_records: int, done_bytes: int, total_bytes: int) -> None:
         seconds = shown.tasks[0].elapsed or 0
         rate = f", {describe.size(done_bytes / seconds)}/s" if seconds > 0.5 else ""
-        figures = f"{describe.count(done_records)} records, {describe.size(done_bytes)}{rate}"
+        figures = f"{describe.records(done_records)}, {describe.size(done_bytes)}{rate}"
         shown.update(task, completed=done_bytes, total=total_bytes or None, figures=figures)
 
     with shown:

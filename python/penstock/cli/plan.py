@@ -202,10 +202,10 @@ def _show(report: ps.PlanReport) -> None:
         ("order", ", ".join([str(report.order["name"]), *words])),
         ("epoch", f"{report.epoch}, from position {describe.count(report.position)}"),
         ("steps", f"{describe.count(report.num_steps)} on every rank"),
-        ("a step", f"{len(report.ranks)} ranks of {describe.count(report.batch_size)} records"),
+        ("a step", f"{len(report.ranks)} ranks of {describe.records(report.batch_size)}"),
         (
             "dropped",
-            f"{stop - start} records, at positions {start} to {stop - 1}"
+            f"{describe.records(stop - start)}, at positions {start} to {stop - 1}"
             if stop > start
             else "none",
         ),

@@ -38,7 +38,9 @@ Examples:
     help="Look at every record of every file, not only at the first ones.",
 )
 @click.option(
-    "--tensorflow", is_flag=True, help="Print a feature description for tf.io.parse_example."
+    "--tensorflow",
+    is_flag=True,
+    help="Print a Python module with a feature description for tf.io.parse_example.",
 )
 @reading("format", "read", "columns", "raw", "dialect", "infer")
 @json_option
@@ -62,7 +64,7 @@ def command(
     ds = opened(source, **options)
     found = ps.schemas(ds, everything=look_at_all)
     if tensorflow:
-        click.echo(_comment(found) + ps.features.describe(found.schema))
+        click.echo(_comment(found) + _module(ps.features.describe(found.schema)))
     elif as_json:
         output.emit(_document(found))
     else:
@@ -79,6 +81,12 @@ def _comment(found: ps.Schemas) -> str:
             told += f" (there are {describe.count(found.num_files)})"
         lines.append(f"told from {told}; --all looks at every record of every file")
     return "".join(f"# {describe.escape(line)}\n" for line in lines)
+
+
+def _module(description: str) -> str:
+    """A description as a module that other programs import. Those of SequenceExamples have names already."""
+    named = f"features = {description}" if description.startswith("{") else description
+    return f"import tensorflow as tf\n\n{named}"
 
 
 def _document(found: ps.Schemas) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _show(found: ps.Stats) -> None:
         shown.add_row(left, _present(field), right, end_section=True)
         if place < len(found.fields) - 1:
             shown.add_row("", "", "")
-    parts: list[Any] = [f"{describe.count(found.num_records)} records", "", shown]
+    parts: list[Any] = [describe.records(found.num_records), "", shown]
     if found.fields_from is not None:
         told = f"the fields of {found.fields_from}; --infer all shows those that only others have"
         parts += ["", output.dim(describe.escape(told))]

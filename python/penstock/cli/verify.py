@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,8 +77,9 @@ def command(
             path = files[0]
             ending = path.rsplit("/", 1)[-1].partition(".")[2]
             into = f"repaired.{ending}" if ending and len(files) == 1 else "repaired/"
-            name = describe.escape(path) if len(files) == 1 else "FILE..."
-            click.echo(f"\ntry: penstock repair {name} --into {describe.escape(into)}")
+            name = shlex.quote(path) if len(files) == 1 else "FILE..."
+            advice = f"penstock repair {name} --into {shlex.quote(into)}"
+            click.echo(f"\ntry: {describe.escape(advice)}")
     if not report.ok:
         raise click.exceptions.Exit(1)
 
@@ -97,12 +99,12 @@ def show_report(report: ps.Report, done: str) -> None:
     line = Text()
     verdict = "well" if not errors else "1 fault" if len(errors) == 1 else f"{len(errors)} faults"
     line.append(verdict, style="bold green" if not errors else "bold red")
-    records = describe.count(report.num_records)
-    line.append(f": {records} records {done}, {describe.size(report.num_bytes)} read")
+    records = describe.records(report.num_records)
+    line.append(f": {records} {done}, {describe.size(report.num_bytes)} read")
     lost = report.num_lost
     if errors:
-        number = "an unknown number of" if lost is None else describe.count(lost)
-        line.append(f", {number} {'record' if lost == 1 else 'records'} lost")
+        number = "an unknown number of records" if lost is None else describe.records(lost)
+        line.append(f", {number} lost")
     if notes:
         line.append(f", {notes} notes" if notes > 1 else ", 1 note")
     parts: list[Any] = [line]

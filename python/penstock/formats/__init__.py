@@ -118,7 +118,7 @@ def by_path(path: str) -> Format:
             return fmt
     raise ValueError(
         f"{path}: the name does not say which format to write; use format= or one of the endings "
-        f"{', '.join(sorted(suffixes))}"
+        f"{', '.join(sorted(end for end, fmt in suffixes.items() if fmt.info.can_write))}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock import _core
-from penstock.errors import FormatError, UnsupportedError
+from penstock.errors import FormatError, UnsupportedError, command
 from penstock.framing.forward import Inflation
 from penstock.framing.framings import TFRECORD, Framing
 from penstock.framing.sidecar import Index, ends_whole
@@ -36,7 +36,7 @@ def check_end(source: Source, index: Index, framing: Framing = TFRECORD) -> None
         raise UnsupportedError(
             "the last gzip member is empty, and TensorFlow reads nothing behind such a one",
             file=source.path,
-            hint=f"penstock repair --in-place {source.path}",
+            hint=command("penstock", "repair", "--in-place", source.path),
         )
     _check_stream(source, index)
 
@@ -57,5 +57,5 @@ def _damaged(message: str, source: Source) -> FormatError:
     return FormatError(
         f"{message}; nothing can be appended to it",
         file=source.path,
-        hint=f"penstock repair --in-place {source.path}",
+        hint=command("penstock", "repair", "--in-place", source.path),
     )

@@ -20,6 +20,7 @@ from penstock.errors import (
     LimitError,
     PenstockError,
     StaleIndexError,
+    command,
 )
 from penstock.format import Chunk
 from penstock.framing.damaged import surveyed_chunk
@@ -168,7 +169,7 @@ class ChunkFrames:
             file=path,
             record=record,
             byte=int(index.starts[record]),
-            hint=f"penstock verify {path}",
+            hint=command("penstock", "verify", path),
         )
 
     # -- proof ----------------------------------------------------------------------------------

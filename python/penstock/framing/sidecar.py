@@ -40,7 +40,14 @@ from penstock import _core
 from penstock.errors import StaleIndexError
 from penstock.framing.framings import Framing
 from penstock.numbers import as_arrow, as_numpy
-from penstock.storage import SIDECAR_SUFFIX, LocalSource, LocalStorage, Source, Storage
+from penstock.storage import (
+    SIDECAR_SUFFIX,
+    LocalSource,
+    LocalStorage,
+    Source,
+    Storage,
+    sink_for,
+)
 
 MAGIC = b"PENSTOCK"
 VERSION = 1
@@ -172,7 +179,7 @@ def save(index: Index, data_path: str, storage: Storage, folder: str | None = No
     )
     header += struct.pack("<I", _core.Buffer.from_bytes(header).crc32c())
     path = path_for(data_path, folder)
-    sink = storage.sink(path, overwrite=True)
+    sink = sink_for(storage, path, data_path)
     try:
         sink.write_all([header, *numbers, points])
         sink.commit()

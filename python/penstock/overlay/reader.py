@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.casts import fitted
-from penstock.errors import ChangedError, SchemaError, StaleIndexError
+from penstock.errors import ChangedError, SchemaError, StaleIndexError, command
 from penstock.format import Chunk, Format, Options, Projection, Reader, Selection, open_shard
 from penstock.formats.batches import empty_columns
 from penstock.formats.borrowed import translated
@@ -144,8 +144,8 @@ class Overlays:
                     f"{made_for.digest}",
                     found=f"{identity.num_records} records in {identity.num_bytes} bytes, "
                     f"{identity.digest}",
-                    hint=f"penstock fields remove {source.path} {overlay.name}, "
-                    "or open(..., overlays=False)",
+                    hint=command("penstock", "fields", "remove", source.path, overlay.name)
+                    + ", or open(..., overlays=False)",
                 )
         return None
 

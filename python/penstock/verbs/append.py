@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock import dataset as datasets
 from penstock import formats
-from penstock.errors import PenstockError, SchemaError, UnsupportedError
+from penstock.errors import PenstockError, SchemaError, UnsupportedError, command
 from penstock.format import (
     Appendable,
     Format,
@@ -34,7 +34,8 @@ from penstock.framing import sidecar
 from penstock.framing.sidecar import Index
 from penstock.inferred import has_no_records
 from penstock.overlay.file import has_overlays
-from penstock.pipeline import default_threads
+from penstock.paths import index_option
+from penstock.pipeline import checked_threads
 from penstock.schema import IN_LISTS_KEY, WIRE_KEY, wire_key
 from penstock.sinks import LocalSink
 from penstock.storage import LocalStorage, Storage
@@ -101,12 +102,12 @@ def append(
         >>> [record["id"] for record in ps.open("ids.tfrecord")]
         [1, 2, 3]
     """
-    place = LocalStorage() if storage is None else storage
+    place, index = LocalStorage() if storage is None else storage, index_option(index)
     if not isinstance(place, LocalStorage):
         raise UnsupportedError("only files of this machine can be appended to")
     where = place_for(target, shard, place)
     last, kind = where.paths[-1], _format_of(where.paths[-1], place)
-    threads = default_threads() if threads is None else threads
+    threads = checked_threads(threads)
     work = _Work(place, kind, index, threads, progress)
     if where.new is None:
         if has_overlays([last], place):
@@ -233,7 +234,7 @@ class _Work:
         try:
             return kind.end_of(source, Options(raw=True, index=self.index_option))
         except PenstockError as error:
-            raise error.at(hint=f"penstock verify {path}") from None
+            raise error.at(hint=command("penstock", "verify", path)) from None
         finally:
             source.close()
 
@@ -276,8 +277,8 @@ class _Work:
         except SchemaError as error:
             # Not the temporary that they were found in, nor the place there.
             error.file, error.byte = path, None
-            if error.hint is None or encoded in error.hint:
-                error.hint = f"penstock schema {path}"
+            if error.hint is None or encoded in error.hint or command(encoded) in error.hint:
+                error.hint = command("penstock", "schema", path)
             raise
 
     def to_end(

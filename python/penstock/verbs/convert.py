@@ -20,10 +20,21 @@ import pyarrow as pa
 from penstock import formats
 from penstock.dataset import open as open_dataset
 from penstock.errors import PenstockError, SchemaError
-from penstock.format import Format, Summary, Surveyed, TextIndexed
+from penstock.format import (
+    Format,
+    Options,
+    Summary,
+    Surveyed,
+    TextIndexed,
+    is_indexed,
+    open_shard,
+)
 from penstock.formats.tfrecord_columns import RECORD
 from penstock.formats.webdataset import URL, WebDatasetFormat
+from penstock.paths import index_option
+from penstock.pipeline import checked_threads
 from penstock.storage import LocalStorage
+from penstock.verbs import textindex
 from penstock.verbs.choice import Choice
 from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
 from penstock.verbs.convert_reading import Reading, is_tfrecord, opened
@@ -134,7 +145,8 @@ def convert(
         3
     """
     to = os.fspath(target)
-    check_cuts(num_shards, shard_records, shard_bytes)
+    num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
+    index, threads = index_option(index), checked_threads(threads)
     is_folder = to.endswith(("/", os.sep)) or os.path.isdir(to)
     if format is not None and formats.by_name(format).info.is_folder:
         to, is_folder = to.rstrip("/"), False  # the folder is the shard
@@ -337,9 +349,32 @@ def _run(
                 raise
     done = [journal.parts[part.number] for part in parts]
     drop_old_indexes(finals, LocalStorage(), writing.index, overwrite=overwrite)
+    if overwrite:
+        for part in parts:
+            _keep_text_index(journal.part_path(part.number), part.final, writing)
     journal.publish(finals, overwrite=overwrite)
     num_records = sum(part.num_records for part in done)
     return Summary(tuple(finals), num_records, sum(part.num_bytes for part in done))
+
+
+def _keep_text_index(path: str, final: str, writing: _Writing) -> None:
+    """Where a text index is kept beside a file that is to be replaced, give the part one that takes its place."""
+    kind, storage = writing.kind, LocalStorage()
+    text = textindex.kept(kind, final, storage)
+    if text is None or not os.path.exists(path) or os.path.exists(text.path_for(path)):
+        return
+    kept_at = "never" if writing.index is False else "auto"
+    kept_at = writing.index if isinstance(writing.index, str) else kept_at
+    source = storage.source(path)
+    try:
+        reader = open_shard(kind, source, Options(raw=True, index=kept_at))
+        assert is_indexed(reader), "formats with text indexes are framed"
+        if reader.index.compression:
+            textindex.drop(text, final, storage)
+        else:
+            textindex.write(text, reader.index, path, storage)
+    finally:
+        source.close()
 
 
 @cache

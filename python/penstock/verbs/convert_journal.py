@@ -17,7 +17,7 @@ from penstock.errors import FormatError
 from penstock.folders import refuse_other_files, remove, size_of
 from penstock.format import TextIndex
 from penstock.framing import sidecar
-from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.sinks import TEMPORARY_SUFFIX, close_as
 from penstock.storage import Storage
 
 PREFIX = ".penstock-"
@@ -129,9 +129,11 @@ class Journal:
                 os.replace(part, final)
                 remove(old_folder)
             elif os.path.exists(part):
+                close_as(part, final)
                 os.replace(part, final)
             for old, new in zip(self._beside(part), self._beside(final), strict=True):
                 if os.path.exists(old):
+                    close_as(old, final)
                     os.replace(old, new)
         _sync(self._folder)
         self.forget()

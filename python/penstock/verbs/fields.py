@@ -20,7 +20,8 @@ from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Chunk, Summary
 from penstock.limits import limits_from
 from penstock.overlay.file import find
-from penstock.pipeline import in_order
+from penstock.paths import index_option
+from penstock.pipeline import checked_threads, in_order
 from penstock.storage import LocalStorage
 from penstock.verbs.edit import Edit
 from penstock.verbs.new_fields import Baked, NewFields, new_fields
@@ -436,7 +437,13 @@ def _rewrite(
             hint="penstock fields bake, or open(..., overlays=False) to leave them behind",
         )
     targets = dataset.paths if into is None else _targets(dataset.paths, os.fspath(into))
-    told = (how.overwrite, how.verify, how.index, how.threads, how.progress)
+    told = (
+        how.overwrite,
+        how.verify,
+        index_option(how.index),
+        checked_threads(how.threads),
+        how.progress,
+    )
     job = Job(dataset, targets, edit, in_place, *told)
     return rewrite(job if published is None else dataclasses.replace(job, published=published))
 

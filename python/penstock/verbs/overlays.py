@@ -188,10 +188,11 @@ def write_overlay(
     num_records = num_bytes = 0
     try:
         for shard, path in enumerate(dataset.paths):
-            storage.make_folder(folder_of(path))
+            storage.make_folder(folder_of(path), like=path)
             there = next((o for o in known[shard] if o.name == name), None)
             replaced = there is not None
-            sink = storage.sink(path_of(path, name), overwrite=overwrite or replaced)
+            kept_at = path_of(path, name)
+            sink = storage.sink(kept_at, overwrite=overwrite or replaced, like=path)
             waiting.append((shard, sink))
             writer = OverlayWriter(sink, name, sequence, schema)
             for batch in columns_of_shard(shard):

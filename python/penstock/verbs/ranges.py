@@ -17,7 +17,7 @@ from penstock.dataset import Dataset
 from penstock.errors import ChangedError
 from penstock.format import Chunk, lends
 from penstock.framing.shard import LARGE_CHUNK_BYTES
-from penstock.pipeline import BUDGET_BYTES, default_threads, in_order
+from penstock.pipeline import BUDGET_BYTES, checked_threads, in_order
 from penstock.scan import shard_batches
 from penstock.take import take
 
@@ -62,7 +62,7 @@ def batches_between(
         for shard in range(len(firsts) - 1)
         if int(firsts[shard]) < last and int(firsts[shard + 1]) > first
     ]
-    threads = default_threads() if threads is None else threads
+    threads = checked_threads(threads)
     # What is lent is held until it is written. More of it ahead would be memory that is new each time,
     # which costs more than to wait.
     ahead = min((threads + 2) * LARGE_CHUNK_BYTES, BUDGET_BYTES) if lend else BUDGET_BYTES

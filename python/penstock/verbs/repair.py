@@ -30,8 +30,8 @@ from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Found, Frames
 from penstock.limits import Limits, limits_from
 from penstock.numbers import as_numpy
-from penstock.paths import expand
-from penstock.pipeline import default_threads, in_order
+from penstock.paths import expand, index_option
+from penstock.pipeline import checked_threads, in_order
 from penstock.report import Finding, Report
 from penstock.storage import LocalStorage, Sink, Source, Storage
 from penstock.verbs import textindex
@@ -91,7 +91,7 @@ def repair(
     """
     if (into is None) == (not in_place):
         raise ValueError("repair takes either into= or in_place=True")
-    place = storage or LocalStorage()
+    place, index, threads = storage or LocalStorage(), index_option(index), checked_threads(threads)
     paths = expand(source, place).paths
     targets = list(paths) if into is None else _targets(paths, os.fspath(into))
     options = Options(limits=limits_from(limits), format_options=dict(format_options))
@@ -128,7 +128,7 @@ class _Work:
     salvage: bool
     overwrite: bool
     in_place: bool
-    threads: int | None
+    threads: int
     progress: Progress | None
     total_bytes: int = 0
     done_bytes: int = 0
@@ -177,7 +177,7 @@ class _Work:
             sidecar.save(made, target, self.storage, folder)
         elif self.in_place:
             sidecar.discard(target)
-        if made is not None and self.in_place:
+        if made is not None and (self.in_place or self.overwrite):
             textindex.follow(kind, made, target, self.storage)
 
     def _step(self, num_bytes: int) -> None:
@@ -230,7 +230,7 @@ class _Framed(_Saving):
         return self._each(lambda found: None)
 
     def save(self, sink: Sink) -> tuple[int, list[Finding]]:
-        threads = self._work.threads or default_threads()
+        threads = self._work.threads
         writer = self._kind.create_copy(sink, self._survey().compression, threads)
         self._writer = writer
         done = self._each(partial(_copy, writer, self._kind.framing))
@@ -283,7 +283,7 @@ class _Chunks(_Saving):
     def save(self, sink: Sink) -> tuple[int, list[Finding]]:
         own = bare(self._reader)
         options = own.options_alike() if isinstance(own, Alike) else self._kind.write_options()
-        threads = self._work.threads or default_threads()
+        threads = self._work.threads
         writer = self._kind.create(sink, self._reader.schema, options, threads)
         done = self._each(writer.write)
         writer.close()

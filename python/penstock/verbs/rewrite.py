@@ -32,9 +32,11 @@ from penstock.formats.webdataset import URL, WebDatasetFormat
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
 from penstock.inferred import has_no_records
-from penstock.pipeline import default_threads, in_order
+from penstock.pipeline import checked_threads, in_order
+from penstock.sinks import close_as
 from penstock.storage import LocalStorage
 from penstock.tail import Tail
+from penstock.verbs import textindex
 from penstock.verbs.edit import REPLACE_HINT, Edit, Part, edited, names_after
 from penstock.verbs.new_fields import Baked
 from penstock.verbs.rewrite_journal import Journal, alone_in, bytes_of, contents_of
@@ -212,7 +214,7 @@ class _Work:
         self._journal = journal
         self._index_folder = index_folder
         self._storage = LocalStorage()
-        self._threads = default_threads() if job.threads is None else job.threads
+        self._threads = checked_threads(job.threads)
         self._source_bytes = [os.path.getsize(path) for path in job.dataset.paths]
         self._total_bytes = sum(self._source_bytes)
         self._done_bytes = 0
@@ -286,6 +288,7 @@ class _Work:
             output.commit()
         if self._job.index is not False:
             sidecar.save(index, self._job.targets[shard], self._storage, self._index_folder)
+        textindex.follow(TFRecordFormat(), index, self._job.targets[shard], self._storage)
         self._journal.finish(shard)
         self._job.published(shard)
         self._count(shard, index.num_records, index.data_bytes)
@@ -334,10 +337,21 @@ class _Work:
         }
         with self._kept_from_others(part.shard):
             self._journal.begin(part.shard, path, facts)
+            close_as(path, job.targets[part.shard])
             os.replace(path, job.targets[part.shard])
+            _move_text_index(_format_name(old, part), path, job.targets[part.shard])
         self._journal.finish(part.shard)
         job.published(part.shard)
         self._count(part.shard, made.num_records, made.num_bytes)
+
+
+def _move_text_index(format: str, path: str, target: str) -> None:
+    """Put the text index that a writer has made beside a file where that file is now."""
+    kind = formats.by_name(format)
+    text = textindex.kept(kind, path, LocalStorage())
+    if text is not None:
+        close_as(text.path_for(path), target)
+        os.replace(text.path_for(path), text.path_for(target))
 
 
 def _format_name(old: Dataset, part: Part) -> str:

@@ -109,8 +109,7 @@ class Journal:
         self._refuse_others()
         stored = _stored(self._path)
         if stored is None or not (stored["job"] == self._job or self.written()):
-            if stored is not None:
-                self._tidy()  # of a job that was killed before it had changed anything
+            self._tidy()  # of a job that was killed before it had changed anything
             self._save()
             return
         if stored["job"] != self._job:

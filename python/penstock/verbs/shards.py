@@ -19,6 +19,7 @@ from penstock.errors import SchemaError
 from penstock.folders import remove
 from penstock.format import (
     Abortable,
+    Format,
     IndexMaking,
     Summary,
     TextIndex,
@@ -27,7 +28,7 @@ from penstock.format import (
 )
 from penstock.framing import sidecar
 from penstock.sinks import TEMPORARY_SUFFIX
-from penstock.storage import Sink, Storage
+from penstock.storage import Sink, Storage, sink_for
 from penstock.verbs import textindex
 from penstock.verbs.incoming import Incoming
 
@@ -159,8 +160,8 @@ class Shards:
             shard.writer.close()
         shard.sink.finish()
         if shard.text is not None and isinstance(shard.writer, IndexMaking):
-            kind, sink = shard.text
-            textindex.fill(kind, shard.writer.index(), sink)
+            text, sink = shard.text
+            textindex.fill(text, shard.writer.index(), sink)
             sink.finish()
         shard.num_bytes = shard.writer.num_bytes
         self._finished_records += shard.num_records
@@ -176,9 +177,10 @@ class Shards:
             raise
 
     def commit(
-        self, names: Names, storage: Storage, index: bool | str, *, overwrite: bool
+        self, kind: Format, names: Names, storage: Storage, index: bool | str, *, overwrite: bool
     ) -> Summary:
-        """Give all shards their names, in order, then write their indexes."""
+        """Give all shards their names, in order, then write their indexes. A text index of a file that is replaced is
+        replaced with it."""
         total = len(self._shards)
         paths = [names.final(number, total) for number in range(total)]
         if len(set(paths)) < total:
@@ -188,11 +190,14 @@ class Shards:
             for name in [path, *beside]:
                 if not overwrite and storage.exists(name):
                     raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
+        if overwrite:
+            for shard, path in zip(self._shards, paths, strict=True):
+                shard.text = shard.text or _text_instead(kind, shard.writer, path, storage)
         for shard, path in zip(self._shards, paths, strict=True):
             shard.sink.commit(path if path != shard.sink.path else None)
             if shard.text is not None:
-                kind, sink = shard.text
-                beside = kind.path_for(path)
+                text, sink = shard.text
+                beside = text.path_for(path)
                 sink.commit(beside if beside != sink.path else None)
         committed, self._shards = self._shards, []
         if index is not False:
@@ -230,7 +235,29 @@ def text_sink(
     kind = writer.text_index if isinstance(writer, TextIndexMaking) else None
     if kind is None:
         return None
-    return kind, storage.sink(kind.path_for(path), overwrite=overwrite)
+    return kind, sink_for(storage, kind.path_for(path), path, overwrite=overwrite)
+
+
+def _text_instead(
+    kind: Format, writer: Writer, path: str, storage: Storage
+) -> tuple[TextIndex, Sink] | None:
+    """A finished text index for the place of one beside a file that is to be replaced. Where the new file has none,
+    the old one goes, and before its file does: nobody is to read the new file by it."""
+    text = textindex.kept(kind, path, storage)
+    if text is None:
+        return None
+    index = writer.index() if isinstance(writer, IndexMaking) else None
+    if index is None or index.compression:
+        textindex.drop(text, path, storage)
+        return None
+    sink = sink_for(storage, text.path_for(path), path)
+    try:
+        textindex.fill(text, index, sink)
+        sink.finish()
+    except BaseException:
+        sink.abort()
+        raise
+    return text, sink
 
 
 def _save_index(writer: Writer, path: str, storage: Storage, folder: str | None) -> None:

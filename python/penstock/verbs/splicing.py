@@ -18,7 +18,7 @@ from penstock.formats.tfrecord_columns import PayloadPlan, plan_payload
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
 from penstock.numbers import as_numpy
-from penstock.pipeline import default_threads
+from penstock.pipeline import checked_threads
 from penstock.schema import IN_LISTS_KEY, LISTS_PREFIX
 from penstock.storage import LocalStorage
 from penstock.types import refuse_bits
@@ -127,7 +127,7 @@ class Output:
         threads: int | None,
     ) -> None:
         compression = compression_in(storage.source(path))
-        threads = default_threads() if threads is None else threads
+        threads = checked_threads(threads)
         self._sink = storage.sink(target, overwrite=overwrite)
         self.num_records = 0
         try:

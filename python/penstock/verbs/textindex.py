@@ -6,12 +6,15 @@ for the programs that want one, and checks one against the heads in the file its
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+
 import numpy as np
 
-from penstock.errors import StaleIndexError, UnsupportedError
+from penstock.errors import StaleIndexError, UnsupportedError, command
 from penstock.format import Format, TextIndex, TextIndexed
 from penstock.framing.sidecar import Index
-from penstock.storage import Sink, Storage
+from penstock.storage import LocalStorage, Sink, Storage, sink_for
 
 _LINES = 1 << 16
 
@@ -28,7 +31,7 @@ def write(kind: TextIndex, index: Index, data_path: str, storage: Storage) -> No
             f"a text index gives offsets in the file, and this one is {index.compression}",
             file=path,
         )
-    sink = storage.sink(path, overwrite=True)
+    sink = sink_for(storage, path, data_path)
     try:
         fill(kind, index, sink)
         sink.commit()
@@ -44,8 +47,21 @@ def fill(kind: TextIndex, index: Index, sink: Sink, start: int = 0) -> None:
         sink.write(kind.lines(index, first, last).encode())
 
 
+def kept(kind: Format, data_path: str, storage: Storage) -> TextIndex | None:
+    """The text index of a format, where one is kept beside a file."""
+    text = kind.text_index if isinstance(kind, TextIndexed) else None
+    return text if text is not None and storage.exists(text.path_for(data_path)) else None
+
+
+def drop(kind: TextIndex, data_path: str, storage: Storage) -> None:
+    """Remove the text index of a file that none fits: to have none tells nobody a wrong place."""
+    if isinstance(storage, LocalStorage):
+        with suppress(FileNotFoundError):
+            os.unlink(kind.path_for(data_path))
+
+
 def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: int = 0) -> None:
-    """Where a text index is kept beside a file that has changed, make it fit again.
+    """Where a text index is kept beside a file that has changed, make it fit again, or remove it where none can.
 
     Args:
         kind: the format of the file.
@@ -54,8 +70,11 @@ def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: in
         storage: where both are.
         old: how many of the records were there before; what is said of them stays.
     """
-    text = kind.text_index if isinstance(kind, TextIndexed) else None
-    if text is None or index.compression or not storage.exists(text.path_for(data_path)):
+    text = kept(kind, data_path, storage)
+    if text is None:
+        return
+    if index.compression:
+        drop(text, data_path, storage)
         return
     source = storage.source(text.path_for(data_path))
     try:
@@ -64,7 +83,7 @@ def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: in
         source.close()
     if before.count(b"\n") + (not before.endswith(b"\n") and before != b"") != old:
         before, old = b"", 0  # it did not fit before
-    sink = storage.sink(text.path_for(data_path), overwrite=True)
+    sink = sink_for(storage, text.path_for(data_path), data_path)
     try:
         sink.write(before if before.endswith(b"\n") or not before else before + b"\n")
         fill(text, index, sink, old)
@@ -113,5 +132,5 @@ def check(kind: TextIndex, path: str, index: Index, data_path: str, storage: Sto
         byte=int(true_starts[record]) if record < index.num_records else None,
         expected=f"{index.num_records} records, as in the file",
         found=f"{len(starts)} lines, the first wrong one being line {record + 1}",
-        hint=f"penstock index {data_path}",
+        hint=command("penstock", "index", "--text", data_path),
     )

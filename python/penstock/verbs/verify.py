@@ -31,7 +31,7 @@ from penstock.framing.survey_parts import Bad, Found, Frames
 from penstock.limits import Limits, limits_from
 from penstock.overlay.file import has_overlays
 from penstock.overlay.reader import Overlays
-from penstock.paths import expand
+from penstock.paths import expand, index_option
 from penstock.pipeline import in_order
 from penstock.report import Finding, Report, kind_of
 from penstock.storage import LocalStorage, Source, Storage
@@ -96,6 +96,7 @@ def verify(
     """
     place = storage or LocalStorage()
     paths = expand(source, place).paths
+    index = index_option(index, "auto", "never")
     options = Options(index=index, limits=limits_from(limits), format_options=dict(format_options))
     examine = partial(_tasks, storage=place, format=format, options=options, payloads=payloads)
     streams = [partial(examine, path) for path in paths]

@@ -24,7 +24,9 @@ from penstock.format import (
     options_from,
 )
 from penstock.framing import sidecar
-from penstock.pipeline import default_threads
+from penstock.numbers import checked_count
+from penstock.paths import index_option
+from penstock.pipeline import checked_threads
 from penstock.sinks import TEMPORARY_SUFFIX
 from penstock.storage import LocalStorage, Sink, Storage
 from penstock.types import own_batch, refuse_bits
@@ -104,12 +106,13 @@ def write(
     if isinstance(data, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
         raise TypeError("the data comes first, then the path: ps.write(data, path)")
     target = os.fspath(path)
-    check_cuts(num_shards, shard_records, shard_bytes)
+    num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
+    index = index_option(index)
     kind, options = format_and_options(target, format, compression, format_options)
     storage = LocalStorage() if storage is None else storage
     new_sink = _sink_maker(storage, kind)
     target = target.rstrip("/") if kind.info.is_folder else target
-    threads = default_threads() if threads is None else threads
+    threads = checked_threads(threads)
     is_sharded = any(cut is not None for cut in (num_shards, shard_records, shard_bytes))
     names = Names(target, kind.info.extensions, is_sharded, num_shards)
     names.refuse_existing(storage, num_shards, overwrite=overwrite)
@@ -138,7 +141,7 @@ def write(
             shards.finish()
             finals = [names.final(n, shards.num_shards) for n in range(shards.num_shards)]
             drop_old_indexes(finals, storage, index, overwrite=overwrite)
-            return shards.commit(names, storage, index, overwrite=overwrite)
+            return shards.commit(kind, names, storage, index, overwrite=overwrite)
         except BaseException:
             shards.abort()
             raise
@@ -166,16 +169,21 @@ def _sink_maker(storage: Storage, kind: Format) -> Callable[..., Sink]:
     raise UnsupportedError(f"{kind.info.name} is written to folders of this machine only")
 
 
-def check_cuts(num_shards: object, shard_records: object, shard_bytes: object) -> None:
-    """Refuse numbers by which nothing can be cut, or two that say different things."""
+def check_cuts(
+    num_shards: Any, shard_records: Any, shard_bytes: Any
+) -> tuple[int | None, int | None, int | None]:
+    """The same as Python's numbers. Refuse those by which nothing can be cut, or two that say different things."""
     cuts = {"num_shards": num_shards, "shard_records": shard_records, "shard_bytes": shard_bytes}
+    found: list[int | None] = []
     for name, value in cuts.items():
-        if value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} must be a positive whole number, not {value!r}")
+        try:
+            found.append(None if value is None else checked_count(name, value, 1))
+        except (TypeError, ValueError):
+            message = f"{name} must be a positive whole number, not {value!r}"
+            raise ValueError(message) from None
     if num_shards is not None and not (shard_records is None and shard_bytes is None):
         raise ValueError("num_shards says it all; leave out shard_records and shard_bytes")
+    return found[0], found[1], found[2]
 
 
 def format_of(target: str, format: str | None) -> Format:
