@@ -283,6 +283,8 @@ def value(scalar: pa.Scalar, width: int = 60) -> str:
         >>> from penstock import describe
         >>> describe.value(pa.scalar(list(range(100))), width=24)
         '[0, 1, 2, 3, … of 100]'
+        >>> describe.value(pa.scalar([1, 2]), width=8)
+        '[1, 2]'
         >>> describe.value(pa.scalar(b"a cat"))
         'a cat'
     """
@@ -373,9 +375,12 @@ def _bytes(data: memoryview, width: int) -> str:
 
 def _list(values: pa.Array, width: int) -> str:
     tail = f"{ELLIPSIS} of {count(len(values))}]"
+    items = [_item(part, max(width - 2, 8)) for part in values[:_LIST_ITEMS]]
+    whole = f"[{', '.join(items)}]"
+    if len(whole) <= width and len(values) <= _LIST_ITEMS:
+        return whole
     shown = "["
-    for place in range(min(len(values), _LIST_ITEMS)):
-        item = _item(values[place], max(width - 2, 8))
+    for place, item in enumerate(items):
         is_last = place == len(values) - 1
         left = width - len(shown) - len(item) - (1 if is_last else 2 + len(tail))
         if left < 0 and not (is_last and place == 0):
