@@ -165,3 +165,17 @@ def test_a_bake_killed_before_the_last_overlay_went_ends_with_none(three: list[s
     assert [row["x"] for row in ps.open(pattern)] == list(range(9))
     with pytest.raises(ValueError, match="no fields are kept"):
         ps.bake_fields(pattern, in_place=True)
+
+
+@pytest.mark.parametrize("name", ["add", "add by a key"])
+def test_what_a_job_killed_before_it_had_a_note_leaves_is_cleared_away(
+    three: list[str], tmp_path: Path, name: str
+) -> None:
+    """Such as half an index, of a file that it had only opened."""
+    left = tmp_path / f".{Path(three[1]).name}.penstock.0123456789ab{TEMPORARY_SUFFIX}"
+    others = tmp_path / f".somebody-elses.tfrecord.0123456789ab{TEMPORARY_SUFFIX}"
+    for path in (left, others):
+        path.write_bytes(b"half")
+    JOBS[name](three)
+    assert not left.exists()
+    assert others.exists()
