@@ -46,7 +46,7 @@ def test_a_folder_for_indexes_may_be_a_path_that_is_not_there_yet(tmp_path: Path
     for word in words:
         with pytest.raises(TypeError, match=r"'auto', 'never' or a folder|by text"):
             ps.open(path, index=word)
-    with pytest.raises(NotADirectoryError, match="takes a folder"):
+    with pytest.raises(NotADirectoryError, match="or a folder"):
         ps.open(path, index=str(path))
 
 
