@@ -19,9 +19,9 @@ from penstock.schema import (
     WIRE_KEY,
     FieldPlan,
     Wire,
-    part_and_key,
     wire_key,
 )
+from penstock.sequence_parts import part_and_key
 
 FEATURE_KEY = b"penstock.feature"
 """Metadata of a field that was asked for as a feature: the feature, as TensorFlow spells it."""
@@ -55,7 +55,7 @@ def plan_fields(
         schema: features by column name; see `penstock.features`.
         dialect: "protobuf", "tensorflow", or "tensorflow_sequence" for SequenceExamples of which
             only the context is wanted.
-        parts: names that call a part of a SequenceExample and a key in it, see `schema.names_of_parts`.
+        parts: names that call a part of a SequenceExample and a key in it, see `sequence_parts.names_of_parts`.
 
     Returns:
         Plans whose `finish` may raise SchemaError with `record` counted within the batch.

@@ -58,16 +58,13 @@ from penstock.numbers import checked_infer
 from penstock.schema import (
     DecodePlan,
     FieldPlan,
-    check_parts,
     infer_schema,
     lent,
     looks_like_examples,
     merge_facts,
-    names_of_parts,
     plan_fields,
-    with_parts,
-    without_values,
 )
+from penstock.sequence_parts import check_parts, names_of_parts, with_parts, without_values
 from penstock.storage import Sink, Source
 from penstock.types import is_bytes
 
