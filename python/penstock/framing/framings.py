@@ -147,6 +147,8 @@ class _TFRecord(Framing):
     def meant(self, head: bytes) -> Sequence[int]:
         """The length that stands there, if one byte of the checksum is wrong; or those one byte away that have the
         checksum that stands there. Of three million changes of the one kind none looked like the other."""
+        if len(head) < self.head_bytes:
+            return ()
         stored = self.stored(head[8:12])
         wrong = (stored ^ self._of(head[:8])).to_bytes(4, "little")
         if wrong.count(0) == 3:
