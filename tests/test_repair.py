@@ -16,7 +16,7 @@ import pytest
 import penstock as ps
 from memory_storage import MemoryStorage
 from penstock import _core
-from penstock.framing import sidecar
+from penstock.framing import fitting, sidecar
 from penstock.framing.framings import TFRECORD
 from penstock.storage import LocalStorage
 from penstock.verbs.write import write
@@ -255,7 +255,7 @@ def test_in_place_replaces_only_what_is_damaged(tmp_path: Path) -> None:
     assert len(ps.open(str(tmp_path))) == 150 - (report.num_lost or 0)
     source = LocalStorage().source(str(damaged))
     index = sidecar.load(str(damaged) + ".penstock", LocalStorage())
-    assert sidecar.fits(index, source, TFRECORD)
+    assert fitting.fits(index, source, TFRECORD)
 
 
 def test_nothing_is_left_where_nothing_can_be_saved(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ Whatever happens, a record that is delivered is one that is in the file now, at 
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import struct
 import time
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -187,33 +190,95 @@ def same_size_other_records(count: int = 3000) -> tuple[list[bytes], list[bytes]
     return old, [*old[: count // 3], cut[:10], cut[10:-16], *old[count // 3 + 1 :]]
 
 
-def test_a_record_that_became_two_at_the_same_size_is_noticed(tmp_path: Path) -> None:
+def stored_members(data: bytes) -> bytes:
+    pieces = [data[at : at + 50_000] for at in range(0, len(data), 50_000)]
+    return b"".join(gzip.compress(piece, 0, mtime=0) for piece in pieces)
+
+
+KEEPING_SIZES = {
+    "plain": bytes,
+    "gzip": lambda data: gzip.compress(data, 0, mtime=0),
+    "members": stored_members,
+    "zlib": lambda data: zlib.compress(data, 0),
+}
+"""Files as large as what is in them, however that is cut into records."""
+
+
+@pytest.fixture(params=KEEPING_SIZES)
+def wrap(request: pytest.FixtureRequest) -> Callable[[bytes], bytes]:
+    return KEEPING_SIZES[request.param]
+
+
+def test_a_record_that_became_two_at_the_same_size_is_noticed(
+    wrap: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
     old, new = same_size_other_records()
     path = tmp_path / "a.tfrecord"
-    path.write_bytes(frames.file_of(old))
+    path.write_bytes(wrap(frames.file_of(old)))
+    size = path.stat().st_size
     assert len(ps.open(str(path), raw=True)) == len(old)
-    path.write_bytes(frames.file_of(new))
+    path.write_bytes(wrap(frames.file_of(new)))
+    assert path.stat().st_size == size
     assert check_nothing_wrong(str(path), new) == "read"
 
 
-def test_it_is_noticed_where_records_were_appended_as_well(tmp_path: Path) -> None:
+def test_it_is_noticed_where_records_were_appended_as_well(
+    wrap: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
     old, new = same_size_other_records()
     path = tmp_path / "a.tfrecord"
-    path.write_bytes(frames.file_of(old))
+    path.write_bytes(wrap(frames.file_of(old)))
     assert len(ps.open(str(path), raw=True)) == len(old)
-    path.write_bytes(frames.file_of([*new, b"more"]))
+    path.write_bytes(wrap(frames.file_of([*new, b"more"])))
     assert check_nothing_wrong(str(path), [*new, b"more"]) == "read"
 
 
-def test_a_replaced_record_of_the_same_length_is_noticed(tmp_path: Path) -> None:
+def test_a_replaced_record_of_the_same_length_is_noticed(
+    wrap: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
     """It is right in itself, so that only the index that knows another one can be wrong."""
     old, _ = same_size_other_records()
     path = tmp_path / "a.tfrecord"
-    path.write_bytes(frames.file_of(old))
+    path.write_bytes(wrap(frames.file_of(old)))
     assert len(ps.open(str(path), raw=True)) == len(old)
     new = [*old[:1000], bytes(60), *old[1001:]]
-    path.write_bytes(frames.file_of(new))
+    path.write_bytes(wrap(frames.file_of(new)))
     assert check_nothing_wrong(str(path), new) == "read"
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zlib"])
+def test_what_penstock_compressed_is_compared_as_well(compression: str, tmp_path: Path) -> None:
+    """Two records change places in the middle, which keeps the size where nothing can be compressed."""
+    rng = random.Random(SEED)
+    old = [rng.randbytes(60) for _ in range(20_000)]
+    new = [*old[:10_000], old[10_001], old[10_000], *old[10_002:]]
+    path, other = tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"
+    ps.write({"record": old}, path, compression=compression)
+    ps.write({"record": new}, other, compression=compression, index=False)
+    assert path.stat().st_size == other.stat().st_size
+    assert len(ps.open(path, raw=True)) == len(old)
+    os.replace(other, path)
+    assert check_nothing_wrong(str(path), new) == "read"
+
+
+def test_of_a_damaged_file_the_index_is_kept(
+    wrap: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    """What it knows tells how many records are lost."""
+    some, _ = same_size_other_records()
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(wrap(frames.file_of(some)))
+    assert len(ps.open(str(path), raw=True)) == len(some)
+    data = bytearray(path.read_bytes())
+    at = len(data) // 2
+    data[at : at + 200] = bytes(200)
+    path.write_bytes(data)
+    dataset = ps.open(str(path), raw=True, damage="skip")
+    left = records_of(dataset)
+    lost = len(some) - len(left)
+    assert 3 <= lost <= 800
+    assert sum(region.num_records or 0 for region in dataset.damage) == lost
+    assert left == [record for record in some if record in set(left)]
 
 
 def test_other_framings_are_compared_as_well(tmp_path: Path) -> None:

@@ -353,7 +353,7 @@ def test_shards_without_records(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compression", [None, "gzip", "zlib"])
 def test_the_index_says_where_records_lie(tmp_path: Path, compression: str | None) -> None:
-    from penstock.framing import sidecar
+    from penstock.framing import fitting, sidecar
     from penstock.framing.framings import TFRECORD
 
     table = many(20_000)
@@ -367,10 +367,10 @@ def test_the_index_says_where_records_lie(tmp_path: Path, compression: str | Non
         assert int(example_of(plain[start + 12 : end - 4])["id"][0]) == record
         assert int(index.checksums[record]) == struct.unpack("<I", plain[end - 4 : end])[0]
     source = LocalStorage().source(str(tmp_path / "x.tfrecord"))
-    assert sidecar.fits(index, source, TFRECORD)
+    assert fitting.fits(index, source, TFRECORD)
     if compression:
         assert len(index.points) > 1
-        assert sidecar.with_checks(list(index.points), source) == index.points
+        assert fitting.with_checks(list(index.points), source) == index.points
     for point in index.points[:: max(1, len(index.points) // 5)]:
         tail = source.read(point.compressed_bit // 8, source.size)
         inflater = _core.Inflater.at_point(

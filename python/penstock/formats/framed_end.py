@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from penstock import _core
 from penstock.errors import FormatError, UnsupportedError, command
+from penstock.framing.fitting import ends_whole
 from penstock.framing.forward import Inflation
 from penstock.framing.framings import TFRECORD, Framing
-from penstock.framing.sidecar import Index, ends_whole
+from penstock.framing.sidecar import Index
 from penstock.storage import Source
 
 _TRAILER_BYTES = 8

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -29,7 +30,6 @@ ZLIB_PUSH_BYTES = 256 * KIB
 """What zlib makes of a stream depends on the pieces it comes in, so all have one size."""
 # A gzip file without content: one empty member, 20 bytes, the same as TensorFlow's own.
 EMPTY_GZIP = bytes.fromhex("1f8b08000000000000030300") + bytes(8)
-_CHECK_BYTES = 16
 
 
 class PlainOutput:
@@ -139,8 +139,8 @@ class GzipMembers(PlainOutput):
             return _core.gzip_member(joined(parts), 0, num_bytes, num_records, level)
 
         def write(member: _core.Buffer) -> None:
-            check = member.slice(0, _CHECK_BYTES).crc32c()
-            self.points.append(SeekPoint(8 * self.num_bytes, plain_start, b"", check))
+            point = SeekPoint(8 * self.num_bytes, plain_start, b"", member.crc32c())
+            self.points.append(point)
             self.put(member)
 
         self._work.put(compress, write)
@@ -160,9 +160,9 @@ class OneStream(PlainOutput):
         # Plain bytes that do not make a whole push yet.
         self._parts: list[_core.Buffer] = []
         self._open_bytes = 0
-        # Points that still wait for the bytes after them, and the end of the output for these.
-        self._waiting: list[SeekPoint] = []
-        self._tail = b""
+        # The latest point, and the output from there on.
+        self._point: SeekPoint | None = None
+        self._behind = b""
 
     def add(self, frames: Sequence[Part], lengths: np.ndarray) -> None:
         del lengths
@@ -195,21 +195,21 @@ class OneStream(PlainOutput):
             rest = rest.slice(taken, len(rest))
             if not taken and not len(plain):
                 break
-        self._waiting += [SeekPoint(*point) for point in self._inflater.take_points()]
-        recent = self._tail + data.to_bytes()
-        first = self.num_bytes - len(recent)
-        while self._waiting:
-            point = self._waiting[0]
-            at = point.compressed_bit // 8 - first
-            if len(recent) < at + _CHECK_BYTES and not at_end:
-                break
-            check = _core.Buffer.from_bytes(recent[at : at + _CHECK_BYTES]).crc32c()
-            self.points.append(
-                SeekPoint(point.compressed_bit, point.plain_start, point.window, check)
-            )
-            del self._waiting[0]
-        oldest = self._waiting[0].compressed_bit // 8 - first if self._waiting else len(recent)
-        self._tail = recent[max(0, min(oldest, len(recent) - 2 * _CHECK_BYTES)) :]
+        self._behind += data.to_bytes()
+        for found in self._inflater.take_points():
+            point = SeekPoint(*found)
+            self._end_span(self.num_bytes - point.compressed_bit // 8)
+            self._point = point
+        if at_end:
+            self._end_span(0)
+
+    def _end_span(self, num_left: int) -> None:
+        """What follows the latest point is complete, but for so many bytes at the end of the output."""
+        end = len(self._behind) - num_left
+        if self._point is not None:
+            check = _core.Buffer.from_bytes(self._behind[:end]).crc32c()
+            self.points.append(replace(self._point, check=check))
+        self._behind = self._behind[end:]
 
 
 def parts_of(framed: _core.Framed) -> list[Part]:

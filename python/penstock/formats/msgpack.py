@@ -43,11 +43,12 @@ from penstock.formats.framed_raw import RAW_SCHEMA, RawDecoder, given, without_c
 from penstock.formats.msgpack_columns import FieldPlan, inferred_field, plan_reading
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import SAMPLE_BYTES, sample_chunks
+from penstock.framing.fitting import ends_whole
 from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import MSGPACK
 from penstock.framing.indexing import load_index
 from penstock.framing.shard import Shard
-from penstock.framing.sidecar import Index, ends_whole
+from penstock.framing.sidecar import Index
 from penstock.framing.stream import PlainStream
 from penstock.inferred import INFERRED_KEY, InferredFrom, file_name
 from penstock.limits import Limits

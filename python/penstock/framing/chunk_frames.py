@@ -24,10 +24,11 @@ from penstock.errors import (
 )
 from penstock.format import Chunk
 from penstock.framing.damaged import surveyed_chunk
+from penstock.framing.fitting import fits
 from penstock.framing.gather import gather
 from penstock.framing.held import Held, frames_in
 from penstock.framing.shard import CHUNK_BYTES, Shard
-from penstock.framing.sidecar import Index, fits
+from penstock.framing.sidecar import Index
 from penstock.numbers import as_arrow, as_numpy
 
 _DAMAGED_HEAD = "the head of the record is damaged"

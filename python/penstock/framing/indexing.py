@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock import _core
 from penstock.errors import StaleIndexError
-from penstock.framing import gzip_members, sidecar
+from penstock.framing import fitting, gzip_members, sidecar
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
 from penstock.framing.forward import ForwardStream
@@ -67,7 +67,7 @@ def _of_this_state(shard: Shard, index: Index) -> Index | None:
     """An index if it is of the file as it is, or of what was its first part, then extended."""
     if index.compression != shard.stream.container:
         return None  # compression= says otherwise than the file's first reader saw
-    covered = sidecar.covers(index, shard.source, shard.framing)
+    covered = fitting.covers(index, shard.source, shard.framing)
     if covered == "front":
         return _extended(shard, index)
     return index if covered == "all" else None
@@ -205,7 +205,7 @@ def _index_compressed(shard: Shard) -> tuple[Index, bool]:
     forward = ForwardStream(source, compression, POINT_BYTES)
     found: list[SeekPoint] = []
     index, whole = _index_by_walking(shard, forward, found)
-    points = sidecar.with_checks([*found, *forward.take_points()], source)
+    points = fitting.with_checks([*found, *forward.take_points()], source)
     return replace(index, compression=compression, points=points, layout="points"), whole
 
 
@@ -247,7 +247,7 @@ def _index_of_members(shard: Shard, members: list[Member]) -> Index | None:
     bare = [SeekPoint(8 * m.start, at) for m, at in zip(members, plain_starts, strict=False)]
     points = [
         replace(point, compressed_bit=point.compressed_bit - 8 * start)
-        for point in sidecar.with_checks(bare, source)
+        for point in fitting.with_checks(bare, source)
     ]
     starts = np.cumsum(lengths, dtype=np.uint64)
     checksums = np.concatenate([part[1] for part in found])

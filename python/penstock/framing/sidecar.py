@@ -3,7 +3,7 @@
 ```
 offset  size        field                       (all numbers little endian)
 0       8           magic "PENSTOCK"
-8       2           version, 1
+8       2           version, 2
 10      1           compression: 0 none, 1 gzip, 2 zlib
 11      1           layout: 0 plain, 1 members (each holds whole frames), 2 seek points
 12      4           crc32c of everything after this header
@@ -19,9 +19,11 @@ offset  size        field                       (all numbers little endian)
 ...     ...         points: P x { bit u64, plain u64, check u32, window u32 } then the deflated windows
 ```
 
-A sidecar is never the truth. It is tied to its file by size and by the file's own records: by a
-sample where the system knows the file as untouched since, else by the heads of all. Every record
-read through it must stand where it says and carry the checksum it says. What disagrees is rebuilt.
+The check of a point is the crc32c of the file's bytes from the one in which it lies up to that of the next point.
+
+A sidecar is never the truth. It is tied to its file by size and by the file's own bytes: a sample where
+the system knows the file as untouched since, else more of them, see `fitting`. Every record read
+through it must stand where it says and carry the checksum it says. What disagrees is rebuilt.
 """
 
 from __future__ import annotations
@@ -31,18 +33,16 @@ import struct
 import time
 import zlib
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import StaleIndexError
-from penstock.framing.framings import Framing
 from penstock.numbers import as_arrow, as_numpy
 from penstock.storage import (
     SIDECAR_SUFFIX,
-    LocalSource,
     LocalStorage,
     Source,
     Storage,
@@ -50,21 +50,17 @@ from penstock.storage import (
 )
 
 MAGIC = b"PENSTOCK"
-VERSION = 1
+VERSION = 2
 _HEADER = struct.Struct("<8sHBBIQQQQQI")
 _POINT = struct.Struct("<QQII")
 _COMPRESSIONS = ("", "gzip", "zlib")
 _LAYOUTS = ("plain", "members", "points")
-_CHECK_BYTES = 16
-_SAMPLES = 64
 # One record in so many may be behind what a sidecar knows of.
 _MOST_UNSAVED = 256
 # Up to this size a sidecar is read and its checksum verified; a larger one is mapped.
 _READ_BYTES = 64 << 20
 # So long a change may bear the time of the change before it: some ticks of the system's clock.
 _TICK_NS = 20_000_000
-# Frames whose heads do not prove them are read whole to be compared, up to a file of this size.
-_COMPARED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,89 +297,6 @@ def worth_saving(kept: int, num_records: int) -> bool:
     return (num_records - kept) * _MOST_UNSAVED >= kept
 
 
-def with_checks(points: list[SeekPoint], source: Source) -> tuple[SeekPoint, ...]:
-    """The same points, each tied to the compressed bytes that follow it."""
-    return tuple(
-        SeekPoint(p.compressed_bit, p.plain_start, p.window, _check(source, p)) for p in points
-    )
-
-
-def _check(source: Source, point: SeekPoint) -> int:
-    return source.read(point.compressed_bit // 8, _CHECK_BYTES).crc32c()
-
-
-def stands(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether records of a file are where an index says, all of them up to the first damage.
-
-    Costs nothing where the file is untouched since the index was made. Else all heads of a plain
-    local file are looked at, for which small files of other framings than TFRecord's are read whole.
-    Of what is left, larger or compressed, a sample was taken, which must do.
-    """
-    if index.identity and index.identity == identity_of(source.path):
-        return True
-    known = not framing.is_checked and source.size > _COMPARED_BYTES
-    if index.compression or known or not isinstance(source, LocalSource):
-        return True
-    first, end = int(index.starts[0]), int(index.starts[-1])
-    if not first < end:
-        return True
-    found, stored, _ = _core.index_file(framing.name, source.file, end, first, end - first)
-    starts, checksums = as_numpy(found), as_numpy(stored)
-    if not np.array_equal(starts, index.starts[: len(starts)]):
-        return False
-    # A record of another checksum is damaged, unless it proves itself: then it is another one.
-    for record in np.flatnonzero(checksums != index.checksums[: len(checksums)]):
-        frame = source.read(int(starts[record]), int(starts[record + 1] - starts[record]))
-        payload = frame.slice(framing.head_bytes, len(frame) - framing.least_bytes)
-        tail = frame.slice(len(frame) - framing.tail_bytes, framing.tail_bytes).to_bytes()
-        if framing.proves(payload, tail):
-            return False
-    return True
-
-
-def fits(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether an index may have been made of this file: its size, and a sample of its records or points.
-
-    Costs at most 64 small reads. Most of the sample must agree, so that damage to some records is
-    not taken for another file: what the index then knows of the damaged ones is worth keeping.
-    """
-    if index.data_bytes != source.size:
-        return False
-    agree, looked_at = _sampled(index, source, framing)
-    if not looked_at:
-        # There is nothing in it to compare: as many bytes may be another file's.
-        is_same = bool(index.identity) and index.identity == identity_of(source.path)
-        return is_same or not source.size
-    return 2 * agree >= looked_at
-
-
-def begins(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether an index was made of the first part of this file, behind which records were put.
-
-    All of the sample must agree, and there must be one: the rest of the index is believed for it.
-    """
-    end = index.plain_bytes if index.compression else index.data_bytes
-    if not index.data_bytes < source.size or int(index.starts[-1]) != end:
-        return False
-    agree, looked_at = _sampled(index, source, framing)
-    return agree == looked_at > 0
-
-
-def ends_whole(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether the last record of a plain file has a right head and ends with the file."""
-    last = index.num_records - 1
-    return int(index.starts[-1]) == source.size and _agrees(index, source, framing, last)
-
-
-def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "front", "nothing"]:
-    """How much of a file an index is of: its front, where records were put behind that; or nothing, where the
-    file is another one by now."""
-    if fits(index, source, framing):
-        return "all" if stands(index, source, framing) else "nothing"
-    is_front = begins(index, source, framing) and stands(index, source, framing)
-    return "front" if is_front else "nothing"
-
-
 def joined(index: Index, more: Index) -> Index:
     """The index of a file and of what was put behind it, which has an index as a file of its own."""
     bits, plain = 8 * index.data_bytes, index.plain_bytes
@@ -399,29 +312,6 @@ def joined(index: Index, more: Index) -> Index:
         (*index.points, *points),
         index.layout if index.num_records else more.layout,
     )
-
-
-def _sampled(index: Index, source: Source, framing: Framing) -> tuple[int, int]:
-    """How many of a sample of the records or points are where the index says, and of how many."""
-    if index.layout != "plain":
-        chosen = [index.points[i] for i in _spread(len(index.points))]
-        return sum(_check(source, p) == p.check for p in chosen), len(chosen)
-    records = _spread(index.num_records)
-    return sum(_agrees(index, source, framing, record) for record in records), len(records)
-
-
-def _spread(count: int) -> list[int]:
-    """Up to 64 numbers below `count`, evenly spread, with the first and the last."""
-    if count <= _SAMPLES:
-        return list(range(count))
-    return [i * (count - 1) // (_SAMPLES - 1) for i in range(_SAMPLES)]
-
-
-def _agrees(index: Index, source: Source, framing: Framing, record: int) -> bool:
-    start, end = int(index.starts[record]), int(index.starts[record + 1])
-    if not start < end <= index.data_bytes:
-        return False
-    return framing.agrees(source, start, end, int(index.checksums[record]))
 
 
 def as_uint64(numbers: Any) -> pa.Array:

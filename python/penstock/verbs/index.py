@@ -11,7 +11,7 @@ from penstock import formats
 from penstock.errors import StaleIndexError, UnsupportedError
 from penstock.folders import size_of
 from penstock.format import Format, Framed, Options, TextIndex, TextIndexed, is_indexed, open_shard
-from penstock.framing import sidecar
+from penstock.framing import fitting, sidecar
 from penstock.framing.framings import Framing
 from penstock.framing.sidecar import Index
 from penstock.paths import expand
@@ -167,6 +167,6 @@ def load_fitting(
             index = sidecar.load(kept_at, storage)
         except (FileNotFoundError, NotADirectoryError, StaleIndexError):
             continue
-        if sidecar.covers(index, source, framing) == "all":
+        if fitting.covers(index, source, framing) == "all":
             return kept_at, index
     return None

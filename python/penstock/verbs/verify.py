@@ -25,7 +25,7 @@ from penstock.format import (
     open_shard,
     parts_of,
 )
-from penstock.framing import sidecar
+from penstock.framing import fitting, sidecar
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Bad, Found, Frames
 from penstock.limits import Limits, limits_from
@@ -183,7 +183,7 @@ def stale_index(
     kept_at = sidecar.path_for(source.path, None if options.index == "auto" else options.index)
     try:
         index = sidecar.load(kept_at, storage)
-        if sidecar.covers(index, source, kind.framing) != "nothing":
+        if fitting.covers(index, source, kind.framing) != "nothing":
             return None
         reason = "was made of another state of the file"
     except StaleIndexError as error:

@@ -1,0 +1,237 @@
+"""Whether an index is of a file as it is now. The file says so itself, time stamps are not asked.
+
+Why it is done so: docs/decisions/0003-index-is-tied-by-content.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from penstock import _core
+from penstock.framing.forward import Inflation
+from penstock.framing.framings import Framing, Readable
+from penstock.framing.sidecar import Index, SeekPoint, identity_of
+from penstock.numbers import as_numpy
+from penstock.storage import LocalSource, Source
+
+_SAMPLES = 64
+_COMPARED_BYTES = 1 << 30
+"""Up to this size a file is read whole to be compared, where heads do not prove that records are the same."""
+_PIECE_BYTES = 4 << 20
+_INFLATED_BYTES = 64 << 20
+"""What is behind a point is inflated up to this size to see what it is."""
+
+
+def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "front", "nothing"]:
+    """How much of a file an index is of: its front, where records were put behind that; or nothing, where the
+    file is another one by now."""
+    if fits(index, source, framing):
+        return "all" if _stands(index, source, framing) else "nothing"
+    is_front = _begins(index, source, framing) and _stands(index, source, framing)
+    return "front" if is_front else "nothing"
+
+
+def fits(index: Index, source: Source, framing: Framing) -> bool:
+    """Whether an index may have been made of this file: its size, and a sample of its records, or of a compressed
+    file the bytes behind its points.
+
+    Most of them must agree, so that damage to some records is not taken for another file: what the index
+    then knows of the damaged ones is worth keeping.
+    """
+    if index.data_bytes != source.size:
+        return False
+    if index.layout != "plain":
+        return _is_untouched(index, source) or _fits_inflated(index, source, framing)
+    records = _spread(index.num_records, _SAMPLES)
+    if not records:
+        return _is_same_nothing(index, source)
+    agree = sum(_agrees(index, source, framing, record) for record in records)
+    return 2 * agree >= len(records)
+
+
+def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
+    chosen = _chosen(index)
+    if not chosen:
+        return _is_same_nothing(index, source)
+    changed = _changed(index, source, chosen)
+    broken = 0
+    for point in changed:
+        now = _records_behind(index, source, framing, point)
+        if now == "others":
+            return False
+        broken += now == "none"
+    return 2 * broken <= len(chosen)
+
+
+def _is_same_nothing(index: Index, source: Source) -> bool:
+    """Whether a file is the same where there is nothing in it to compare: as many bytes may be another file's."""
+    return _is_untouched(index, source) or not source.size
+
+
+def _begins(index: Index, source: Source, framing: Framing) -> bool:
+    """Whether an index was made of the first part of this file, behind which records were put.
+
+    All of the sample must agree, and there must be one: the rest of the index is believed for it.
+    """
+    end = index.plain_bytes if index.compression else index.data_bytes
+    if not index.data_bytes < source.size or int(index.starts[-1]) != end:
+        return False
+    if index.layout != "plain":
+        chosen = _chosen(index)
+        return bool(chosen) and not _changed(index, source, chosen)
+    records = _spread(index.num_records, _SAMPLES)
+    return bool(records) and all(_agrees(index, source, framing, record) for record in records)
+
+
+def ends_whole(index: Index, source: Source, framing: Framing) -> bool:
+    """Whether the last record of a plain file has a right head and ends with the file."""
+    last = index.num_records - 1
+    return int(index.starts[-1]) == source.size and _agrees(index, source, framing, last)
+
+
+def with_checks(points: Iterable[SeekPoint], source: Source) -> tuple[SeekPoint, ...]:
+    """The same points of a file, each with the checksum of the compressed bytes up to the next one."""
+    bare = list(points)
+    return tuple(
+        replace(point, check=_crc32c(source, *span))
+        for point, span in zip(bare, _spans(bare, source.size), strict=True)
+    )
+
+
+def _is_untouched(index: Index, source: Source) -> bool:
+    """Whether the system knows the file as the one that the index was made of, and as not written to since."""
+    return bool(index.identity) and index.identity == identity_of(source.path)
+
+
+# -- a sample --------------------------------------------------------------------------------------
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Up to so many numbers below `count`, evenly spread, with the first and the last."""
+    if count <= most:
+        return list(range(count))
+    return [i * (count - 1) // (most - 1) for i in range(most)]
+
+
+def _agrees(index: Index, source: Source, framing: Framing, record: int) -> bool:
+    start, end = int(index.starts[record]), int(index.starts[record + 1])
+    if not start < end <= index.data_bytes:
+        return False
+    return framing.agrees(source, start, end, int(index.checksums[record]))
+
+
+def _chosen(index: Index) -> list[int]:
+    """Points to look at: all of them, as far as that means to read no more than `_COMPARED_BYTES`."""
+    count = len(index.points)
+    return _spread(count, max(2, count * _COMPARED_BYTES // max(index.data_bytes, 1)))
+
+
+def _changed(index: Index, source: Source, points: list[int]) -> list[int]:
+    """Those points behind which the compressed bytes are not the ones that were indexed."""
+    spans = _spans(index.points, index.data_bytes)
+    return [p for p in points if _crc32c(source, *spans[p]) != index.points[p].check]
+
+
+def _spans(points: Iterable[SeekPoint], end: int) -> list[tuple[int, int]]:
+    """From each point to the next: bytes of the file."""
+    return list(pairwise([*(point.compressed_bit // 8 for point in points), end]))
+
+
+def _crc32c(source: Source, start: int, end: int) -> int:
+    crc = 0
+    end = min(end, source.size)  # a sidecar may claim anything
+    for at in range(start, end, _PIECE_BYTES):
+        crc = source.read(at, min(_PIECE_BYTES, end - at)).crc32c(crc)
+    return crc
+
+
+# -- all of it -------------------------------------------------------------------------------------
+
+
+def _stands(index: Index, source: Source, framing: Framing) -> bool:
+    """Whether records of a file are where an index says, all of them up to the first damage.
+
+    Costs nothing where the file is untouched since the index was made. Else all heads of a plain
+    local file are looked at, for which small files of other framings than TFRecord's are read whole.
+    Of what is left, large or remote, a sample was taken, which must do; so it must of compressed ones, of
+    which it is nearly all.
+    """
+    is_large = not framing.is_checked and source.size > _COMPARED_BYTES
+    if index.layout != "plain" or is_large or not isinstance(source, LocalSource):
+        return True
+    first, end = int(index.starts[0]), int(index.starts[-1])
+    if not first < end or _is_untouched(index, source):
+        return True
+    found, stored, fault = _core.index_file(framing.name, source.file, end, first, end - first)
+    starts, checksums = as_numpy(found), as_numpy(stored)
+    if not (framing.is_checked or fault) and index.identity:
+        # Whoever wrote to the file made what can be read, and nothing in it speaks against that.
+        return np.array_equal(starts, index.starts) and np.array_equal(checksums, index.checksums)
+    return _are_indexed(index, 0, starts, checksums, source, framing)
+
+
+def _records_behind(
+    index: Index, source: Source, framing: Framing, point: int
+) -> Literal["same", "others", "none"]:
+    """What is behind a point whose bytes have changed: some of the records that were indexed, and the rest
+    damaged; whole records that are not those; or nothing that is right."""
+    borders = [p.plain_start for p in index.points[point : point + 2]]
+    last = index.num_records
+    first = int(np.searchsorted(index.starts[:-1], np.uint64(borders[0])))
+    if len(borders) == 2:
+        last = int(np.searchsorted(index.starts[:-1], np.uint64(borders[1])))
+    start, end = int(index.starts[first]), int(index.starts[last])
+    if not start < end <= start + _INFLATED_BYTES:
+        return "none"
+    try:
+        inflation = Inflation(source, index.compression, index.points[point])
+        inflation.skip_to(start)
+        plain = inflation.read(end - start)
+    except _core.KernelError:
+        return "none"
+    frames, _, _, _ = _core.walk(framing.name, plain, start, end - start)
+    begin, checksums = as_numpy(frames.starts()), as_numpy(frames.checksums())
+    ends = begin + framing.frame_bytes(as_numpy(frames.lengths()))
+    found = np.concatenate([begin, ends[-1:]])
+    if not _are_indexed(index, first, found, checksums, _Part(plain, start), framing):
+        return "others"
+    is_known = bool((checksums == index.checksums[first : first + len(checksums)]).any())
+    return "same" if is_known else "none"
+
+
+class _Part:
+    """Some bytes of a stream, read by their places in it."""
+
+    def __init__(self, data: _core.Buffer, start: int) -> None:
+        self._data = data
+        self._start = start
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        return self._data.slice(start - self._start, length)
+
+
+def _are_indexed(
+    index: Index,
+    first: int,
+    starts: np.ndarray,
+    checksums: np.ndarray,
+    data: Readable,
+    framing: Framing,
+) -> bool:
+    """Whether records that were found, from the `first` of an index on, are those of the index."""
+    if not np.array_equal(starts, index.starts[first : first + len(starts)]):
+        return False
+    # A record of another checksum is damaged, unless it proves itself: then it is another one.
+    known = index.checksums[first : first + len(checksums)]
+    for record in np.flatnonzero(checksums != known):
+        frame = data.read(int(starts[record]), int(starts[record + 1] - starts[record]))
+        payload = frame.slice(framing.head_bytes, len(frame) - framing.least_bytes)
+        tail = frame.slice(len(frame) - framing.tail_bytes, framing.tail_bytes).to_bytes()
+        if framing.proves(payload, tail):
+            return False
+    return True
