@@ -344,6 +344,83 @@ def test_the_index_verb_makes_an_index_anew_that_is_of_another_state(tmp_path: P
     assert len(ps.open(str(path), raw=True)) == len(new)
 
 
+def relabelled(folder: Path, name: str) -> tuple[Path, list[dict[str, object]]]:
+    """A file that was opened, then replaced by one of the same size, in which the label of one record is another."""
+    rng = random.Random(SEED)
+    labels = [1] * 300
+    images = [rng.randbytes(2000) for _ in labels]
+    path = folder / name
+
+    def write(name: str) -> Path:
+        columns = {"label": labels, "image": images}
+        if name.endswith(".tar"):
+            columns = {"__key__": [f"{n:04}" for n in range(300)], "cls": labels, "bin": images}
+        ps.write(columns, folder / name, index=False)
+        return folder / name
+
+    write(name)
+    time.sleep(0.03)
+    assert len(ps.open(path)) == 300
+    labels[100] = 2
+    other = write(f"other-{name}")
+    assert other.stat().st_size == path.stat().st_size
+    os.replace(other, path)
+    return path, [
+        record for batch in ps.open(path, index="never").scan() for record in batch.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.rec", "a.msgpack"])
+def test_what_was_written_anew_is_not_called_damaged(name: str, tmp_path: Path) -> None:
+    """There nothing tells a changed record from a damaged one but that the system knows of the change."""
+    path, now = relabelled(tmp_path, name)
+    assert ps.verify(path).ok
+    assert [r for batch in ps.open(path, damage="skip").scan() for r in batch.to_pylist()] == now
+    assert [ps.open(path)[n] for n in (99, 100, 101)] == now[99:102]
+    report = ps.repair(path, in_place=True)
+    assert report.ok and report.num_records == 300
+
+
+def test_a_reader_of_the_old_file_leaves_no_index_for_the_new_one(tmp_path: Path) -> None:
+    old, new = same_size_other_records()
+    path, other = tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"
+    path.write_bytes(frames.file_of(old))
+    dataset = ps.open(path, raw=True)
+    records_of(ps.open(path, raw=True, index="never"))
+    dataset.files.reader(0)
+    other.write_bytes(frames.file_of(new))
+    os.replace(other, path)
+    time.sleep(0.03)
+    assert len(dataset) == len(old), "it reads on what it has opened"
+    assert not Path(f"{path}.penstock").exists()
+    assert check_nothing_wrong(str(path), new) == "read"
+    assert dataset[2000]["record"] == old[2000]
+
+
+def test_a_link_in_the_place_of_a_sidecar_is_not_followed(tmp_path: Path) -> None:
+    """Somebody else may have packed it, to have another file overwritten."""
+    some = payloads(random.Random(SEED))
+    path, precious = tmp_path / "a.tfrecord", tmp_path / "precious"
+    path.write_bytes(frames.file_of(some))
+    precious.write_text("mine")
+    os.symlink(precious, f"{path}.penstock")
+    assert len(ps.open(path, raw=True)) == len(some)
+    assert precious.read_text() == "mine"
+    assert not Path(f"{path}.penstock").is_symlink()
+
+
+def test_a_pipe_in_the_place_of_a_sidecar_is_no_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    some = payloads(random.Random(SEED))
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames.file_of(some))
+    os.mkfifo(f"{path}.penstock")
+    assert check_nothing_wrong(str(path), some) == "read"
+    assert [Path(kept).parent for kept in ps.index(path)] == [tmp_path / "cache/penstock/index"]
+
+
 # -- the sidecar itself ---------------------------------------------------------------------------
 
 

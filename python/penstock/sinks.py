@@ -132,8 +132,10 @@ class LocalSink:
     def __init__(
         self, path: str, *, overwrite: bool, calls: Calls, like: str | None = None
     ) -> None:
-        # A link keeps pointing where it points: its target is what gets replaced.
-        self.path = os.path.realpath(path) if os.path.islink(path) else path
+        # A link keeps pointing where it points: its target is what gets replaced. But nobody asked for
+        # a file that tells of another one, so a link in its place may lead it to what is none of its business.
+        follows = like is None and os.path.islink(path)
+        self.path = os.path.realpath(path) if follows else path
         if not overwrite and os.path.lexists(self.path):
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
         _refuse_device(self.path)

@@ -59,6 +59,10 @@ class Watched(Protocol):
         to, and not only at its end. One that another has replaced is read on as it was."""
         ...
 
+    def was_replaced(self) -> bool:
+        """Whether another file, or none, has its name by now."""
+        ...
+
 
 class Sink(Protocol):
     """A file being written. Nothing is visible under `path` before `commit` returns."""
@@ -187,6 +191,15 @@ class LocalSource:
         is_same = (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)
         return is_same and now.st_size <= then.st_size and now.st_mtime_ns != then.st_mtime_ns
 
+    def was_replaced(self) -> bool:
+        """See Watched."""
+        then = self._opened
+        try:
+            now = os.stat(self.path)
+        except OSError:
+            return True
+        return (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino)
+
     def close(self) -> None:
         self.mapped = None
 
@@ -212,6 +225,10 @@ class FrontPart:
     def was_rewritten(self) -> bool:
         """See Watched."""
         return self._source.was_rewritten()
+
+    def was_replaced(self) -> bool:
+        """See Watched."""
+        return self._source.was_replaced()
 
     def close(self) -> None:
         self._source.close()

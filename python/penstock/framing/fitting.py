@@ -105,7 +105,7 @@ def with_checks(points: Iterable[SeekPoint], source: Source) -> tuple[SeekPoint,
 
 def _is_untouched(index: Index, source: Source) -> bool:
     """Whether the system knows the file as the one that the index was made of, and as not written to since."""
-    return bool(index.identity) and index.identity == identity_of(source.path)
+    return bool(index.identity) and index.identity == identity_of(source)
 
 
 # -- a sample --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.stream import Stream
 from penstock.numbers import as_numpy
 from penstock.pipeline import in_order
-from penstock.storage import LocalSource, LocalStorage, Source
+from penstock.storage import LocalSource, LocalStorage, Source, Watched
 
 
 def load_index(shard: Shard) -> Index | None:
@@ -31,7 +31,7 @@ def load_index(shard: Shard) -> Index | None:
     if options.index == "never" or not _has_place(source, options.index):
         return None
     storage = LocalStorage()
-    identity = sidecar.identity_of(source.path)
+    identity = sidecar.identity_of(source)
     for folder, index in _kept(source.path, options.index, storage, identity):
         known = _of_this_state(shard, index)
         if known is None:
@@ -75,7 +75,10 @@ def _of_this_state(shard: Shard, index: Index) -> Index | None:
 
 def _has_place(source: Source, kept: str) -> bool:
     """Whether there is a place for the sidecar of a file. What another storage calls its path is none on
-    this machine, so that only a folder which is asked for holds sidecars of its files."""
+    this machine, so that only a folder which is asked for holds sidecars of its files. Where another file has
+    taken its name, what is kept there is of that one."""
+    if isinstance(source, Watched) and source.was_replaced():
+        return False
     # As standard input is, that a shell has opened.
     is_open_file = source.path.startswith(("/dev/fd/", "/dev/std", "/proc/"))
     return kept != "auto" or (isinstance(source, LocalSource) and not is_open_file)
@@ -118,7 +121,7 @@ def build_index(shard: Shard) -> Index:
     kept, since it says nothing about the file as it was meant to be.
     """
     kept = shard.options.index
-    identity = sidecar.identity_of(shard.source.path)  # before it is read: it may change meanwhile
+    identity = sidecar.identity_of(shard.source)  # before it is read: it may change meanwhile
     if shard.stream.container:
         index, whole = _index_compressed(shard)
     elif isinstance(shard.source, LocalSource):

@@ -39,13 +39,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import StaleIndexError
+from penstock.errors import StaleIndexError, UnsupportedError
 from penstock.numbers import as_arrow, as_numpy
 from penstock.storage import (
     SIDECAR_SUFFIX,
     LocalStorage,
     Source,
     Storage,
+    Watched,
     sink_for,
 )
 
@@ -131,14 +132,17 @@ def folders(kept: str | None) -> tuple[str | None, ...]:
     return (None, cache_folder()) if kept in (None, "auto") else (kept,)
 
 
-def identity_of(data_path: str) -> int:
+def identity_of(source: Source) -> int:
     """A name for a file as it is now, which it loses when it is written to, replaced or copied.
 
     Made of the number and size of the file and of when it was changed last, a time that only the
-    system sets. 0 where there is none, or where another change might still bear the same time.
+    system sets. 0 where there is none, where another change might still bear the same time, or where
+    another file has taken the place of the one that is open.
     """
+    if isinstance(source, Watched) and source.was_replaced():
+        return 0
     try:
-        told = os.stat(data_path)
+        told = os.stat(source.path)
     except OSError:
         return 0
     if time.time_ns() - told.st_ctime_ns < _TICK_NS:
@@ -190,7 +194,7 @@ def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> 
     cannot be written."""
     try:
         return save(index, data_path, storage, folder)
-    except OSError:
+    except (OSError, UnsupportedError):
         if folder is not None:
             raise
         return save(index, data_path, storage, cache_folder())
@@ -216,7 +220,10 @@ def discard(data_path: str) -> None:
 
 def load(path: str, storage: Storage) -> Index:
     """Read a sidecar. Raises FileNotFoundError, or StaleIndexError where it is no whole one."""
-    source = storage.source(path)
+    try:
+        source = storage.source(path)
+    except UnsupportedError as error:
+        raise StaleIndexError(f"not a whole index: it {error.message}", file=path) from None
     try:
         return _parse(source)
     except (struct.error, zlib.error, ValueError, IndexError) as error:
