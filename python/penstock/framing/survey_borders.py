@@ -118,7 +118,8 @@ class Borders:
         return record, int(index.starts[record + 1]), int(index.checksums[record])
 
     def _agrees(self, data: Readable, record: int) -> bool:
-        """Whether one of the next records is where and what the index says, or none is left."""
+        """Whether one of the next records is where and what the index says, or none is left; or all that are left
+        are broken, and the data ends where the index says."""
         index = self._index
         assert index is not None
         last = min(record + _AGREEING, index.num_records)
@@ -127,4 +128,7 @@ class Borders:
             known = int(index.checksums[number])
             if self._scope.framing.agrees(data, start, end, known):
                 return True
-        return record == last
+        if record < last:
+            end = int(index.starts[-1])
+            return last == index.num_records and len(data.read(end - 1, 2)) == 1
+        return True

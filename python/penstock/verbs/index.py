@@ -165,7 +165,7 @@ def load_fitting(
         kept_at = sidecar.path_for(path, place)
         try:
             index = sidecar.load(kept_at, storage)
-        except (FileNotFoundError, NotADirectoryError, StaleIndexError):
+        except (OSError, StaleIndexError):
             continue
         if fitting.covers(index, source, framing) == "all":
             return kept_at, index
