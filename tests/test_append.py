@@ -354,3 +354,19 @@ def test_a_stream_that_breaks_changes_nothing(tmp_path: Path) -> None:
         ps.append(batches(), path)
     assert path.read_bytes() == before
     assert names_in(tmp_path) == {"x.tfrecord", "x.tfrecord.penstock"}
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_a_feature_called_record_stays_one(count: int, tmp_path: Path) -> None:
+    """A lone column of that name is else written as raw records."""
+    path = tmp_path / "a.tfrecord"
+    table = pa.table({"record": [b"%d" % n for n in range(count)], "more": [1] * count})
+    ps.write(table, tmp_path / "both.tfrecord")
+    ps.convert(tmp_path / "both.tfrecord", path, columns=["record"], prove=True)
+    ps.append({"record": [b"new"]}, path)
+    now = [b"%d" % n for n in range(count)] + [b"new"]
+    assert pa.table(ps.open(path))["record"].to_pylist() == now
+    ps.write(pa.table(ps.open(path)), tmp_path / "b.tfrecord")
+    assert (tmp_path / "b.tfrecord").read_bytes() == path.read_bytes()
+    assert pa.table(ps.open(path, schema=ps.open(path).schema))["record"].to_pylist() == now
+    assert ps.open(path, raw=True)[0]["record"] != b"0"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import frames
@@ -203,3 +205,50 @@ def test_records_between_two_damaged_heads_are_told_of() -> None:
     lost[21:60] = bytes(39)
     (region,) = read_bytes(bytes(lost), damage="skip").damage
     assert "salvage" not in region.reason
+
+
+def test_a_frame_that_came_to_lie_at_a_border_is_not_one_of_the_index(tmp_path: Path) -> None:
+    """Two blocks of a file changed places, so that a frame out of a payload stands where a record was."""
+    inner = b"".join(frames.frame(b"inner%d" % n + bytes(74)) for n in range(3))
+    size = 176
+    some = [b"%02d" % n + b"A" * (size - 2) for n in range(20)]
+    some[10] = b"B" * 84 + inner + b"tail"
+    data = bytearray(frames.file_of(some))
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(data)
+    ps.index(path)
+    begin = data.index(frames.frame(b"inner0" + bytes(74)))
+    border = sum(len(payload) + 16 for payload in some[:15])
+    data[border : border + 96], data[begin : begin + 96] = (
+        data[begin : begin + 96],
+        data[border : border + 96],
+    )
+    data[border - 192 : border] = bytes(192)
+    path.write_bytes(data)
+    left = [payload for n, payload in enumerate(some) if n not in (10, 14, 15)]
+    report = ps.verify(path, payloads=False)
+    assert report.num_records == len(left)
+    assert ("unknown_record", 15) in [(f.kind, f.record) for f in report.findings]
+    dataset = ps.open(path, damage="skip", raw=True)
+    assert [r for batch in dataset.scan() for r in batch["record"].to_pylist()] == left
+    assert sum(region.num_records or 0 for region in dataset.damage) == 3
+    ps.repair(path, into=tmp_path / "b.tfrecord")
+    assert pa.table(ps.open(tmp_path / "b.tfrecord", raw=True))["record"].to_pylist() == left
+    salvaged = pa.table(ps.open(path, damage="salvage", raw=True)).to_pylist()
+    assert [r["record"] for r in salvaged if not r["unproved"]] == left
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_how_many_records_are_lost_at_the_end_is_known_to_an_index(
+    count: int, tmp_path: Path
+) -> None:
+    some = [b"%03d" % n * 30 for n in range(50)]
+    data = bytearray(frames.file_of(some))
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(data)
+    ps.index(path)
+    data[-106 * count :] = random.Random(SEED).randbytes(106 * count)
+    path.write_bytes(data)
+    dataset = ps.open(path, damage="skip", raw=True)
+    assert sum(batch.num_rows for batch in dataset.scan()) == 50 - count
+    assert [region.num_records for region in dataset.damage] == [1] * count

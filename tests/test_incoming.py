@@ -82,3 +82,38 @@ def test_refusals_name_the_column() -> None:
     with pytest.raises(ps.SchemaError, match="detach") as caught:
         batches_of({"fine": [1, 2, 3], "weights": weights})
     assert caught.value.field == "weights"
+
+
+@pytest.mark.parametrize("target", ["x.tfrecord", "x.msgpack"])
+def test_bfloat16_of_any_library_is_refused_where_it_would_be_read_as_numbers(
+    target: str, tmp_path: Path
+) -> None:
+    import jax.numpy as jnp
+
+    for values in (jnp.array([1.5], "bfloat16"), jnp.ones((2, 3), "bfloat16")):
+        with pytest.raises(ps.SchemaError, match="bits of bfloat16"):
+            ps.write({"c": values}, tmp_path / target)
+        ps.write({"c": values}, tmp_path / "x.parquet", overwrite=True)
+        field = ps.open(tmp_path / "x.parquet").schema.field("c")
+        assert field.metadata[b"penstock.dtype"] == b"bfloat16"
+
+
+def test_the_index_of_a_pandas_frame_is_a_column_where_it_says_something() -> None:
+    values = {"a": [1, 2]}
+    named = pd.DataFrame(values, index=pd.Index(["x", "y"], name="id"))
+    assert pa.Table.from_batches(batches_of(named).batches).to_pylist() == [
+        {"a": 1, "id": "x"},
+        {"a": 2, "id": "y"},
+    ]
+    texts = pd.DataFrame(values, index=["x", "y"])
+    assert batches_of(texts).schema.names == ["a", "__index_level_0__"]
+    for rows in (pd.DataFrame(values), pd.DataFrame({"a": [1, 2, 3]}).query("a > 1")):
+        assert batches_of(rows).schema.names == ["a"]
+
+
+def test_objects_of_polars_are_refused_in_a_dict_as_well() -> None:
+    series = pl.Series([{1}, {2}], dtype=pl.Object)
+    for data in ({"c": series}, pl.DataFrame({"c": series})):
+        with pytest.raises(ps.SchemaError, match="Python objects") as caught:
+            batches_of(data)
+        assert caught.value.field == "c"

@@ -317,3 +317,17 @@ def test_a_flipped_flag_of_a_gzip_head_ends_the_verification(tmp_path: Path) -> 
     data[3] ^= 2  # says that the head has a checksum, which it has not
     path.write_bytes(data)
     assert not ps.verify(path, index="never").ok
+
+
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.parquet", "a.arrow", "a.h5", "a.npy", "a.bin"])
+@pytest.mark.parametrize("size", [512, 1024, 8192, 10_240, 20_480])
+def test_zeros_are_no_empty_archive_unless_the_name_says_so(
+    name: str, size: int, tmp_path: Path
+) -> None:
+    """A crash leaves a file so."""
+    path = tmp_path / name
+    path.write_bytes(bytes(size))
+    assert not ps.verify(path).ok
+    tar = tmp_path / "a.tar"
+    tar.write_bytes(bytes(size))
+    assert ps.verify(tar).ok and len(ps.open(tar)) == 0

@@ -17,7 +17,7 @@ from penstock import _core
 from penstock.casts import check_survived, first_unfit, map_values
 from penstock.errors import FormatError, SchemaError
 from penstock.inferred import EVERYWHERE_KEY, InferredFrom, has_no_records, in_every_record
-from penstock.types import is_bytes_view, is_list, is_text
+from penstock.types import is_bytes, is_bytes_view, is_list, is_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 IN_LISTS_KEY = b"penstock.feature_list"
 WIRE_KEY = b"penstock.key"
+RECORD = "record"
+"""The column of raw records."""
 """The key in the message, where the column's name alone would not tell."""
 CONTEXT_PREFIX = "context/"
 LISTS_PREFIX = "feature_lists/"
@@ -182,8 +184,11 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
         for a, b in ((one, other), (other, one)):
             # A number in all records of one file, and several in another's.
             if pa.types.is_list(a.type) and not pa.types.is_nested(b.type):
-                item = _promoted(a.type.value_field, b)
-                return a.with_type(pa.list_(item.with_name(a.type.value_field.name)))
+                return a.with_type(_list_of(a.type, b))
+            # Or in all steps of a sequence.
+            if _is_nested_list(a.type) and is_list(b.type) and not is_list(b.type.value_type):
+                steps = _list_of(a.type.value_type, b.type.value_field)
+                return a.with_type(pa.list_(a.type.value_field.with_type(steps)))
         return _promoted(one, other).with_metadata(one.metadata)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         raise SchemaError(
@@ -193,6 +198,16 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
             found=other.type,
             hint="open(..., schema=...) says what they are to be",
         ) from None
+
+
+def _is_nested_list(type_: pa.DataType) -> bool:
+    return is_list(type_) and is_list(type_.value_type)
+
+
+def _list_of(type_: pa.DataType, value: pa.Field) -> pa.DataType:
+    """A list that holds what one of this type does, and such values."""
+    item = _promoted(type_.value_field, value)
+    return pa.list_(item.with_name(type_.value_field.name))
 
 
 def _promoted(one: pa.Field, other: pa.Field) -> pa.Field:
@@ -220,6 +235,15 @@ def plan_fields(schema: pa.Schema) -> list[FieldPlan]:
         SchemaError: a field's type has no form on the wire.
     """
     return [_plan_field(field) for field in schema]
+
+
+def is_raw(schema: pa.Schema) -> bool:
+    """Whether a schema is that of raw records: one column of bytes, which is not said to be a feature."""
+    return (
+        schema.names == [RECORD]
+        and is_bytes(schema.field(0).type)
+        and WIRE_KEY not in (schema.field(0).metadata or {})
+    )
 
 
 def wire_key(field: pa.Field) -> str:
@@ -403,7 +427,8 @@ def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
         type_ = pa.list_(type_ if single else pa.list_(type_))
     elif kinds and entry["values"] != (1, 1):
         type_ = pa.list_(type_)
-    if name != key or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
+    # A lone column of this name would pass for raw records.
+    if name != key or key == RECORD or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
         metadata[WIRE_KEY] = key.encode()
     return pa.field(name, type_, metadata=metadata or None)
 

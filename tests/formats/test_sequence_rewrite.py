@@ -316,3 +316,23 @@ def test_raw_records_with_a_list_in_the_context_are_not_appended(tmp_path: Path)
     wrong = sequence(context, {"at": [floats(1)], "tokens": [ints(1)]})
     with pytest.raises(ps.SchemaError, match=r"frame.*in the feature lists"):
         ps.append([wrong.SerializeToString()], path)
+
+
+@pytest.mark.parametrize("infer", [1000, "all"])
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+@pytest.mark.parametrize(
+    "rows", [[[[1], [2]], [[3], [4, 5]]], [[[], []], [[3], [4]]], [[[1]], [[]]]]
+)
+def test_files_whose_feature_lists_look_different_are_read_together(
+    rows: list[Any], order: list[int], infer: int | str, tmp_path: Path
+) -> None:
+    """One value in every frame of one file, several or none in another's."""
+    paths: list[str] = []
+    for number, row in enumerate(rows):
+        paths.append(str(tmp_path / f"{number}.tfrecord"))
+        with tf.io.TFRecordWriter(paths[-1]) as writer:
+            record = sequence({}, {"x": [ints(*frame) for frame in row]})
+            writer.write(record.SerializeToString())
+    dataset = ps.open([paths[number] for number in order], infer_records=infer)
+    read = [record["x"] for batch in dataset.scan() for record in batch.to_pylist()]
+    assert read == [rows[number] for number in order]

@@ -147,7 +147,8 @@ def by_bytes(head: bytes, size: int, path: str) -> Format:
         named = None
     # The name decides between formats whose bytes look alike, such as two over one framing.
     for fmt in _formats() if named is None else [named, *_formats()]:
-        if fmt.sniff(head, size):
+        # Zeros are an archive without members, but also what a crash leaves of any file.
+        if (fmt is named or head.strip(b"\0")) and fmt.sniff(head, size):
             return fmt
     if named is None and size == len(head) and _holds_nothing(head):
         return _FIRST[0]

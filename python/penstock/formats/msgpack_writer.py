@@ -16,6 +16,7 @@ from penstock import _core
 from penstock.errors import SchemaError
 from penstock.formats.framed_writer import FramedWriter
 from penstock.formats.msgpack_columns import FieldPlan, plan_writing
+from penstock.schema import is_raw
 from penstock.storage import Sink
 from penstock.types import is_bytes
 
@@ -55,8 +56,8 @@ Encode = Callable[[pa.RecordBatch, int], _core.Framed]
 def _encoder(schema: pa.Schema, options: MessagePackWriteOptions) -> Encode:
     """What makes records of a batch. Raises SchemaError where a column cannot be written."""
     payload = options.payload
-    if payload is None and schema.names == ["record"]:
-        payload = "raw" if is_bytes(schema.field(0).type) else None
+    if payload is None and is_raw(schema):
+        payload = "raw"
     if payload == "raw":
         if len(schema) != 1 or not is_bytes(schema.field(0).type):
             raise SchemaError(

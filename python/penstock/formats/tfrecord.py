@@ -59,6 +59,7 @@ from penstock.schema import (
     DecodePlan,
     FieldPlan,
     infer_schema,
+    is_raw,
     lent,
     looks_like_examples,
     merge_facts,
@@ -66,7 +67,6 @@ from penstock.schema import (
 )
 from penstock.sequence_parts import check_parts, names_of_parts, with_parts, without_values
 from penstock.storage import Sink, Source
-from penstock.types import is_bytes
 
 _HEAD_BYTES = 4096
 """How much is looked at to tell the compression: enough to inflate the first bytes."""
@@ -328,7 +328,7 @@ def decoder_of(
     if options.raw:
         return RawDecoder()
     if isinstance(schema, pa.Schema):
-        if schema.names == ["record"] and is_bytes(schema.field(0).type):
+        if is_raw(schema):
             return RawDecoder(schema)
         is_given = InferredFrom.of(schema) is None
         fields = plan_fields(with_parts(schema, lambda: look()[0]) if is_given else schema)

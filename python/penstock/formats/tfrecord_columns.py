@@ -33,11 +33,10 @@ import pyarrow.compute as pc
 from penstock.casts import first_unfit, map_values
 from penstock.errors import SchemaError
 from penstock.formats.batches import refuse_nul
-from penstock.schema import CONTEXT_PREFIX, IN_LISTS_KEY, LISTS_PREFIX, WIRE_KEY
+from penstock.schema import CONTEXT_PREFIX, IN_LISTS_KEY, LISTS_PREFIX, WIRE_KEY, is_raw
 from penstock.types import cast_values, is_bytes, is_bytes_view, is_text, storage_of
 
 Payload = Literal["example", "sequence", "raw"]
-RECORD = "record"
 """The column of records as they stand."""
 
 _ROUND_HINT = 'float64="round" to store the nearest float32, or cast the column yourself'
@@ -117,8 +116,8 @@ def plan_payload(
     Raises:
         SchemaError: a column has a type that no payload holds.
     """
-    if payload is None and len(schema) == 1 and schema.field(0).name == RECORD:
-        payload = "raw" if is_bytes(schema.field(0).type) else None
+    if payload is None and is_raw(schema):
+        payload = "raw"
     if payload == "raw":
         return _plan_raw(schema)
     if payload is None and any(_is_of_sequence(field) for field in schema):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from penstock import _core
 from penstock.framing.sidecar import Index
 from penstock.framing.survey_parts import Bad, Frames, Scope
 from penstock.numbers import as_arrow, as_numpy
+
+UNKNOWN = "unknown_record"
+"""The kind of a finding: what is right in itself, at a place where an index has something else."""
 
 
 class Prover:
@@ -21,8 +25,51 @@ class Prover:
         self._index = index
 
     def parts(self, task: Frames) -> Iterator[Frames | Bad]:
-        """The right records, and between them those whose payloads are wrong. All count as right where
-        payloads are not to be proved. Of the parts of a task, none took bytes of the file."""
+        """The right records, and between them those whose payloads are wrong, or which an index does not know. All
+        count as right where payloads are not to be proved. Of the parts of a task, none took bytes of the file."""
+        for part in self._proved(task):
+            if isinstance(part, Bad) or self._index is None or self._index.layout != "plain":
+                yield part
+            else:
+                yield from self._known_parts(part, self._index)
+
+    def _known_parts(self, part: Frames, index: Index) -> Iterator[Frames | Bad]:
+        """Frames of a plain file that the index has at their places. Others may be right in themselves: bytes of
+        a payload that came to lie at a border. What follows the first of them is not looked at."""
+        starts = as_numpy(part.frames.starts())
+        rows = np.searchsorted(index.starts[:-1], starts)
+        there = rows < index.num_records
+        there[there] = index.starts[rows[there]] == starts[there]
+        ends = starts + self._scope.framing.frame_bytes(as_numpy(part.frames.lengths()))
+        known = there.copy()
+        known[there] = index.ends[rows[there]] == ends[there]
+        if known.all():
+            yield part
+            return
+        first = int(np.argmin(known))
+        if first:
+            yield self._front(part, first)
+        if self._scope.salvage:
+            yield replace(self._back(part, first), unproved=True)
+            return
+        start = int(starts[first])
+        after = int(np.searchsorted(index.starts, np.uint64(start), "right"))
+        end = int(index.starts[after]) if after <= index.num_records else int(ends[first])
+        message = "the index knows no such record there"
+        record = _later(part.first_record, first)
+        yield Bad(self._scope.finding(UNKNOWN, record, start, end, message, int(there[first])))
+
+    def _front(self, part: Frames, count: int) -> Frames:
+        end = int(as_numpy(part.frames.starts())[count]) - part.start
+        return replace(part, frames=part.frames[:count], data=part.data.slice(0, end))
+
+    def _back(self, part: Frames, first: int) -> Frames:
+        start = int(as_numpy(part.frames.starts())[first]) - part.start
+        data = part.data.slice(start, len(part.data) - start)
+        record = _later(part.first_record, first)
+        return Frames(part.frames[first:], data, record, 0, part.unproved)
+
+    def _proved(self, task: Frames) -> Iterator[Frames | Bad]:
         faults = task.frames.verify(self._known(task.frames)) if self._scope.proves else []
         if not faults:
             yield task

@@ -36,7 +36,7 @@ from penstock.framing.survey_parts import (
     Scope,
     Task,
 )
-from penstock.framing.survey_proof import Prover
+from penstock.framing.survey_proof import UNKNOWN, Prover
 from penstock.report import Finding
 
 CHUNK_BYTES = 1 << 20
@@ -138,6 +138,11 @@ class Walk:
                 self._advance(part.end - self._plain_base - self._at, len(part.frames))
             else:
                 end = part.finding.end_byte - self._plain_base
+                if part.finding.kind == UNKNOWN:
+                    # From there on the heads are not what was written.
+                    self._advance(end - self._at, part.finding.num_records)
+                    yield Found((part,), file_bytes)
+                    return
                 part = self._after_wrong_payload(part, end)
                 yield Found((part,), file_bytes)
                 if self._at != end:

@@ -36,7 +36,7 @@ from penstock.inferred import has_no_records
 from penstock.overlay.file import has_overlays
 from penstock.paths import index_option
 from penstock.pipeline import checked_threads
-from penstock.schema import IN_LISTS_KEY, WIRE_KEY, wire_key
+from penstock.schema import IN_LISTS_KEY, WIRE_KEY, is_raw, wire_key
 from penstock.sinks import LocalSink
 from penstock.storage import LocalStorage, Storage
 from penstock.tail import WAIT_SECONDS, Tail
@@ -261,8 +261,8 @@ class _Work:
     def check(self, encoded: str, incoming: Incoming, schema: pa.Schema, path: str) -> None:
         """Raise SchemaError where the encoded records are not of the schema: all of them are read
         as records of it."""
-        is_raw = schema.names == incoming.schema.names == ["record"]
-        if self.kind.info.lossless or has_no_records(schema) or is_raw:
+        lies = is_raw(schema) and is_raw(incoming.schema)
+        if self.kind.info.lossless or has_no_records(schema) or lies:
             return
         reading: dict[str, Any] = {
             "format": self.kind.info.name,

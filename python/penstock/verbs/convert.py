@@ -29,10 +29,10 @@ from penstock.format import (
     is_indexed,
     open_shard,
 )
-from penstock.formats.tfrecord_columns import RECORD
 from penstock.formats.webdataset import URL, WebDatasetFormat
 from penstock.paths import index_option
 from penstock.pipeline import checked_threads
+from penstock.schema import is_raw
 from penstock.storage import LocalStorage
 from penstock.verbs import textindex
 from penstock.verbs.choice import Choice
@@ -77,6 +77,7 @@ def convert(
     overwrite: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
+    write_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Summary:
     """Write the records of a dataset in another format, compression or number of shards.
@@ -126,6 +127,8 @@ def convert(
         overwrite: replace existing files.
         threads: how many to use; None for all cores.
         progress: called with the records done, the bytes of the source done, and those in all.
+        write_options: options of the written format by name, also of those that share it with a
+            keyword above, such as HDF5's `shuffle`.
         format_options: of the written format; an unknown one is an error.
 
     Returns:
@@ -158,6 +161,7 @@ def convert(
     asked = {
         word: format_options.pop(word) for word in _IMAGE_WORDS - words if word in format_options
     }
+    format_options |= write_options or {}
     kind, options = format_and_options(named, format, compression, format_options)
     if prove and getattr(options, "max_side", None) is not None:
         raise ValueError("max_side changes the images that prove=True would compare; leave one out")
@@ -418,7 +422,7 @@ def _prove(part: _Part, path: str, reading: Reading, writing: _Writing) -> None:
         wire = Wire(reading.schema, getattr(writing.options, "payload", None), exact_float64=exact)
         wanted = (wire.convert(batch) for batch in wanted)
         how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
-    elif reading.schema.names == [RECORD] and getattr(writing.options, "payload", "") in (
+    elif is_raw(reading.schema) and getattr(writing.options, "payload", "") in (
         None,
         "raw",
     ):

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.dataset import Dataset
 from penstock.errors import SchemaError
 from penstock.formats import dtypes
+from penstock.schema import RECORD
 from penstock.types import own_batch, own_types
 from penstock.verbs.incoming_values import (
     SCHEMA_HINT,
@@ -27,7 +28,6 @@ from penstock.verbs.incoming_values import (
     weight,
 )
 
-RECORD = "record"
 SAMPLE_RECORDS = 1000
 """Dicts that are looked at to find the schema, at most, and those of a batch."""
 _SAMPLE_BYTES = 32 << 20
@@ -133,7 +133,7 @@ def _from_array(array: pa.Array | pa.ChunkedArray) -> Incoming:
 
 def _from_pandas(frame: Any) -> Incoming:
     try:
-        table = pa.Table.from_pandas(frame, preserve_index=False)
+        table = pa.Table.from_pandas(frame, preserve_index=_tells(frame.index))
     except UnicodeError:
         # Which column it was is not said: each is asked for alone.
         names = [_name(str(name)) for name in frame.columns]
@@ -145,6 +145,11 @@ def _from_pandas(frame: Any) -> Incoming:
         raise SchemaError(message, field=_refused_column(frame)) from None
     # Without pandas' own notes on its index: they describe the frame, not the records.
     return batches_of(table.replace_schema_metadata(None))
+
+
+def _tells(index: Any) -> bool:
+    """Whether the index of a frame is more than numbers of rows: it has a name, or is of other things."""
+    return any(name is not None for name in index.names) or index.dtype.kind != "i"
 
 
 def _refused_column(frame: Any) -> str | None:
@@ -163,8 +168,7 @@ def _from_stream(data: Any) -> Incoming:
         schema = getattr(data, "schema", {})
         objects = [str(name) for name, kind in schema.items() if str(kind) == "Object"]
         if objects:
-            message = "a column of Python objects has no type that can be written"
-            raise SchemaError(message, field=objects[0])
+            raise _objects(objects[0])
     # Asking a relation of a database how long it is would run it twice.
     is_counted = _module_of(data) == "polars" and hasattr(data, "__len__")
     num_records = len(data) if is_counted else None
@@ -176,12 +180,17 @@ def _from_stream(data: Any) -> Incoming:
     return Incoming(reader.schema, iter(reader), num_records)
 
 
+def _objects(name: str) -> SchemaError:
+    return SchemaError("a column of Python objects has no type that can be written", field=name)
+
+
 # A dict of columns.
 
 
 def _from_columns(columns: Mapping[Any, Any]) -> Incoming:
     if not columns:
         raise ValueError("a dict without columns has no records to write")
+    columns = {name: _in_numpy(str(name), values) for name, values in columns.items()}
     arrays = {_name(name): _column(str(name), values) for name, values in columns.items()}
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
@@ -209,6 +218,13 @@ def _name(name: object) -> str:
     return name
 
 
+def _in_numpy(name: str, values: Any) -> Any:
+    """Another library's array, such as a tensor of torch, as NumPy's; anything else as it is."""
+    ways = ("__arrow_c_stream__", "__arrow_c_array__")
+    is_known = isinstance(values, (np.generic, np.ndarray)) or any(hasattr(values, w) for w in ways)
+    return values if is_known or not hasattr(values, "__array__") else _as_array(name, values)
+
+
 def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
@@ -216,13 +232,13 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
         if isinstance(values, np.ndarray):
             return _from_numpy(name, cast("np.ndarray[Any, Any]", values))
         if hasattr(values, "__arrow_c_stream__"):
+            if _module_of(values) == "polars" and str(values.dtype) == "Object":
+                raise _objects(name)
             return pa.chunked_array(values)
         if hasattr(values, "__arrow_c_array__"):
             return pa.array(values)
         if isinstance(values, (np.generic, str, bytes, bytearray, Mapping)):
             raise _scalar(name, values)
-        if hasattr(values, "__array__"):
-            return _from_numpy(name, _as_array(name, values))
         if isinstance(values, (Sequence, Iterator)):
             return Field(name, list(cast("Iterable[Any]", values))).array()
     except UnicodeError:

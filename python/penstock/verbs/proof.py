@@ -11,7 +11,7 @@ import pyarrow.compute
 from penstock.errors import FormatError
 from penstock.formats.tfrecord_columns import plan_payload
 from penstock.scan import rebatch
-from penstock.schema import CONTEXT_PREFIX, IN_LISTS_KEY, LISTS_PREFIX, WIRE_KEY
+from penstock.schema import CONTEXT_PREFIX, IN_LISTS_KEY, LISTS_PREFIX, RECORD, WIRE_KEY
 from penstock.types import is_image
 from penstock.verbs.proof_images import first_other_picture
 
@@ -40,7 +40,8 @@ class Wire:
         if self._plan.kind == "sequence" and field.name.startswith(CONTEXT_PREFIX):
             key = field.name.removeprefix(CONTEXT_PREFIX)
             return pa.field(field.name, type_, metadata={WIRE_KEY: key.encode()})
-        return pa.field(field.name, type_)
+        is_feature = field.name == RECORD and not self.is_raw
+        return pa.field(field.name, type_, metadata={WIRE_KEY: RECORD} if is_feature else None)
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The values as they are stored."""

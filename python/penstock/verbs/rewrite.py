@@ -27,12 +27,12 @@ from penstock.dataset import open as open_dataset
 from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.format import Summary
 from penstock.formats.tfrecord import TFRecordFormat
-from penstock.formats.tfrecord_columns import RECORD
 from penstock.formats.webdataset import URL, WebDatasetFormat
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
 from penstock.inferred import has_no_records
 from penstock.pipeline import checked_threads, in_order
+from penstock.schema import is_raw
 from penstock.sinks import close_as
 from penstock.storage import LocalStorage
 from penstock.tail import Tail
@@ -143,7 +143,7 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
             hint="penstock repair first",
         )
     has_records = not has_no_records(old.schema)
-    if known == [RECORD] and has_records and isinstance(old.files.reader(0), FramedReader):
+    if is_raw(old.schema) and has_records and isinstance(old.files.reader(0), FramedReader):
         message = "these records are no Examples, and have no fields to change"
         raise UnsupportedError(message, file=path)
     _check_kinds(old, len(todo))

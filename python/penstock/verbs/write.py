@@ -206,7 +206,7 @@ def format_and_options(
         compression = "gzip"
     if compression is not None:
         # TensorFlow spells them in capitals.
-        compression = compression.lower() if compression.isupper() else compression
+        compression = compression.lower() if str(compression).isupper() else compression
         if "compression" not in {field.name for field in fields(kind.write_options)}:
             raise TypeError(f"{name} files are not compressed; compression={compression!r}")
         given = {**given, "compression": compression}
