@@ -603,3 +603,19 @@ def test_forged_seek_points_deliver_nothing_wrong(tmp_path: Path) -> None:
                 assert ps.open(str(path), raw=True)[number]["record"] == some[number], round_
             except ps.PenstockError:
                 pass
+
+
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz", "a.tar", "a.rec", "a.msgpack"])
+def test_a_fingerprint_is_of_what_the_records_hold(name: str, tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    images = [rng.randbytes(2000) for _ in range(50)]
+    path = tmp_path / name
+
+    def write() -> str:
+        ps.write({"label": [0] * 50, "image": images}, path, overwrite=True)
+        return ps.open(path).fingerprint
+
+    first = write()
+    assert write() == first == ps.open(path, index="never").fingerprint
+    images[7], images[8] = images[8], images[7]
+    assert write() != first

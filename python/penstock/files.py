@@ -12,14 +12,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock import formats
+from penstock import _core, formats
 from penstock.errors import PenstockError
 from penstock.forks import Lock
-from penstock.format import Format, Framed, Options, Reader, bare, open_shard
+from penstock.format import Format, Framed, Options, Reader, bare, is_indexed, open_shard
 from penstock.formats.framed_raw import RAW_SCHEMA
 from penstock.framing.framed import UNPROVED
 from penstock.framing.sidecar import discard
 from penstock.inferred import InferredFrom, files, has_no_records
+from penstock.numbers import as_arrow
 from penstock.open_files import make_room
 from penstock.overlay.reader import Overlays
 from penstock.schema import in_common
@@ -156,6 +157,13 @@ class Files:
     def num_bytes(self, shard: int) -> int:
         """Bytes of a file."""
         return self._of(shard).source.size
+
+    def checksum(self, shard: int) -> int:
+        """The CRC-32C of the checksums of all records of a file, where an index has these, else 0."""
+        reader = bare(self.reader(shard))
+        if not is_indexed(reader):
+            return 0
+        return _core.Buffer.from_values(as_arrow(reader.index.checksums)).crc32c()
 
     def format_name(self, shard: int) -> str:
         """What the format of a file is called."""

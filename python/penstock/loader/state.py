@@ -8,7 +8,7 @@
 | `order` | the order's name and what decides it |
 | `seed` | of augmentations |
 | `num_records` | of the dataset |
-| `fingerprint` | of the dataset: names, sizes and numbers of records of its files |
+| `fingerprint` | of the dataset: names, sizes, numbers and checksums of records of its files |
 
 The order is arithmetic, so nothing else needs to be kept, and going on costs the same at any position.
 """
