@@ -70,7 +70,11 @@ class Dataset:
             self._check_column(name, file=files.paths[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, (self._call, self._files.listed, self._passed_over)
+        call = dict(self._call)
+        if isinstance(self._files.storage, LocalStorage):
+            # Whoever loads it may be in another folder, where other files have these names.
+            call["source"] = [os.path.abspath(path) for path in self._files.paths]
+        return _opened, (call, self._files.listed, self._passed_over)
 
     # -- facts ----------------------------------------------------------------------------------
 

@@ -213,13 +213,14 @@ def _list_of(type_: pa.DataType, value: pa.Field) -> pa.DataType:
 def _promoted(one: pa.Field, other: pa.Field) -> pa.Field:
     """A field of a type that has the values of both, by Arrow's rules, but for whole numbers and floats of
     Examples, of which no reader makes one type. Raises ArrowTypeError where there is none."""
-    if {_innermost(one.type), _innermost(other.type)} == {pa.int64(), pa.float32()}:
+    if {innermost(one.type), innermost(other.type)} == {pa.int64(), pa.float32()}:
         raise pa.ArrowTypeError("int64 and float")
     both = [pa.schema([field.remove_metadata().with_name(one.name)]) for field in (one, other)]
     return pa.unify_schemas(both, promote_options="permissive").field(0)
 
 
-def _innermost(type_: pa.DataType) -> pa.DataType:
+def innermost(type_: pa.DataType) -> pa.DataType:
+    """The type of the values of lists, and of lists of these."""
     while pa.types.is_list(type_):
         type_ = type_.value_type
     return type_

@@ -280,6 +280,24 @@ def test_features_print_as_tensorflow_spells_them() -> None:
     ]
 
 
+def test_lists_without_a_value_leave_the_others_described() -> None:
+    lists = {"penstock.feature_list": "1"}
+    empty = pa.list_(pa.list_(pa.null()))
+    schema = pa.schema(
+        [("c", pa.list_(pa.null())), pa.field("x", empty, metadata=lists)]
+        + [pa.field("y", pa.list_(pa.int64()), metadata=lists)]
+    )
+    assert f.describe(schema).splitlines() == [
+        "context_features = {",
+        "    # 'c': no value was seen",
+        "}",
+        "sequence_features = {",
+        "    # 'x': no value was seen",
+        "    'y': tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True),",
+        "}",
+    ]
+
+
 def test_a_schema_without_features_is_described_by_its_types() -> None:
     tensor = pa.fixed_shape_tensor(pa.float32(), [2, 2])
     schema = pa.schema(

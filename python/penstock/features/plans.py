@@ -19,6 +19,7 @@ from penstock.schema import (
     WIRE_KEY,
     FieldPlan,
     Wire,
+    innermost,
     wire_key,
 )
 from penstock.sequence_parts import part_and_key
@@ -295,7 +296,7 @@ def _dict(fields: Sequence[pa.Field]) -> str:
 def _line(field: pa.Field) -> str:
     metadata = field.metadata or {}
     key = wire_key(field)
-    if field.type == pa.null():
+    if innermost(field.type) == pa.null():
         return f"# {key!r}: no value was seen"
     given = metadata.get(FEATURE_KEY)
     return f"{key!r}: {given.decode() if given else _spelled(_feature_of(field))},"
