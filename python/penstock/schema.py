@@ -260,12 +260,23 @@ def wire_key(field: pa.Field) -> str:
         raise SchemaError(message, field=field.name) from None
 
 
+def _is_permuted(type_: pa.FixedShapeTensorType) -> bool:
+    order: Any = type_.permutation
+    return order is not None and list(order) != sorted(order)
+
+
 def _plan_field(field: pa.Field) -> FieldPlan:
     in_lists = (field.metadata or {}).get(IN_LISTS_KEY) == b"1"
     key = wire_key(field)
     type_ = field.type
     if (pa.types.is_list(type_) or pa.types.is_large_list(type_)) and is_list(type_.value_type):
         in_lists = True  # nothing else is a list of lists
+    if isinstance(type_, pa.FixedShapeTensorType) and _is_permuted(type_):
+        raise SchemaError(
+            f"an Example holds the values of a tensor in the order of its axes, not as {type_}",
+            field=field.name,
+            hint="a tensor type without a permutation, of the shape that values have",
+        )
     storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
     depth = 0
     inner = storage

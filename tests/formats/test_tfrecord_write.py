@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import penstock as ps
 from penstock import SchemaError, _core
 from penstock.formats.tfrecord_writer import TFRecordWriteOptions
 from penstock.storage import LocalStorage
@@ -392,3 +394,20 @@ def test_columns_of_misaligned_memory_are_written(tmp_path: Path) -> None:
     raw = b"\0" + np.arange(10, dtype=np.int64).tobytes()
     column = pa.Array.from_buffers(pa.int64(), 10, [None, pa.py_buffer(raw).slice(1)])
     assert [f["x"] for f in examples(tmp_path, {"x": column})] == [[n] for n in range(10)]
+
+
+def test_permuted_tensors_are_written_in_the_order_of_their_axes(tmp_path: Path) -> None:
+    """Read back by that type they would be others."""
+    permuted = pa.fixed_shape_tensor(pa.int64(), [2, 3], permutation=[1, 0])
+    stored = pa.array([range(6), range(6, 12)], pa.list_(pa.int64(), 6))
+    table = pa.table({"x": pa.ExtensionArray.from_storage(permuted, stored)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    path = tmp_path / "a.tfrecord"
+    ps.convert(tmp_path / "a.parquet", path, prove=True)
+    plain = pa.schema({"x": pa.fixed_shape_tensor(pa.int64(), [3, 2])})
+    read = pa.table(ps.open(path, schema=plain))["x"].combine_chunks()
+    expected = table["x"].chunk(0)[1].to_numpy()
+    assert read.to_numpy_ndarray()[1].tolist() == expected.tolist()
+    with pytest.raises(ps.SchemaError, match="in the order of its axes") as caught:
+        ps.open(path, schema=table.schema).take([0])
+    assert caught.value.field == "x"

@@ -26,7 +26,8 @@ class Wire:
     def __init__(self, schema: pa.Schema, payload: Any, *, exact_float64: bool) -> None:
         self._plan = plan_payload(schema, payload, exact_float64=exact_float64)
         self.is_raw = self._plan.kind == "raw"
-        empty = self.convert(pa.RecordBatch.from_pylist([], schema=schema))
+        nothing = [_empty(field.type) for field in schema]
+        empty = self.convert(pa.RecordBatch.from_arrays(nothing, schema=schema))
         self.schema = pa.schema([self._field(field) for field in empty.schema])
 
     def _field(self, field: pa.Field) -> pa.Field:
@@ -49,6 +50,13 @@ class Wire:
             column = batch.column(0).cast(pa.binary())
             return pa.RecordBatch.from_arrays([column], names=["record"])
         return self._plan.convert(batch)
+
+
+def _empty(type_: pa.DataType) -> pa.Array:
+    # pyarrow makes no array at all of a tensor type with a permutation.
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type_, pa.array([], type_.storage_type))
+    return pa.array([], type_)
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
