@@ -36,11 +36,11 @@ from penstock.inferred import has_no_records
 from penstock.overlay.file import has_overlays
 from penstock.paths import index_option
 from penstock.pipeline import checked_threads
-from penstock.schema import IN_LISTS_KEY, WIRE_KEY, is_raw, wire_key
+from penstock.schema import IN_LISTS_KEY, WIRE_KEY, innermost, is_raw, wire_key
 from penstock.sinks import LocalSink
 from penstock.storage import LocalStorage, Storage
 from penstock.tail import WAIT_SECONDS, Tail
-from penstock.types import refuse_bits
+from penstock.types import is_list, refuse_bits
 from penstock.verbs import textindex
 from penstock.verbs.append_names import place_for
 from penstock.verbs.incoming import Incoming, batches_of
@@ -362,7 +362,8 @@ def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> 
         if has_no_records(schema):
             return incoming
         fields = [_as_there(field, schema) for field in incoming.schema]
-        return incoming._replace(schema=pa.schema(fields, incoming.schema.metadata))
+        there = pa.schema(fields, incoming.schema.metadata)
+        return Incoming(there, _of_types(incoming.batches, there), incoming.num_records)
     _check_names(incoming.schema, schema, path)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -372,11 +373,24 @@ def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> 
     return Incoming(schema, batches(), incoming.num_records)
 
 
+def _of_types(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        is_there = batch.schema.types == schema.types
+        yield batch if is_there else batch.cast(schema.with_metadata(batch.schema.metadata))
+
+
 def _as_there(field: pa.Field, schema: pa.Schema) -> pa.Field:
-    """A column that goes to the part of a SequenceExample in which the files have its name."""
+    """A column that goes to the part of a SequenceExample in which the files have its name. Lists that are all
+    empty are of the type of those."""
     at = schema.get_field_index(field.name)
     if at < 0:
         return field
+    if (
+        is_list(field.type)
+        and innermost(field.type) == pa.null()
+        and is_list(schema.field(at).type)
+    ):
+        field = field.with_type(schema.field(at).type)
     parts = (IN_LISTS_KEY, WIRE_KEY)
     metadata = {k: v for k, v in (field.metadata or {}).items() if k not in parts}
     metadata |= {k: v for k, v in (schema.field(at).metadata or {}).items() if k in parts}
