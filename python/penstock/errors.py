@@ -13,10 +13,16 @@ if TYPE_CHECKING:
 
 
 def command(*words: str) -> str:
-    """A command as a shell takes it, for hints: a name with a blank in it is one word."""
+    """A command as a shell takes it, for hints: a name with a blank in it is one word, and one that
+    begins with "-" is no option."""
     import shlex  # costs time at import, and is rarely needed
 
-    return shlex.join(words)
+    return shlex.join(word if _is_plain(word) else f"./{word}" for word in words)
+
+
+def _is_plain(word: str) -> bool:
+    """Whether a word of a command is an option, such as --in-place, or cannot be taken for one."""
+    return not word.startswith("-") or word[2:].replace("-", "").isalpha()
 
 
 _FIELDS = ("file", "record", "field", "byte", "expected", "found", "hint")

@@ -8,14 +8,15 @@ Every verb is written once, above all formats.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import UnsupportedError
+from penstock.format_options import options_from
 from penstock.limits import Limits
 from penstock.storage import Sink, Source
 
@@ -431,7 +432,6 @@ class Abortable(Protocol):
         ...
 
 
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,14 +480,3 @@ def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
             message = f"{info.name} reads its own columns, and takes no schema="
             raise UnsupportedError(message, file=source.path)
     return reader
-
-
-def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
-    """Build a format's options dataclass; an unknown word is an error that lists the known ones."""
-    assert is_dataclass(kind)
-    known = [f.name for f in fields(kind)]
-    for name in given:
-        if name not in known:
-            listed = ", ".join(known) if known else "none"
-            raise TypeError(f"{format_name} has no option {name!r}; its options: {listed}")
-    return kind(**given)

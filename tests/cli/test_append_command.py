@@ -47,3 +47,15 @@ def test_append_tells_misuse_from_records_that_do_not_fit(tmp_path: Path) -> Non
     assert run("append", source, tmp_path / "x@1.tfrecord").status == 2
     assert run("append", source, tmp_path / "nothing").status == 2
     assert run("append", source, target, "--option", "colour=red").status == 2
+
+
+def test_append_hands_only_options_of_the_format_on(tmp_path: Path) -> None:
+    new, target = tmp_path / "new.tfrecord", tmp_path / "there.tfrecord"
+    ps.write({"id": [1]}, new)
+    ps.write({"id": [2]}, target)
+    for word in ("index=false", "wait_seconds=1", "threads=1", "progress=1", "level=high"):
+        done = run("append", new, target, "--option", word)
+        assert done.status == 2, word
+        assert word.partition("=")[0] in done.err
+    assert len(ps.open(target)) == 1
+    assert run("append", new, target, "--option", "level=9").status == 0

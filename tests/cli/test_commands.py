@@ -154,6 +154,47 @@ def test_a_wrong_option_of_a_format_is_misuse(tmp_path: Path, read: str) -> None
     assert read.partition("=")[0] in done.err
 
 
+@pytest.mark.parametrize("read", ["payloads=false", "progress=1", "storage=1", "limits={}"])
+def test_an_option_of_the_read_format_is_none_of_the_verb(single: Path, read: str) -> None:
+    done = run("verify", single, "--read", read)
+    assert done.status == 2
+    assert f"{read.partition('=')[0]!r} is no option of a format" in done.err
+    assert run("head", single, "--read", "mmap=true").status == 2
+
+
+@pytest.mark.parametrize("value", ["[1]", "1", '{"a":1}', "x"])
+def test_a_list_of_names_is_one(tmp_path: Path, value: str) -> None:
+    ps.write({"x": [1]}, tmp_path / "a.h5")
+    done = run("head", tmp_path / "a.h5", "--read", f"datasets={value}")
+    assert done.status == 2
+    assert "hdf5: option datasets is a list of names or None, not" in done.err
+
+
+# -- what surrounds it ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", ["abc", "-3", "0", "", "1.5", "99999999999"])
+def test_a_width_that_is_none_is_ignored(single: Path, columns: str) -> None:
+    usual = run_process("head", "-n", "1", single, COLUMNS="100")
+    assert run_process("head", "-n", "1", single, COLUMNS=columns) == usual
+    assert usual.out
+
+
+def test_an_interrupt_while_the_program_is_imported_is_told() -> None:
+    script = """if True:
+        import sys
+        class Finder:
+            def find_spec(self, name, *rest):
+                if name == "click":
+                    raise KeyboardInterrupt
+        sys.meta_path.insert(0, Finder())
+        from penstock.cli import main
+        main()
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (130, b"interrupted\n")
+
+
 # -- progress -------------------------------------------------------------------------------------
 
 

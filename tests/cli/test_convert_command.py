@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+import h5py
+import numpy as np
 import pytest
 from running import run
+
+import penstock as ps
+from penstock import formats
+from penstock.format_options import options_from
 
 
 def test_convert_there_and_back_keeps_every_value(shards: Path, tmp_path: Path) -> None:
@@ -52,3 +61,103 @@ def test_convert_of_damaged_data_ends_with_status_1(damaged: Path, tmp_path: Pat
     assert done.status == 1
     assert "checksum" in done.err
     assert not (tmp_path / "a.parquet").exists()
+
+
+# -- options of the written format ----------------------------------------------------------------
+
+
+def test_an_option_reaches_the_format_and_nothing_else(tmp_path: Path) -> None:
+    source, target = tmp_path / "s.parquet", tmp_path / "o.h5"
+    ps.write({"id": np.arange(5000)}, source)
+    assert run("convert", source, target, "--option", "shuffle=true").status == 0
+    assert [record["id"] for record in ps.open(target)] == list(range(5000))
+    assert _is_shuffled(target)
+    # In Python, too.
+    ps.convert(source, target, write_options={"shuffle": True}, shuffle=7, overwrite=True)
+    assert [record["id"] for record in ps.open(target)] != list(range(5000))
+    assert _is_shuffled(target)
+
+
+def _is_shuffled(path: Path) -> bool:
+    with h5py.File(path) as file:
+        ids: Any = file["id"]
+        return ids.shuffle
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "where=id > 1",
+        "sample=1",
+        "num_shards=2",
+        "threads=1",
+        "progress=1",
+        "format=npz",
+        "max_side=8",
+    ],
+)
+def test_an_option_that_the_written_format_lacks_is_misuse(
+    word: str, single: Path, tmp_path: Path
+) -> None:
+    done = run("convert", single, tmp_path / "o.parquet", "--option", word)
+    assert done.status == 2
+    assert f"parquet has no option '{word.partition('=')[0]}'; its options: compr" in done.err
+    assert list(tmp_path.glob("o*")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "said"),
+    [
+        ("o.parquet", "level=high", "parquet: option level is a whole number or None, not 'high'"),
+        ("o.parquet", "level=1.5", "parquet: option level is a whole number or None, not 1.5"),
+        ("o.parquet", "compression=1", "parquet: option compression is text or None, not 1"),
+        ("o.parquet", "row_group_bytes=[1]", "option row_group_bytes is a whole number, not [1]"),
+        ("o.parquet", "dictionary=False", "option dictionary is true or false, not 'False'"),
+        ("o.tfrecord", "member_bytes=true", "option member_bytes is a whole number, not True"),
+        ("o.tfrecord", "float64=1", "tfrecord: option float64 is text, not 1"),
+        ("o.beton", "compress_probability=x", "option compress_probability is a number, not 'x'"),
+        ("o.npz", "text_length={}", "npz: option text_length is a whole number or None, not {}"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_misuse(
+    name: str, word: str, said: str, single: Path, tmp_path: Path
+) -> None:
+    done = run("convert", single, tmp_path / name, "--option", word)
+    assert done.status == 2
+    assert said in done.err
+    assert not (tmp_path / name).exists()
+
+
+def _options() -> Iterator[tuple[str, str, str]]:
+    for fmt in formats.FORMATS:
+        for kind in ("read", "write"):
+            options = getattr(fmt, f"{kind}_options")
+            yield from ((fmt.info.name, kind, field.name) for field in fields(options))
+
+
+@pytest.mark.parametrize(("format", "kind", "option"), list(_options()))
+def test_every_option_of_every_format_refuses_values_of_no_type_that_it_has(
+    format: str, kind: str, option: str
+) -> None:
+    options = getattr(formats.by_name(format), f"{kind}_options")
+    with pytest.raises(TypeError, match=f"{format}: option {option} is .*, not"):
+        options_from(options, {option: object()}, format)
+    default = getattr(options(), option)
+    assert getattr(options_from(options, {option: default}, format), option) == default
+
+
+def test_numbers_of_numpy_and_paths_are_options_as_well(tmp_path: Path) -> None:
+    ps.write({"x": [1]}, tmp_path / "a.parquet", level=np.int8(9), dictionary=np.bool_(False))
+    with pytest.raises(TypeError, match="parquet: option level is a whole number or None, not '9'"):
+        ps.write({"x": [1]}, tmp_path / "b.parquet", level="9")
+    given = options_from(formats.by_name("imagefolder").read_options, {"table": Path("a")}, "x")
+    assert given.table == "a"
+
+
+def test_where_of_another_type_and_a_name_that_is_taken_are_misuse(
+    single: Path, tmp_path: Path
+) -> None:
+    for words in [("--where", 'id > "a"'), ("--rename", "id=name")]:
+        done = run("convert", single, tmp_path / "o.parquet", *words)
+        assert done.status == 2, words
+        assert done.err.splitlines()[-1].startswith("Error: field '")

@@ -110,9 +110,10 @@ def test_a_field_that_is_there_is_refused_unless_replaced(single: Path) -> None:
     before = single.read_bytes()
     for where in (("--in-place",), ()):
         ran = run("fields", "add", single, "--set", "name=x", *where, "--json")
-        assert ran.status == 1
+        assert ran.status == 2
         assert ran.document["error"]["field"] == "name"
         assert "there is such a field already" in ran.err
+        assert "try: --replace" in ran.err
     assert single.read_bytes() == before
     ran = run("fields", "add", single, "--set", "name=x", "--in-place", "--replace")
     assert ran.status == 0
@@ -157,8 +158,8 @@ def test_replace_gives_other_values(shards: Path, tmp_path: Path) -> None:
     assert ran.status == 0
     assert column(shards, "name") == [f"n{n}".encode() for n in range(300)]
     unknown = run("fields", "replace", shards, "--set", "colour=red", "--in-place")
-    assert unknown.status == 1
-    assert "field 'colour': no such field; there are: id, name, score, tokens" in unknown.err
+    assert unknown.status == 2
+    assert "there is no field 'colour'; there are: id, name, score, tokens" in unknown.err
 
 
 def test_drop_takes_several(shards: Path, tmp_path: Path) -> None:
@@ -168,8 +169,8 @@ def test_drop_takes_several(shards: Path, tmp_path: Path) -> None:
     assert ran.document["num_records"] == 300
     assert ps.open(into).schema.names == ["id", "name"]
     unknown = run("fields", "drop", shards, "colour", "--in-place")
-    assert unknown.status == 1
-    assert "field 'colour': no such field" in unknown.err
+    assert unknown.status == 2
+    assert "there is no field 'colour'" in unknown.err
 
 
 def test_rename_lets_two_change_places(single: Path) -> None:
@@ -179,7 +180,7 @@ def test_rename_lets_two_change_places(single: Path) -> None:
     new = ps.open(single)[5]
     assert (new["id"], new["name"]) == (old["name"], old["id"])
     taken = run("fields", "rename", single, "id=score", "--in-place")
-    assert taken.status == 1
+    assert taken.status == 2
     assert "field 'score': there is such a field already" in taken.err
 
 
@@ -225,6 +226,12 @@ MISUSE = {
     "replace without a place": ("replace", "--set", "id=1"),
     "bake without a place": ("bake",),
     "bake without anything beside": ("bake", "--in-place"),
+    "drop of a field that is not there": ("drop", "nope", "--in-place"),
+    "rename of a field that is not there": ("rename", "nope=x", "--in-place"),
+    "rename to a name that is taken": ("rename", "id=name", "--in-place"),
+    "rename of two to one name": ("rename", "id=x", "name=x", "--in-place"),
+    "replace of a field that is not there": ("replace", "--set", "nope=1", "--in-place"),
+    "a name that is taken": ("add", "--set", "name=1", "--in-place"),
     "an option that is not there": ("add", "--set", "a=1", "--colour", "red"),
 }
 

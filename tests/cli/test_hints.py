@@ -19,8 +19,13 @@ from penstock.cli.program import program
     ("command", "hint", "told"),
     [
         ("info", 'open(..., other_files="ignore")', "--read other_files=ignore"),
-        ("info", "open(..., arrays=['x', 'y'])", "--read arrays=x,y"),
-        ("info", "open(..., header=False)", "--read header=False"),
+        ("info", "open(..., arrays=['x', 'y'])", '--read \'arrays=["x", "y"]\''),
+        ("info", "open(..., header=False)", "--read header=false"),
+        (
+            "info",
+            "open(..., custom_fields={'b': '<u8'})",
+            """--read 'custom_fields={"b": "<u8"}'""",
+        ),
         ("head", 'damage="skip"', "--damage skip"),
         ("head", "open(..., raw=True), or a schema", "--raw, or a schema"),
         ("head", "columns= with the other fields", "--columns with the other fields"),
@@ -132,6 +137,21 @@ def test_commands_that_are_advised_can_be_typed(
     with pytest.raises(ps.StaleIndexError) as raised:
         ps.index(name, from_text=index_of_another(tmp_path), force=True)
     assert raised.value.hint == "penstock index --text 'my bad.tfrecord'"
+
+
+def test_a_name_that_looks_like_an_option_is_advised_as_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ps.write({"x": range(9)}, "./-x.tfrecord")
+    data = bytearray(Path("-x.tfrecord").read_bytes())
+    data[50] ^= 1
+    Path("-x.tfrecord").write_bytes(data)
+    told = run("stats", "--", "-x.tfrecord").err.partition("try: ")[2].strip()
+    assert told == "penstock verify ./-x.tfrecord"
+    assert run(*shlex.split(told)[1:]).status == 1
+    told = run("verify", "--", "-x.tfrecord").out.partition("try: ")[2].strip()
+    assert run(*shlex.split(told)[1:]).status == 0
 
 
 def index_of_another(folder: Path) -> Path:

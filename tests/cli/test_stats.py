@@ -217,3 +217,12 @@ def test_any_arrow_type_can_be_looked_at(array: pa.Array) -> None:
     _, type_, seen = next(observer.results())
     assert type_ == array.type
     assert seen.num_entries == 2 * len(array) - 1
+
+
+def test_the_largest_numbers_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "u.parquet"
+    ps.write(pa.table({"h": pa.array([2**63] * 3 + [1], pa.uint64())}), path)
+    done = run("stats", path)
+    assert done.status == 0
+    assert "2 distinct: 922337203685477… (75 %), 1 (25 %)" in done.out
+    assert run("stats", "--json", path).status == 0

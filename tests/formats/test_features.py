@@ -284,8 +284,11 @@ def test_lists_without_a_value_leave_the_others_described() -> None:
     lists = {"penstock.feature_list": "1"}
     empty = pa.list_(pa.list_(pa.null()))
     schema = pa.schema(
-        [("c", pa.list_(pa.null())), pa.field("x", empty, metadata=lists)]
-        + [pa.field("y", pa.list_(pa.int64()), metadata=lists)]
+        [
+            ("c", pa.list_(pa.null())),
+            pa.field("x", empty, metadata=lists),
+            pa.field("y", pa.list_(pa.int64()), metadata=lists),
+        ]
     )
     assert f.describe(schema).splitlines() == [
         "context_features = {",

@@ -11,10 +11,10 @@ from penstock.cli import output
 from penstock.cli.options import (
     json_option,
     misuse,
+    of_format,
     opened,
     reading,
     source_argument,
-    values_of,
 )
 
 
@@ -59,9 +59,9 @@ def command(
     import penstock as ps
 
     ds = opened(source, **reads)
-    given: dict[str, Any] = {**values_of(more, "--option"), "shard": shard, "threads": threads}
+    written = of_format(more, "--option", ps.append)
     with misuse():
-        made = ps.append(ds, target, **given)
+        made = ps.append(ds, target, shard=shard, threads=threads, **written)
     if as_json:
         facts = {"num_records": made.num_records, "num_bytes": made.num_bytes}
         output.emit({"paths": made.paths, **facts, "damage": output.damage_of(ds)})

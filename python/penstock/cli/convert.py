@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import Any
 
 import click
@@ -111,14 +112,17 @@ def command(
     image_options = {word: options.pop(word) for word in words}
     reads = {word: options.pop(word) for word in _READING_DEFAULTS}
     renamed = pairs_of(rename or [], "--rename")
-    pairs = {**options, "columns": columns, "rename": renamed}
+    pairs: dict[str, Any] = {**options, "columns": columns, "rename": renamed}
     pairs["sample"] = _sample(sample)
     # What is not asked for is left to the format written.
     pairs |= {word: value for word, value in image_options.items() if value is not None}
-    given: dict[str, Any] = {**pairs, **values_of(more, "--option")}
+    written = values_of(more, "--option")
+    if "compression" in written:
+        pairs["compression"] = written.pop("compression")  # names of files go by it
     # Where nothing asks for more, payloads may pass from TFRecord to TFRecord without being parsed.
     ds = None if reads == _READING_DEFAULTS else opened(source, **reads)
-    named = {*(columns or ()), *renamed, *re.findall(r"[^\W\d]\w*", options["where"] or "")}
+    words_of_where = re.findall(r"`([^`]+)`|([^\W\d]\w*)", options["where"] or "")
+    named = {*(columns or ()), *renamed, *renamed.values(), *chain(*words_of_where)}
     with output.progress("convert") as progress, misuse(named=named):
         made = ps.convert(
             one_or_many(source) if ds is None else ds,
@@ -126,7 +130,8 @@ def command(
             format=to,
             threads=threads,
             progress=progress,
-            **given,
+            write_options=written,
+            **pairs,
         )
     if as_json:
         damage = [] if ds is None else output.damage_of(ds)

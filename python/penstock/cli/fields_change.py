@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -88,8 +88,8 @@ def add(source: str, as_json: bool, **options: Any) -> None:
     """
     import penstock as ps
 
-    fields, how = _values(options)
-    _run("add", as_json, lambda **told: ps.add_fields(source, fields, **how, **told))
+    fields, how, named = _values(options)
+    _run("add", as_json, named, lambda **told: ps.add_fields(source, fields, **how, **told))
 
 
 @click.command(
@@ -106,8 +106,8 @@ def replace(source: str, as_json: bool, **options: Any) -> None:
     """Give fields of the records of SOURCE other values. The old ones are cut out."""
     import penstock as ps
 
-    fields, how = _values(options)
-    _run("replace", as_json, lambda **told: ps.replace_fields(source, fields, **how, **told))
+    fields, how, named = _values(options)
+    _run("replace", as_json, named, lambda **told: ps.replace_fields(source, fields, **how, **told))
 
 
 @click.command(
@@ -125,7 +125,7 @@ def drop(source: str, names: tuple[str, ...], as_json: bool, **options: Any) -> 
     """Take the fields called NAME out of the records of SOURCE."""
     import penstock as ps
 
-    _run("drop", as_json, lambda **told: ps.drop_fields(source, names, **options, **told))
+    _run("drop", as_json, names, lambda **told: ps.drop_fields(source, names, **options, **told))
 
 
 @click.command(
@@ -144,7 +144,10 @@ def rename(source: str, names: tuple[str, ...], as_json: bool, **options: Any) -
     import penstock as ps
 
     pairs = pairs_of(names, "rename")
-    _run("rename", as_json, lambda **told: ps.rename_fields(source, pairs, **options, **told))
+    named = {*pairs, *pairs.values()}
+    _run(
+        "rename", as_json, named, lambda **told: ps.rename_fields(source, pairs, **options, **told)
+    )
 
 
 @click.command(
@@ -161,19 +164,19 @@ def bake(source: str, as_json: bool, **options: Any) -> None:
     """Put the fields that are kept beside SOURCE into its records."""
     import penstock as ps
 
-    _run("bake", as_json, lambda **told: ps.bake_fields(source, **options, **told))
+    _run("bake", as_json, (), lambda **told: ps.bake_fields(source, **options, **told))
 
 
-def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The values asked for, and the options that are left."""
+def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Collection[str]]:
+    """The values asked for, the options that are left, and the fields that were typed."""
     table, function = options.pop("table"), options.pop("function")
     constants = values_of(options.pop("constants"), "--set")
     reads = options.pop("reads") or ()
     if sum(bool(given) for given in (table, function, constants)) != 1:
         raise click.UsageError("say where the values come from: --from, --set or --function")
     if function is not None:
-        return _function(function), {**options, "reads": reads}
-    return table or constants, {**options, "reads": reads}
+        return _function(function), {**options, "reads": reads}, reads
+    return table or constants, {**options, "reads": reads}, {*reads, *constants, options["by"]}
 
 
 def _function(named: str) -> Any:
@@ -188,8 +191,10 @@ def _function(named: str) -> Any:
         raise click.UsageError(f"--function: {error}") from None
 
 
-def _run(title: str, as_json: bool, work: Callable[..., ps.Summary]) -> None:
-    with output.progress(f"fields {title}") as progress, misuse():
+def _run(
+    title: str, as_json: bool, named: Collection[str], work: Callable[..., ps.Summary]
+) -> None:
+    with output.progress(f"fields {title}") as progress, misuse(named=named):
         made = work(progress=progress)
     if as_json:
         facts = {"num_records": made.num_records, "num_bytes": made.num_bytes}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 from collections.abc import Sequence
@@ -61,8 +62,8 @@ def _told(found: re.Match[str], options: dict[str, click.Option]) -> str:
     option = options.get("to" if is_written else _ALIASES.get(name, name))
     if option is None:
         option = options.get(_for_format(found["verb"], name))
-        words = f"{name}={value or '...'}"
-        return found[0] if option is None else f"{option.opts[-1]} {words}"
+        words = f"{name}={_in_json(found['value'] or found['given'] or '...')}"
+        return found[0] if option is None else f"{option.opts[-1]} {shlex.quote(words)}"
     if option.is_flag:
         return option.opts[-1] if value in ("True", "") else found[0]
     return " ".join(f"{option.opts[-1]} {one}".rstrip() for one in values)
@@ -80,6 +81,15 @@ def _typed(value: str) -> list[str]:
             return [shlex.quote(f"{old}={new}") for old, new in pairs] or [""]
         return [shlex.quote(",".join(map(str, held)))]
     return [value.strip("\"'")]
+
+
+def _in_json(value: str) -> str:
+    """A value of Python as options of a format are typed: as JSON has it, but text is itself."""
+    try:
+        held = ast.literal_eval(value)
+        return held if isinstance(held, str) else json.dumps(held)
+    except (ValueError, SyntaxError, TypeError):
+        return value
 
 
 def _options_of(given: Sequence[str], program: click.Group) -> dict[str, click.Option]:

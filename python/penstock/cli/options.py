@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Callable, Collection, Generator, Sequence
@@ -48,7 +49,13 @@ class _Extent(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  a
 
 
 NAMES = _Names()
-_OPTION_ERROR = re.compile(r"has no option|files are not compressed")
+_OPTION_ERROR = re.compile(r"has no option|files are not compressed|: option \w+ is ")
+
+_OF_NAMES = re.compile(
+    r"no such (column|field); |is such a field already|would have (this|the same) name"
+    r"|cannot be compared with"
+)
+"""What errors say of a field where a name or a condition is wrong, and not the data."""
 
 _READING: dict[str, Callable[[Any], Any]] = {
     "format": click.option(
@@ -127,7 +134,9 @@ json_option = click.option(
 
 
 class Misuse(click.UsageError):
-    """What the API says of an argument, which was an option here."""
+    """What the API says of an argument, which was an option here; of which field, if it is of one."""
+
+    field: str | None = None
 
 
 @contextmanager
@@ -143,16 +152,24 @@ def misuse(*, has_read: bool = False, named: Collection[str] = ()) -> Generator[
     try:
         yield
     except ps.PenstockError as error:
-        known = error.message.removeprefix("no such column; there are: ")
-        is_typed = isinstance(error, ps.SchemaError) and error.field in named
-        if not is_typed or error.record is not None or known == error.message:
+        is_typed = error.record is None and (error.field is None or error.field in named)
+        if not (isinstance(error, ps.SchemaError) and is_typed and _OF_NAMES.search(error.message)):
             raise
-        message = f"there is no field {error.field!r}; there are: {known}"
-        raise Misuse(message, click.get_current_context(silent=True)) from None
+        wrong = Misuse(_of_names(error), click.get_current_context(silent=True))
+        wrong.field = error.field
+        raise wrong from None
     except (ValueError, TypeError) as error:
         if isinstance(error, TypeError) and not (has_read or _OPTION_ERROR.search(str(error))):
             raise
         raise Misuse(str(error), click.get_current_context(silent=True)) from None
+
+
+def _of_names(error: ps.SchemaError) -> str:
+    """An error about names, without the file, which is not at fault."""
+    _, sign, known = error.message.partition("; there are: ")
+    message = error.message if error.field is None else f"field {error.field!r}: {error.message}"
+    message = f"there is no field {error.field!r}; there are: {known}" if sign else message
+    return f"{message}\n  try: {error.hint}" if error.hint else message
 
 
 def one_or_many(source: Sequence[str]) -> Any:
@@ -168,18 +185,19 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
     infer = given.pop("infer", None)
     if infer is not None:
         given["infer_records"] = infer
-    read = of_format(given.pop("read", ()))
+    read = of_format(given.pop("read", ()), "--read", ps.open)
     given |= read
     with misuse(has_read=bool(read), named=given.get("columns") or ()):
         return ps.open(one_or_many(source), **given)
 
 
-def of_format(words: Sequence[str]) -> dict[str, Any]:
-    """What --read says, as keywords of `penstock.open`."""
-    found = values_of(words, "--read")
+def of_format(words: Sequence[str], option: str, verb: Callable[..., Any]) -> dict[str, Any]:
+    """What an option such as --read says, as keywords of a function; those of its own are no format's."""
+    found = values_of(words, option)
+    own = inspect.signature(verb).parameters if found else ()
     for name in found:
-        if name in _READING or name in ("schema", "limits", "storage", "source"):
-            raise click.UsageError(f"--read: {name!r} is no option of a format")
+        if name in own:
+            raise click.UsageError(f"{option}: {name!r} is no option of a format")
     return found
 
 

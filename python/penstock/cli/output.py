@@ -35,7 +35,8 @@ def console() -> Console:
     """Where people read: colours on a terminal, plain text elsewhere."""
     if sys.stdout.isatty():
         return Console(highlight=False, markup=False)
-    width = int(os.environ.get("COLUMNS") or 0) or PIPED_WIDTH
+    asked = os.environ.get("COLUMNS", "")
+    width = int(asked) if re.fullmatch("[1-9][0-9]{0,3}", asked) else PIPED_WIDTH
     return Console(
         highlight=False, markup=False, width=width, file=cast("IO[str]", _Trimmed(sys.stdout))
     )

@@ -137,7 +137,9 @@ def _facts(error: Any) -> dict[str, Any]:
     if isinstance(error, ps.PenstockError):
         return {"type": type(error).__name__, "message": error.message, **error.facts()}
     if isinstance(error, click.ClickException):
-        return {"type": "UsageError", "message": error.format_message()}
+        field = getattr(error, "field", None)
+        facts = {"type": "UsageError", "message": error.format_message()}
+        return facts if field is None else {**facts, "field": field}
     facts = {"type": type(error).__name__, "message": _said(error)}
     return facts if error.filename is None else {**facts, "file": os.fspath(error.filename)}
 

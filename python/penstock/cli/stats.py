@@ -180,7 +180,13 @@ def _distinct(field: ps.FieldStats) -> str:
     total = field.values.count if field.values is not None else 0
     total = total or (field.sizes.count if field.sizes is not None else 0)
     common = [
-        f"{describe.value(pa.scalar(value), 16)} ({100 * count / total:.3g} %)"
+        f"{describe.value(_scalar(value), 16)} ({100 * count / total:.3g} %)"
         for value, count in field.most_common[:3]
     ]
     return f"{shown}: {', '.join(common)}"
+
+
+def _scalar(value: Any) -> pa.Scalar:
+    """A value as Arrow has it; pyarrow alone takes every whole number for an int64."""
+    is_large = isinstance(value, int) and value >= 1 << 63
+    return pa.scalar(value, pa.uint64()) if is_large else pa.scalar(value)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.text import Text
 
-from penstock import describe
+from penstock import describe, errors
 from penstock.cli import output
 from penstock.cli.options import (
     json_option,
@@ -65,7 +64,7 @@ def command(
             index=index,
             threads=threads,
             progress=progress,
-            **of_format(read),
+            **of_format(read, "--read", ps.verify),
         )
     if as_json:
         output.emit(report.to_dict())
@@ -77,8 +76,8 @@ def command(
             path = files[0]
             ending = path.rsplit("/", 1)[-1].partition(".")[2]
             into = f"repaired.{ending}" if ending and len(files) == 1 else "repaired/"
-            name = shlex.quote(path) if len(files) == 1 else "FILE..."
-            advice = f"penstock repair {name} --into {shlex.quote(into)}"
+            name = path if len(files) == 1 else "FILE..."
+            advice = errors.command("penstock", "repair", name, "--into", into)
             click.echo(f"\ntry: {describe.escape(advice)}")
     if not report.ok:
         raise click.exceptions.Exit(1)

@@ -42,8 +42,8 @@ from penstock.format import (
     Selection,
     SkippedRegion,
     Writer,
-    options_from,
 )
+from penstock.format_options import options_from
 from penstock.formats.batches import check_records
 from penstock.formats.tfrecord import decoder_of
 from penstock.framing.chunks import SAMPLE_BYTES

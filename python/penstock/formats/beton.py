@@ -29,7 +29,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ChangedError, PenstockError, SchemaError, UnsupportedError
-from penstock.format import Chunk, FormatInfo, Options, Projection, Selection, Writer, options_from
+from penstock.format import Chunk, FormatInfo, Options, Projection, Selection, Writer
+from penstock.format_options import options_from
 from penstock.formats.batches import (
     check_columns,
     check_records,

@@ -33,8 +33,8 @@ from penstock.format import (
     Projection,
     Selection,
     Writer,
-    options_from,
 )
+from penstock.format_options import options_from
 from penstock.formats.arrays import Cut, StoredArray
 from penstock.formats.batches import (
     check_columns,

@@ -24,7 +24,8 @@ import pyarrow as pa
 from penstock import folders
 from penstock.errors import FormatError, UnsupportedError
 from penstock.folders import Folder, FolderSink
-from penstock.format import Chunk, FormatInfo, Options, Projection, Selection, options_from
+from penstock.format import Chunk, FormatInfo, Options, Projection, Selection
+from penstock.format_options import options_from
 from penstock.formats.batches import (
     check_columns,
     check_records,

@@ -37,8 +37,8 @@ from penstock.format import (
     Projection,
     Reader,
     Writer,
-    options_from,
 )
+from penstock.format_options import options_from
 from penstock.formats.framed_raw import RAW_SCHEMA, RawDecoder, given, without_columns
 from penstock.formats.msgpack_columns import FieldPlan, inferred_field, plan_reading
 from penstock.framing.chunk_frames import ChunkFrames

@@ -25,7 +25,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SchemaError, UnsupportedError
-from penstock.format import FormatInfo, Options, Writer, options_from
+from penstock.format import FormatInfo, Options, Writer
+from penstock.format_options import options_from
 from penstock.formats.arrays import ArraysReader, FilePlace, Place, StoredArray, check_size
 from penstock.formats.npy_header import Header, parse_header
 from penstock.formats.npz_columns import table_of

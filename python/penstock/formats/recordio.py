@@ -41,8 +41,8 @@ from penstock.format import (
     Projection,
     Reader,
     Writer,
-    options_from,
 )
+from penstock.format_options import options_from
 from penstock.formats.framed_raw import given, without_columns
 from penstock.formats.recordio_text import MXNetIndex
 from penstock.framing.chunk_frames import ChunkFrames

@@ -32,8 +32,8 @@ from penstock.format import (
     Projection,
     Reader,
     Writer,
-    options_from,
 )
+from penstock.format_options import options_from
 from penstock.formats.framed_raw import (
     RAW_SCHEMA,
     RawDecoder,

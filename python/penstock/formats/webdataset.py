@@ -35,8 +35,8 @@ from penstock.format import (
     Projection,
     Reader,
     Writer,
-    options_from,
 )
+from penstock.format_options import options_from
 from penstock.formats.framed_raw import RawDecoder, given, without_columns
 from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
 from penstock.formats.webdataset_fields import (

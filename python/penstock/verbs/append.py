@@ -27,8 +27,8 @@ from penstock.format import (
     Summary,
     Surveyed,
     TextIndexMaking,
-    options_from,
 )
+from penstock.format_options import options_from
 from penstock.formats.batches import conform
 from penstock.framing import sidecar
 from penstock.framing.sidecar import Index

@@ -21,8 +21,8 @@ from penstock.errors import UnsupportedError
 from penstock.format import (
     Format,
     Summary,
-    options_from,
 )
+from penstock.format_options import options_from
 from penstock.framing import sidecar
 from penstock.numbers import checked_count
 from penstock.paths import index_option

@@ -1,0 +1,116 @@
+"""The options of a format, out of the keywords that a caller gave."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from functools import cache
+from numbers import Real
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
+    """Build a format's options dataclass; an unknown word is an error that lists the known ones.
+
+    Raises:
+        TypeError: there is no such option, or a value is of a type that it does not have.
+    """
+    assert is_dataclass(kind)
+    known = [f.name for f in fields(kind)]
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            listed = ", ".join(known) if known else "none"
+            raise TypeError(f"{format_name} has no option {name!r}; its options: {listed}")
+        types = _types_of(kind).get(name, ())
+        values[name] = _value_of(value, types, f"{format_name}: option {name}")
+    return kind(**values)
+
+
+@cache
+def _types_of(kind: type) -> dict[str, tuple[Any, ...]]:
+    """The types that the value of each option may have, by its annotation; none where they are others than the
+    ones below, as a format from elsewhere may have."""
+    found: dict[str, tuple[Any, ...]] = {}
+    try:
+        hints = get_type_hints(kind)
+    except NameError:
+        return found  # of what is imported for type checkers only
+    for name, type_ in hints.items():
+        types = get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
+        origins = tuple(get_origin(one) or one for one in types)
+        found[name] = origins if set(origins) <= _VALUES.keys() else ()
+    return found
+
+
+def _value_of(value: Any, types: tuple[Any, ...], option: str) -> Any:
+    """The value of an option as Python's own type: NumPy has numbers of its own, and a path is text."""
+    if not types:
+        return value
+    for type_ in types:
+        with suppress(TypeError):
+            return _VALUES[type_][1](value)
+    expected = " or ".join(_VALUES[type_][0] for type_ in types)
+    raise TypeError(f"{option} is {expected}, not {value!r}")
+
+
+def _none(value: Any) -> None:
+    if value is not None:
+        raise TypeError
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, np.bool_) and operator.index(value) not in (0, 1):
+        raise TypeError
+    return bool(value)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError
+    return operator.index(value)
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        raise TypeError
+    return os.fspath(value)
+
+
+def _names(value: Any) -> list[str]:
+    if isinstance(value, (str, Mapping)):
+        raise TypeError
+    return [_text(name) for name in value]
+
+
+def _texts(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise TypeError
+    return {_text(name): _text(one) for name, one in value.items()}
+
+
+_VALUES: dict[Any, tuple[str, Callable[[Any], Any]]] = {
+    NoneType: ("None", _none),
+    bool: ("true or false", _truth),
+    int: ("a whole number", _whole),
+    float: ("a number", _real),
+    str: ("text", _text),
+    Literal: ("text", _text),  # which words there are is what the format says
+    Sequence: ("a list of names", _names),
+    dict: ("a mapping of names to text", _texts),
+}
+"""Of the types that options have: what they are called, and what makes them of a value or raises TypeError."""
