@@ -19,11 +19,11 @@ from penstock.format import Format, Framed, Options, Reader, bare, is_indexed, o
 from penstock.formats.framed_raw import RAW_SCHEMA
 from penstock.framing.framed import UNPROVED
 from penstock.framing.sidecar import discard
+from penstock.inference import in_common
 from penstock.inferred import InferredFrom, files, has_no_records
 from penstock.numbers import as_arrow
 from penstock.open_files import make_room
 from penstock.overlay.reader import Overlays
-from penstock.schema import in_common
 from penstock.shard_lists import ShardList
 from penstock.storage import LocalStorage, Source, Storage, Watched
 

@@ -410,3 +410,14 @@ def test_permuted_tensors_are_written_in_the_order_of_their_axes(tmp_path: Path)
     with pytest.raises(ps.SchemaError, match="in the order of its axes") as caught:
         ps.open(path, schema=table.schema).take([0])
     assert caught.value.field == "x"
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_missing_lists_of_bytes_of_a_fixed_size_are_read_as_they_were(
+    size: int, tmp_path: Path
+) -> None:
+    type_ = pa.list_(pa.binary(2), size)
+    rows = [None, [b"ab"] * size, None, [b"cd"] * size]
+    table = pa.table({"x": pa.array(rows, type_)})
+    ps.write(table, tmp_path / "a.tfrecord")
+    assert pa.table(ps.open(tmp_path / "a.tfrecord", schema=table.schema))["x"].to_pylist() == rows

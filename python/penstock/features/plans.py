@@ -11,6 +11,7 @@ import pyarrow as pa
 import penstock.features.types as f
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.features.ragged import partitioned, partitioned_frames, rows_of, sparse
+from penstock.inference import innermost
 from penstock.inferred import in_every_record
 from penstock.schema import (
     CONTEXT_PREFIX,
@@ -19,7 +20,6 @@ from penstock.schema import (
     WIRE_KEY,
     FieldPlan,
     Wire,
-    innermost,
     wire_key,
 )
 from penstock.sequence_parts import part_and_key

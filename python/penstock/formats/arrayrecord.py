@@ -47,9 +47,9 @@ from penstock.format_options import options_from
 from penstock.formats.batches import check_records
 from penstock.formats.tfrecord import decoder_of
 from penstock.framing.chunks import SAMPLE_BYTES
+from penstock.inference import merge_facts
 from penstock.inferred import InferredFrom, file_name
 from penstock.numbers import as_arrow, as_numpy, checked_infer
-from penstock.schema import merge_facts
 from penstock.storage import Sink, Source
 
 BLOCK = 1 << 16

@@ -53,18 +53,10 @@ from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index
 from penstock.framing.stream import PlainStream, Stream
 from penstock.framing.survey import Survey
+from penstock.inference import infer_schema, looks_like_examples, merge_facts
 from penstock.inferred import InferredFrom, file_name
 from penstock.numbers import checked_infer
-from penstock.schema import (
-    DecodePlan,
-    FieldPlan,
-    infer_schema,
-    is_raw,
-    lent,
-    looks_like_examples,
-    merge_facts,
-    plan_fields,
-)
+from penstock.schema import DecodePlan, FieldPlan, is_raw, lent, plan_fields
 from penstock.sequence_parts import check_parts, names_of_parts, with_parts, without_values
 from penstock.storage import Sink, Source
 

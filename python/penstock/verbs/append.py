@@ -32,11 +32,12 @@ from penstock.format_options import options_from
 from penstock.formats.batches import conform
 from penstock.framing import sidecar
 from penstock.framing.sidecar import Index
+from penstock.inference import innermost
 from penstock.inferred import has_no_records
 from penstock.overlay.file import has_overlays
 from penstock.paths import index_option
 from penstock.pipeline import checked_threads
-from penstock.schema import IN_LISTS_KEY, WIRE_KEY, innermost, is_raw, wire_key
+from penstock.schema import IN_LISTS_KEY, WIRE_KEY, is_raw, wire_key
 from penstock.sinks import LocalSink
 from penstock.storage import LocalStorage, Storage
 from penstock.tail import WAIT_SECONDS, Tail
