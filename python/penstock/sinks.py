@@ -114,7 +114,8 @@ def close_as(path: str, like: str) -> None:
         os.chmod(path, wanted)
 
 
-def _refuse_device(path: str) -> None:
+def refuse_device(path: str) -> None:
+    """Raise UnsupportedError where something has a name that is no file and no folder."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise UnsupportedError(
             "is a pipe or a device, which no file is put in the place of",
@@ -138,7 +139,7 @@ class LocalSink:
         self.path = os.path.realpath(path) if follows else path
         if not overwrite and os.path.lexists(self.path):
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
-        _refuse_device(self.path)
+        refuse_device(self.path)
         self._calls = calls
         self._overwrite = overwrite
         folder, name = os.path.split(self.path)

@@ -2,7 +2,11 @@
 
 Finished parts lie beside the target under names of their own until all are there. The journal says
 which those are and of which job: another source, or other options, make another job, and the old
-parts are dropped.
+parts are dropped. Before the first part gets its final name the journal says all of these names, so
+that the next run knows which files are its own.
+
+The names of parts and journal come from the target's name alone, so one conversion at a time writes
+a target (`alone_at`).
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,23 +23,42 @@ from penstock.errors import FormatError
 from penstock.folders import refuse_other_files, remove, size_of
 from penstock.format import TextIndex
 from penstock.framing import sidecar
-from penstock.sinks import TEMPORARY_SUFFIX, close_as
+from penstock.sinks import TEMPORARY_SUFFIX, close_as, refuse_device
 from penstock.storage import Storage
+from penstock.verbs.rewrite_journal import alone_with
 
 PREFIX = ".penstock-"
 
 
+@contextmanager
+def alone_at(target: str, folder: str) -> Generator[None]:
+    """Keep other conversions away from a target, whose files are in this folder.
+
+    Raises:
+        BlockingIOError: another one is writing it.
+    """
+    name = f"{PREFIX}convert-{_token(target)}.lock{TEMPORARY_SUFFIX}"
+    message = "another conversion is writing it; wait for that to end"
+    with alone_with(os.path.join(folder, name), message, target):
+        yield
+
+
+def _token(target: str) -> str:
+    """What the hidden files of one target have in their names."""
+    name = os.path.basename(os.path.normpath(target))
+    return hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class FinishedPart:
-    """One whole part: its number and what is in it."""
+    """One whole part: its number and how long it is."""
 
     number: int
-    num_records: int
     num_bytes: int
 
 
 class Journal:
-    """The parts of one target. Used by one thread."""
+    """The parts of one target. Used by one thread, of one process at a time."""
 
     def __init__(
         self,
@@ -44,11 +69,10 @@ class Journal:
         storage: Storage,
         text_index: TextIndex | None = None,
     ) -> None:
-        name = os.path.basename(os.path.normpath(target))
-        folder = folder or "."
-        self._folder = folder
-        self._token = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=6).hexdigest()
-        self._path = os.path.join(folder, f"{PREFIX}convert-{self._token}.json")
+        self._folder = folder or "."
+        token = _token(target)
+        self._path = os.path.join(self._folder, f"{PREFIX}convert-{token}.json")
+        self._own = f"{PREFIX}part-{token}-"
         self._job = hashlib.blake2b(
             json.dumps(job, sort_keys=True, default=str).encode(), digest_size=16
         ).hexdigest()
@@ -56,47 +80,77 @@ class Journal:
         self._storage = storage
         self._text_index = text_index
         self.parts: dict[int, FinishedPart] = {}
-        self.is_publishing = False
+        self._finals: list[str] = []
+
+    @property
+    def is_publishing(self) -> bool:
+        """Whether parts may have their final names already."""
+        return bool(self._finals)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing but the final names of some parts."""
+        return self.is_publishing and len(self.parts) == len(self._finals)
+
+    @property
+    def part_pattern(self) -> str:
+        """The names of all parts, as `write` takes them."""
+        return os.path.join(self._folder, self._own + "{shard:05d}")
 
     def part_path(self, number: int) -> str:
         """Where a part lies until all are finished."""
-        return os.path.join(self._folder, f"{PREFIX}part-{self._token}-{number:05d}")
+        return os.path.join(self._folder, f"{self._own}{number:05d}")
 
-    def load(self, finals: list[str]) -> None:
+    def is_part(self, path: str | None) -> bool:
+        """Whether a path is that of a part."""
+        return path is not None and os.path.basename(path).startswith(self._own)
+
+    def load(self) -> None:
         """Find out what an earlier run of the same job has finished; drop what others left."""
         try:
             with open(self._path, encoding="utf-8") as file:
                 stored = json.load(file)
             same = stored["job"] == self._job
             parts = [FinishedPart(**part) for part in stored["parts"]]
-            self.is_publishing = same and bool(stored["publishing"])
+            finals = [str(final) for final in stored["finals"]]
         except (OSError, ValueError, KeyError, TypeError):
-            same, parts = False, []
+            same, parts, finals = False, [], []
+        self._finals = finals if same else []
         for part in parts if same else []:
             places = [self.part_path(part.number)]
-            if self.is_publishing and part.number < len(finals):
+            if part.number < len(finals):
                 places.append(finals[part.number])
             if any(_size(place) == part.num_bytes for place in places):
                 self.parts[part.number] = part
         self._tidy()
 
     def _tidy(self) -> None:
-        """Remove what a killed run left of unfinished parts, and parts of other jobs."""
-        own = f"{PREFIX}part-{self._token}-"
+        """Remove what a killed run left of unfinished files, and parts of other jobs."""
+        begun = (f".{self._own}", f".{os.path.basename(self._path)}.")
         kept = {self.part_path(number) for number in self.parts}
         with os.scandir(self._folder) as entries:
             names = [entry.name for entry in entries]
         for name in names:
             path = os.path.join(self._folder, name)
-            unfinished = name.startswith("." + own) and name.endswith(TEMPORARY_SUFFIX)
+            unfinished = name.startswith(begun) and name.endswith(TEMPORARY_SUFFIX)
             of = path.removesuffix(".penstock").removesuffix(".idx")
-            if unfinished or (name.startswith(own) and of not in kept):
+            if unfinished or (name.startswith(self._own) and of not in kept):
                 remove(path)
 
     def _beside(self, path: str) -> list[str]:
         """The indexes of a file."""
         own = sidecar.path_for(path, self._index_folder)
         return [own] if self._text_index is None else [own, self._text_index.path_for(path)]
+
+    def _text_indexes(self, finals: list[str]) -> list[str]:
+        """The text indexes that will appear beside files of these names."""
+        kind = self._text_index
+        if kind is None:
+            return []
+        made = [os.path.exists(kind.path_for(self.part_path(n))) for n in range(len(finals))]
+        return [
+            kind.path_for(final) for final, is_made in zip(finals, made, strict=True) if is_made
+        ]
 
     def finish(self, part: FinishedPart) -> None:
         """Note that a part is whole."""
@@ -105,7 +159,7 @@ class Journal:
 
     def _save(self) -> None:
         parts = [asdict(self.parts[number]) for number in sorted(self.parts)]
-        stored = {"job": self._job, "publishing": self.is_publishing, "parts": parts}
+        stored = {"job": self._job, "finals": self._finals, "parts": parts}
         sink = self._storage.sink(self._path, overwrite=True)
         try:
             sink.write(json.dumps(stored).encode())
@@ -118,7 +172,10 @@ class Journal:
         """Give all parts their names, with their indexes, and forget the job."""
         if not overwrite and not self.is_publishing:
             refuse_existing(finals)
-        self.is_publishing = True
+            refuse_existing(self._text_indexes(finals))
+        for final in finals:
+            refuse_device(final)
+        self._finals = finals
         self._save()
         for number, final in enumerate(finals):
             part = self.part_path(number)
@@ -139,12 +196,14 @@ class Journal:
         self.forget()
 
     def forget(self) -> None:
-        """Remove the journal and whatever parts there are."""
+        """Remove the journal and whatever parts there are, finished or not."""
         for number in self.parts:
             part = self.part_path(number)
             for path in (part, *self._beside(part)):
                 if os.path.exists(path):
                     remove(path)
+        self.parts, self._finals = {}, []
+        self._tidy()
         if os.path.exists(self._path):
             os.unlink(self._path)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -28,14 +30,18 @@ from penstock.framing import sidecar
 from penstock.framing.framings import Framing
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Found, Frames
+from penstock.journal import resolved
 from penstock.limits import Limits, limits_from
 from penstock.numbers import as_numpy
 from penstock.paths import expand, index_option
 from penstock.pipeline import checked_threads, in_order
 from penstock.report import Finding, Report
+from penstock.sinks import TEMPORARY_SUFFIX, refuse_device
 from penstock.storage import LocalStorage, Sink, Source, Storage
 from penstock.verbs import textindex
+from penstock.verbs.convert_journal import refuse_existing
 from penstock.verbs.index import bytes_of
+from penstock.verbs.rewrite_journal import alone_with, clear
 from penstock.verbs.verify import Progress, first_error, format_of, found_in, tally_of
 
 
@@ -81,6 +87,7 @@ def repair(
 
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
+        BlockingIOError: another repair is writing a target.
         FileNotFoundError: no such file, or a shard of a numbered set is missing.
 
     Example:
@@ -161,12 +168,26 @@ class _Work:
             source.close()
 
     def _write(self, saving: _Saving, kind: Format, target: str) -> None:
-        sink = self.storage.sink(target, overwrite=self.overwrite or self.in_place)
+        replaces = self.overwrite or self.in_place
+        if not isinstance(self.storage, LocalStorage):
+            self._save(saving, kind, target, self.storage.sink(target, overwrite=replaces))
+            return
+        with _alone_at(target) as hidden:
+            if not replaces:
+                refuse_existing([target])
+            refuse_device(target)
+            sink = self.storage.sink(hidden, overwrite=replaces, like=target)
+            self._save(saving, kind, target, sink)
+
+    def _save(self, saving: _Saving, kind: Format, target: str, sink: Sink) -> None:
+        begun = sink.path
         try:
             num_records, findings = saving.save(sink)
-            sink.commit()
-        except BaseException:
+            sink.commit(target if target != begun else None)
+        except BaseException as error:
             sink.abort()
+            if isinstance(error, PenstockError) and error.file == begun:
+                error.file = target  # nobody knows it by its hidden name
             raise
         self.num_records += num_records
         self.findings.extend(findings)
@@ -190,6 +211,23 @@ class _Work:
         if self.progress is not None:
             done = min(self.done_bytes, self.total_bytes)
             self.progress(self.num_records + num_records, done, self.total_bytes)
+
+
+@contextmanager
+def _alone_at(target: str) -> Generator[str]:
+    """Keep other repairs away from a file of this machine, and clear away what a killed one has left of it. Gives
+    the name under which the new file is begun: one that no other verb takes, so it is known whose it was.
+
+    Raises:
+        BlockingIOError: another repair is writing it.
+    """
+    folder, name = os.path.split(resolved(target))
+    token = hashlib.blake2b(os.fsencode(name), digest_size=6).hexdigest()
+    hidden = os.path.join(folder, f".penstock-repair-{token}")
+    message = "another repair is writing it; wait for that to end"
+    with alone_with(f"{hidden}.lock{TEMPORARY_SUFFIX}", message, target):
+        clear(folder or ".", {f".{os.path.basename(hidden)}."})
+        yield hidden
 
 
 def _saving(source: Source, kind: Format, work: _Work) -> _Saving:

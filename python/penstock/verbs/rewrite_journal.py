@@ -26,6 +26,8 @@ from penstock.storage import SIDECAR_SUFFIX, LocalStorage
 
 PREFIX = ".penstock-fields-"
 _LOCK = ".penstock-fields.lock"
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
+""""There are no locks here", as file systems say it."""
 
 State = list[int]
 """What tells a file from another one of its name, and from itself in another state."""
@@ -47,25 +49,52 @@ def alone_in(folder: str) -> Generator[None]:
     Raises:
         BlockingIOError: another job is under way there.
     """
-    path = os.path.join(folder, _LOCK)
+    message = "another change of fields is under way in this folder"
+    with alone_with(os.path.join(folder, _LOCK), message, folder):
+        yield
+
+
+@contextmanager
+def alone_with(path: str, message: str, about: str) -> Generator[None]:
+    """Have the lock of a small hidden file, made for it and removed behind it. It ends with the process: a file
+    that a kill leaves locks nobody out. On a file system without locks nobody is kept out.
+
+    Raises:
+        BlockingIOError: somebody else has it; the error has this message, and is about this file or folder.
+    """
     while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        lock = _lock_file(path)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                message = "another change of fields is under way in this folder"
-                raise BlockingIOError(errno.EAGAIN, message, folder) from None
+                raise BlockingIOError(errno.EAGAIN, message, about) from None
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
             if not _is_at(lock, path):
                 continue  # the one who had it before has removed it
             try:
                 yield
                 return
             finally:
-                with suppress(FileNotFoundError):
+                with suppress(OSError):  # what was done is done, and nobody waits for it to go
                     os.unlink(path)
         finally:
             os.close(lock)
+
+
+def _lock_file(path: str) -> int:
+    flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    folder = os.path.dirname(path) or "."
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(error.errno, "no such folder", folder) from None
+    except PermissionError as error:
+        with suppress(OSError):  # one that a kill of somebody else's program has left
+            return os.open(path, os.O_RDONLY | flags)
+        raise PermissionError(error.errno, "no file can be made in this folder", folder) from None
 
 
 def _is_at(file: int, path: str) -> bool:
@@ -188,7 +217,7 @@ class Journal:
                 if (os.path.dirname(target) or ".") == folder
                 for suffix in ("", SIDECAR_SUFFIX)
             }
-            _clear(folder, mine)
+            clear(folder, mine)
 
     def written(self) -> list[int]:
         """The shards that an unfinished job on these files has written, whichever job it is."""
@@ -239,7 +268,7 @@ class Journal:
 
     def forget(self) -> None:
         """All is done, or nothing was. What a kill left of the journal itself goes, too."""
-        _clear(self._folder, {f".{os.path.basename(self._path)}."})
+        clear(self._folder, {f".{os.path.basename(self._path)}."})
         with suppress(FileNotFoundError):
             os.unlink(self._path)
 
@@ -268,7 +297,7 @@ def _stored(path: str) -> dict[str, Any] | None:
         return None
 
 
-def _clear(folder: str, stems: set[str]) -> None:
+def clear(folder: str, stems: set[str]) -> None:
     """Remove the temporary files whose names begin so, up to what tells them apart."""
     for name in os.listdir(folder):
         stem = name.removesuffix(TEMPORARY_SUFFIX)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import SchemaError
-from penstock.folders import remove
 from penstock.format import (
     Abortable,
     Format,
@@ -27,7 +26,6 @@ from penstock.format import (
     Writer,
 )
 from penstock.framing import sidecar
-from penstock.sinks import TEMPORARY_SUFFIX
 from penstock.storage import Sink, Storage, sink_for
 from penstock.verbs import textindex
 from penstock.verbs.incoming import Incoming
@@ -68,20 +66,6 @@ class Names:
         if self._total is not None or self._is_pattern or not self._is_sharded:
             return self.final(number, self._total or 1)
         return f"{self._stem}-{number:05d}-of-unknown{self._suffix}"
-
-    def drop_unfinished(self) -> None:
-        """Remove what a killed run left of shards that were cut where their bytes said, in a folder of this machine."""
-        folder, stem = os.path.split(self._stem)
-        number = r"[0-9a-fA-F]+" if self._is_pattern else r"\d{5,}-of-unknown"
-        parts = SHARD_PATTERN.split(stem)[::2] if self._is_pattern else [stem + "-", ""]
-        # An index for other programs has the name of its shard, with another ending or one more.
-        ending = rf"({re.escape(self._suffix)}|(\.\w+)+)"
-        shard = number.join(map(re.escape, parts)) + ending
-        left = re.compile(rf"\.{shard}\.[0-9a-f]{{12}}{re.escape(TEMPORARY_SUFFIX)}")
-        with os.scandir(folder or ".") as entries:
-            paths = [entry.path for entry in entries if left.fullmatch(entry.name)]
-        for path in paths:
-            remove(path)
 
     def refuse_existing(self, storage: Storage, total: int | None, *, overwrite: bool) -> None:
         """Raise FileExistsError before any work is done, if a name is taken."""
