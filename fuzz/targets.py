@@ -37,7 +37,8 @@ from penstock import _core
 from penstock.formats import arrow as arrow_format
 from penstock.framing import sidecar
 from penstock.framing.framings import TFRECORD
-from penstock.schema import DecodePlan, looks_like_examples, plan_fields
+from penstock.inference import looks_like_examples
+from penstock.schema import DecodePlan, plan_fields
 
 ALLOWED = (_core.KernelError, ps.PenstockError)
 MOST_BYTES = 4 << 20

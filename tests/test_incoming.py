@@ -84,20 +84,6 @@ def test_refusals_name_the_column() -> None:
     assert caught.value.field == "weights"
 
 
-@pytest.mark.parametrize("target", ["x.tfrecord", "x.msgpack"])
-def test_bfloat16_of_any_library_is_refused_where_it_would_be_read_as_numbers(
-    target: str, tmp_path: Path
-) -> None:
-    import jax.numpy as jnp
-
-    for values in (jnp.array([1.5], "bfloat16"), jnp.ones((2, 3), "bfloat16")):
-        with pytest.raises(ps.SchemaError, match="bits of bfloat16"):
-            ps.write({"c": values}, tmp_path / target)
-        ps.write({"c": values}, tmp_path / "x.parquet", overwrite=True)
-        field = ps.open(tmp_path / "x.parquet").schema.field("c")
-        assert field.metadata[b"penstock.dtype"] == b"bfloat16"
-
-
 def test_the_index_of_a_pandas_frame_is_a_column_where_it_says_something() -> None:
     values = {"a": [1, 2]}
     named = pd.DataFrame(values, index=pd.Index(["x", "y"], name="id"))

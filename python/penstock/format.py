@@ -432,8 +432,6 @@ class Abortable(Protocol):
         ...
 
 
-
-
 @dataclass(frozen=True, slots=True)
 class NoOptions:
     """A format without options of its own."""

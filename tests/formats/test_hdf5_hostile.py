@@ -127,33 +127,122 @@ def small_file() -> bytes:
 
 
 FLIPS = """
-import random, sys
+import faulthandler, random, sys
+from pathlib import Path
 import penstock as ps
-data, seed = open(sys.argv[1], "rb").read(), int(sys.argv[2])
+data, seed = Path(sys.argv[1]).read_bytes(), int(sys.argv[2])
 rng = random.Random(seed)
-path = sys.argv[1] + ".flipped"
-for n in range(400):
-    broken = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 5))):
-        broken[rng.randrange(len(data))] = rng.randrange(256)
-    with open(path, "wb") as file:
-        file.write(broken)
+
+def read(name, broken):
+    # Each under a name of its own: of one that is still open libhdf5 would show what it knows.
+    path = f"{sys.argv[1]}.{name}"
+    Path(path).write_bytes(broken)
+    faulthandler.dump_traceback_later(10, exit=True)
     try:
         dataset = ps.open(path, index="never", format="hdf5")
         for batch in dataset.scan(threads=1):
             batch.validate(full=True)
     except ps.PenstockError as error:
         assert error.file == path
+    faulthandler.cancel_dump_traceback_later()
+    Path(path).unlink()
+
+for size in (512, 4096):
+    for start in range(0, len(data), size):
+        read("zeroed", data[:start] + bytes(len(data[start : start + size])) + data[start + size :])
+for n in range(200):
+    broken = bytearray(data)
+    if n % 4 == 0:
+        start, size = rng.randrange(len(data)), rng.choice((16, 64, 512, 4096))
+        broken[start : start + size] = rng.randbytes(len(broken[start : start + size]))
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        broken[rng.randrange(len(data))] = rng.choice((0, 255, rng.randrange(256)))
+    read(f"flipped{n}", broken)
 print("done")
 """
 
 
-def test_flipped_files_end_in_data_or_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layout", ["chunks", "text", "groups", "attributes"])
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_broken_files_end_in_data_or_an_error(layout: str, libver: str, tmp_path: Path) -> None:
     """In processes of their own: what libhdf5 does with them is not ours to promise."""
     path = tmp_path / "a.h5"
-    path.write_bytes(small_file())
-    for seed in (1, 2):
-        assert "done" in run_python(FLIPS, str(path), str(seed), megabytes=1500, seconds=120)
+    with h5py.File(path, "w", libver=libver) as file:
+        if layout == "chunks":
+            file.create_dataset(
+                "x", data=np.arange(90), chunks=(5,), compression="gzip", shuffle=True
+            )
+            file.create_dataset("y", data=np.arange(90.0))
+            file.create_dataset("z", data=np.arange(90), chunks=(9,), fletcher32=True)
+        elif layout == "text":
+            file.create_dataset("t", data=[f"text {n}" * 3 for n in range(200)])
+            file["t"].attrs["unit"] = ["m", "s"]
+        elif layout == "groups":
+            for n in range(12):
+                file[f"g{n}/x"] = np.arange(3)
+        else:
+            file["x"] = np.arange(3)
+            for n in range(40):
+                file["x"].attrs[f"a{n}"] = f"text {n}" if n % 2 else n
+    assert "done" in run_python(FLIPS, str(path), "1", megabytes=1500, seconds=120)
+
+
+def test_a_zeroed_heap_of_text_is_an_error_and_not_walked_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    ps.write({"id": range(60), "s": [f"text {n}" * 5 for n in range(60)]}, path)
+    data = path.read_bytes()
+    heap = data.index(b"GCOL")
+    path.write_bytes(data[: heap + 64] + bytes(1024) + data[heap + 64 + 1024 :])
+    code = f"""
+import penstock as ps
+try:
+    list(ps.open({str(path)!r}, index="never").scan())
+except ps.FormatError as error:
+    print(error.message, error.byte)
+"""
+    said = run_python(code, seconds=20).strip()
+    assert said == f"texts or lists that do not lie one behind another {heap}"
+
+
+def test_a_chunk_shorter_than_its_checksum_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        x = file.create_dataset("x", (4,), "i8", chunks=(4,), fletcher32=True)
+        x.id.write_direct_chunk((0,), b"ab")
+    code = f"""
+import penstock as ps
+try:
+    list(ps.open({str(path)!r}, index="never").scan())
+except ps.FormatError as error:
+    print(error.message)
+"""
+    assert "shorter than its checksum" in run_python(code)
+
+
+def test_a_file_left_open_does_not_end_python_badly(tmp_path: Path) -> None:
+    path = made(tmp_path, s=["a", "b"])
+    code = f"import penstock as ps\nds = ps.open({path!r})\nprint(next(iter(ds)))"
+    assert run_python(code).strip() == "{'s': 'a'}"
+
+
+def test_a_file_that_is_being_written_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file["x"] = np.arange(3)
+        file.flush()
+        with pytest.raises(BlockingIOError, match="another program writes"):
+            opened(str(path))
+        file.swmr_mode = True
+        with pytest.raises(ps.FormatError, match="marked as being written"):
+            opened(str(path))
+    assert len(opened(str(path))) == 3
+
+
+def test_an_empty_attribute_is_read(tmp_path: Path) -> None:
+    path = made(tmp_path, x=np.arange(3))
+    with h5py.File(path, "a") as file:
+        file["x"].attrs["none"] = np.arange(0)
+    assert opened(path).schema.field("x").metadata == {b"none": b"[]"}
 
 
 def test_a_file_cut_anywhere_is_an_error(tmp_path: Path) -> None:

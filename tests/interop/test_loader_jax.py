@@ -203,3 +203,15 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Pat
         (second.model, second.velocity), state = first.state()
         second.data.load_state_dict(json.loads(json.dumps(state)))
         assert [*losses, *second.steps(20 - stop)] == pytest.approx(whole, rel=1e-5)
+
+
+@pytest.mark.parametrize("target", ["x.tfrecord", "x.msgpack"])
+def test_bfloat16_of_any_library_is_refused_where_it_would_be_read_as_numbers(
+    target: str, tmp_path: Path
+) -> None:
+    for values in (jnp.array([1.5], "bfloat16"), jnp.ones((2, 3), "bfloat16")):
+        with pytest.raises(ps.SchemaError, match="bits of bfloat16"):
+            ps.write({"c": values}, tmp_path / target)
+        ps.write({"c": values}, tmp_path / "x.parquet", overwrite=True)
+        field = ps.open(tmp_path / "x.parquet").schema.field("c")
+        assert field.metadata[b"penstock.dtype"] == b"bfloat16"

@@ -17,6 +17,7 @@ each chunk that it needs once. libhdf5 works for one thread at a time.
 from __future__ import annotations
 
 import base64
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +51,7 @@ from penstock.formats.hdf5_file import (
     SIGNATURE,
     Found,
     attributes,
+    check_chunks,
     datasets,
     open_file,
     text_of,
@@ -130,6 +132,7 @@ class _Field:
     def __init__(self, found: Found, source: Source, lock: Lock) -> None:
         self.found = found
         self._lock = lock
+        self._is_checked = False
         self._direct = direct(found, source, lock)
         kept = attributes(found.id)
         field: Any = field_of(found.name, found.dtype, found.shape[1:])
@@ -159,6 +162,9 @@ class _Field:
         import h5py
 
         found = self.found
+        if not self._is_checked:
+            check_chunks(found)
+            self._is_checked = True
         kind, inner = found.dtype, found.shape[1:]
         while kind.subdtype is not None:
             kind, sub = kind.subdtype
@@ -206,6 +212,7 @@ class Hdf5Reader:
         self._lock = Lock()
         self._asked = options.schema
         self._file = open_file(source)
+        weakref.finalize(self, self._file.close)  # also where Python ends
         try:
             with translated(self._path):
                 self._look(options, chosen)

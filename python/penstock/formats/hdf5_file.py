@@ -4,6 +4,11 @@ anything of it is read.
 Reached are only hard links. An external link, a dataset whose values lie in other files (external
 storage, virtual datasets) and one that wants a filter which would have to be loaded are errors; a
 soft link is passed over, for what it names in this file has a name of its own.
+
+libhdf5 gets the file's bytes through `_Guarded`, which looks at each heap of texts and lists before
+libhdf5 walks it: some broken ones it would walk for ever. Names are asked for in the order that they
+are stored in: for any other libhdf5 makes a table, and one that a broken file ends early is let go
+with what was never put in.
 """
 
 from __future__ import annotations
@@ -11,9 +16,11 @@ from __future__ import annotations
 import fcntl
 import json
 import math
+import os
+import struct
 from base64 import b64encode
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +55,13 @@ were never written take none."""
 MOST_ATTRIBUTES = 256
 MOST_ATTRIBUTE_BYTES = 1 << 16
 _CACHE_BYTES = 4 << 20
+_IN_WRITING = 0x05
+"""Flags of a superblock: a writer has the file open, or one that others may read beside."""
+_HEAP = b"GCOL\1"
+"""How a heap of texts and lists begins."""
+_OBJECT_HEAD = 16
+_OBJECTS = {n: struct.Struct(f"<H6x{kind}") for n, kind in ((2, "H"), (4, "I"), (8, "Q"))}
+"""Of an object in a heap: its number and length, by the bytes of a length."""
 _EXPANSION = 1100
 """No more bytes than this come of one byte of the file: deflate's best, with a little room."""
 
@@ -83,32 +97,88 @@ def translated(path: str) -> Generator[None, None, None]:
         raise FormatError(f"libhdf5 cannot read this: {error}", file=path) from error
 
 
+class _Guarded(PositionedFile):
+    """A source as the file that libhdf5 reads, without what it would never come back from."""
+
+    lengths = 8
+    """Bytes of a length in this file."""
+
+    def readinto(self, into: memoryview) -> int:
+        at = self.tell()
+        data = self.read(len(into))
+        into[: len(data)] = data
+        if data.startswith(_HEAP) and self._is_broken(at, data):
+            raise FormatError("texts or lists that do not lie one behind another", byte=at)
+        return len(data)
+
+    def _is_broken(self, at: int, data: bytes) -> bool:
+        """Whether a heap of texts and lists has objects that do not lie one behind another. One with
+        the number 0 is free space, whose size counts its head in."""
+        size = int.from_bytes(data[8 : 8 + self.lengths], "little")
+        if len(data) < size <= self._source.size - at:
+            data = self._source.read(at, size).to_bytes()
+        size = min(size, len(data))
+        head = _OBJECTS[self.lengths].unpack_from
+        place = _OBJECT_HEAD
+        while place <= size - _OBJECT_HEAD:
+            number, length = head(data, place)
+            if number:
+                length = _OBJECT_HEAD + (length + 7 & ~7)
+            if length < _OBJECT_HEAD:
+                return True
+            place += length
+        return place > size
+
+
 def open_file(source: Source) -> Any:
-    """The file as h5py sees it: by its path where it is a local one, else through `Source.read`."""
+    """The file as h5py sees it, which must be closed before Python ends: libhdf5 would ask for its
+    bytes afterwards."""
     h5py = h5py_or_error()
     with translated(source.path):
         if isinstance(source, LocalSource):
-            file = h5py.File(source.path, "r", rdcc_nbytes=_CACHE_BYTES)
-            _unlock(file)
-        else:
-            file = h5py.File(PositionedFile(source), "r", rdcc_nbytes=_CACHE_BYTES)
-        says = file.id.get_filesize()
-        if says > source.size:
+            _check_nobody_writes(source.path)
+        guarded = _Guarded(source)
+        file = h5py.File(guarded, "r", rdcc_nbytes=_CACHE_BYTES)
+        try:
+            guarded.lengths = file.id.get_create_plist().get_sizes()[1]
+            _check_superblock(source, file, guarded.lengths)
+        except BaseException:
             file.close()
-            raise TruncatedError(
-                "the file is cut",
-                byte=source.size,
-                expected=f"{says} bytes",
-                found=f"{source.size} bytes",
-            )
+            raise
         return file
 
 
-def _unlock(file: Any) -> None:
-    """Give back the lock that libhdf5 takes on what it opens. Taking it has shown that nobody writes
-    the file; holding it would keep others, penstock among them, from replacing or growing it."""
-    with suppress(OSError):  # not every file system has locks
-        fcntl.flock(file.id.get_vfd_handle(), fcntl.LOCK_UN)
+def _check_superblock(source: Source, file: Any, lengths: int) -> None:
+    if lengths not in _OBJECTS:
+        raise UnsupportedError(f"lengths of {lengths} bytes")
+    says = file.id.get_filesize()
+    if says > source.size:
+        raise TruncatedError(
+            "the file is cut",
+            byte=source.size,
+            expected=f"{says} bytes",
+            found=f"{source.size} bytes",
+        )
+    block = source.read(file.userblock_size, 12).to_bytes()
+    if block[8] >= 3 and block[11] & _IN_WRITING:
+        raise FormatError(
+            "the file is marked as being written: a program writes it, or died at it",
+            hint="where no program does, h5clear -s FILE",
+        )
+
+
+def _check_nobody_writes(path: str) -> None:
+    """libhdf5 locks a file that it writes. The lock that shows there is none is given back, for
+    others, penstock among them, to replace or grow the file."""
+    if os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() in ("FALSE", "0"):
+        return
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(error.errno, "another program writes this file", path) from None
+        except OSError:
+            pass  # not every file system has locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +228,9 @@ def _walk(
     if (place.fileno, place.addr) in seen:
         return  # a group that is its own ancestor, or has two names
     seen.add((place.fileno, place.addr))
-    names: list[bytes] = list(group)
-    for raw in names:
+    names: list[bytes] = []
+    group.links.iterate(names.append, order=h5py.h5.ITER_NATIVE)
+    for raw in sorted(names):
         text = raw.decode("utf-8", "surrogateescape")
         name = f"{prefix}/{text}" if prefix else text
         if not _is_wanted(name, chosen):
@@ -272,14 +343,36 @@ def _check_claims(
             )
 
 
+def check_chunks(found: Found) -> None:
+    """Look at what libhdf5 would take off each chunk, a sum of 4 bytes, without a look at its size."""
+    if "fletcher32" not in found.filters:
+        return
+    bit = 1 << found.filters.index("fletcher32")
+    broken: list[Any] = []
+
+    def check(chunk: Any) -> None:
+        if chunk.size < 4 and not chunk.filter_mask & bit:
+            broken.append(chunk)
+
+    if found.id.get_storage_size():
+        found.id.chunk_iter(check)
+    if broken:
+        raise FormatError(
+            "a chunk that is shorter than its checksum",
+            byte=broken[0].byte_offset,
+            found=f"{broken[0].size} bytes",
+        )
+
+
 def attributes(handle: Any) -> dict[bytes, bytes]:
     """The attributes of a dataset or group as text: strings as they are, all else as JSON. Those
     that are no numbers or text, or large, are passed over."""
     h5py = h5py_or_error()
     found: dict[bytes, bytes] = {}
-    count = h5py.h5a.get_num_attrs(handle)
-    for n in range(min(count, MOST_ATTRIBUTES)):
-        attribute = h5py.h5a.open(handle, index=n)
+    names: list[bytes] = []
+    h5py.h5a.iterate(handle, names.append, order=h5py.h5.ITER_NATIVE)
+    for name in sorted(names)[:MOST_ATTRIBUTES]:
+        attribute = h5py.h5a.open(handle, name)
         try:
             dtype, shape = attribute.dtype, attribute.shape
         except TypeError:
@@ -288,11 +381,11 @@ def attributes(handle: Any) -> dict[bytes, bytes]:
         is_text = marks.get("vlen") in (str, bytes)
         if shape is None or len(shape) > 1 or (dtype.kind not in "biufcSU" and not is_text):
             continue
-        if attribute.get_storage_size() > MOST_ATTRIBUTE_BYTES or "enum" in marks:
+        if math.prod(shape) * dtype.itemsize > MOST_ATTRIBUTE_BYTES or "enum" in marks:
             continue
         values = np.empty(shape, dtype=dtype)
         attribute.read(values)
-        found[attribute.name] = text_of(values)
+        found[name] = text_of(values)
     return found
 
 
