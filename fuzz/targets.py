@@ -35,7 +35,7 @@ from fuzz import (
 )
 from penstock import _core
 from penstock.formats import arrow as arrow_format
-from penstock.framing import sidecar
+from penstock.framing import fitting, sidecar
 from penstock.framing.framings import TFRECORD
 from penstock.inference import looks_like_examples
 from penstock.schema import DecodePlan, plan_fields
@@ -222,7 +222,7 @@ def index(data: bytes, rng: random.Random) -> None:
     storage = seeds.Memory({"a.penstock": data})
     found = sidecar.load("a.penstock", storage)  # type: ignore[arg-type]
     source = storage.source("a.penstock")
-    sidecar.fits(found, source, TFRECORD)  # type: ignore[arg-type]
+    fitting.fits(found, source, TFRECORD)  # type: ignore[arg-type]
     if rng.random() < 0.03:
         # Each of these makes an index anew and syncs it to the disk.
         name = rng.choice(("plain", "gzip"))

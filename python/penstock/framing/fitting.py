@@ -23,8 +23,9 @@ _SAMPLES = 64
 _COMPARED_BYTES = 1 << 30
 """Up to this size a file is read whole to be compared, where heads do not prove that records are the same."""
 _PIECE_BYTES = 4 << 20
-_INFLATED_BYTES = 64 << 20
-"""What is behind a point is inflated up to this size to see what it is."""
+_INFLATED_BYTES = 16 << 20
+"""What is behind a point is inflated up to this size to see what it is: points may be anywhere, as sidecars may
+claim anything."""
 
 
 def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "front", "nothing"]:
@@ -59,13 +60,14 @@ def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
     if not chosen:
         return _is_same_nothing(index, source)
     changed = _changed(index, source, chosen)
+    looked_at = [changed[place] for place in _spread(len(changed), _SAMPLES)]
     broken = 0
-    for point in changed:
+    for point in looked_at:
         now = _records_behind(index, source, framing, point)
         if now == "others":
             return False
         broken += now == "none"
-    return 2 * broken <= len(chosen)
+    return 2 * broken * len(changed) <= len(chosen) * max(len(looked_at), 1)
 
 
 def _is_same_nothing(index: Index, source: Source) -> bool:
@@ -186,7 +188,7 @@ def _records_behind(
     if len(borders) == 2:
         last = int(np.searchsorted(index.starts[:-1], np.uint64(borders[1])))
     start, end = int(index.starts[first]), int(index.starts[last])
-    if not start < end <= start + _INFLATED_BYTES:
+    if not borders[0] <= start < end <= borders[0] + _INFLATED_BYTES:
         return "none"
     try:
         inflation = Inflation(source, index.compression, index.points[point])

@@ -244,6 +244,8 @@ def _parse(source: Source) -> Index:
         raise ValueError("unknown magic or version")
     if _core.Buffer.from_bytes(header[: _HEADER.size]).crc32c() != header_crc:
         raise ValueError("header checksum does not match")
+    if bool(_COMPRESSIONS[compression]) != (_LAYOUTS[layout] != "plain"):
+        raise ValueError("its layout is not one of its compression")
     starts_at = _HEADER.size + 4
     checksums_at = starts_at + 8 * (num_records + 1)
     points_at = checksums_at + 4 * num_records
