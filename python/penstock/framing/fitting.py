@@ -22,6 +22,10 @@ from penstock.storage import LocalSource, Source
 _SAMPLES = 64
 _COMPARED_BYTES = 1 << 30
 """Up to this size a file is read whole to be compared, where heads do not prove that records are the same."""
+_FRONT_BYTES = 64 << 20
+"""The same where records were put behind it, which may be done again and again."""
+_REMOTE_BYTES = 4 << 20
+"""So much is read of a file that is not on this machine."""
 _PIECE_BYTES = 4 << 20
 _INFLATED_BYTES = 16 << 20
 """What is behind a point is inflated up to this size to see what it is: points may be anywhere, as sidecars may
@@ -33,7 +37,7 @@ def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "fr
     file is another one by now."""
     if fits(index, source, framing):
         return "all" if _stands(index, source, framing) else "nothing"
-    is_front = _begins(index, source, framing) and _stands(index, source, framing)
+    is_front = _begins(index, source, framing) and _stands(index, source, framing, _FRONT_BYTES)
     return "front" if is_front else "nothing"
 
 
@@ -56,7 +60,7 @@ def fits(index: Index, source: Source, framing: Framing) -> bool:
 
 
 def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
-    chosen = _chosen(index)
+    chosen = _chosen(index, source)
     if not chosen:
         return _is_same_nothing(index, source)
     changed = _changed(index, source, chosen)
@@ -84,7 +88,7 @@ def _begins(index: Index, source: Source, framing: Framing) -> bool:
     if not index.data_bytes < source.size or int(index.starts[-1]) != end:
         return False
     if index.layout != "plain":
-        chosen = _chosen(index)
+        chosen = _chosen(index, source, _FRONT_BYTES)
         return bool(chosen) and not _changed(index, source, chosen)
     records = _spread(index.num_records, _SAMPLES)
     return bool(records) and all(_agrees(index, source, framing, record) for record in records)
@@ -127,10 +131,11 @@ def _agrees(index: Index, source: Source, framing: Framing, record: int) -> bool
     return framing.agrees(source, start, end, int(index.checksums[record]))
 
 
-def _chosen(index: Index) -> list[int]:
-    """Points to look at: all of them, as far as that means to read no more than `_COMPARED_BYTES`."""
+def _chosen(index: Index, source: Source, most_bytes: int = _COMPARED_BYTES) -> list[int]:
+    """Points to look at: all of them, as far as that means to read no more bytes than these."""
+    most_bytes = most_bytes if isinstance(source, LocalSource) else _REMOTE_BYTES
     count = len(index.points)
-    return _spread(count, max(2, count * _COMPARED_BYTES // max(index.data_bytes, 1)))
+    return _spread(count, max(2, count * most_bytes // max(index.data_bytes, 1)))
 
 
 def _changed(index: Index, source: Source, points: list[int]) -> list[int]:
@@ -155,7 +160,9 @@ def _crc32c(source: Source, start: int, end: int) -> int:
 # -- all of it -------------------------------------------------------------------------------------
 
 
-def _stands(index: Index, source: Source, framing: Framing) -> bool:
+def _stands(
+    index: Index, source: Source, framing: Framing, most_bytes: int = _COMPARED_BYTES
+) -> bool:
     """Whether records of a file are where an index says, all of them up to the first damage.
 
     Costs nothing where the file is untouched since the index was made. Else all heads of a plain
@@ -163,7 +170,7 @@ def _stands(index: Index, source: Source, framing: Framing) -> bool:
     Of what is left, large or remote, a sample was taken, which must do; so it must of compressed ones, of
     which it is nearly all.
     """
-    is_large = not framing.is_checked and source.size > _COMPARED_BYTES
+    is_large = not framing.is_checked and source.size > most_bytes
     if index.layout != "plain" or is_large or not isinstance(source, LocalSource):
         return True
     first, end = int(index.starts[0]), int(index.starts[-1])
