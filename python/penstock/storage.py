@@ -171,7 +171,7 @@ class LocalSource:
             ) from None
         if (now.st_size, now.st_mtime_ns) == (then.st_size, then.st_mtime_ns):
             return
-        is_same = (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)
+        is_same = os.path.samestat(now, then)
         if not proves or not is_same or now.st_size < then.st_size:
             raise ChangedError(
                 "the file was changed or replaced while it was open",
@@ -188,7 +188,7 @@ class LocalSource:
             now = os.stat(self.path)
         except OSError:
             return False
-        is_same = (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)
+        is_same = os.path.samestat(now, then)
         return is_same and now.st_size <= then.st_size and now.st_mtime_ns != then.st_mtime_ns
 
     def was_replaced(self) -> bool:
@@ -198,7 +198,7 @@ class LocalSource:
             now = os.stat(self.path)
         except OSError:
             return True
-        return (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino)
+        return not os.path.samestat(now, then)
 
     def close(self) -> None:
         self.mapped = None

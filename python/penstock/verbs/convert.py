@@ -18,9 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import formats
-from penstock.format import (
-    Summary,
-)
+from penstock.format import Summary
 from penstock.paths import index_option
 from penstock.pipeline import checked_threads
 from penstock.verbs.choice import Choice

@@ -6,10 +6,7 @@ import os
 from dataclasses import dataclass
 
 from penstock import formats
-from penstock.format import (
-    Format,
-    Surveyed,
-)
+from penstock.format import Format, Surveyed
 from penstock.sinks import refuse_device
 from penstock.storage import LocalStorage
 from penstock.verbs.convert_reading import Reading

@@ -32,10 +32,7 @@ from penstock.verbs.convert_parts import Part, check_names
 from penstock.verbs.convert_reading import Reading, is_tfrecord
 from penstock.verbs.incoming import Incoming
 from penstock.verbs.shards import Names
-from penstock.verbs.write import (
-    drop_old_indexes,
-    write,
-)
+from penstock.verbs.write import drop_old_indexes, write
 
 Progress = Callable[[int, int, int], None]
 """Called now and then with the records done, the bytes of the source done, and those in all."""
