@@ -90,6 +90,42 @@ def test_table_beside_gives_columns_and_order(tmp_path: Path, name: str) -> None
     assert images_of(ps.open(other, format="imagefolder", table="train.csv")) == images_of(ds)
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "json", "parquet"])
+@pytest.mark.parametrize("name", ["file_name", "filename", "file", "path", "image"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_every_other_column_of_a_table_is_kept(
+    tmp_path: Path, name: str, place: int, kind: str
+) -> None:
+    columns = {"label": ["x", "y"], "score": [1, 2]}
+    items = list(columns.items())
+    table = pa.table(dict([*items[:place], (name, ["0.jpg", "1.jpg"]), *items[place:]]))
+    if kind == "parquet":
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        data = sink.getvalue().to_pybytes()
+    elif kind == "csv":
+        rows = [table.column_names, *([str(v) for v in row.values()] for row in table.to_pylist())]
+        data = "".join(",".join(row) + "\n" for row in rows).encode()
+    elif kind == "json":
+        data = json.dumps(table.to_pylist()).encode()
+    else:
+        data = "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
+    images = {"0.jpg": jpeg(0), "1.jpg": jpeg(1)}
+    found: Any = pa.table(ps.open(laid(tmp_path / "a", {**images, f"metadata.{kind}": data})))
+    assert found.column_names == ["image", "label", "score"]
+    assert found.drop_columns("image").to_pydict() == columns
+
+
+def test_a_column_that_would_take_the_name_of_the_images_is_an_error(tmp_path: Path) -> None:
+    table = b"file_name,image,label\n0.jpg,7,x\n1.jpg,8,y\n2.jpg,9,z\n"
+    folder = laid(tmp_path / "a", {**FLAT, "metadata.csv": table})
+    with pytest.raises(ps.FormatError, match="another column 'image'") as caught:
+        ps.open(folder)
+    assert caught.value.field == "image"
+    named = ps.open(folder, table="", other_files="ignore")
+    assert named.schema.names == ["image", "file_name"]
+
+
 def test_table_may_stand_beside_classes(tmp_path: Path) -> None:
     rows = "path,weight\ndog/0.jpg,1\n./cat/2.jpg,2\n"
     files = {"dog/0.jpg": jpeg(0), "cat/2.jpg": jpeg(2), "metadata.csv": rows.encode()}

@@ -192,7 +192,15 @@ class ImageFolderReader:
         left = set(images).difference(files.tolist())
         if left and self._how.other_files == "error":
             raise self._refused(min(left), f"is not named by the table {entry.name}")
-        return files, table.drop_columns([c for c in (column, IMAGE) if c in table.column_names])
+        rest = table.drop_columns([column])
+        if IMAGE in rest.column_names:
+            raise FormatError(
+                f"the table names the images in its column {column!r}, and has another column {IMAGE!r}",
+                file=path,
+                field=IMAGE,
+                hint='give one of the two another name, or open(..., table="", other_files="ignore")',
+            )
+        return files, rest
 
     def _named(self, names: pa.ChunkedArray, images: list[int]) -> pa.Array:
         """The number of each named file; null where there is none such."""

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import numpy as np
 
-from penstock.tf.errors import InvalidArgumentError, of_system
+from penstock.tf.errors import InvalidArgumentError, UnimplementedError, of_system
 from penstock.tf.patterns import matching
 from penstock.tf.tensor import Tensor, constant
 
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
 
 def path_of(value: Any) -> str:
-    """The path that a str, bytes, path, or scalar tensor of a string means.
+    """The local path that a str, bytes, path, or scalar tensor of a string means; `file://` is taken off.
 
     Raises:
         InvalidArgumentError: a tensor of several.
+        UnimplementedError: it is in another file system, such as `gs://` or `s3://`.
         TypeError: no path at all.
     """
     if isinstance(value, (np.ndarray, list, tuple)):
@@ -27,7 +31,18 @@ def path_of(value: Any) -> str:
                 None, None, f"Input filename tensor must be scalar, but had shape: {shape}"
             )
         value = array.item()
-    return os.fsdecode(value)
+    path = os.fsdecode(value)
+    scheme = _SCHEME.match(path)
+    if scheme is None:
+        return path
+    if scheme[1] == "file":
+        return path.removeprefix("file://")
+    raise UnimplementedError(
+        None,
+        None,
+        f"File system scheme '{scheme[1]}' not implemented (file: '{path}')",
+        hint="penstock.tf reads and writes local files only; copy the files to this machine first",
+    )
 
 
 def paths_of(values: Any) -> list[str]:
