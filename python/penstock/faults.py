@@ -56,13 +56,27 @@ def error_from(fault: Any, *, file: str, record: int | None) -> PenstockError:
     )
 
 
+_NUMBER_KINDS = {"int64", "float"}
+
+
+def _number_hint(message: str) -> str | None:
+    """What to do where a field has whole numbers in some records and floats in others."""
+    found, _, wanted = message.removeprefix("holds ").partition(" values, the schema wants ")
+    is_mixed = {found, wanted} == _NUMBER_KINDS
+    if is_mixed or message.endswith((", which is no float32", ", which is no int64")):
+        return "open(..., schema=...) with float64 for this field, and the other fields you want"
+    if message.endswith(", which is no float64"):
+        return "open(..., schema=...) with int64 for this field, and the other fields you want"
+    return None
+
+
 def _hint(fault: Any, file: str) -> str | None:
     kind = fault.kind
     if kind == "limit":
         named = [name for name in ("nesting", "batch_bytes") if name in fault.message]
         return f"open(..., limits=penstock.Limits({(named or ['record_bytes'])[0]}=...))"
     if kind == "schema":
-        return command("penstock", "schema", "--all", file)
+        return _number_hint(fault.message) or command("penstock", "schema", "--all", file)
     if kind == "unexpected":
         return 'open(..., infer_records="all"), or name the columns to keep'
     if kind == "stale":

@@ -60,7 +60,7 @@ def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
         raise SchemaError(
             f"holds {listed} values in different records",
             field=name,
-            hint="open(..., raw=True), or a schema without this field",
+            hint=f"open(..., schema=...) {_how_to_read([kind[1] for kind in kinds])}, and the other fields you want",
         )
     type_ = kinds[0][1] if kinds else pa.null()
     metadata: dict[bytes, bytes] = {}
@@ -74,6 +74,12 @@ def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
     if name != key or key == RECORD or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
         metadata[WIRE_KEY] = key.encode()
     return pa.field(name, type_, metadata=metadata or None)
+
+
+def _how_to_read(kinds: Sequence[pa.DataType]) -> str:
+    """What a schema can say of a field that holds values of several kinds."""
+    are_numbers = all(kind in (pa.int64(), pa.float32()) for kind in kinds)
+    return "with float64 for this field" if are_numbers else "without this field"
 
 
 def merge_facts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -151,12 +157,13 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
                 return a.with_type(pa.list_(a.type.value_field.with_type(steps)))
         return _promoted(one, other).with_metadata(one.metadata)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
+        kinds = [innermost(one.type), innermost(other.type)]
         raise SchemaError(
             "the files hold values of types that have none in common",
             field=one.name,
             expected=one.type,
             found=other.type,
-            hint="open(..., schema=...) says what they are to be",
+            hint=f"open(..., schema=...) {_how_to_read(kinds)}, and the other fields you want",
         ) from None
 
 

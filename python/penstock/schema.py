@@ -30,7 +30,7 @@ CONTEXT_PREFIX = "context/"
 LISTS_PREFIX = "feature_lists/"
 """In names of columns: the part of a SequenceExample that a key is in."""
 
-_VALUE_BYTES = {"int64": 8, "float": 4, "bytes": 4}
+_VALUE_BYTES = {"int64": 8, "any_int64": 8, "float": 4, "any_float": 4, "any_double": 8, "bytes": 4}
 """Bytes of a value of each kind; of a byte string, of the place where it ends."""
 
 
@@ -38,7 +38,8 @@ _VALUE_BYTES = {"int64": 8, "float": 4, "bytes": 4}
 class Wire:
     """One column as the kernel decodes it.
 
-    `kind` is "int64", "float", "bytes", or None for a column of nulls. `layout` is "scalar",
+    `kind` is "int64", "float", "bytes", or None for a column of nulls; "any_int64", "any_float" and
+    "any_double" take numbers of either kind whose value the column can hold. `layout` is "scalar",
     "list", "fixed" (of `size` values), "frame_scalars" or "frame_lists" (feature lists).
     `strings` says what bytes become: "bytes", "text", or "views" into what was read. `default` holds the
     values that stand for a missing feature.
@@ -151,13 +152,18 @@ def lent(plan: FieldPlan) -> FieldPlan:
 # -- from a pyarrow schema ------------------------------------------------------------------------
 
 
-def plan_fields(schema: pa.Schema) -> list[FieldPlan]:
+def plan_fields(schema: pa.Schema, *, convert: bool = False) -> list[FieldPlan]:
     """How to decode the fields of a pyarrow schema from Examples.
+
+    Args:
+        schema: the fields.
+        convert: whether a column of floats takes whole numbers, and one of whole numbers floats, where
+            no value changes.
 
     Raises:
         SchemaError: a field's type has no form on the wire.
     """
-    return [_plan_field(field) for field in schema]
+    return [_plan_field(field, convert=convert) for field in schema]
 
 
 def is_raw(schema: pa.Schema) -> bool:
@@ -187,7 +193,7 @@ def _is_permuted(type_: pa.FixedShapeTensorType) -> bool:
     return order is not None and list(order) != sorted(order)
 
 
-def _plan_field(field: pa.Field) -> FieldPlan:
+def _plan_field(field: pa.Field, *, convert: bool) -> FieldPlan:
     in_lists = (field.metadata or {}).get(IN_LISTS_KEY) == b"1"
     key = wire_key(field)
     type_ = field.type
@@ -207,7 +213,8 @@ def _plan_field(field: pa.Field) -> FieldPlan:
         size = inner.list_size if _is_fixed(inner) and depth == 0 else None
         inner = inner.value_type
         depth += 1
-    kind = _kind_of(inner, field)
+    kind = _converting_kind(inner) if convert else None
+    kind = kind or _kind_of(inner, field)
     if in_lists:
         layout = {1: "frame_scalars", 2: "frame_lists"}.get(depth)
     elif size is not None:
@@ -229,6 +236,13 @@ def _plan_field(field: pa.Field) -> FieldPlan:
 
 def _is_fixed(type_: pa.DataType) -> bool:
     return bool(pa.types.is_fixed_size_list(type_))
+
+
+def _converting_kind(type_: pa.DataType) -> str | None:
+    """The kind of a column that takes numbers of either kind; None for other types."""
+    if pa.types.is_integer(type_):
+        return "any_int64"
+    return {pa.float32(): "any_float", pa.float64(): "any_double"}.get(type_)
 
 
 def _kind_of(type_: pa.DataType, field: pa.Field) -> str | None:

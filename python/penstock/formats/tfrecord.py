@@ -323,7 +323,10 @@ def decoder_of(
         if is_raw(schema):
             return RawDecoder(schema)
         is_given = InferredFrom.of(schema) is None
-        fields = plan_fields(with_parts(schema, lambda: look()[0]) if is_given else schema)
+        fields = plan_fields(
+            with_parts(schema, lambda: look()[0]) if is_given else schema,
+            convert=is_given and options.dialect == "protobuf",
+        )
         return ExampleDecoder(
             fields, options.dialect, schema.metadata, complete=options.complete, given=is_given
         )

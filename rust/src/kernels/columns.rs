@@ -5,7 +5,9 @@ mod values;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, Int64Array, ListArray, NullArray};
+use arrow_array::{
+    ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, ListArray, NullArray,
+};
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, FieldRef};
 
@@ -64,7 +66,11 @@ pub struct Column {
 impl Column {
     /// An empty column; `kind` None makes one that has only nulls.
     pub fn new(kind: Option<Kind>, layout: Layout, text: bool, records: usize) -> Self {
-        let mut values = kind.map(Values::new);
+        Self::of(kind.map(Values::new), layout, text, records)
+    }
+
+    /// The same of values of which there are none so far.
+    pub fn of(mut values: Option<Values>, layout: Layout, text: bool, records: usize) -> Self {
         let reserve = match layout {
             Layout::Scalar => records,
             Layout::Fixed(size) => records.saturating_mul(size).min(1 << 22),
@@ -73,6 +79,7 @@ impl Column {
         match &mut values {
             Some(Values::Int64(values)) => values.reserve(reserve),
             Some(Values::Float(values)) => values.reserve(reserve),
+            Some(Values::Double(values)) => values.reserve(reserve),
             Some(Values::Bytes(offsets, _)) => offsets.reserve(reserve),
             Some(Values::Lent(_)) | None => {}
         }
@@ -91,6 +98,7 @@ impl Column {
         match &mut self.values {
             Some(Values::Int64(values)) => values.reserve(more(values.len(), num_bytes)),
             Some(Values::Float(values)) => values.reserve(more(values.len(), num_bytes / 4)),
+            Some(Values::Double(values)) => values.reserve(more(values.len(), num_bytes)),
             Some(Values::Bytes(offsets, data)) => {
                 offsets.reserve(more(offsets.len(), num_bytes));
                 let total = all(data.len(), num_bytes);
@@ -261,6 +269,7 @@ impl Column {
             return match values {
                 Values::Int64(v) => Ok(Arc::new(Int64Array::new(v.into(), nulls))),
                 Values::Float(v) => Ok(Arc::new(Float32Array::new(v.into(), nulls))),
+                Values::Double(v) => Ok(Arc::new(Float64Array::new(v.into(), nulls))),
                 Values::Bytes(offsets, data) => bytes_array(offsets, data, nulls, text),
                 Values::Lent(strings) => Ok(Arc::new(strings.views(nulls)?)),
             };

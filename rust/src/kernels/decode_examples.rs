@@ -32,6 +32,17 @@ pub enum Dialect {
     TensorFlow(Parser),
 }
 
+/// Which numbers a column of numbers takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// Those of its own kind.
+    OfItsKind,
+    /// Those of the other kind too, where no value changes.
+    Any,
+    /// The same, and they become float64.
+    Doubles,
+}
+
 /// One wanted column.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -41,6 +52,8 @@ pub struct Wanted {
     pub in_lists: bool,
     /// The kind of its values, or None for a column that has only nulls.
     pub kind: Option<Kind>,
+    /// Which numbers it takes. Not for TensorFlow's dialects, which convert nothing.
+    pub numbers: Numbers,
     /// How values become a column.
     pub layout: Layout,
     /// Whether bytes are to be checked as UTF-8 and become strings.
@@ -88,7 +101,11 @@ impl Plan {
     }
 
     fn columns(&self, records: usize) -> Vec<Column> {
-        let new = |w: &Wanted| Column::new(w.kind, w.layout, w.text, records);
+        let values = |w: &Wanted| match w.numbers {
+            Numbers::Doubles => Some(Values::Double(Vec::new())),
+            _ => w.kind.map(Values::new),
+        };
+        let new = |w: &Wanted| Column::of(values(w), w.layout, w.text, records);
         self.wanted.iter().map(new).collect()
     }
 }

@@ -15,7 +15,7 @@ use super::buffer::{PyBuffer, room};
 use super::files::{PyFile, threads_for};
 use super::{PyFault, raise, run, run_on};
 use crate::kernels::columns::{Layout, Values};
-use crate::kernels::decode_examples::{Dialect, Plan, Wanted, decode};
+use crate::kernels::decode_examples::{Dialect, Numbers, Plan, Wanted, decode};
 use crate::kernels::infer_examples::infer;
 use crate::kernels::shelf;
 use crate::kernels::walk::{self as walking, Frames, PIECE_BYTES, Walker};
@@ -276,7 +276,8 @@ pub struct PyPlan {
 }
 
 /// One column of a plan as Python gives it: column name, key, is a feature list, kind ("int64",
-/// "float", "bytes" or None), layout ("scalar", "list", "fixed", "rows", "frame_scalars",
+/// "float", "bytes" or None; or "any_int64", "any_float", "any_double", which take numbers of the other
+/// kind too, where no value changes), layout ("scalar", "list", "fixed", "rows", "frame_scalars",
 /// "frame_rows", "frame_lists"), size of "fixed" or of a row, how bytes become values ("bytes", "text",
 /// or "views" into what was read), is required, default values or None.
 type Given<'py> = (
@@ -294,11 +295,14 @@ type Given<'py> = (
 fn wanted(given: Given<'_>) -> PyResult<(String, Wanted)> {
     let (name, key, in_lists, kind, layout, size, strings, required, default) = given;
     let (text, lend) = (strings == "text", strings == "views");
-    let kind = match kind.as_deref() {
-        None => None,
-        Some("int64") => Some(Kind::Int64),
-        Some("float") => Some(Kind::Float),
-        Some("bytes") => Some(Kind::Bytes),
+    let (kind, numbers) = match kind.as_deref() {
+        None => (None, Numbers::OfItsKind),
+        Some("int64") => (Some(Kind::Int64), Numbers::OfItsKind),
+        Some("float") => (Some(Kind::Float), Numbers::OfItsKind),
+        Some("bytes") => (Some(Kind::Bytes), Numbers::OfItsKind),
+        Some("any_int64") => (Some(Kind::Int64), Numbers::Any),
+        Some("any_float") => (Some(Kind::Float), Numbers::Any),
+        Some("any_double") => (Some(Kind::Float), Numbers::Doubles),
         Some(other) => return Err(PyValueError::new_err(format!("unknown kind {other:?}"))),
     };
     let layout = match layout.as_str() {
@@ -315,7 +319,7 @@ fn wanted(given: Given<'_>) -> PyResult<(String, Wanted)> {
         (Some(kind), Some(list)) => Some(default_values(kind, &list)?),
         _ => None,
     };
-    Ok((name, Wanted { key, in_lists, kind, layout, text, lend, required, default }))
+    Ok((name, Wanted { key, in_lists, kind, numbers, layout, text, lend, required, default }))
 }
 
 fn default_values(kind: Kind, list: &Bound<'_, PyList>) -> PyResult<Values> {
@@ -345,8 +349,12 @@ impl PyPlan {
             "tensorflow_sequence" => Dialect::TensorFlow(Parser::Sequence),
             other => return Err(PyValueError::new_err(format!("unknown dialect {other:?}"))),
         };
-        let (names, columns) =
+        let (names, columns): (_, Vec<_>) =
             columns.into_iter().map(wanted).collect::<PyResult<Vec<_>>>()?.into_iter().unzip();
+        let converts = columns.iter().any(|column| column.numbers != Numbers::OfItsKind);
+        if converts && dialect != Dialect::Protobuf {
+            return Err(PyValueError::new_err("TensorFlow's parsers convert no numbers"));
+        }
         let mut plan = Plan::new(columns, dialect);
         plan.single = single;
         plan.complete = complete;

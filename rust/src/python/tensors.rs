@@ -46,6 +46,7 @@ fn parts<'py>(py: Python<'py>, column: Column, sparse: bool) -> PyResult<Bound<'
     let values = match values {
         Some(Values::Int64(values)) => numbers(py, Store::Int64(values))?,
         Some(Values::Float(values)) => numbers(py, Store::Floats(values))?,
+        Some(Values::Double(values)) => numbers(py, Store::Doubles(values))?,
         Some(Values::Bytes(ends, data)) => {
             let span = |pair: &[i32]| match *pair {
                 [start, end] => data.get(start as usize..end as usize),

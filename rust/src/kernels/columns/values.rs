@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BinaryArray, Float32Array, Int64Array, StringArray};
+use arrow_array::{ArrayRef, BinaryArray, Float32Array, Float64Array, Int64Array, StringArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 
 use crate::kernels::shelf;
@@ -17,6 +17,8 @@ pub enum Values {
     Int64(Vec<i64>),
     /// float32
     Float(Vec<f32>),
+    /// float64: numbers of either kind, where both are wanted
+    Double(Vec<f64>),
     /// byte strings: where each starts, and the end of the last; then the bytes
     Bytes(Vec<i32>, Vec<u8>),
     /// byte strings that lie where they were read
@@ -42,6 +44,7 @@ impl Values {
         match self {
             Self::Int64(values) => values.len(),
             Self::Float(values) => values.len(),
+            Self::Double(values) => values.len(),
             Self::Bytes(offsets, _) => offsets.len().saturating_sub(1),
             Self::Lent(strings) => strings.len(),
         }
@@ -64,7 +67,7 @@ impl Values {
                 offsets.push(data.len() as i32);
             }
             Self::Lent(strings) => strings.push(value),
-            Self::Int64(_) | Self::Float(_) => {}
+            Self::Int64(_) | Self::Float(_) | Self::Double(_) => {}
         }
         Ok(())
     }
@@ -77,7 +80,7 @@ impl Values {
                 data.truncate(offsets.last().map_or(0, |&end| end as usize));
             }
             Self::Lent(strings) => strings.truncate(count),
-            Self::Int64(_) | Self::Float(_) => {}
+            Self::Int64(_) | Self::Float(_) | Self::Double(_) => {}
         }
     }
 
@@ -87,6 +90,7 @@ impl Values {
         match self {
             Self::Int64(values) => push_copies(values, count, 0)?,
             Self::Float(values) => push_copies(values, count, 0.0)?,
+            Self::Double(values) => push_copies(values, count, 0.0)?,
             Self::Bytes(offsets, data) => push_copies(offsets, count, data.len() as i32)?,
             Self::Lent(strings) => (0..count).for_each(|_| strings.push(&[])),
         }
@@ -122,6 +126,7 @@ impl Values {
         Ok(match self {
             Self::Int64(values) => Arc::new(Int64Array::new(values.into(), None)),
             Self::Float(values) => Arc::new(Float32Array::new(values.into(), None)),
+            Self::Double(values) => Arc::new(Float64Array::new(values.into(), None)),
             Self::Bytes(offsets, data) => bytes_array(offsets, data, None, text)?,
             Self::Lent(strings) => Arc::new(strings.views(None)?),
         })

@@ -224,7 +224,7 @@ fn no_memory(num_bytes: usize) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Dialect, Wanted, decode};
+    use super::super::{Dialect, Numbers, Wanted, decode};
     use super::*;
     use crate::kernels::columns::Layout;
 
@@ -254,7 +254,8 @@ mod tests {
     fn wanted(key: &[u8], kind: Kind, layout: Layout) -> Wanted {
         let (key, kind) = (key.to_vec(), Some(kind));
         let (in_lists, text, lend, required, default) = (false, false, false, false, None);
-        Wanted { key, in_lists, kind, layout, text, lend, required, default }
+        let numbers = Numbers::OfItsKind;
+        Wanted { key, in_lists, kind, numbers, layout, text, lend, required, default }
     }
 
     fn plan(layout: Layout) -> Plan {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{Dialect, Wanted};
+use super::{Dialect, Numbers, Wanted};
 use crate::kernels::columns::{Column, Values};
 use crate::wire::cursor::Cursor;
 use crate::wire::example::{self, Kind, WireField, WireValue};
@@ -98,6 +98,17 @@ fn append_usual(values: &mut Option<Values>, bytes: &[u8]) -> Result<Option<Rang
                 _ => Ok(None),
             }
         }
+        Some(Values::Double(out)) => {
+            let before = out.len();
+            match only_field(bytes, 0x12).and_then(|list| only_field(list, 0x0a)) {
+                Some(packed) if packed.len().is_multiple_of(4) => {
+                    let (words, _) = packed.as_chunks::<4>();
+                    out.extend(words.iter().map(|word| f64::from(f32::from_le_bytes(*word))));
+                    Ok(Some(before..out.len()))
+                }
+                _ => Ok(None),
+            }
+        }
         Some(out @ (Values::Bytes(..) | Values::Lent(_))) => {
             let Some(mut list) = only_field(bytes, 0x0a) else { return Ok(None) };
             let before = out.len();
@@ -122,18 +133,67 @@ fn append_usual(values: &mut Option<Values>, bytes: &[u8]) -> Result<Option<Rang
 /// Append the values of a feature in any shape that protobuf reads. False if it has no kind.
 fn append_odd(column: &mut Column, wanted: &Wanted, bytes: &[u8]) -> Result<bool, Fault> {
     let Some((kind, lists)) = example::feature(bytes)? else { return Ok(false) };
-    if wanted.kind != Some(kind) {
+    if wanted.kind != Some(kind) && !converts(wanted, kind) {
         return Err(wrong_kind(wanted.kind, kind));
     }
     let Some(values) = &mut column.values else { return Ok(false) };
+    if wanted.numbers == Numbers::Doubles || wanted.kind != Some(kind) {
+        return append_converted(values, kind, lists).map(|()| true);
+    }
     example::lists(kind, lists, |list| match &mut *values {
         Values::Int64(out) => example::int64s(list, out),
         Values::Float(out) => example::floats(list, out),
+        Values::Double(_) => Ok(()),
         out @ (Values::Bytes(..) | Values::Lent(_)) => {
             example::byte_strings(list, |value| out.push_bytes(value))
         }
     })?;
     Ok(true)
+}
+
+/// Whether a column takes numbers of a kind that is not its own.
+fn converts(wanted: &Wanted, found: Kind) -> bool {
+    let is_number = |kind: Kind| matches!(kind, Kind::Int64 | Kind::Float);
+    wanted.numbers != Numbers::OfItsKind && wanted.kind.is_some_and(is_number) && is_number(found)
+}
+
+/// Append numbers of either kind to a column of numbers; one that would become another is a fault.
+fn append_converted(values: &mut Values, found: Kind, lists: &[u8]) -> Result<(), Fault> {
+    let (mut integers, mut floats) = (Vec::new(), Vec::new());
+    example::lists(found, lists, |list| match found {
+        Kind::Int64 => example::int64s(list, &mut integers),
+        _ => example::floats(list, &mut floats),
+    })?;
+    for value in integers {
+        match values {
+            Values::Double(out) if (value as f64) as i128 == i128::from(value) => {
+                out.push(value as f64);
+            }
+            Values::Float(out) if (value as f32) as i128 == i128::from(value) => {
+                out.push(value as f32);
+            }
+            Values::Double(_) => return Err(inexact(value, "float64")),
+            _ => return Err(inexact(value, "float32")),
+        }
+    }
+    for value in floats {
+        match values {
+            Values::Double(out) => out.push(f64::from(value)),
+            // 2^63 itself is beyond int64; the casts below would take it for the largest.
+            Values::Int64(out)
+                if value as i64 as f32 == value && value < 9_223_372_036_854_775_808.0 =>
+            {
+                out.push(value as i64);
+            }
+            _ => return Err(inexact(value, "int64")),
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn inexact(value: impl std::fmt::Display, wanted: &str) -> Fault {
+    Fault::new(FaultKind::Schema, 0, format!("holds {value}, which is no {wanted}"))
 }
 
 /// Append the values of a feature in any shape that TensorFlow reads. False if it has no kind.
@@ -163,6 +223,7 @@ fn append_list_tensorflow(
     match &mut column.values {
         Some(Values::Int64(out)) => tf_example::int64s(list, parser, out),
         Some(Values::Float(out)) => tf_example::floats(list, parser, out),
+        Some(Values::Double(_)) => Ok(()),
         Some(out @ (Values::Bytes(..) | Values::Lent(_))) => {
             tf_example::byte_strings(list, |value| out.push_bytes(value))
         }
