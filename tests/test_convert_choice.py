@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.verbs.conditions import parse
+from penstock.conditions import parse
 
 COUNT = 3000
 RECORDS = pa.table(
@@ -108,13 +108,13 @@ def test_words_that_are_no_condition_say_what_could_stand_there(
     source: list[str], tmp_path: Path
 ) -> None:
     for words, told in {
-        "label": "a comparison should stand",
-        "label >= ": "a JSON value should stand",
-        "label = 3": "a comparison should stand",
+        "3": "a comparison should stand",
+        "label >= ": "a value should stand",
+        "label = 3": "`==` should stand",
         "label in 3": "in takes a list",
-        "label == [3]": "== takes a value",
-        "label == 3 or name is null": "an `and` should stand",
-        "__import__('os')": "a comparison should stand",
+        "label == [3]": "is not a single value",
+        "label == 3 name is null": "an `and` or an `or` should stand",
+        "__import__('os')": "a function should stand that exists",
     }.items():
         with pytest.raises(ValueError, match=told):
             parse(words)
@@ -122,6 +122,8 @@ def test_words_that_are_no_condition_say_what_could_stand_there(
         converted(source, tmp_path, where="nothing == 3")
     with pytest.raises(ps.SchemaError, match="cannot be compared"):
         converted(source, tmp_path, where='label == "three"')
+    with pytest.raises(ps.SchemaError, match="not truth values"):
+        converted(source, tmp_path, where="label")
 
 
 def test_a_sample_is_drawn_without_repeats_in_the_order_of_the_files(

@@ -53,7 +53,7 @@ Examples:
 @click.option(
     "--where",
     metavar="CONDITION",
-    help="Only records that fulfil it, such as 'label >= 3 and name == \"cat\"'.",
+    help="Only records for which it is true: 'label >= 3 and len(name) < 9'.",
 )
 @click.option("--sample", metavar="PART|N", help="Only a part of them (0.1), or so many (1000).")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of --sample.")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.conditions import Where, filter_of
 from penstock.dataset import Dataset
-from penstock.verbs.conditions import Where, filter_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def chosen(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray 
 def _fulfilling(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray:
     if choice.where is None:
         return np.arange(len(dataset))
-    asked = filter_of(choice.where, choice.reads)
+    asked = filter_of(choice.where, dataset.schema.names, choice.reads)
     found: list[np.ndarray] = []
     done = 0
     for batch in dataset.scan(columns=asked.columns, threads=threads):

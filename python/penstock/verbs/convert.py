@@ -10,14 +10,13 @@ become which file; such a job goes on once all are whole. One job at a time writ
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import fields
 from typing import Any
 
-import pyarrow as pa
-
 from penstock import formats
+from penstock.conditions import Where
 from penstock.format import Summary
 from penstock.paths import index_option
 from penstock.pipeline import checked_threads
@@ -41,7 +40,7 @@ def convert(
     *,
     columns: Sequence[str] | None = None,
     rename: Mapping[str, str] | None = None,
-    where: str | Callable[[pa.RecordBatch], Any] | None = None,
+    where: Where | None = None,
     reads: Sequence[str] | None = None,
     sample: float | None = None,
     shuffle: int | None = None,
@@ -80,10 +79,11 @@ def convert(
             source under the same names with a new suffix.
         columns: those wanted, in that order; None for all.
         rename: new names of columns, {old: new}.
-        where: only records for which this holds: comparisons in words, such as
-            `label >= 3 and split == "train"` (also `in [1, 2]`, `is null`, `is not null`), or a
-            function of a batch that gives a truth value for each record.
-        reads: the columns that a function `where` is given; None for all.
+        where: only the records for which this condition is true: a text, such as
+            `label >= 3 and (split == "train" or len(tokens) > 10)` (docs/guide/conditions.md has
+            the language), a pyarrow.compute.Expression, or a function of a batch that gives
+            bool[num_rows].
+        reads: the columns that a function or an expression reads; None for all.
         sample: only so many of the records, a part of 1 (a float) or a number (an int), drawn
             without repeats by `seed`, in their order.
         shuffle: a seed; the records are written in an order of its own, over all shards. The order

@@ -1,0 +1,90 @@
+"""Conditions on records, as `where=` takes them: a text such as `label >= 3 and split == "train"`, an expression
+of pyarrow.compute, or a function of a batch. One language with one meaning, wherever records are chosen.
+
+`_grammar` has the language, `_values` what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.conditions._grammar import fields_of, parse
+
+__all__ = ["Filter", "Where", "filter_of", "parse"]
+
+Where = Any
+"""A condition: a text, a pyarrow.compute.Expression, or a function of a batch that gives bool[num_rows]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A condition that can be asked of batches."""
+
+    holds: Callable[[pa.RecordBatch], np.ndarray]
+    """For which records of a batch it is true: bool[num_rows]."""
+    columns: list[str] | None
+    """The columns that it reads; None for all."""
+
+
+def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = None) -> Filter:
+    """What decides about records, from what `where=` was given.
+
+    Args:
+        where: the condition.
+        names: the columns that there are.
+        reads: the columns that a function or an expression reads; None for all.
+
+    Raises:
+        ValueError: a text is not a condition.
+        SchemaError: it is about a column that there is not.
+        TypeError: it is neither a text, an expression, nor a function.
+    """
+    if isinstance(where, str):
+        from penstock.conditions._values import column_of, holds
+
+        tree = parse(where)
+        read = [column_of(name, list(names))[0] for name in fields_of(tree)]
+        return Filter(lambda batch: holds(tree, batch), list(dict.fromkeys(read)))
+    from pyarrow import compute  # costs 20 ms, and only filters need it
+
+    columns = None if reads is None else list(reads)
+
+    if isinstance(where, compute.Expression):
+        return Filter(lambda batch: _by_expression(where, batch), columns)
+    if not callable(where):
+        kind = type(where).__name__
+        raise TypeError(f"where= takes a text, an expression or a function of a batch, not {kind}")
+
+    def asked(batch: pa.RecordBatch) -> np.ndarray:
+        mask = np.asarray(where(batch))
+        if mask.dtype != np.bool_ or mask.shape != (batch.num_rows,):
+            raise TypeError(
+                f"where= gave {mask.dtype}{list(mask.shape)} for {batch.num_rows} records, "
+                "not a truth value for each"
+            )
+        return mask
+
+    return Filter(asked, columns)
+
+
+def _by_expression(expression: Any, batch: pa.RecordBatch) -> np.ndarray:
+    from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions
+
+    from penstock.errors import SchemaError
+
+    table = TableSourceNodeOptions(pa.Table.from_batches([batch]))
+    steps = [
+        Declaration("table_source", table),
+        Declaration("project", ProjectNodeOptions([expression], ["holds"])),
+    ]
+    try:
+        found = Declaration.from_sequence(steps).to_table(use_threads=False)["holds"]
+        found = found.cast(pa.bool_()).fill_null(False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise SchemaError(f"the expression cannot be computed: {error}") from None
+    return found.to_numpy()

@@ -1,0 +1,339 @@
+"""The grammar of conditions, and the parser that turns a text into a tree. Nothing is evaluated.
+
+```
+condition  = all { "or" all }
+all        = one { "and" one }
+one        = [ "not" ] ( sum [ comparison ] )
+comparison = ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) sum
+           | [ "not" ] "in" list | "is" [ "not" ] "null"
+sum        = product { ( "+" | "-" ) product }
+product    = value { ( "*" | "/" | "%" ) value }
+value      = literal | field | call | "(" condition ")"
+call       = "len(" sum ")" | "cast(" sum "," type ")"
+           | ( "startswith" | "contains" | "matches" ) "(" sum "," literal ")"
+field      = letters, digits, _ . / -, beginning with a letter or _ | "`" anything but ` "`"
+literal    = a JSON number, string, true, false or null        list = a JSON array of literals
+```
+
+`-` and `/` inside a name belong to it, so as operators they stand between blanks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+MOST_NESTED = 100
+"""Levels of parentheses, calls and `not`: far more than anybody writes, few enough for Python's stack."""
+COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
+_WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false"))
+_NAME = re.compile(r"[^\W\d][\w./-]*")
+_QUOTED = re.compile(r"`([^`]+)`")
+_BLANKS = re.compile(r"\s*")
+_COMPARISON = re.compile("|".join(COMPARISONS))
+_CALLS = {
+    # name: what its second argument is, None where it takes one argument
+    "len": None,
+    "startswith": "a text",
+    "contains": "a value",
+    "matches": "a regular expression",
+    "cast": "the name of a type",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The values of a column, or of a field of a struct."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value that stands in the text: a number, a text, a truth value, or None."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A comparison, an arithmetic operation, `and`, `or`: two sides and what joins them."""
+
+    operator: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite of a truth value."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """Whether there is no value."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class IsIn:
+    """Whether a value is one of several."""
+
+    operand: Node
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of a value; `argument` is its second one."""
+
+    function: str
+    operand: Node
+    argument: Any = None
+
+
+Node = Field | Literal | Operation | Not | IsNull | IsIn | Call
+
+
+def parse(text: str) -> Node:
+    """The tree of a condition.
+
+    Raises:
+        ValueError: the text is not a condition; says where and what can stand there.
+
+    Example:
+        >>> from penstock.conditions import parse
+        >>> parse('label >= 3 and `my name` in ["a", "b"]').right
+        IsIn(operand=Field(name='my name'), values=('a', 'b'))
+    """
+    parser = _Parser(text)
+    found = parser.condition()
+    if not parser.is_at_end():
+        raise parser.error("an operator, an `and` or an `or` should stand, or the end")
+    return found
+
+
+def fields_of(node: Node) -> list[str]:
+    """The names of the fields in a tree, each once, in the order of the text."""
+    if isinstance(node, Field):
+        return [node.name]
+    if isinstance(node, Literal):
+        return []
+    if isinstance(node, Operation):
+        return list(dict.fromkeys(fields_of(node.left) + fields_of(node.right)))
+    return fields_of(node.operand)
+
+
+class _Parser:
+    """Recursive descent over one text; `_at` is the place up to which it is understood."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._depth = 0
+        self._skip_blanks()
+
+    def condition(self) -> Node:
+        return self._joined("or", lambda: self._joined("and", self._one))
+
+    def is_at_end(self) -> bool:
+        return self._at == len(self._text)
+
+    def error(self, expected: str) -> ValueError:
+        rest = self._text[self._at :]
+        place = f"at {rest!r}" if rest else "at its end"
+        return ValueError(f"{self._text!r}: {place} {expected}")
+
+    # -- the rules ------------------------------------------------------------------------------
+
+    def _joined(self, word: str, part: Any) -> Node:
+        found = part()
+        while self._take_word(word):
+            found = Operation(word, found, part())
+        return found
+
+    def _one(self) -> Node:
+        if self._take_word("not"):
+            with_not = self._nested(self._one)
+            return Not(with_not)
+        left = self._sum()
+        if comparison := _COMPARISON.match(self._text, self._at):
+            self._move_to(comparison.end())
+            found = Operation(comparison[0], left, self._sum())
+            if _COMPARISON.match(self._text, self._at):
+                raise self.error("an `and` should stand, as in 1 < x and x < 5")
+            return found
+        if self._text.startswith("=", self._at):
+            raise self.error("`==` should stand")
+        if self._take_word("is"):
+            negated = self._take_word("not")
+            if not self._take_word("null"):
+                raise self.error("`null` should stand, as in `score is not null`")
+            return Not(IsNull(left)) if negated else IsNull(left)
+        negated = self._take_word("not")
+        if self._take_word("in"):
+            found = IsIn(left, self._list())
+            return Not(found) if negated else found
+        if negated:
+            raise self.error("`in` should stand, as in `label not in [1, 2]`")
+        if isinstance(left, Literal) and not isinstance(left.value, bool):
+            raise self.error("a comparison should stand, such as label >= 3 or score is not null")
+        return left
+
+    def _sum(self) -> Node:
+        found = self._product()
+        while operator := self._take_operator("+", "-"):
+            found = Operation(operator, found, self._product())
+        return found
+
+    def _product(self) -> Node:
+        found = self._value()
+        while operator := self._take_operator("*", "/", "%"):
+            found = Operation(operator, found, self._value())
+        return found
+
+    def _value(self) -> Node:
+        if self._take("("):
+            found = self._nested(self.condition)
+            self._expect(")")
+            return found
+        if quoted := _QUOTED.match(self._text, self._at):
+            self._move_to(quoted.end())
+            return Field(quoted[1])
+        name = _NAME.match(self._text, self._at)
+        if name is None or name[0] in ("true", "false", "null"):
+            return Literal(self._literal())
+        if name[0] in _WORDS:
+            raise self.error(f"a value should stand; a field of the name {name[0]} is `{name[0]}`")
+        after = _BLANKS.match(self._text, name.end())
+        assert after is not None, "no blanks match as well"
+        if self._text.startswith("(", after.end()):
+            return self._call(name[0])
+        self._move_to(name.end())
+        return Field(name[0])
+
+    def _call(self, name: str) -> Call:
+        if name not in _CALLS:
+            raise self.error(f"a function should stand that exists: {', '.join(_CALLS)}")
+        self._move_to(self._at + len(name))
+        self._expect("(")
+        operand, argument = self._nested(self._sum), None
+        takes = _CALLS[name]
+        if takes is not None:
+            self._expect(",")
+            begun = self._at
+            argument = self._literal()
+            if name != "contains" and not isinstance(argument, str):
+                self._at = begun
+                raise self.error(f"{takes} should stand in quotes")
+            _check_argument(name, argument)
+        self._expect(")")
+        return Call(name, operand, argument)
+
+    def _literal(self) -> Any:
+        value = self._json()
+        if isinstance(value, (list, dict)):
+            raise ValueError(
+                f"{self._text!r}: {json.dumps(value)} is not a single value; a list stands after `in`"
+            )
+        return value
+
+    def _list(self) -> tuple[Any, ...]:
+        value = self._json()
+        if not isinstance(value, list) or any(isinstance(one, (list, dict)) for one in value):
+            raise ValueError(f"{self._text!r}: in takes a list, such as label in [1, 2]")
+        return tuple(value)
+
+    def _json(self) -> Any:
+        try:
+            value, end = _JSON.raw_decode(self._text, self._at)
+        except (ValueError, RecursionError):
+            raise self.error(
+                'a value should stand: a field, a JSON value such as 3 or "cat", or a function '
+                "such as len(tokens)"
+            ) from None
+        self._move_to(end)
+        return value
+
+    # -- the text -------------------------------------------------------------------------------
+
+    def _nested(self, rule: Any) -> Node:
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            raise ValueError(f"{self._text[:60]!r}…: nested more than {MOST_NESTED} levels deep")
+        found = rule()
+        self._depth -= 1
+        return found
+
+    def _skip_blanks(self) -> None:
+        self._move_to(self._at)
+
+    def _move_to(self, at: int) -> None:
+        blanks = _BLANKS.match(self._text, at)
+        assert blanks is not None, "no blanks match as well"
+        self._at = blanks.end()
+
+    def _take(self, sign: str) -> bool:
+        found = self._text.startswith(sign, self._at)
+        if found:
+            self._move_to(self._at + len(sign))
+        return found
+
+    def _expect(self, sign: str) -> None:
+        if not self._take(sign):
+            raise self.error(f"`{sign}` should stand")
+
+    def _take_word(self, word: str) -> bool:
+        name = _NAME.match(self._text, self._at)
+        if name is None or name[0] != word:
+            return False
+        self._move_to(name.end())
+        return True
+
+    def _take_operator(self, *signs: str) -> str | None:
+        sign = self._text[self._at : self._at + 1]
+        if sign not in signs or not sign:
+            return None
+        before, after = self._text[self._at - 1], self._text[self._at + 1 : self._at + 2]
+        if sign in "-/" and not (before.isspace() and (after.isspace() or after in "(`")):
+            raise self.error(f"`{sign}` should stand between blanks, since names may have it")
+        self._move_to(self._at + 1)
+        return sign
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def _check_argument(function: str, argument: Any) -> None:
+    """Raise ValueError for an argument that no record could make right."""
+    if function == "matches":
+        from pyarrow import compute  # costs 20 ms, and is rarely needed
+
+        try:
+            compute.match_substring_regex(pa.array([""]), argument)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{argument!r} is not a regular expression: {error}") from None
+    if function == "cast":
+        type_of(argument)
+
+
+def type_of(name: str) -> pa.DataType:
+    """The Arrow type of a name, such as int64, float, string, timestamp[ms]."""
+    try:
+        return pa.type_for_alias(name)
+    except ValueError:
+        raise ValueError(
+            f"{name!r} is not a type; there are int8 to int64, uint8 to uint64, float32, float64, "
+            "bool, string, binary, date32, timestamp[s], [ms], [us], [ns]"
+        ) from None

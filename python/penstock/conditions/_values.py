@@ -1,0 +1,406 @@
+"""What a condition is for the records of a batch: column after column, by Arrow's kernels.
+
+Nulls are SQL's: a comparison with one is null, `and` and `or` are Kleene's, and a record counts only where the whole
+condition is true.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+
+from penstock.conditions._grammar import (
+    COMPARISONS,
+    Call,
+    Field,
+    IsIn,
+    IsNull,
+    Literal,
+    Node,
+    Not,
+    Operation,
+    fields_of,
+    type_of,
+)
+from penstock.errors import SchemaError
+
+_COMPARED = {
+    "==": "equal",
+    "!=": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+_COUNTED = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
+_PLAIN = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError)
+
+
+def holds(condition: Node, batch: pa.RecordBatch) -> np.ndarray:
+    """For which records a condition is true, bool[num_rows].
+
+    Raises:
+        SchemaError: a field is missing, or its type has no such operation.
+    """
+    found = _as_array(_truth(condition, batch), batch.num_rows)
+    return compute.fill_null(found, False).to_numpy(zero_copy_only=False)
+
+
+def _value(node: Node, batch: pa.RecordBatch) -> Any:
+    """An Arrow array of plain types, or a Literal."""
+    if isinstance(node, Literal):
+        return node
+    if isinstance(node, Field):
+        return _plain(field_of(node.name, batch))
+    fields = fields_of(node)
+    field = fields[0] if len(fields) == 1 else None
+    try:
+        return _computed(node, batch)
+    except _ARROW_ERRORS as error:
+        raise SchemaError(f"the condition cannot be computed: {error}", field=field) from None
+    except SchemaError as error:
+        error.at(field=field)
+        raise
+
+
+def _computed(node: Node, batch: pa.RecordBatch) -> Any:
+    if isinstance(node, Operation):
+        return _operation(node, batch)
+    if isinstance(node, Not):
+        truth = _truth(node.operand, batch)
+        if isinstance(truth, Literal):
+            return Literal(None if truth.value is None else not truth.value)
+        return compute.invert(truth)
+    if isinstance(node, IsNull):
+        value = _value(node.operand, batch)
+        return Literal(value.value is None) if isinstance(value, Literal) else value.is_null()
+    assert isinstance(node, (IsIn, Call)), "these are all kinds of nodes"
+    values = _array(node.operand, batch)
+    return _is_in(values, node.values) if isinstance(node, IsIn) else _call(node, values)
+
+
+def _array(node: Node, batch: pa.RecordBatch) -> pa.Array:
+    return _as_array(_value(node, batch), batch.num_rows)
+
+
+def _as_array(value: Any, length: int) -> pa.Array:
+    if not isinstance(value, Literal):
+        return value
+    scalar = pa.scalar(value.value) if value.value is not None else pa.scalar(None, pa.bool_())
+    return pa.repeat(scalar, length)
+
+
+def _truth(node: Node, batch: pa.RecordBatch) -> Any:
+    """The same where a truth value is wanted."""
+    found = _value(node, batch)
+    if isinstance(found, Literal):
+        if found.value is not None and not isinstance(found.value, bool):
+            raise SchemaError(f"{found.value!r} is not a truth value; compare it with something")
+        return found
+    if pa.types.is_null(found.type):
+        return Literal(None)
+    if not pa.types.is_boolean(found.type):
+        fields = fields_of(node)
+        raise SchemaError(
+            f"values of type {found.type} are not truth values; compare them, such as > 0",
+            field=fields[0] if len(fields) == 1 else None,
+        )
+    return found
+
+
+# -- fields ------------------------------------------------------------------------------------
+
+
+def column_of(name: str, columns: list[str]) -> tuple[str, list[str]]:
+    """The column that a name stands for, and the path inside it: `a.b` is the column of that name,
+    or else the field b of the struct a.
+
+    Raises:
+        SchemaError: there is no such column.
+    """
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        if (column := ".".join(parts[:end])) in columns:
+            return column, parts[end:]
+    raise SchemaError(f"no such column; there are: {', '.join(columns)}", field=name)
+
+
+def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:
+    """The values of a field."""
+    column, path = column_of(name, batch.schema.names)
+    values = batch.column(column)
+    for place, part in enumerate(path):
+        type_ = values.type
+        if not pa.types.is_struct(type_) or type_.get_field_index(part) < 0:
+            inside = ".".join([column, *path[:place]])
+            raise SchemaError(f"{inside} has no field {part}: it is {type_}", field=name)
+        values = compute.struct_field(values, type_.get_field_index(part))
+    return values
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Values as types that can be compared: class names, bytes and texts without their wrapping."""
+    if isinstance(values.type, pa.BaseExtensionType):
+        if isinstance(values.type, pa.FixedShapeTensorType):
+            return values
+        values = values.storage
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if values.type == pa.binary_view() or pa.types.is_fixed_size_binary(values.type):
+        return values.cast(pa.binary())
+    return values.cast(pa.string()) if values.type == pa.string_view() else values
+
+
+# -- operations --------------------------------------------------------------------------------
+
+
+def _operation(node: Operation, batch: pa.RecordBatch) -> Any:
+    if node.operator in ("and", "or"):
+        left, right = (
+            _as_array(_truth(side, batch), batch.num_rows) for side in (node.left, node.right)
+        )
+        return getattr(compute, f"{node.operator}_kleene")(left, right)
+    left, right = _value(node.left, batch), _value(node.right, batch)
+    if isinstance(left, Literal) and isinstance(right, Literal):
+        return _of_literals(node.operator, left.value, right.value)
+    if any(isinstance(side, Literal) and side.value is None for side in (left, right)):
+        return Literal(None)
+    if node.operator in COMPARISONS:
+        return _compared(node.operator, left, right)
+    return _counted(node.operator, left, right)
+
+
+def _of_literals(sign: str, left: Any, right: Any) -> Literal:
+    if left is None or right is None:
+        return Literal(None)
+    try:
+        if sign == "/":
+            return Literal(left / right if right else None)
+        if sign == "%":
+            return Literal(np.fmod(left, right).item() if right else None)
+        return Literal(_PLAIN[sign](left, right))
+    except TypeError:
+        raise SchemaError(f"{left!r} {sign} {right!r} cannot be computed") from None
+
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _compared(sign: str, left: Any, right: Any) -> Any:
+    if isinstance(left, Literal):
+        left, right, sign = right, left, _MIRRORED.get(sign, sign)
+    if pa.types.is_null(left.type):
+        return Literal(None)
+    if isinstance(right, Literal):
+        if beyond := _beyond(right.value, left.type):
+            # Such a number is above, or below, all values that there can be.
+            answer = sign in ("!=", *(("<", "<=") if beyond > 0 else (">", ">=")))
+            return compute.if_else(left.is_valid(), answer, None)
+        right = _scalar(right.value, left.type)
+    elif pa.types.is_null(right.type):
+        return Literal(None)
+    else:
+        left, right = _alike(left, right)
+    try:
+        return getattr(compute, _COMPARED[sign])(left, right)
+    except _ARROW_ERRORS:
+        other = repr(right.as_py()) if isinstance(right, pa.Scalar) else right.type
+        raise SchemaError(f"{left.type} cannot be compared with {other}") from None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _beyond(value: Any, type_: pa.DataType) -> int:
+    """1 for a whole number above all that an integer type holds, -1 for one below, else 0."""
+    if not (pa.types.is_integer(type_) and _is_whole(value)):
+        return 0
+    bits = type_.bit_width
+    signed = pa.types.is_signed_integer(type_)
+    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    return (value > most) - (value < least)
+
+
+def _is_outside(value: Any, type_: pa.DataType) -> bool:
+    """Whether a number cannot be a value of an integer type."""
+    has_part = isinstance(value, float) and not value.is_integer()
+    return bool(_beyond(value, type_)) or (has_part and pa.types.is_integer(type_))
+
+
+def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
+    """A literal as one that Arrow compares with values of a type."""
+    if _is_whole(value):
+        if pa.types.is_floating(type_):
+            return pa.scalar(float(value))
+        return pa.scalar(value, type_) if pa.types.is_uint64(type_) else pa.scalar(value)
+    if isinstance(value, str):
+        if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+            return pa.scalar(value.encode(), type_)
+        if pa.types.is_temporal(type_):
+            return pa.scalar(value).cast(type_)
+    return pa.scalar(value)
+
+
+def _alike(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Two columns as types that Arrow compares: a text with bytes as bytes, uint64 with int64 as decimals."""
+    types = (left.type, right.type)
+    if any(map(_is_text, types)) and any(map(_is_bytes, types)):
+        return left.cast(pa.large_binary()), right.cast(pa.large_binary())
+    is_mixed = pa.types.is_uint64(types[0]) != pa.types.is_uint64(types[1])
+    if is_mixed and all(map(pa.types.is_integer, types)):
+        return left.cast(pa.decimal128(20)), right.cast(pa.decimal128(20))
+    return left, right
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_)
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return pa.types.is_binary(type_) or pa.types.is_large_binary(type_)
+
+
+def _counted(sign: str, left: Any, right: Any) -> pa.Array:
+    """Arithmetic. Whole numbers are computed in 64 bits, and too large ones are an error; `/` gives float64;
+    dividing by zero gives null."""
+    left, right = _number(left), _number(right)
+    if sign in _COUNTED:
+        return getattr(compute, _COUNTED[sign])(left, right)
+    by_zero = compute.equal(right, 0)
+    if sign == "/":
+        left, right = left.cast(pa.float64()), right.cast(pa.float64())
+    missing = [
+        None if isinstance(one, pa.Scalar) else one.is_null() for one in (left, right, by_zero)
+    ]
+    numbers = [
+        one.as_py() if isinstance(one, pa.Scalar) else compute.fill_null(one, 0).to_numpy()
+        for one in (left, right)
+    ]
+    with np.errstate(all="ignore"):
+        found = (np.true_divide if sign == "/" else np.fmod)(*numbers)
+    mask = np.zeros(len(found), bool)
+    for nulls in (*missing, by_zero if isinstance(by_zero, pa.Array) else None):
+        if nulls is not None:
+            mask |= compute.fill_null(nulls, True).to_numpy(zero_copy_only=False)
+    if isinstance(by_zero, pa.Scalar) and by_zero.as_py():
+        mask[:] = True
+    return pa.array(found, mask=mask)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, Literal):
+        if isinstance(value.value, (bool, str)):
+            raise SchemaError(f"{value.value!r} is not a number to compute with")
+        return pa.scalar(value.value)
+    type_ = value.type
+    if pa.types.is_integer(type_):
+        return value.cast(pa.int64())
+    if not pa.types.is_floating(type_):
+        raise SchemaError(f"values of type {type_} are not numbers to compute with")
+    return value.cast(pa.float64())
+
+
+def _is_in(values: pa.Array, members: tuple[Any, ...]) -> Any:
+    """Kleene's `in`: null for a null, and where the value is not found and a null is among the members."""
+    if pa.types.is_null(values.type):
+        return Literal(None)
+    given = [one for one in members if one is not None]
+    known = [one for one in given if not _is_outside(one, values.type)]
+    if not known:
+        found = pa.repeat(pa.scalar(False), len(values))
+    else:
+        for one in known:
+            _compared("==", values[:0], Literal(one))  # an error where the types do not compare
+        scalars = [_scalar(one, values.type).cast(values.type) for one in known]
+        found = compute.is_in(values, pa.array(scalars, values.type))
+    if len(given) < len(members):
+        found = compute.if_else(found, True, None)
+    return compute.if_else(values.is_valid(), found, None)
+
+
+# -- functions ---------------------------------------------------------------------------------
+
+
+def _call(node: Call, values: pa.Array) -> Any:
+    if pa.types.is_null(values.type):
+        return Literal(None)
+    if node.function == "len":
+        return _length(values)
+    if node.function == "cast":
+        return _cast(values, type_of(node.argument))
+    if node.function == "contains" and _is_list(values.type):
+        return _has(values, node.argument)
+    kernels = {
+        "startswith": "starts_with",
+        "contains": "match_substring",
+        "matches": "match_substring_regex",
+    }
+    if not (_is_text(values.type) or _is_bytes(values.type)) or not isinstance(node.argument, str):
+        wanted = "a text, bytes or a list" if node.function == "contains" else "a text or bytes"
+        raise SchemaError(
+            f"{node.function} looks for {node.argument!r} in {wanted}, not in {values.type}"
+        )
+    return getattr(compute, kernels[node.function])(values, node.argument)
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    kinds = pa.types
+    return (
+        kinds.is_list(type_)
+        or kinds.is_large_list(type_)
+        or kinds.is_fixed_size_list(type_)
+        or isinstance(type_, pa.FixedShapeTensorType)
+    )
+
+
+def _length(values: pa.Array) -> pa.Array:
+    """Characters of a text, bytes of bytes, values of a list, the first dimension of a tensor."""
+    type_: Any = values.type
+    if isinstance(type_, pa.FixedShapeTensorType):
+        return compute.if_else(values.is_valid(), pa.scalar(type_.shape[0], pa.int64()), None)
+    if _is_text(type_):
+        return compute.utf8_length(values)
+    if _is_bytes(type_):
+        return compute.binary_length(values)
+    if pa.types.is_map(type_):
+        values = values.cast(pa.list_(pa.struct([type_.key_field, type_.item_field])))
+    elif not _is_list(type_):
+        raise SchemaError(f"values of type {type_} have no length")
+    return compute.list_value_length(values)
+
+
+def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    if _is_bytes(values.type) and not _is_bytes(type_):
+        values = values.cast(pa.string())
+    return values.cast(type_)
+
+
+def _has(values: pa.Array, member: Any) -> pa.Array:
+    """Whether each list has a value."""
+    values = values.storage if isinstance(values, pa.ExtensionArray) else values
+    flat = _plain(compute.list_flatten(values))
+    if _is_list(flat.type):
+        raise SchemaError("contains looks into lists of values, not into lists of lists")
+    if member is None:
+        raise SchemaError("contains looks for a value; null is none")
+    equal = _as_array(_compared("==", flat, Literal(member)), len(flat))
+    parents = compute.list_parent_indices(values).to_numpy()
+    found = np.zeros(len(values), bool)
+    found[parents[compute.fill_null(equal, False).to_numpy(zero_copy_only=False)]] = True
+    return pa.array(found, mask=values.is_null().to_numpy(zero_copy_only=False))

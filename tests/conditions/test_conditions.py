@@ -1,0 +1,205 @@
+"""The language of conditions: what it means, beside DuckDB's SQL, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import compute
+
+import penstock as ps
+from penstock.conditions import filter_of, parse
+
+BATCH = pa.record_batch(
+    {
+        "x": pa.array([1, None, 3, 4, -7], pa.int32()),
+        "f": pa.array([1.0, 2.5, None, 0.0, -7.0]),
+        "t": ["a", "bb", None, "é", ""],
+        "data": pa.array([b"a", b"b\xff", None, b"d", b""], pa.binary_view()),
+        "ok": [True, False, None, True, False],
+        "tokens": [[1, 2], None, [], [3], [3, None]],
+        "s": pa.array([{"q": 1}, None, {"q": 3}, {"q": None}, {"q": 5}]),
+        "a-b/c": [1, 2, 3, 4, 5],
+        "s.r": [5, 4, 3, 2, 1],
+        "u": pa.array([1, 2, 3, 2**64 - 1, None], pa.uint64()),
+        "label": pa.array(["cat", "dog", None, "cat", "eel"]).dictionary_encode(),
+        "when": pa.array([0, 10**6, None, 2 * 10**6, 3 * 10**6], pa.timestamp("us")),
+    }
+)
+
+
+def kept(where: Any, batch: pa.RecordBatch = BATCH) -> list[int]:
+    """The numbers of the records for which a condition is true."""
+    found = filter_of(where, batch.schema.names)
+    columns = batch if found.columns is None else batch.select(found.columns)
+    return np.flatnonzero(found.holds(columns)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("where", "numbers"),
+    [
+        ("ok", [0, 3]),
+        ("not ok", [1, 4]),
+        ("ok or x == 3", [0, 2, 3]),
+        ("not (ok and x > 1)", [0, 1, 4]),
+        ("x not in [1, 4]", [2, 4]),
+        ("x not in [1, null]", []),
+        ("x in [1, 2.5, 99999999999]", [0]),
+        ("2 < x", [2, 3]),
+        ("x is null or t is null", [1, 2]),
+        ("x == null", []),
+        ("null is null", [0, 1, 2, 3, 4]),
+        ("a-b/c - 1 == 2", [2]),
+        ("`a-b/c` / 2 > 1.5", [3, 4]),
+        ("x % 4 == -3", [4]),
+        ("x / f is null", [1, 2, 3]),
+        ("f + x * 2 == 3", [0]),
+        ("(f + x) * 2 == 4", [0]),
+        ("s.q >= 3", [2, 4]),
+        ("s.r >= 3", [0, 1, 2]),
+        ("len(t) == 1", [0, 3]),
+        ("len(data) == 2", [1]),
+        ("len(tokens) == 0", [2]),
+        ("contains(tokens, 3)", [3, 4]),
+        ('contains(t, "b")', [1]),
+        ('startswith(data, "b")', [1]),
+        ('matches(t, "^(a|é)$")', [0, 3]),
+        ('cast(x, "string") == "-7"', [4]),
+        ("u == 18446744073709551615", [3]),
+        ("u > x", [3]),
+        ('label == "cat"', [0, 3]),
+        ('when > "1970-01-01T00:00:01"', [3, 4]),
+        ("t == data", [0, 4]),
+        ("x == 1 or x == 3 and ok", [0]),
+    ],
+)
+def test_a_condition_holds_for_just_these_records(where: str, numbers: list[int]) -> None:
+    assert kept(where) == numbers
+
+
+def test_an_expression_and_a_function_mean_the_same_as_the_text() -> None:
+    expression = (compute.field("x") > 1) & compute.field("ok").is_valid()
+    assert kept(expression) == kept("x > 1 and ok is not null") == [3]
+    by_function = kept(lambda batch: np.array(batch["x"].fill_null(0)) > 1)
+    assert by_function == kept("x > 1") == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("x -1 > 2", "`-` should stand between blanks"),
+        ("1 < x < 3", "an `and` should stand"),
+        ("x > 1 x", "an `and` or an `or` should stand"),
+        ("len(x", r"`\)` should stand"),
+        ("x == {}", "not a single value"),
+        ("in == 3", "a field of the name in is `in`"),
+        ('matches(t, "(")', "not a regular expression"),
+        ('cast(x, "number")', "not a type"),
+        ("x == NaN + ", "a value should stand"),
+        ("(" * 1000 + "x", "nested"),
+        ("not " * 1000 + "ok", "nested"),
+        ("[" * 100_000, "a value should stand"),
+    ],
+)
+def test_what_is_not_a_condition_says_what_should_stand_where(where: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(where)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("y > 1", "'y': no such column"),
+        ("x", "'x': values of type int32 are not truth values"),
+        ("t > 1", "'t': string cannot be compared with 1"),
+        ("t + 1 > 2", "'t': values of type string are not numbers"),
+        ("contains(x, 1)", "'x': contains looks for 1"),
+        ("len(x) > 1", "'x': values of type int32 have no length"),
+        ('cast(t, "int32") > 1', "'t': the condition cannot be computed"),
+        ('x in [1, "1"]', "'x': int32 cannot be compared with '1'"),
+        ("x in [1, true]", "'x': int32 cannot be compared with True"),
+        ("s.z == 1", "s has no field z"),
+        ("x + 9223372036854775807 > 0", "'x': the condition cannot be computed: overflow"),
+    ],
+)
+def test_what_the_columns_cannot_answer_is_a_schema_error(where: str, message: str) -> None:
+    with pytest.raises(ps.SchemaError, match=message):
+        kept(where)
+
+
+def test_lists_views_and_tensors_have_a_length_and_values() -> None:
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(12).reshape(2, 3, 2))
+    batch = pa.record_batch(
+        {
+            "large": pa.array([[1], [2, 3]], pa.large_list(pa.int8())),
+            "fixed": pa.array([[1, 2], None], pa.list_(pa.int8(), 2)),
+            "map": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int8())),
+            "tensor": tensors,
+        }
+    )
+    assert kept("len(large) == 2", batch) == [1]
+    assert kept("contains(large, 3)", batch) == [1]
+    assert kept("len(fixed) == 2", batch) == [0]
+    assert kept("len(map) == 1", batch) == [0]
+    assert kept("len(tensor) == 3", batch) == [0, 1]
+    assert kept("contains(fixed, 2)", batch) == [0]
+
+
+# -- beside DuckDB -----------------------------------------------------------------------------
+
+NUMBERS = st.sampled_from(["x", "f", "2", "-3", "1.5", "0"])
+TEXTS = st.sampled_from(["t", '"a"', '""'])
+
+
+def _sums(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.tuples(inner, st.sampled_from("+-*/%"), inner).map(
+        lambda parts: f"({' '.join(parts)})"
+    )
+
+
+NUMERIC = st.recursive(NUMBERS, _sums, max_leaves=4)
+COMPARED = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
+SIMPLE = st.one_of(
+    st.tuples(NUMERIC, COMPARED, NUMERIC).map(" ".join),
+    st.tuples(TEXTS, COMPARED, TEXTS).map(" ".join),
+    st.sampled_from(["ok", "true", "x is null", "t is not null", "f in [1, 2.5]"]),
+    st.sampled_from(["x not in [1, 3]", "x in [4, null]", "len(t) == 1", 't in ["a", null]']),
+)
+CONDITION = st.recursive(
+    SIMPLE,
+    lambda inner: st.one_of(
+        inner.map(lambda one: f"not ({one})"),
+        st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(
+            lambda parts: f"({parts[0]}) {parts[1]} ({parts[2]})"
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+def sql_of(where: str) -> str:
+    """The same condition in DuckDB's SQL."""
+    for sign, other in {'"': "'", "==": "=", "!=": "<>", "[": "(", "]": ")"}.items():
+        where = where.replace(sign, other)
+    for literal in ("1.5", "2.5"):
+        where = where.replace(literal, f"{literal}::double")
+    return where
+
+
+@given(CONDITION)
+@settings(max_examples=300, deadline=None)
+def test_conditions_mean_what_they_mean_in_sql(where: str) -> None:
+    table = pa.Table.from_batches([BATCH.select(["x", "f", "t", "ok"])])
+    numbered = table.append_column("n", pa.array(range(len(table))))
+    query = f"select n from numbered where {sql_of(where)} order by n"
+    with duckdb.connect() as connection:
+        for setting in ("error_on_division_by_zero", "ieee_floating_point_ops"):
+            connection.execute(f"set {setting} = false")  # dividing by zero gives null
+        connection.register("numbered", numbered)
+        wanted = [n for (n,) in connection.execute(query).fetchall()]
+    assert kept(where) == wanted
