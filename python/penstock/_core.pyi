@@ -132,6 +132,13 @@ class Buffer:
     def crc32c(self, before: int = 0) -> int:
         """CRC-32C of these bytes behind others whose checksum is `before`."""
 
+    def crc32(self, before: int = 0) -> int:
+        """CRC-32, as zip has it, of these bytes behind others whose checksum is `before`."""
+
+    @staticmethod
+    def joined_crc32(first: int, second: int, second_bytes: int) -> int:
+        """CRC-32 of two byte strings, one after the other: from theirs and the length of the second."""
+
     @staticmethod
     def join(parts: list[Buffer]) -> Buffer:
         """Several buffers one after another, copied into one."""

@@ -386,6 +386,16 @@ class Compressed(Protocol):
 
 
 @runtime_checkable
+class Verifiable(Protocol):
+    """A Reader of a file with checksums of parts that are no chunks."""
+
+    def checks(self) -> Iterable[Callable[[], None]]:
+        """A call for each such part, which reads it and raises FormatError where it is damaged. Parts that
+        are verified so are not verified again when records are decoded."""
+        ...
+
+
+@runtime_checkable
 class Sifting(Protocol):
     """A Reader of a folder that takes some of its files for no data."""
 

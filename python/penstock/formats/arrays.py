@@ -8,7 +8,7 @@ a record. What a chunk or a take needs of an array is read once, whatever column
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -98,10 +98,24 @@ def as_bytes(buffer: Any) -> np.ndarray:
     return as_numpy(buffer)
 
 
+class Check(Protocol):
+    """Compares an array with a checksum of all of it, once all its bytes have been read."""
+
+    def saw(self, start: int, values: np.ndarray) -> None:
+        """Note bytes (uint8) that were read, from `start` on. Raises ChecksumError where they were the
+        last that were missing, and the checksum does not match."""
+        ...
+
+    def verify(self) -> None:
+        """Read all of it. Raises ChecksumError."""
+        ...
+
+
 class StoredArray:
     """One array of a file."""
 
-    def __init__(self, header: Header, place: Place, path: str) -> None:
+    def __init__(self, header: Header, place: Place, path: str, check: Check | None = None) -> None:
+        self._check = check
         self.dtype = header.dtype
         self.shape = header.shape
         self.inner = header.shape[1:]
@@ -129,7 +143,11 @@ class StoredArray:
             return self._read_fortran(cut)
         size = self.record_bytes
         if cut.is_run:
-            found = self._place.read(int(cut.runs[0][0]) * size, cut.total * size)
+            start = int(cut.runs[0][0]) * size
+            found = self._place.read(start, cut.total * size)
+            if self._check is not None and (cut.is_chunk or cut.total == self.num_records):
+                is_end = start + len(found) == self.num_records * size
+                self._check.saw(start, found if is_end else found[: len(found) - cut.shared * size])
         elif (mapped := self._place.mapped()) is not None:
             lines = mapped[: self.num_records * size].reshape(self.num_records, size)
             found = lines.take(cut.records, axis=0).reshape(-1)
@@ -166,25 +184,31 @@ class StoredArray:
 
 
 class Cut:
-    """Some records, in any order, and what was read of them already."""
+    """Some records, in any order, and what was read of them already.
 
-    def __init__(self, records: np.ndarray) -> None:
+    `is_chunk`: they are what a scan reads, which comes to all records in the end. `shared`: how many of the
+    last ones the next chunk begins with.
+    """
+
+    def __init__(self, records: np.ndarray, *, is_chunk: bool = False) -> None:
+        self.is_chunk = is_chunk
+        self.shared = 0
         self.total = len(records)
         self._records: np.ndarray | None = records
         self._runs: tuple[np.ndarray, np.ndarray] | None = None
         self._read: dict[int, np.ndarray] = {}
 
     @staticmethod
-    def of_runs(starts: np.ndarray, counts: np.ndarray) -> Cut:
+    def of_runs(starts: np.ndarray, counts: np.ndarray, *, is_chunk: bool = False) -> Cut:
         """So many records from each start on."""
-        cut = Cut(np.zeros(0, np.int64))
+        cut = Cut(np.zeros(0, np.int64), is_chunk=is_chunk)
         cut.total, cut._records, cut._runs = int(counts.sum()), None, (starts, counts)
         return cut
 
     @staticmethod
-    def of_run(first: int, count: int) -> Cut:
+    def of_run(first: int, count: int, *, is_chunk: bool = False) -> Cut:
         """So many records from the first on."""
-        return Cut.of_runs(np.array([first]), np.array([count]))
+        return Cut.of_runs(np.array([first]), np.array([count]), is_chunk=is_chunk)
 
     @property
     def records(self) -> np.ndarray:
@@ -312,7 +336,9 @@ class ArraysReader:
         compression: str = "",
         restore: Callable[[Any], Any] | None = None,
         lost: SkippedRegion | None = None,
+        checks: Sequence[Check] = (),
     ) -> None:
+        self._checks = checks
         self._lost = lost
         self._skipped = options.skipped
         self._source = source
@@ -347,6 +373,11 @@ class ArraysReader:
         if self._lost is not None:
             self._skipped(self._lost)
 
+    def checks(self) -> Iterator[Callable[[], None]]:
+        """See penstock.format.Verifiable."""
+        for check in self._checks:
+            yield check.verify
+
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
         """All records in one pair: they are read from where they lie, and looked at there."""
         if len(records):
@@ -361,7 +392,7 @@ class ArraysReader:
         """
         schema: Any = projected(self.schema, columns, self._path)
         if records is None:
-            cut = Cut.of_run(chunk.first_record, chunk.num_records)
+            cut = Cut.of_run(chunk.first_record, chunk.num_records, is_chunk=True)
         else:
             check_records(records, chunk.num_records, self._path)
             cut = Cut(records.astype(np.int64, copy=False) + chunk.first_record)

@@ -17,6 +17,7 @@ Stored arrays are read where they lie, or mapped; deflated ones are inflated onc
 from __future__ import annotations
 
 import base64
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +25,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError, SchemaError, UnsupportedError
-from penstock.format import FormatInfo, Options, Writer
+from penstock.errors import ChecksumError, PenstockError, SchemaError, UnsupportedError
+from penstock.format import FormatInfo, Options, SkippedRegion, Writer
 from penstock.format_options import options_from
 from penstock.formats.arrays import ArraysReader, FilePlace, Place, StoredArray, check_size
 from penstock.formats.npy_header import Header, parse_header
+from penstock.formats.npz_checks import MemberCheck
 from penstock.formats.npz_columns import table_of
 from penstock.formats.npz_members import InflatedPlace, Room, inflated
 from penstock.formats.zip_directory import DEFLATED, STORED, Directory, Member, read_directory
@@ -36,7 +38,8 @@ from penstock.limits import Limits
 from penstock.storage import Sink, Source
 
 SCHEMA_COMMENT = b"penstock.schema "
-"""The archive's comment begins so where it keeps Arrow's schema, in Base64."""
+"""The archive's comment begins so where it keeps Arrow's schema, in Base64, then a space and the CRC-32 of
+that in eight hexadecimal digits."""
 MOST_SCALAR = 1 << 12
 """Bytes of a value without axes that becomes metadata."""
 
@@ -100,18 +103,27 @@ def _open(
     if chosen is not None:
         members = _chosen(members, chosen)
     room = Room()
+    checks: list[MemberCheck] = []
     arrays: dict[str, StoredArray] = {}
     metadata: dict[bytes, bytes] = {}
     methods: set[int] = set()
     for name, member in members.items():
         try:
             header, place = _array(source, member, options.limits, room)
+            check = None
+            if isinstance(place, FilePlace):
+                check = MemberCheck(source, member, header.start, place.size)
+                checks.append(check)
+            is_value = header.dtype.itemsize <= MOST_SCALAR and header.dtype.kind in "biufcSUmM"
+            if check is not None and options.checksums == "all" and not header.shape and is_value:
+                check.verify()
         except PenstockError as error:
             raise error.at(field=name) from None
         methods.add(member.method)
         if header.shape:
-            arrays[name] = StoredArray(header, place, source.path)
-        elif header.dtype.itemsize <= MOST_SCALAR and header.dtype.kind in "biufcSUmM":
+            used = check if options.checksums == "all" else None
+            arrays[name] = StoredArray(header, place, source.path, used)
+        elif is_value:
             value = place.read(0, header.dtype.itemsize).view(header.dtype)[0]
             text = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
             metadata[name.encode("utf-8", "replace")] = bytes(text)
@@ -124,7 +136,8 @@ def _open(
         metadata or None,
         span=(0, source.size),
         compression="deflate" if DEFLATED in methods else "",
-        restore=partial(_restored, comment=directory.comment),
+        restore=partial(_restored, comment=_checked_comment(directory.comment, source, options)),
+        checks=checks,
     )
 
 
@@ -173,12 +186,36 @@ def _array(source: Source, member: Member, limits: Limits, room: Room) -> tuple[
     return header, InflatedPlace(source, member, header.start, room)
 
 
+def schema_comment(schema: pa.Schema) -> bytes:
+    """The archive's comment that keeps a schema."""
+    data = base64.b64encode(schema.serialize().to_pybytes())
+    return SCHEMA_COMMENT + data + b" %08x" % zlib.crc32(data)
+
+
+def _checked_comment(comment: bytes, source: Source, options: Options) -> bytes:
+    """The schema that the archive's comment keeps, in Base64; nothing where it keeps none.
+
+    Raises:
+        ChecksumError: it is damaged, and damage is not skipped.
+    """
+    data, crc = comment[len(SCHEMA_COMMENT) : -9], comment[-9:]
+    is_right = len(data) > 0 and crc == b" %08x" % zlib.crc32(data)
+    if is_right or not comment.startswith(SCHEMA_COMMENT):
+        return data if is_right else b""
+    start = source.size - len(comment)
+    message = "the types that the archive's comment keeps are damaged"
+    if options.damage == "error":
+        raise ChecksumError(message, byte=start, hint='open(..., damage="skip"), or schema=')
+    options.skipped(SkippedRegion(source.path, start, source.size, 0, message))
+    return b""
+
+
 def _restored(stored: Any, comment: bytes) -> Any:
     """The schema that was written, where the archive's comment keeps it and the arrays fit it."""
-    if not comment.startswith(SCHEMA_COMMENT):
+    if not comment:
         return stored
     try:
-        data = base64.b64decode(comment[len(SCHEMA_COMMENT) :], validate=True)
+        data = base64.b64decode(comment, validate=True)
         schema: Any = pa.ipc.read_schema(pa.py_buffer(data))
         by_name = {field.name: field for field in schema}
         fields: list[Any] = []

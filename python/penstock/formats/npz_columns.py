@@ -135,7 +135,9 @@ class _Ranges:
     def ranges(self, cut: Cut) -> tuple[Cut, np.ndarray]:
         """Where the values of the records are, and int64 offsets of the records among them."""
         runs, counts = cut.runs
-        around = Cut.of_runs(runs, counts + 1).values(self._offsets).astype(np.int64, copy=False)
+        fences = Cut.of_runs(runs, counts + 1, is_chunk=cut.is_chunk)
+        fences.shared = 1
+        around = fences.values(self._offsets).astype(np.int64, copy=False)
         ends = np.cumsum(counts + 1)
         firsts = ends - (counts + 1)
         low, high = around[firsts], around[ends - 1]
@@ -150,7 +152,8 @@ class _Ranges:
         offsets = np.zeros(cut.total + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         some = high > low
-        return Cut.of_runs(low[some], (high - low)[some]), offsets
+        inner = Cut.of_runs(low[some], (high - low)[some], is_chunk=cut.is_chunk)
+        return inner, offsets
 
 
 class _Bytes(_Ranges):

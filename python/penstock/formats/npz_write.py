@@ -4,7 +4,6 @@ one piece and a table comes in batches. Memory holds a batch and a small buffer 
 
 from __future__ import annotations
 
-import base64
 import os
 import tempfile
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from penstock.formats.dtypes import dtype_of, field_of
 from penstock.formats.dtypes_values import missing_of, values_of
 from penstock.formats.npy_header import header_bytes
 from penstock.formats.npy_write import check_text_length, descr_of
-from penstock.formats.npz import SCHEMA_COMMENT
+from penstock.formats.npz import schema_comment
 from penstock.formats.npz_archive import Archive
 from penstock.formats.npz_columns import ENDINGS
 from penstock.storage import Sink
@@ -305,7 +304,7 @@ class NpzWriter:
         )
         if native.equals(plain, check_metadata=True):
             return b""
-        comment = SCHEMA_COMMENT + base64.b64encode(self._schema.serialize().to_pybytes())
+        comment = schema_comment(self._schema)
         if len(comment) > 0xFFFF:
             raise SchemaError(
                 "the schema is larger than the comment of an archive can be",

@@ -161,7 +161,7 @@ def _member(
     if disk:
         raise UnsupportedError("a zip archive in several parts", byte=base + at)
     header += shift
-    start = _data_start(read(header), header, raw_name)
+    start = _data_start(read(header), header, raw_name, flags)
     if start + packed > base:
         raise FormatError(f"the member {name!r} reaches into the directory", byte=header)
     if method == STORED and packed != plain:
@@ -192,13 +192,15 @@ def _wide(extra: bytes, numbers: tuple[int, int, int], place: int) -> tuple[int,
     return numbers
 
 
-def _data_start(head: bytes, place: int, name: bytes) -> int:
+def _data_start(head: bytes, place: int, name: bytes, flags: int) -> int:
     """Where a member's bytes start: behind the header that stands before them."""
     if len(head) < LOCAL.size or head[:4] != b"PK\3\4":
         raise FormatError("no member where the zip directory says", byte=place, found=head[:4])
     fields = LOCAL.unpack_from(head)
     if head[LOCAL.size :][: fields[9]] != name[: len(head) - LOCAL.size] or fields[9] != len(name):
         raise FormatError("a member has two names", byte=place, expected=name[:80])
+    if (fields[2] ^ flags) & UTF8_NAME and not name.isascii():
+        raise FormatError("a member's name is in two encodings", byte=place, expected=name[:80])
     return place + LOCAL.size + fields[9] + fields[10]
 
 

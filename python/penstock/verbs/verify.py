@@ -22,6 +22,7 @@ from penstock.format import (
     Options,
     Reader,
     Surveyed,
+    Verifiable,
     open_shard,
     parts_of,
 )
@@ -245,6 +246,9 @@ def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Ta
             yield partial(_decode, walked, source.path, chunk, num_bytes)
         return
     reader = open_shard(kind, source, options)
+    if isinstance(reader, Verifiable):
+        for check in list(reader.checks()):
+            yield partial(_checked, check, source)
     chunks = list(reader.chunks())
     share = source.size // max(1, len(chunks))
     for number, chunk in enumerate(chunks):
@@ -252,6 +256,14 @@ def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Ta
         yield partial(_decode, reader, source.path, chunk, rest if number == 0 else share)
     if not chunks:
         yield partial(_just, Tally(0, (), source.size))
+
+
+def _checked(check: Callable[[], None], source: Source) -> Iterable[Tally]:
+    try:
+        check()
+    except PenstockError as error:
+        return [Tally(0, (found_in(error, source.path, 0, source.size),), 0)]
+    return []
 
 
 def _decode(reader: Reader, path: str, chunk: Chunk, num_bytes: int) -> Iterable[Tally]:

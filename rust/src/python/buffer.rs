@@ -14,6 +14,7 @@ use super::frames::u64s;
 use super::run;
 use crate::kernels::shelf;
 use crate::kernels::views;
+use crate::wire::crc32::{crc32, joined as joined_crc32};
 use crate::wire::crc32c::extend;
 
 /// Immutable bytes that Rust owns or keeps alive; slices share them.
@@ -78,6 +79,19 @@ impl PyBuffer {
     #[pyo3(signature = (before = 0))]
     fn crc32c(&self, py: Python<'_>, before: u32) -> PyResult<u32> {
         run(py, || Ok(extend(before, &self.0)))
+    }
+
+    /// CRC-32, as zip and gzip have it, of these bytes, or of some bytes before that have the checksum
+    /// `before` and these.
+    #[pyo3(signature = (before = 0))]
+    fn crc32(&self, py: Python<'_>, before: u32) -> PyResult<u32> {
+        run(py, || Ok(joined_crc32(before, crc32(&self.0), self.0.len() as u64)))
+    }
+
+    /// CRC-32 of two byte strings, one after the other: from theirs and the length of the second.
+    #[staticmethod]
+    fn joined_crc32(first: u32, second: u32, second_bytes: u64) -> u32 {
+        joined_crc32(first, second, second_bytes)
     }
 
     /// Several buffers one after another, copied into one.

@@ -1,5 +1,6 @@
 //! Single values and frames on the wire: checked reads that know where they stand.
 
+pub mod crc32;
 pub mod crc32c;
 pub mod cursor;
 pub mod example;

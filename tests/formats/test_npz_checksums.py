@@ -1,0 +1,135 @@
+"""The CRC-32 of stored members: compared by verify always, in reading whenever a whole member is read."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from penstock.formats.zip_directory import read_directory
+from penstock.limits import Limits
+from penstock.storage import LocalSource
+
+LARGE = 1_000_000  # int64 values: several chunks
+
+
+def flipped(path: Path, at: int, bit: int = 1) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= bit
+    path.write_bytes(data)
+
+
+def member_start(path: Path, name: str) -> int:
+    members = read_directory(LocalSource(str(path)), Limits()).members
+    return next(member.start for member in members if member.name == name)
+
+
+def table_of(path: Path, **options: Any) -> pa.Table:
+    return pa.table(ps.open(str(path), index="never", **options))
+
+
+def rich(path: Path, compression: str | None) -> None:
+    """Arrays of several members, and types that the archive's comment keeps."""
+    table = {
+        "id": pa.array(range(40), pa.int32()),
+        "text": pa.array([f"number {n}" if n % 7 else None for n in range(40)], pa.large_string()),
+        "tokens": pa.array([list(range(n % 4)) for n in range(40)], pa.list_(pa.int16())),
+        "größe": pa.array(np.arange(40) / 8, pa.float32()),
+    }
+    ps.write(pa.table(table), str(path), compression=compression)
+
+
+@pytest.mark.parametrize("compression", [None, "deflate"])
+def test_no_flipped_bit_is_silent(compression: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    rich(path, compression)
+    right, wanted = path.read_bytes(), table_of(path)
+    assert ps.verify(str(path)).ok
+    rng = random.Random(7)
+    for at in range(len(right)):
+        data = bytearray(right)
+        data[at] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        if ps.verify(str(path), format="npz").ok:
+            found = table_of(path, format="npz")
+            assert found.equals(wanted), at
+            assert found.schema.equals(wanted.schema, check_metadata=True), at
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_scan_of_a_damaged_member_is_an_error(threads: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(LARGE), y=np.ones(LARGE, np.int8))
+    flipped(path, member_start(path, "x.npy") + 128 + 8 * 500_000)
+    dataset = ps.open(str(path))
+    for _ in range(2):
+        with pytest.raises(ps.ChecksumError, match=r"the member 'x\.npy' does not match"):
+            list(dataset.scan(threads=threads))
+    assert sum(b.num_rows for b in dataset.scan(["y"], threads=threads)) == LARGE
+    assert sum(b.num_rows for b in ps.open(str(path), checksums="none").scan()) == LARGE
+
+
+def test_verify_names_the_member_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(LARGE), y=np.ones(LARGE, np.int8), version=np.array(7))
+    start = member_start(path, "x.npy")
+    flipped(path, start + 128 + 8 * 500_000)
+    (finding,) = ps.verify(str(path)).findings
+    assert (finding.kind, finding.start_byte) == ("data_checksum", start)
+    assert "'x.npy'" in finding.message
+    flipped(path, start + 128 + 8 * 500_000)
+    assert ps.verify(str(path)).ok
+
+
+def test_arrays_in_fortran_order_are_verified(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.asfortranarray(np.arange(6000).reshape(2000, 3)))
+    flipped(path, member_start(path, "x.npy") + 3000)
+    assert not ps.verify(str(path)).ok
+
+
+def test_a_take_of_all_records_of_a_damaged_member_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(1000))
+    flipped(path, member_start(path, "x.npy") + 128 + 8 * 500)
+    dataset = ps.open(str(path))
+    assert dataset[3]["x"] == 3
+    with pytest.raises(ps.ChecksumError):
+        dataset[:]
+
+
+def test_lists_are_verified_as_they_are_scanned(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    lists = pa.ListArray.from_arrays(np.arange(0, 800_001, 2, np.int32), np.arange(800_000))
+    ps.write(pa.table({"tokens": lists}), str(path))
+    for name, at in (("tokens#offsets.npy", 8 * 5 + 7), ("tokens#values.npy", 8 * 300_000)):
+        place = member_start(path, name) + 128 + at
+        flipped(path, place, 0x40)
+        with pytest.raises(ps.FormatError):
+            list(ps.open(str(path)).scan())
+        flipped(path, place, 0x40)
+    assert sum(b.num_rows for b in ps.open(str(path)).scan()) == 400_000
+
+
+def test_values_without_axes_are_verified_when_the_file_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(3), version=np.array(7))
+    flipped(path, member_start(path, "version.npy") + 128)
+    with pytest.raises(ps.ChecksumError, match=r"'version\.npy'"):
+        ps.open(str(path))
+
+
+def test_damaged_types_in_the_comment_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    rich(path, None)
+    flipped(path, path.stat().st_size - 100, 4)
+    with pytest.raises(ps.ChecksumError, match="types that the archive's comment keeps"):
+        ps.open(str(path))
+    dataset = ps.open(str(path), damage="skip")
+    assert len(dataset) == 40
+    assert len(dataset.damage) == 1
