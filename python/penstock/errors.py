@@ -120,7 +120,20 @@ class ChecksumError(FormatError):
 
 
 class LimitError(FormatError):
-    """A declared size is beyond a limit; the message names the limit and how to raise it."""
+    """A declared size is beyond a limit; the message names the limit and how to raise it.
+
+    `of_batch`: it is about the size of a batch, which has too many records; fewer at once can be read.
+    """
+
+    of_batch = False
+
+
+def batch_limit(message: str, **facts: Any) -> LimitError:
+    """The error of a batch that has too many records for what holds it."""
+    facts.setdefault("hint", "fewer records at once: a smaller batch_size, batch_records or take")
+    error = LimitError(message, **facts)
+    error.of_batch = True
+    return error
 
 
 class SchemaError(PenstockError, ValueError):

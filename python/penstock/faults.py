@@ -84,5 +84,5 @@ def _hint(fault: Any, file: str) -> str | None:
     if kind == "unsupported":
         return None
     if kind == "message":
-        return "open(..., raw=True) for the bytes as they are"
+        return 'open(..., damage="skip") leaves such records out, raw=True gives their bytes as they are'
     return command("penstock", "verify", file)

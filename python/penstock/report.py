@@ -22,7 +22,7 @@ class Finding:
     `kind` is one of
 
     - of a record: "length_checksum" (its head), "data_checksum" (its payload), "truncated",
-      "limit", "message" (it is no Example where others are)
+      "limit", "message" (its frame is right, and its contents cannot be decoded)
     - of a compressed file: "compression", "compression_checksum"
     - of any file: "format", "schema", "unsupported", "stale_index", "stale_overlay" (fields kept
       beside it that were made for another state of it), "overlay" (such fields are damaged)

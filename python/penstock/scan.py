@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.around import around, is_of_a_batch
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 from penstock.format import Chunk, Dividing, PartlyReadable, Reader, SkippedRegion, Threaded, bare
 from penstock.pipeline import checked_threads, in_order
@@ -26,8 +27,6 @@ Failed = tuple[int, Exception]
 """An error of a shard, which counts only if reading comes to it: `damage="stop"` may end before."""
 T = TypeVar("T")
 
-_FEW_RECORDS = 64
-"""How many records are read at once behind a bad one; twice as many each time that none is bad."""
 _AWAY_SECONDS = 0.002
 """Seconds after which a consumer has work of its own, and all threads read without it."""
 
@@ -240,7 +239,7 @@ class _Around:
                 # Records whose heads are damaged are known already, and are not asked for.
                 self._numbers, regions = self._dataset.noting(lambda: reader.readable(self._chunk))
                 self._regions += regions
-            elif error.record is None:
+            elif error.record is None and not is_of_a_batch(error):
                 # Nothing tells where the fault is, and how many records there are may be a lie.
                 if not (self._skipping and isinstance(error, FormatError)):
                     raise error
@@ -248,7 +247,14 @@ class _Around:
                 return
             else:
                 self._numbers = np.arange(self._chunk.num_records)
-            yield from self._between(0, len(self._numbers), error)
+            found = around(self._read, self._place_of, 0, len(self._numbers), error)
+            for first, end, part in found:
+                if isinstance(part, pa.RecordBatch):
+                    yield part
+                elif not (self._skipping and isinstance(part, FormatError)):
+                    raise part
+                else:
+                    self._skip(part, first if end == first + 1 else None, end - first)
         finally:
             del error  # it knows this frame, which would keep the files open
 
@@ -256,54 +262,22 @@ class _Around:
         """What was passed over, in the order of the file."""
         return _in_order(dict.fromkeys(self._regions))
 
-    def _between(
-        self, first: int, last: int, error: PenstockError | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """The good ones of some records; `error` is what reading all of them has raised."""
-        run = last - first
-        try:
-            while first < last:
-                end = min(first + run, last)
-                if error is None:
-                    try:
-                        batch, regions = self._dataset.noting(partial(self._read, first, end))
-                    except StaleIndexError:
-                        raise
-                    except (SchemaError, FormatError) as found:
-                        error = found
-                    else:
-                        self._regions += regions
-                        yield batch
-                        first, run = end, 2 * run
-                        continue
-                skipping = self._skipping and isinstance(error, FormatError)
-                bad = self._place_of(error, first, end)
-                if bad is None:
-                    if not skipping:
-                        raise error
-                    self._skip(error, None, end - first)
-                    first, error = end, None
-                    continue
-                yield from self._between(first, bad)
-                if not skipping:
-                    raise error
-                self._skip(error, bad, 1)
-                # Not all that follows: another one may be near, and what is behind it read in vain.
-                run = max(2 * (bad - first), _FEW_RECORDS)
-                first, error = bad + 1, None
-        finally:
-            error = None  # as in `batches`
-
     def _read(self, first: int, end: int) -> pa.RecordBatch:
-        return self._reader.decode(self._chunk, self._numbers[first:end], self._columns)
+        numbers = self._numbers[first:end]
+        batch, regions = self._dataset.noting(
+            lambda: self._reader.decode(self._chunk, numbers, self._columns)
+        )
+        self._regions += regions
+        return batch
 
-    def _place_of(self, error: PenstockError, first: int, last: int) -> int | None:
+    def _place_of(self, error: PenstockError) -> int | None:
         """Which of the numbers an error is about."""
         if error.record is None:
             return None
         record = error.record - self._chunk.first_record
         place = int(np.searchsorted(self._numbers, record))
-        return place if first <= place < last and self._numbers[place] == record else None
+        is_one = place < len(self._numbers) and self._numbers[place] == record
+        return place if is_one else None
 
     def _skip(self, error: PenstockError, bad: int | None, num_records: int) -> None:
         chunk, reader = self._chunk, bare(self._reader)

@@ -266,7 +266,7 @@ def test_json_ends_at_its_first_nul() -> None:
     data = written({"j": pa.array(['{"a": 1}', "[2, 3]"], pa.json_())})
     cut = put(data, PAGE + 4, "B", 0)
     assert read(cut).column("j").to_pylist() == ['{"a"', "[2, 3]"]
-    with pytest.raises(ps.SchemaError, match="UTF-8") as caught:
+    with pytest.raises(ps.FormatError, match="UTF-8") as caught:
         read(put(data, PAGE + 10, "B", 0xFF))
     assert (caught.value.record, caught.value.field) == (1, "j")
 

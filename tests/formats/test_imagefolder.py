@@ -408,12 +408,19 @@ def test_verbs_that_change_files_leave_folders_alone(tmp_path: Path) -> None:
         lambda: ps.open(folder, raw=True),
         lambda: ps.open(folder / "cat/0.jpg"),
         lambda: ps.open(folder / "cat/0.jpg", format="imagefolder"),
-        lambda: ps.repair(folder, into=tmp_path / "b"),
     ):
         with pytest.raises(ps.PenstockError):
             change()
     assert ps.repair(folder, in_place=True).ok
     assert tree(folder) == before
+    (folder / "cat/0.jpg").write_bytes(b"no image")
+    before = tree(folder)
+    with pytest.raises(ps.UnsupportedError, match="into another"):
+        ps.repair(folder, in_place=True)
+    assert tree(folder) == before
+    assert ps.repair(folder, into=tmp_path / "b").num_lost == 1
+    kept = tree(tmp_path / "b")
+    assert kept == [name for name in before if name != "cat/0.jpg"]
 
 
 def test_files_beyond_the_limit_are_not_read(tmp_path: Path) -> None:

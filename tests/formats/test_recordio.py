@@ -185,7 +185,7 @@ def test_a_short_record_of_a_pack_is_named(missing: int, word: str) -> None:
     good = rules.pack([1.0, 2.0], JPEG)
     short = good[: 24 - 1] if missing == 1 else good[: 0 if missing == 25 else 31]
     data = rules.file_of([good, good, short])
-    with pytest.raises(ps.SchemaError, match=word) as caught:
+    with pytest.raises(ps.FormatError, match=word) as caught:
         rows(opened(data, header=True))
     assert caught.value.record == 2
     assert rows(opened(data))[2] == {"data": short}

@@ -31,6 +31,11 @@ Examples:
 @click.option(
     "--salvage", is_flag=True, help="Also keep what may be the contents of larger, broken records."
 )
+@click.option(
+    "--no-payloads",
+    is_flag=True,
+    help="Keep records that cannot be decoded, if their frames are right.",
+)
 @reading("format", "threads")
 @json_option
 def command(
@@ -39,13 +44,14 @@ def command(
     in_place: bool,
     overwrite: bool,
     salvage: bool,
+    no_payloads: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Copy everything that is whole out of damaged files.
 
-    Payloads are copied as they are, never parsed. A record whose head alone is damaged is
-    restored where its payload is proved right. Exit status 0 when there was something to keep,
+    Payloads are copied as they are. A record whose head alone is damaged is restored where its
+    payload is proved right; one whose contents cannot be decoded is left out. Exit status 0 when there was something to keep,
     whatever had to be left out: the report names it.
     """
     import penstock as ps
@@ -59,6 +65,7 @@ def command(
             **target,
             overwrite=overwrite,
             salvage=salvage,
+            payloads=not no_payloads,
             progress=progress,
             **options,
         )

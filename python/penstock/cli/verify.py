@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,7 +36,9 @@ Examples:
 )
 @source_argument
 @click.option(
-    "--no-payloads", is_flag=True, help="Do not parse records to see that they are Examples."
+    "--no-payloads",
+    is_flag=True,
+    help="Do not decode records to see that their contents are sound.",
 )
 @reading("format", "read", "index", "threads")
 @json_option
@@ -70,7 +72,7 @@ def command(
         output.emit(report.to_dict())
     else:
         show_report(report, "right")
-        files = sorted({f.file for f in report.findings if _is_mended(f)})
+        files = sorted({_shard_of(f, report.paths) for f in report.findings if _is_mended(f)})
         # Of files of which no record can be had, repair makes empty ones.
         if files and report.num_records:
             path = files[0]
@@ -84,11 +86,15 @@ def command(
 
 
 def _is_mended(finding: ps.Finding) -> bool:
-    """Whether repair could do anything about it: not where nothing is broken but what penstock can
-    read, nor where a payload is whole and no message, nor for folders, whose files are whole or not."""
-    others = ("unsupported", "schema", "message", "overlay", "stale_overlay")
-    is_damage = finding.kind not in others
-    return finding.severity == "error" and is_damage and not os.path.isdir(finding.file)
+    """Whether repair could do anything about it: not where nothing is broken but what penstock can read."""
+    others = ("unsupported", "schema", "overlay", "stale_overlay")
+    return finding.severity == "error" and finding.kind not in others
+
+
+def _shard_of(finding: ps.Finding, paths: Sequence[str]) -> str:
+    """The file or folder that was read, of which a finding may name one file."""
+    inside = (path for path in paths if finding.file.startswith(path.rstrip("/") + "/"))
+    return finding.file if finding.file in paths else next(inside, finding.file)
 
 
 def show_report(report: ps.Report, done: str) -> None:

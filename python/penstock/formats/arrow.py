@@ -51,6 +51,7 @@ from penstock.formats.arrow_messages import (
 from penstock.formats.arrow_unpack import InTurn, codec_of
 from penstock.formats.batches import (
     WHOLE,
+    Proof,
     check_columns,
     check_records,
     checked,
@@ -164,6 +165,7 @@ class ArrowReader:
         self._batches = Batches(self._bytes, options, self._footer, self._start)
         self._dictionaries_checked = False
         self._kept: dict[Any, Any] = {}
+        self._proof = Proof(self._path)
         told = self._footer or self._start
         is_big_endian = told is not None and told.is_big_endian
         self._cutter = Cutter(self._bytes, self._written, is_big_endian)
@@ -255,11 +257,14 @@ class ArrowReader:
                 if records is None:
                     records = np.arange(self.num_records)
                 return gather_parts(self._wanted(records, schema), records, schema, self._path)
-            if isinstance(chunk.data, Rows):
-                batch = self._part(chunk.data, chunk.num_records, schema)
-            else:
-                batch = self._batch(chunk.data, schema)
-            return batch if records is None else gather(batch, records)
+            rows, first = chunk.data, chunk.first_record
+            if not isinstance(rows, Rows):
+                return self._batch(rows, schema, records, first)
+            place = rows.entry.number, rows.first, tuple(schema.names)
+            batch = self._proof.kept(place)
+            if batch is None:
+                batch = self._part(rows, chunk.num_records, schema)
+            return conform(self._proof.rows(place, batch, records, first), schema, self._path)
 
     def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
         """The batches that hold these records, or what is needed of them, in the file's order."""
@@ -270,13 +275,13 @@ class ArrowReader:
             entry = entries[place]
             runs = self._runs(entry, records[places == place] - entry.first_record, schema)
             if runs is None:
-                yield entry.first_record, self._batch(entry, schema)
+                yield entry.first_record, self._batch(entry, schema, None, entry.first_record)
                 continue
             with placed(self._path, entry.message):
                 read = self._cutter.reader(entry.message)
             for first, end in runs:
-                rows = self._rows(entry, first, end, schema, read)
-                yield entry.first_record + first, rows
+                rows = checked(self._rows(entry, first, end, schema, read), self._path)
+                yield entry.first_record + first, conform(rows, schema, self._path)
 
     def _runs(self, entry: Entry, rows: np.ndarray, schema: Any) -> list[tuple[int, int]] | None:
         """Runs of rows that hold some, or None where the whole batch is as good."""
@@ -293,22 +298,18 @@ class ArrowReader:
         return [(low * step, min(high * step, message.num_records)) for low, high in found]
 
     def _part(self, part: Rows, num_records: int, schema: Any) -> Any:
-        """Some rows of a batch of which parts are read."""
+        """Some rows of a batch of which parts are read, as they are stored and not yet proved."""
         entry, first, end = part.entry, part.first, part.first + num_records
         with placed(self._path, entry.message):
             if part.part is None or part.places != self._places(schema):
                 read = self._cutter.reader(entry.message)
                 return self._rows(entry, first, end, schema, read)
-            return self._proved(part.part(), schema)
+            return part.part()
 
     def _rows(self, entry: Entry, start: int, stop: int, schema: Any, read: Read) -> Any:
-        """Rows [start, stop) of a batch that can be cut, proved to be sound."""
+        """Rows [start, stop) of a batch that can be cut, as they are stored and not yet proved."""
         with placed(self._path, entry.message):
-            rows = self._cutter.rows(entry.message, start, stop, self._places(schema), read)
-            return self._proved(rows, schema)
-
-    def _proved(self, rows: Any, schema: Any) -> Any:
-        return conform(checked(rows, self._path), schema, self._path)
+            return self._cutter.rows(entry.message, start, stop, self._places(schema), read)
 
     def _places(self, schema: Any) -> list[int]:
         """Where the columns of a schema stand in the file."""
@@ -316,21 +317,28 @@ class ArrowReader:
             return list(range(len(schema.names)))
         return [position(self._stored, name, self._path) for name in schema.names]
 
-    def _batch(self, entry: Entry, schema: Any) -> Any:
-        """One whole batch of `schema`, proved to be sound."""
+    def _batch(self, entry: Entry, schema: Any, records: Selection, first_record: int) -> Any:
+        """One whole batch of `schema`, or some rows of it, proved to be sound."""
         if not schema.names:
-            return empty_columns(entry.message.num_records)
+            count = entry.message.num_records if records is None else len(records)
+            return empty_columns(count)
         is_all = schema is self._stored or schema.names == self._stored.names
         places = () if is_all else tuple(self._places(schema))
         key = (entry.number, places)
         batch = self._kept.get(key)
+        if batch is not None:
+            rows = batch if records is None else gather(batch, records)
+            return conform(rows, schema, self._path)
+        batch = self._proof.kept(key)
         if batch is None:
             batch = self._decoded(entry, places)
-            # A batch in a memory map costs only its headers, and is proved once.
-            borrowed = self._bytes.mapped is not None and not entry.message.compressed
-            if borrowed and len(self._kept) < KEPT_BATCHES:
-                self._kept[key] = batch
-        return conform(batch, schema, self._path)
+        with placed(self._path, entry.message):
+            rows = self._proof.rows(key, batch, records, first_record)
+        # A batch in a memory map costs only its headers, and is proved once.
+        borrowed = self._bytes.mapped is not None and not entry.message.compressed
+        if borrowed and len(self._kept) < KEPT_BATCHES and self._proof.kept(key) is None:
+            self._kept[key] = batch
+        return conform(rows, schema, self._path)
 
     def _decoded(self, entry: Entry, places: tuple[int, ...]) -> Any:
         message = entry.message
@@ -344,7 +352,7 @@ class ArrowReader:
                 stream = stream_of(self._bytes, self._start, (*entry.dictionaries, message), places)
                 batch = stream.read_next_batch()
             check_length(message, batch.num_rows)
-            return checked(batch, self._path)
+            return batch
 
     def _pool(self, places: tuple[int, ...]) -> Pool[Any]:
         """Readers of the file format for one projection; pyarrow's are for one thread each."""
@@ -371,6 +379,7 @@ class ArrowReader:
     def close(self) -> None:
         """Let go of the file."""
         self._kept.clear()
+        self._proof.forget()
         for pool in self._pools.values():
             pool.clear()
         self._bytes.close()

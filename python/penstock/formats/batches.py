@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.casts import fitted
 from penstock.errors import FormatError, RecordIndexError, SchemaError
-from penstock.format import Projection
+from penstock.format import Projection, Selection
 from penstock.numbers import outside
 from penstock.types import own_tensors
 
@@ -110,6 +110,66 @@ def checked(batch: Any, path: str) -> Any:
     except (pa.ArrowException, ValueError) as error:
         raise FormatError(f"the batch is not sound: {error}", file=path) from error
     return batch
+
+
+class Proof:
+    """Proves the batches of a file sound. The last that is not is kept, so that its sound rows can be read without
+    decoding it again for each of them."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._kept: tuple[Any, Any] | None = None
+
+    def kept(self, key: Any) -> Any:
+        """The batch of this key if it is the last that was not sound, else None."""
+        kept = self._kept  # several threads are here
+        return kept[1] if kept is not None and kept[0] == key else None
+
+    def forget(self) -> None:
+        """Let go of what is kept."""
+        self._kept = None
+
+    def rows(self, key: Any, batch: Any, records: Selection, first_record: int) -> Any:
+        """Some rows of a batch, or all, proved to be sound.
+
+        Raises:
+            FormatError: they are not; it names the first such row where rows can be told apart.
+        """
+        if self.kept(key) is None:
+            fault = _fault_of(batch)
+            if fault is None:
+                return batch if records is None else gather(batch, records)
+            self._kept = key, batch
+        if records is not None and (np.diff(records) != 1).any():
+            return checked(
+                batch, self._path
+            )  # only neighbours can be had without following offsets
+        start = 0 if records is None or not len(records) else int(records[0])
+        rows = batch if records is None else batch.slice(start, len(records))
+        fault = _fault_of(rows)
+        if fault is None:
+            return rows
+        bad = _first_unsound(rows)
+        record = None if bad is None else first_record + start + bad
+        raise FormatError(f"the batch is not sound: {fault}", file=self._path, record=record)
+
+
+def _fault_of(batch: Any) -> Exception | None:
+    try:
+        batch.validate(full=True)
+    except (pa.ArrowException, ValueError) as error:
+        return error
+    return None
+
+
+def _first_unsound(batch: Any) -> int | None:
+    """The first row that is not sound by itself; None where the rows are, and only the whole is not."""
+    low, high = 0, batch.num_rows
+    while high - low > 1:
+        middle = (low + high) // 2
+        is_before = _fault_of(batch.slice(low, middle - low)) is not None
+        low, high = (low, middle) if is_before else (middle, high)
+    return None if high == low or _fault_of(batch.slice(low, 1)) is None else low
 
 
 def gather(batch: Any, records: np.ndarray) -> Any:

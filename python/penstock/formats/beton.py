@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import ChangedError, PenstockError, SchemaError, UnsupportedError
+from penstock.errors import ChangedError, FormatError, PenstockError, UnsupportedError
 from penstock.format import Chunk, FormatInfo, Options, Projection, Selection, Writer
 from penstock.format_options import options_from
 from penstock.formats.batches import (
@@ -380,7 +380,7 @@ def _texts(each: Field, array: Any, numbers: np.ndarray) -> Any:
                 value.decode()
             except UnicodeDecodeError:
                 record = int(number)
-                raise SchemaError("no UTF-8", record=record, field=each.name) from None
+                raise FormatError("no UTF-8", record=record, field=each.name) from None
         raise
 
 

@@ -17,6 +17,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.errors import FormatError, PenstockError, TruncatedError
@@ -68,13 +69,34 @@ class NpyFormat:
         except PenstockError as error:
             raise error.at(file=source.path) from None
         span = (header.start, header.start + size)
-        return ArraysReader(columns, array.num_records, source, options, span=span, lost=lost)
+        reader = NpyReader(columns, array.num_records, source, options, span=span, lost=lost)
+        reader.text_length = _text_length(header.dtype)
+        return reader
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         """Begin a file. Raises SchemaError where no array holds records of `schema`."""
         from penstock.formats.npy_write import NpyWriter
 
         return NpyWriter(sink, schema, options)
+
+
+class NpyReader(ArraysReader):
+    """One open npy file."""
+
+    text_length = 0
+    """The most characters, or bytes, that a text of the file may have."""
+
+    def options_alike(self) -> Any:
+        """See penstock.format.Alike: with room for texts as long as this file's."""
+        from penstock.formats.npy_write import NpyOptions
+
+        return NpyOptions(self.text_length or None)
+
+
+def _text_length(dtype: np.dtype[Any]) -> int:
+    if dtype.fields is not None:
+        return max((_text_length(field[0]) for field in dtype.fields.values()), default=0)
+    return dtype.base.itemsize // {"U": 4, "S": 1}.get(dtype.base.kind, dtype.base.itemsize + 1)
 
 
 def _sized(

@@ -41,12 +41,11 @@ from penstock.format import (
 )
 from penstock.formats.batches import (
     WHOLE,
+    Proof,
     check_columns,
     check_records,
-    checked,
     conform,
     empty_columns,
-    gather,
     gather_parts,
     projected,
 )
@@ -179,6 +178,7 @@ class ParquetReader:
         starts = np.cumsum([0, *(part.num_records for part in self._parts)])
         self._starts = [int(start) for start in starts]
         self._idle: list[tuple[Any, Cursor]] = []
+        self._proof = Proof(self._path)
         self._pending: dict[Any, list[int]] = {}
         self._process = os.getpid()
         self._lock = Lock()
@@ -274,18 +274,26 @@ class ParquetReader:
                     records = np.arange(self.num_records)
                 parts = self._wanted(records, schema)
                 return gather_parts(parts, records, schema, self._path)
-            batch = self._read(chunk.data, schema)
-            return batch if records is None else gather(batch, records)
+            return self._read(chunk.data, schema, records, chunk.first_record)
 
     def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
         """The chunks that hold these records, each decoded once, in the file's order."""
         places = np.searchsorted(np.asarray(self._starts), records, side="right") - 1
         for place in np.unique(places):
-            yield self._starts[place], self._read(self._parts[place], schema)
+            first = self._starts[place]
+            yield first, self._read(self._parts[place], schema, None, first)
 
-    def _read(self, part: Part, schema: Any) -> Any:
-        """Decode one part of a row group to one sound batch of `schema`."""
+    def _read(self, part: Part, schema: Any, records: Selection, first_record: int) -> Any:
+        """Decode one part of a row group, or some rows of it, to one sound batch of `schema`."""
         stored = projected(self._stored, schema.names, self._path) if self._asked else schema
+        place = part, tuple(stored.names)
+        batch = self._proof.kept(place)
+        if batch is None:
+            batch = self._decoded(part, stored)
+        return conform(self._proof.rows(place, batch, records, first_record), schema, self._path)
+
+    def _decoded(self, part: Part, stored: Any) -> Any:
+        """One part of a row group as it is stored, not yet proved."""
         key = (part.group, tuple(stored.names))
         with self._in_turn(key, part):
             cursor = self._resume(key, part, stored)
@@ -294,7 +302,7 @@ class ParquetReader:
             batch = cursor.read(part.num_records)
             if cursor.at < self._metadata.row_group(part.group).num_rows:
                 self._keep(key, cursor)
-        return conform(checked(batch, self._path), schema, self._path)
+        return batch
 
     @contextmanager
     def _in_turn(self, key: Any, part: Part) -> Generator[None, None, None]:
@@ -345,6 +353,7 @@ class ParquetReader:
         """Let go of the file."""
         with self._lock:
             self._idle.clear()
+        self._proof.forget()
         self._bytes.close()
 
 

@@ -33,7 +33,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import SchemaError
+from penstock.errors import FormatError, SchemaError
 from penstock.format import (
     FormatInfo,
     FrameWriter,
@@ -128,9 +128,10 @@ class RecordIOFormat:
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
     ) -> Survey:
         """A reading of the file that goes on after damage and tells all of it."""
-        del payloads  # whatever bytes they are
-        known = load_index(_shard(source, options))
-        return Survey(source, RECORDIO, "", options.limits, known, salvage=salvage)
+        shard = _shard(source, options)
+        decoder = _checking(shard, options) if payloads else None
+        known = load_index(shard)
+        return Survey(source, RECORDIO, "", options.limits, known, decoder=decoder, salvage=salvage)
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
         """A writer that takes frames as they stand."""
@@ -213,14 +214,18 @@ class RecordIODecoder:
             fault = error.args[0]
             if fault.kind != "schema":
                 raise
-            raise SchemaError(
+            # Another number of labels fits another schema; a header that is cut is none.
+            kind = SchemaError if fault.field else FormatError
+            raise kind(
                 fault.message,
                 record=fault.record,
                 field=fault.field,
                 byte=fault.byte,
                 expected=fault.expected,
                 found=fault.found,
-                hint='open(..., label="list")' if fault.field else "open(..., header=False)",
+                hint='open(..., label="list")'
+                if fault.field
+                else 'open(..., damage="skip") leaves such records out, header=False gives whole payloads',
             ) from None
         batch = pa.record_batch(found)
         return dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -260,6 +265,16 @@ def _decoder_for(shard: Shard, mine: RecordIOOptions) -> RecordIODecoder:
     }
     fields = [pa.field(name, type_, nullable=False) for name, type_ in types.items()]
     return RecordIODecoder(pa.schema(fields, metadata=told), num_labels)
+
+
+def _checking(shard: Shard, options: Options) -> RecordIODecoder | None:
+    """What decodes records as `open` does; None where they have no columns that they all fit."""
+    mine = options_from(RecordIOOptions, options.format_options, "recordio")
+    quiet = replace(options, damage="skip", skipped=lambda region: None)
+    try:
+        return _decoder_for(replace(shard, options=quiet), mine)
+    except (SchemaError, FormatError):
+        return None
 
 
 def _one_column(name: str, type_: pa.DataType) -> pa.Schema:

@@ -126,10 +126,11 @@ class TFRecordFormat:
         """A reading of the file that goes on after damage and tells all of it."""
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
         shard = _shard(source, options, mine)
+        # The first records are read from the front: an index may know of more than damage has left.
+        decoder = _checking(shard, mine) if payloads else None
         compression, limits, known = shard.stream.container, options.limits, load_index(shard)
-        examples = payloads and _holds_examples(shard, mine, known)
         return Survey(
-            source, TFRECORD, compression, limits, known, examples=examples, salvage=salvage
+            source, TFRECORD, compression, limits, known, decoder=decoder, salvage=salvage
         )
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
@@ -304,12 +305,19 @@ def decoder_for(shard: Shard, mine: TFRecordOptions, known: Index | None = None)
     return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records, known))
 
 
-def _holds_examples(shard: Shard, mine: TFRecordOptions, known: Index | None) -> bool:
-    """Whether `open` takes the payloads for Examples; where it would look at all of them, the first ones tell."""
+def _checking(shard: Shard, mine: TFRecordOptions) -> ExampleDecoder | None:
+    """What decodes Examples if `open` takes the payloads for such; where it would look at all of them, the first
+    ones tell."""
     num_records = 1000 if mine.infer_records == "all" else mine.infer_records
     # Damage is what is looked for here, so it is passed over where no record is in front of it.
-    shard = _looking(shard, "stop")
-    return looks_like_examples(sample(shard, num_records, known)[0])
+    facts, seen = sample(_looking(shard, "stop"), num_records)
+    if not looks_like_examples(facts):
+        return None
+    try:
+        fields = plan_fields(infer_schema(facts, seen))
+    except SchemaError:
+        fields = []  # they have no schema together; that they are messages can be seen
+    return ExampleDecoder(fields, shard.options.dialect)
 
 
 def decoder_of(

@@ -19,7 +19,7 @@ No name in an archive is ever used as the name of a file, and no member's conten
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.around import around
+from penstock.errors import FormatError, LimitError, SchemaError, UnsupportedError
 from penstock.format import (
     FormatInfo,
     FrameWriter,
@@ -38,6 +39,7 @@ from penstock.format import (
 )
 from penstock.format_options import options_from
 from penstock.formats.framed_raw import RawDecoder, given, without_columns
+from penstock.formats.npy_header import MAGIC
 from penstock.formats.webdataset_comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
 from penstock.formats.webdataset_fields import (
     BY_CONTENTS,
@@ -47,6 +49,7 @@ from penstock.formats.webdataset_fields import (
     ending,
     plan_field,
     type_by_name,
+    undecodable,
 )
 from penstock.formats.webdataset_npy import header_of, type_of
 from penstock.formats.webdataset_objects import type_of_objects
@@ -127,8 +130,12 @@ class WebDatasetFormat:
 
         mine = options_from(WebDatasetOptions, options.format_options, "webdataset")
         shard = _shard(source, options, mine)
+        # The first records are read from the front: an index may know of more than damage has left.
+        decoder = _checking(shard, mine) if payloads else None
         container, limits, known = shard.stream.container, options.limits, load_index(shard)
-        return ArchiveSurvey(source, WEBDATASET, container, limits, known, salvage=salvage)
+        return ArchiveSurvey(
+            source, WEBDATASET, container, limits, known, decoder=decoder, salvage=salvage
+        )
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
         """A writer that takes frames as they stand, for a file compressed like another."""
@@ -224,7 +231,7 @@ class RecordDecoder:
         """See penstock.framing.framed.Lender."""
         schema = lent_schema(self.schema)
         plans = [
-            plan_field(schema.field(plan.column.name), plan.field, self._limits)
+            plan_field(schema.field(plan.column.name), plan.field, self._limits, plan.is_asked)
             for plan in self._plans.values()
         ]
         return RecordDecoder(plans, schema, self._url, self._limits, complete=self._complete)
@@ -238,7 +245,10 @@ class RecordDecoder:
         if proof is not None:
             frames.prove(*given(proof)[1:])
         kernel, schema = self._kernel(names)
-        found = pa.record_batch(kernel.decode(frames))
+        try:
+            found = pa.record_batch(kernel.decode(frames))
+        except _core.KernelError as error:
+            raise self._told(error) from None
         arrays: list[Any] = []
         for name in names:
             if name == URL and URL not in self._plans:
@@ -249,6 +259,14 @@ class RecordDecoder:
                 plan = self._plans[name]
                 arrays.append(plan.make(found.column(_place(plan)), self._limits))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _told(self, error: _core.KernelError) -> _core.KernelError | FormatError:
+        """What a kernel has found, as an error of the contents where these break the rules of their field."""
+        fault = error.args[0]
+        plan = next((p for p in self._plans.values() if _place(p) == fault.field), None)
+        if fault.kind != "schema" or fault.record is None or plan is None or plan.is_asked:
+            return error
+        return undecodable(fault.message, record=fault.record, field=plan.column.name)
 
     def _kernel(self, names: tuple[str, ...]) -> tuple[Any, pa.Schema]:
         """What decodes these columns, and their schema; made once for many batches."""
@@ -272,6 +290,15 @@ class RecordDecoder:
         return urls.slice(0, count)
 
 
+def _checking(shard: Shard, mine: WebDatasetOptions) -> Any:
+    """What decodes records as `open` does; None where they have no columns that they all fit."""
+    quiet = replace(shard.options, damage="skip", skipped=lambda region: None)
+    try:
+        return _decoder(replace(shard, options=quiet), mine)
+    except (SchemaError, FormatError):
+        return None
+
+
 def _place(plan: Plan) -> str:
     return plan.field
 
@@ -293,10 +320,16 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
     # As bytes, columns are the fields themselves, whatever they were before.
     places: dict[str, str] = {} if stored is None or not mine.decode else stored.fields
     own = [field for field in schema if field.name not in (KEY, URL)]
-    plans = [
-        plan_field(field, places.get(str(field.name), str(field.name)), options.limits)
-        for field in own
-    ]
+    plans: list[Plan] = []
+    for field in own:
+        name = str(field.name)
+        place = places.get(name, name)
+        # Its own type is what the archive says of a column, or what names and contents do.
+        is_own = (
+            stored is not None and place != name and stored.schema.field(name).type == field.type
+        )
+        is_asked = options.schema is not None and not is_own and type_by_name(place) != field.type
+        plans.append(plan_field(field, place, options.limits, is_asked))
     seen = [plan.field for plan in plans]
     if len(set(seen)) < len(seen):
         raise SchemaError("two columns of one field", field=seen[0])
@@ -373,17 +406,15 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
     for chunk in sample_chunks(shard):
         frames = frames_of.read(chunk, None).frames
         frames = frames if left is None else frames[:left]
-        try:
-            for name, count in _core.tar_fields(frames, MOST_FIELDS).items():
+        for part in _sound(shard, frames):
+            for name, count in _core.tar_fields(part, MOST_FIELDS).items():
                 counts[name] = counts.get(name, 0) + count
             telling = [n for n in counts if mine.decode and _tells_its_type(n)]
             if telling:
                 plan = _core.TarPlan([(name, "bytes") for name in telling], False)
-                found = pa.record_batch(plan.decode(frames))
+                found = pa.record_batch(plan.decode(part))
                 for name in telling:
                     samples.setdefault(name, []).append(found.column(name).drop_null())
-        except _core.KernelError as error:
-            raise shard.error(error.args[0], None) from None
         num_records += len(frames)
         seen_bytes += chunk.end_byte - chunk.start_byte
         if left is not None:
@@ -392,6 +423,27 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
                 break
     types = {name: _type_by_contents(name, parts) for name, parts in samples.items()}
     return counts, types, num_records
+
+
+def _sound(shard: Shard, frames: _core.Frames) -> Iterator[_core.Frames]:
+    """The records whose members are fields, each there once. The others are reported when they are read."""
+    keys = _core.TarPlan([], False)
+
+    def read(first: int, end: int) -> pa.RecordBatch:
+        part = frames[first:end]
+        try:
+            _core.tar_fields(part, MOST_FIELDS)
+            return pa.record_batch(keys.decode(part))
+        except _core.KernelError as error:
+            fault = error.args[0]
+            row = None if fault.record is None else first + fault.record
+            raise shard.error(fault, row) from None
+
+    for first, end, found in around(read, lambda error: error.record, 0, len(frames)):
+        if isinstance(found, pa.RecordBatch):
+            yield frames[first:end]
+        elif isinstance(found, LimitError):
+            raise found
 
 
 def _tells_its_type(field: str) -> bool:
@@ -403,6 +455,8 @@ def _type_by_contents(field: str, parts: list[Any]) -> Any:
     """The type of a field by the contents of its first members."""
     last, _ = ending(field)
     if last == NPY:
-        values = [value for part in parts for value in part]
-        return type_of([header_of(value.as_buffer()[:4096].to_pybytes()) for value in values])
+        fronts = [value.as_buffer()[:4096].to_pybytes() for part in parts for value in part]
+        # What is no such file at all is damage, and says nothing of the others.
+        files = [front for front in fronts if front.startswith(MAGIC)]
+        return type_of([header_of(front) for front in files])
     return type_of_objects(last, pa.concat_arrays([part.cast(pa.binary()) for part in parts]))

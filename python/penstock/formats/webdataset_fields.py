@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.casts import check_survived, fitted
-from penstock.errors import LimitError, SchemaError
+from penstock.errors import FormatError, LimitError, SchemaError, batch_limit
 from penstock.formats.webdataset_npy import column as npy_column
 from penstock.formats.webdataset_objects import OBJECTS, column_of_objects
 from penstock.limits import Limits
@@ -57,6 +57,8 @@ JSONS = ("json", "jsn")
 NPY = "npy"
 KNOWN = (*IMAGES, *NUMBERS, *TEXTS, *JSONS, NPY)
 BY_CONTENTS = (NPY, *OBJECTS)
+
+SKIP_HINT = 'open(..., damage="skip") leaves such records out, decode=False gives fields as bytes'
 
 _PIECE_BYTES = 1 << 20
 _GIVEN_BYTES = 16 << 10
@@ -98,27 +100,41 @@ class Plan:
     contents: str
     finish: Finish
     inflates: bool = False
+    is_asked: bool = False
+    """Whether its type is the caller's wish, which the contents may not fit though they are sound."""
 
     def make(self, values: Any, limits: Limits) -> Any:
         """The column of what the kernel gave.
 
         Raises:
-            SchemaError: names the row of the batch and the field.
+            FormatError: the contents cannot be decoded; names the row of the batch and the field.
+            SchemaError: they are sound, and of another type.
         """
         try:
             if self.inflates:
                 values = inflated(values, limits)
             found = self._finished(values)
+        except FormatError as error:
+            raise error.at(field=self.column.name, hint=SKIP_HINT) from None
         except SchemaError as error:
-            raise error.at(field=self.column.name) from None
+            if not self._breaks_rules():
+                raise error.at(field=self.column.name) from None
+            raise undecodable(error.message, record=error.record, field=self.column.name) from None
         except _MISFITS as error:
             message = f"the contents do not fit {self.column.type}: {error}"
-            row = self._misfit(values)
-            raise SchemaError(message, record=row, field=self.column.name) from None
+            place: dict[str, Any] = {"record": self._misfit(values), "field": self.column.name}
+            if self._breaks_rules():
+                raise undecodable(message, **place) from None
+            raise SchemaError(message, **place) from None
         if not self.column.nullable and found.null_count:
             row = pc.index(pc.is_null(found), pa.scalar(value=True)).as_py()
             raise SchemaError("the record has no such field", record=row, field=self.column.name)
         return found
+
+    def _breaks_rules(self) -> bool:
+        """Whether contents that are not of the type break the rules of their field. Those of files that say
+        their own types may be sound and of another."""
+        return not self.is_asked and ending(self.field)[0] not in BY_CONTENTS
 
     def _finished(self, values: Any) -> Any:
         if self.inflates and self.contents != "bytes":
@@ -137,8 +153,13 @@ class Plan:
         return None
 
 
-def plan_field(column: pa.Field, field: str, limits: Limits) -> Plan:
-    """How a column of this type is made of a field.
+def undecodable(message: str, **place: Any) -> FormatError:
+    """The error of contents that break the rules of what they are."""
+    return FormatError(message, **place, hint=SKIP_HINT)
+
+
+def plan_field(column: pa.Field, field: str, limits: Limits, is_asked: bool = False) -> Plan:
+    """How a column of this type is made of a field. For `is_asked` see Plan.
 
     Raises:
         SchemaError: no member holds such values.
@@ -149,7 +170,7 @@ def plan_field(column: pa.Field, field: str, limits: Limits) -> Plan:
         inflates = False  # bytes were asked for, and these are the member's own
     if inflates and contents == "views":
         contents = "bytes"  # what is inflated lies nowhere
-    return Plan(column, field, contents, finish, inflates)
+    return Plan(column, field, contents, finish, inflates, is_asked)
 
 
 def _how(column: pa.Field, last: str, limits: Limits) -> tuple[str, Finish]:
@@ -245,7 +266,7 @@ def _from_json(values: Any, type_: Any) -> Any:
         try:
             found.append(None if text is None else _revived(json.loads(text), type_))
         except (ValueError, TypeError, AttributeError, Base64Error, RecursionError):
-            raise SchemaError(f"the contents are no JSON of {type_}", record=row) from None
+            raise FormatError(f"the contents are no JSON of {type_}", record=row) from None
     return pa.array(found, type_)
 
 
@@ -300,7 +321,7 @@ def inflated(values: Any, limits: Limits) -> Any:
         found.append(None if value is None else _inflate(value, limits, row))
         total += len(found[-1] or b"")
         if total > limits.batch_bytes:
-            raise LimitError(f"inflates beyond the limit batch_bytes={limits.batch_bytes}")
+            raise batch_limit(f"inflates beyond the limit batch_bytes={limits.batch_bytes}")
     return pa.array(found, pa.binary())
 
 
@@ -325,11 +346,11 @@ def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
                         f"inflates beyond the limit member_bytes={limits.member_bytes}", record=row
                     )
                 if not part and at == len(data) and not stream.eof:
-                    raise SchemaError("the gzip data is cut", record=row)
+                    raise FormatError("the gzip data is cut", record=row)
             filled = _NOT_ZERO.search(data, at)
             at = len(data) if filled is None else filled.start()
     except zlib.error:
-        raise SchemaError("the contents are no gzip data", record=row) from None
+        raise FormatError("the contents are no gzip data", record=row) from None
     return b"".join(parts)
 
 

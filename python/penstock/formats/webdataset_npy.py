@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.casts import fitted
-from penstock.errors import PenstockError, SchemaError
+from penstock.errors import FormatError, PenstockError, SchemaError
 from penstock.formats.dtypes import name_of_bits
 from penstock.formats.npy_header import Header, header_bytes, parse_header
 from penstock.types import (
@@ -142,11 +142,11 @@ def _shaped(arrays: np.ndarray, type_: Any) -> Any:
 def _array(data: bytes, row: int) -> np.ndarray:
     header = header_of(data)
     if header is None:
-        raise SchemaError("the contents are no npy file of numbers", record=row)
+        raise FormatError("the contents are no npy file of numbers", record=row)
     size = header.num_values * header.dtype.itemsize
     if len(data) != header.start + size:
         message = "an npy file that has not as many bytes as its header says"
-        raise SchemaError(message, record=row, expected=header.start + size, found=len(data))
+        raise FormatError(message, record=row, expected=header.start + size, found=len(data))
     flat = np.frombuffer(data, header.dtype, offset=header.start)
     array = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
     return np.asarray(array, header.dtype.newbyteorder("="))

@@ -8,14 +8,15 @@ what they are: nothing is unpickled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import LimitError, PenstockError, SchemaError
+from penstock.errors import FormatError, LimitError, PenstockError, SchemaError
 from penstock.formats.msgpack import MapDecoder
 from penstock.formats.msgpack_columns import inferred_field, plan_reading
 from penstock.formats.npy_header import FIRST_BYTES
@@ -37,12 +38,21 @@ def type_of_objects(last: str, samples: Any) -> Any:
     limits = Limits()
     try:
         if last in NPZ:
-            return _npz_type([_arrays(data, limits, fronts=True) for data in samples.to_pylist()])
+            return _npz_type(_sound(lambda data: _arrays(data, limits, fronts=True), samples))
         if last in MESSAGE_PACK:
             return _message_type(samples, limits)
         return _cbor_type(samples)
     except (PenstockError, _core.KernelError, pa.ArrowException, ValueError):
         return pa.binary()  # reading them as what they seem to be would not work
+
+
+def _sound(read: Callable[[bytes], Any], samples: Any) -> list[Any]:
+    """What is read of the samples that can be: damage says nothing of the others."""
+    found: list[Any] = []
+    for data in samples.to_pylist():
+        with suppress(FormatError, ValueError):
+            found.append(read(data))
+    return found
 
 
 def column_of_objects(last: str, values: Any, type_: Any, limits: Limits) -> Any:
@@ -58,7 +68,7 @@ def column_of_objects(last: str, values: Any, type_: Any, limits: Limits) -> Any
     kind = next(names for names in made if last in names)
     try:
         found = made[kind](full, type_, limits)
-    except SchemaError as error:
+    except (FormatError, SchemaError) as error:
         if error.record is not None:
             error.record = int(rows[error.record])
         raise
@@ -133,7 +143,7 @@ def _npz_column(values: Any, type_: Any, limits: Limits) -> Any:
         except LimitError as error:
             raise error.at(record=row) from None
         except PenstockError as error:
-            raise SchemaError(f"not an npz file: {error.message}", record=row) from None
+            raise FormatError(f"not an npz file: {error.message}", record=row) from None
         total += sum(len(array) for array in rows[-1].values())
         limits.check("batch_bytes", total)
     children: list[Any] = []
@@ -154,7 +164,9 @@ def _frames(values: Any) -> _core.Frames:
 
 def _message_type(samples: Any, limits: Limits) -> Any:
     facts = _core.MsgpackFacts()
-    facts.see(_frames(samples), limits.nesting)
+    for data in samples.to_pylist():
+        with suppress(_core.KernelError):  # damage says nothing of the others
+            facts.see(_frames(pa.array([data], pa.binary())), limits.nesting)
     columns = facts.columns()
     if columns is None or not len(samples):
         return pa.binary()
@@ -167,7 +179,8 @@ def _message_column(values: Any, type_: Any, limits: Limits) -> Any:
         batch = decoder.decode(_frames(values), None)
     except _core.KernelError as error:
         fault = error.args[0]
-        raise SchemaError(fault.message, record=fault.record) from None
+        kind = SchemaError if fault.kind == "schema" else FormatError
+        raise kind(fault.message, record=fault.record) from None
     return pa.StructArray.from_arrays(batch.columns, fields=list(type_))
 
 
@@ -184,7 +197,7 @@ def _cbor2() -> Any:
 
 def _cbor_type(samples: Any) -> Any:
     cbor2 = _cbor2()
-    values = [] if cbor2 is None else [_loaded(cbor2, data) for data in samples.to_pylist()]
+    values = [] if cbor2 is None else _sound(lambda data: _loaded(cbor2, data), samples)
     if not values or not all(isinstance(value, dict) for value in values):
         return pa.binary()
     type_ = pa.array(values).type
@@ -201,7 +214,7 @@ def _cbor_column(values: Any, type_: Any, limits: Limits) -> Any:
         try:
             found.append(_loaded(cbor2, data))
         except ValueError as error:
-            raise SchemaError(f"not a CBOR value: {error}", record=row) from None
+            raise FormatError(f"not a CBOR value: {error}", record=row) from None
     return pa.array(found, type_)
 
 

@@ -12,11 +12,16 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from penstock import _core
-from penstock.format import Options
+from penstock.around import around
+from penstock.errors import FormatError, LimitError, SchemaError
+from penstock.faults import error_from
+from penstock.format import Options, Projection
 from penstock.framing import gzip_members
 from penstock.framing.forward import ForwardStream
 from penstock.framing.framings import Framing
@@ -33,6 +38,7 @@ from penstock.framing.survey_parts import (
     Scope,
     Task,
     Window,
+    between,
 )
 from penstock.framing.survey_proof import Prover
 from penstock.framing.survey_walk import Walk
@@ -41,13 +47,21 @@ from penstock.limits import Limits
 from penstock.numbers import as_numpy
 from penstock.storage import Source
 
-_ENTRIES = _core.ExamplePlan([], "protobuf")
+
+class Decoder(Protocol):
+    """What a scan makes of payloads."""
+
+    def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch:
+        """The payloads as a batch."""
+        ...
+
+
 _ENDLESS = 1 << 62  # bytes; as the distance of seek points: none but the starts of members
 
 
 class Survey:
-    """One file. `tasks` is used by one thread at a time, `run` by many. `examples`: its payloads are Examples, and
-    those that are no messages are told of."""
+    """One file. `tasks` is used by one thread at a time, `run` by many. `decoder`: records whose payloads it cannot
+    decode are wrong, too; None takes them as they are."""
 
     def __init__(
         self,
@@ -57,7 +71,7 @@ class Survey:
         limits: Limits,
         index: Index | None = None,
         *,
-        examples: bool = False,
+        decoder: Decoder | None = None,
         salvage: bool = False,
         proves: bool = True,
         point_bytes: int = 0,
@@ -66,7 +80,7 @@ class Survey:
         self._prover = Prover(self._scope, index)
         self.compression = compression
         self._index = index
-        self._examples = examples
+        self._decoder = decoder
         self._point_bytes = point_bytes or _ENDLESS
         self._forward: ForwardStream | None = None
         self._members: list[Member] = []
@@ -150,15 +164,19 @@ class Survey:
 
     def run(self, task: Task) -> Iterable[Found]:
         """The records of a task, and all that is wrong with it."""
-        parts: list[Part] = []
-        for part in self.opened(task):
-            parts.append(part)
-            if self._examples and isinstance(part, Frames):
-                parts += self._messages(part)
-        if isinstance(task, Window):
-            read = sum(part.file_bytes for part in parts if isinstance(part, Frames))
-            return [Found(tuple(parts), read)]
-        return [Found(tuple(parts), task.file_bytes)]
+        parts = list(self.opened(task))
+        file_bytes = (
+            sum(part.file_bytes for part in parts if isinstance(part, Frames))
+            if isinstance(task, Window)
+            else task.file_bytes
+        )
+        if self._decoder is not None:
+            parts = [
+                one
+                for part in parts
+                for one in (self._decoded(part) if isinstance(part, Frames) else (part,))
+            ]
+        return [Found(tuple(parts), file_bytes)]
 
     def opened(self, task: Task) -> Iterator[Part]:
         """The records of a task, and what is wrong between them."""
@@ -181,25 +199,44 @@ class Survey:
 
     # -- payloads -------------------------------------------------------------------------------
 
-    def _messages(self, task: Frames) -> Iterator[Part]:
-        """Payloads that do not parse, though the file holds Examples. Their entries are walked
-        over; what is inside values is left to who decodes them."""
-        done = 0
-        while done < len(task.frames):
-            rest = task.frames[done : len(task.frames)]
-            try:
-                rest.decode(_ENTRIES)
-                return
-            except _core.KernelError as error:
-                fault = error.args[0]
-            bad = int(fault.record or 0)
-            record = None if task.first_record is None else task.first_record + done + bad
-            start = int(as_numpy(rest.starts())[bad])
-            length = int(as_numpy(rest.lengths())[bad])
-            end = start + self._scope.framing.frame_bytes(length)
-            message = f"the payload is no Example, though the first records are: {fault.message}"
-            yield Bad(self._scope.finding("message", record, start, end, message, 0))
-            done += bad + 1
+    def _decoded(self, part: Frames) -> Iterator[Part]:
+        """The records that a scan can decode, and between them those that it cannot. One that is whole and only
+        does not fit the schema of the others is none of these."""
+        decoder, frames = self._decoder, part.frames
+        assert decoder is not None, "asked for where there is one"
+
+        def read(first: int, end: int) -> pa.RecordBatch:
+            return self._batch(decoder, frames, first, end)
+
+        for first, end, found in around(read, lambda error: error.record, 0, len(frames)):
+            if isinstance(found, FormatError) and end == first + 1:
+                yield self._undecodable(part, first, found)
+            elif end - first == len(frames):
+                yield part
+            else:
+                yield between(part, first, end)
+
+    def _batch(
+        self, decoder: Decoder, frames: _core.Frames, first: int, end: int
+    ) -> pa.RecordBatch:
+        """Some records decoded; what is raised names the row among all of them."""
+        try:
+            return decoder.decode(frames[first:end], None)
+        except _core.KernelError as error:
+            fault = error.args[0]
+            row = None if fault.record is None else first + fault.record
+            raise error_from(fault, file=self._scope.source.path, record=row) from None
+        except (FormatError, SchemaError) as error:
+            if error.record is not None:
+                error.record += first
+            raise
+
+    def _undecodable(self, part: Frames, row: int, error: FormatError) -> Bad:
+        one = between(part, row, row + 1)
+        field = "" if error.field is None else f"field {error.field!r}: "
+        kind = "limit" if isinstance(error, LimitError) else "message"
+        message = f"cannot be decoded: {field}{error.message}"
+        return Bad(self._scope.finding(kind, one.first_record, one.start, one.end, message, 1))
 
     # -- members --------------------------------------------------------------------------------
 

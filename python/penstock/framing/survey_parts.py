@@ -76,6 +76,17 @@ class Frames:
         return self.start + len(self.data)
 
 
+def between(part: Frames, first: int, end: int) -> Frames:
+    """Some neighbouring ones of a part's records, which took no bytes of the file but its first."""
+    starts = as_numpy(part.frames.starts())
+    start = int(starts[first])
+    stop = int(starts[end]) if end < len(starts) else part.end
+    data = part.data.slice(start - part.start, stop - start)
+    record = None if part.first_record is None else part.first_record + first
+    file_bytes = part.file_bytes if first == 0 else 0
+    return Frames(part.frames[first:end], data, record, file_bytes, part.unproved)
+
+
 Part = Frames | Bad
 
 

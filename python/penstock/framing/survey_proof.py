@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock import _core
 from penstock.framing.sidecar import Index
-from penstock.framing.survey_parts import Bad, Frames, Scope
+from penstock.framing.survey_parts import Bad, Frames, Scope, between
 from penstock.numbers import as_arrow, as_numpy
 
 UNKNOWN = "unknown_record"
@@ -48,9 +48,9 @@ class Prover:
             return
         first = int(np.argmin(known))
         if first:
-            yield self._front(part, first)
+            yield between(part, 0, first)
         if self._scope.salvage:
-            yield replace(self._back(part, first), unproved=True)
+            yield replace(between(part, first, len(part.frames)), unproved=True)
             return
         start = int(starts[first])
         after = int(np.searchsorted(index.starts, np.uint64(start), "right"))
@@ -58,16 +58,6 @@ class Prover:
         message = "the index knows no such record there"
         record = _later(part.first_record, first)
         yield Bad(self._scope.finding(UNKNOWN, record, start, end, message, int(there[first])))
-
-    def _front(self, part: Frames, count: int) -> Frames:
-        end = int(as_numpy(part.frames.starts())[count]) - part.start
-        return replace(part, frames=part.frames[:count], data=part.data.slice(0, end))
-
-    def _back(self, part: Frames, first: int) -> Frames:
-        start = int(as_numpy(part.frames.starts())[first]) - part.start
-        data = part.data.slice(start, len(part.data) - start)
-        record = _later(part.first_record, first)
-        return Frames(part.frames[first:], data, record, 0, part.unproved)
 
     def _proved(self, task: Frames) -> Iterator[Frames | Bad]:
         faults = task.frames.verify(self._known(task.frames)) if self._scope.proves else []

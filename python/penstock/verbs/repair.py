@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from penstock.errors import PenstockError
+from penstock.around import parts_around
+from penstock.errors import PenstockError, UnsupportedError
 from penstock.format import (
     Alike,
     Chunk,
@@ -42,7 +44,15 @@ from penstock.verbs import textindex
 from penstock.verbs.convert_journal import refuse_existing
 from penstock.verbs.index import bytes_of
 from penstock.verbs.rewrite_journal import alone_with, clear
-from penstock.verbs.verify import Progress, first_error, format_of, found_in, tally_of
+from penstock.verbs.verify import (
+    Progress,
+    decoding,
+    first_error,
+    format_of,
+    found_in,
+    is_misfit,
+    tally_of,
+)
 
 
 def repair(
@@ -52,6 +62,7 @@ def repair(
     in_place: bool = False,
     overwrite: bool = False,
     salvage: bool = False,
+    payloads: bool = True,
     format: str | None = None,
     index: bool | str = True,
     limits: Limits | dict[str, int] | None = None,
@@ -74,6 +85,8 @@ def repair(
         overwrite: replace files that exist in `into`.
         salvage: also write records that may be the contents of larger, broken ones. Without it
             nothing is written that was not a record.
+        payloads: leave out records that cannot be decoded, as `damage="skip"` does; False keeps every
+            record whose frame is right, whatever it holds.
         format: a format's name, instead of telling it by the bytes.
         index: write an index with each file; a folder puts them there.
         limits: as for `open`.
@@ -102,7 +115,9 @@ def repair(
     paths = expand(source, place).paths
     targets = list(paths) if into is None else _targets(paths, os.fspath(into))
     options = Options(limits=limits_from(limits), format_options=dict(format_options))
-    work = _Work(place, options, format, index, salvage, overwrite, in_place, threads, progress)
+    work = _Work(
+        place, options, format, index, salvage, payloads, overwrite, in_place, threads, progress
+    )
     work.total_bytes = sum(bytes_of(path, place) for path in paths) * (2 if in_place else 1)
     for path, target in zip(paths, targets, strict=True):
         work.one(path, target)
@@ -133,6 +148,7 @@ class _Work:
     format: str | None
     index: bool | str
     salvage: bool
+    payloads: bool
     overwrite: bool
     in_place: bool
     threads: int
@@ -163,6 +179,9 @@ class _Work:
                     self.num_records += num_records
                     self._step(source.size)
                     return
+            if self.in_place and kind.info.is_folder:
+                message = "a folder is repaired into another, since it may hold more than its data"
+                raise UnsupportedError(message, file=path, hint="repair(..., into=...)")
             self._write(saving, kind, target)
         finally:
             source.close()
@@ -175,6 +194,10 @@ class _Work:
         with _alone_at(target) as hidden:
             if not replaces:
                 refuse_existing([target])
+            if kind.info.is_folder:
+                sink = self.storage.folder_sink(target, overwrite=replaces)
+                self._save(saving, kind, target, sink)
+                return
             refuse_device(target)
             sink = self.storage.sink(hidden, overwrite=replaces, like=target)
             self._save(saving, kind, target, sink)
@@ -262,21 +285,24 @@ class _Framed(_Saving):
         self._writer: FrameWriter | None = None
 
     def _survey(self) -> Survey:
-        return self._kind.survey(self._source, self._work.options, salvage=self._work.salvage)
+        work = self._work
+        return self._kind.survey(
+            self._source, work.options, payloads=work.payloads, salvage=work.salvage
+        )
 
     def look(self) -> tuple[int, list[Finding]]:
-        return self._each(lambda found: None)
+        return self._each(lambda found: None, self._survey())
 
     def save(self, sink: Sink) -> tuple[int, list[Finding]]:
         threads = self._work.threads
-        writer = self._kind.create_copy(sink, self._survey().compression, threads)
+        survey = self._survey()
+        writer = self._kind.create_copy(sink, survey.compression, threads)
         self._writer = writer
-        done = self._each(partial(_copy, writer, self._kind.framing))
+        done = self._each(partial(_copy, writer, self._kind.framing), survey)
         writer.close()
         return done
 
-    def _each(self, then: Callable[[Found], None]) -> tuple[int, list[Finding]]:
-        survey = self._survey()
+    def _each(self, then: Callable[[Found], None], survey: Survey) -> tuple[int, list[Finding]]:
         num_records, findings = 0, list[Finding]()
         tasks = [survey.tasks]
         for found in in_order(tasks, survey.run, lambda f: f.num_bytes, self._work.threads):
@@ -312,8 +338,14 @@ class _Chunks(_Saving):
         self._kind = kind
         self._work = work
         # Records as they stand, where they can be had: nothing of them is lost then.
-        options = replace(work.options, raw=isinstance(kind, Framed))
+        given = work.options.format_options
+        # The files of a folder keep their names.
+        kept = {"file_names": True, **given} if kind.info.is_folder else given
+        options = replace(work.options, raw=isinstance(kind, Framed), format_options=kept)
         self._reader: Reader = open_shard(kind, source, options)
+        self._decoding = self._reader
+        if isinstance(kind, Framed) and work.payloads:
+            self._decoding = decoding(kind, source, replace(options, raw=False))
 
     def look(self) -> tuple[int, list[Finding]]:
         return self._each(lambda batch: None)
@@ -336,10 +368,15 @@ class _Chunks(_Saving):
         num_records = 0
 
         def decode(chunk: Chunk) -> Iterable[pa.RecordBatch | Finding]:
-            try:
-                return [self._reader.decode(chunk, None, None)]
-            except PenstockError as error:
-                return [found_in(error, path, chunk.start_byte, chunk.end_byte, chunk)]
+            start, end = chunk.start_byte, chunk.end_byte
+            for first, last, found in parts_around(self._decoding, chunk):
+                if isinstance(found, PenstockError) and not is_misfit(found, self._decoding):
+                    yield found_in(found, path, start, end, chunk, last - first)
+                elif self._decoding is self._reader:
+                    assert isinstance(found, pa.RecordBatch), "what is read is what is written"
+                    yield found
+                else:
+                    yield self._reader.decode(chunk, np.arange(first, last), None)
 
         def chunks() -> Iterator[Chunk]:
             try:

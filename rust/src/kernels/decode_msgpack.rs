@@ -83,7 +83,7 @@ pub fn decode(
             let mut cursor = Cursor::new(frames.payload(record).unwrap_or_default());
             let read = match token(&mut cursor) {
                 Ok(Token::Map(count)) => map.read(&mut cursor, count, &mut costs, true),
-                Ok(other) => Err(unfit("a record", &other, "a map")),
+                Ok(other) => Err(no_map(&other)),
                 Err(fault) => Err(fault),
             };
             if let Err(mut fault) = read {
@@ -219,6 +219,12 @@ impl Map {
         self.rows = self.rows.wrapping_add(1);
         self.columns.iter_mut().try_for_each(|column| column.push_null(costs))
     }
+}
+
+/// The fault of a record that is no map among maps.
+#[cold]
+fn no_map(found: &Token<'_>) -> Fault {
+    Fault { kind: FaultKind::Message, ..unfit("a record", found, "a map") }
 }
 
 /// The fault of a value that a column does not hold.

@@ -397,7 +397,7 @@ fn put_raw(out: &mut Vec<u8>, value: Option<&[u8]>) -> Result<(), Fault> {
     let value = value.ok_or_else(disagree)?;
     if extent(value) != Extent::Whole(value.len()) {
         let message = "the bytes are not one whole MessagePack value";
-        return Err(Fault::new(FaultKind::Schema, 0, message));
+        return Err(Fault::new(FaultKind::Message, 0, message));
     }
     out.extend_from_slice(value);
     Ok(())

@@ -456,7 +456,7 @@ fn blanks() -> Fault {
 
 #[cold]
 fn no_text() -> Fault {
-    Fault::new(FaultKind::Schema, 0, "the string is not UTF-8; read it as binary")
+    Fault::new(FaultKind::Message, 0, "the string is not UTF-8; read it as binary")
 }
 
 #[cold]
