@@ -120,7 +120,7 @@ def test_data_that_is_called_like_text_is_read(tmp_path: Path) -> None:
 def test_a_file_of_text_that_is_named_itself_is_no_data(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# A")
     for source in (tmp_path, tmp_path / "README.md", [tmp_path / "README.md"]):
-        with pytest.raises(ps.FormatError, match="no known format"):
+        with pytest.raises(ps.FormatError, match="of no known format"):
             ps.open(source)
     (tmp_path / "train").mkdir()
     with pytest.raises(FileNotFoundError, match="open one of them: train"):

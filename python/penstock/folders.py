@@ -10,7 +10,6 @@ Files and folders whose names begin with `.` or `_`, and penstock's own, are not
 
 from __future__ import annotations
 
-import codecs
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ import numpy as np
 from penstock import _core
 from penstock.errors import FormatError, LimitError
 from penstock.limits import Limits
+from penstock.lookalikes import LOOK_BYTES, is_text
 from penstock.sinks import TEMPORARY_SUFFIX, Calls, write_all
 from penstock.storage import is_own
 
@@ -41,7 +41,6 @@ COMPANION_ENDINGS = (
     ".yaml", ".yml", ".toml", ".ini", ".cfg", ".xml", ".py", ".sh", ".ipynb", ".pbtxt", ".md5", ".sha1",
     ".sha256", ".sha512",
 )  # fmt: skip
-_LOOK_BYTES = 4096
 
 
 def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
@@ -55,12 +54,8 @@ def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
     stem, ending = os.path.splitext(os.path.basename(path).lower())
     if ending not in COMPANION_ENDINGS and (ending or stem not in COMPANION_STEMS):
         return False
-    head = read(_LOOK_BYTES)
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return not any(byte < 32 and byte not in b"\t\n\f\r\x1b" for byte in head)
+    head = read(LOOK_BYTES)
+    return not head or is_text(head)
 
 
 def is_image_name(name: str) -> bool:

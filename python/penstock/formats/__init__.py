@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
@@ -12,6 +13,7 @@ from penstock.format import Format
 from penstock.formats.arrow import ArrowFormat
 from penstock.formats.parquet import ParquetFormat
 from penstock.formats.tfrecord import TFRecordFormat
+from penstock.lookalikes import LOOK_BYTES, has_foreign_checksums, looks_like
 from penstock.storage import Source
 
 _FIRST: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
@@ -63,11 +65,9 @@ _PACKED = {
 """How files begin that hold another one."""
 _EVER_PACKED = ("tfrecord", "webdataset", "mds")
 """The formats whose files may be compressed as a whole."""
-_PICTURES = (b"\xff\xd8\xff", b"\x89PNG\r\n")
-
-HEAD_BYTES = 4096
-_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+HEAD_BYTES = LOOK_BYTES
 """How much of a file is looked at to tell its format."""
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 def register(fmt: Format) -> None:
@@ -126,12 +126,24 @@ def of(source: Source) -> Format:
     """The format of a file, told by its bytes, or of a folder. Raises FormatError where none fits."""
     if isinstance(source, Folder):
         return next(fmt for fmt in _formats() if fmt.info.is_folder)
-    return by_bytes(source.read(0, HEAD_BYTES).to_bytes(), source.size, source.path)
+
+    def tail() -> bytes:
+        return source.read(max(0, source.size - HEAD_BYTES), HEAD_BYTES).to_bytes()
+
+    return by_bytes(source.read(0, HEAD_BYTES).to_bytes(), source.size, source.path, tail)
 
 
-def by_bytes(head: bytes, size: int, path: str) -> Format:
-    """The format of a file, told by its bytes. Raises FormatError where none fits, UnsupportedError
-    where it is gzipped and its format is not read so."""
+def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = bytes) -> Format:
+    """The format of a file, told by its bytes. Raises FormatError where none fits, or where the
+    file is clearly something else than its name says; UnsupportedError where it is gzipped and its
+    format is not read so.
+
+    Args:
+        head: its first bytes, up to HEAD_BYTES.
+        size: bytes of the file.
+        path: its name.
+        tail: reads its last bytes, which are looked at where no format fits.
+    """
     if not size:
         # No bytes, no evidence: an empty file is an empty TFRecord, unless its name says more.
         try:
@@ -160,17 +172,22 @@ def by_bytes(head: bytes, size: int, path: str) -> Format:
             file=path,
             hint="unpack it first",
         )
+    look = looks_like(head, tail() if size > len(head) else head, path)
+    if look is not None:
+        name = "of no known format" if named is None else f"no {named.info.name}"
+        message = f"the file is {name}: it is {look.what}"
+        raise FormatError(message, file=path, hint=look.hint)
     if named is not None:
         return named  # damaged at its head, perhaps: its own reader says what is wrong
-    if head.startswith(_PICTURES) or head[:4] + head[8:12] == b"RIFFWEBP":
+    if has_foreign_checksums(head, size):
         raise FormatError(
-            "a picture is no file of records",
+            "the file is of no known format, unless it is a TFRecord without right checksums",
             file=path,
-            hint="open(...) the folder that it lies in, or decode_images([...]) of its bytes",
+            hint='open(..., format="tfrecord", checksums="none")',
         )
     known = ", ".join(fmt.info.name for fmt in _formats())
     raise FormatError(
-        "the bytes are of no known format",
+        "the file is of no known format",
         file=path,
         found=f"{head[:8].hex(' ')} at byte 0",
         hint=f"open(..., format=...) with one of: {known}",

@@ -11,6 +11,7 @@ from penstock.faults import error_from
 from penstock.format import Options, SkippedRegion
 from penstock.framing.framings import Framing
 from penstock.framing.stream import Stream
+from penstock.lookalikes import LOOK_BYTES, has_foreign_checksums
 from penstock.storage import Source, Watched
 
 CHUNK_BYTES = 2 << 20
@@ -79,7 +80,27 @@ class Shard:
 
     def error(self, fault: Any, record: int | None) -> PenstockError:
         """A fault as an error that names the file."""
-        return self.changed() or error_from(fault, file=self.source.path, record=record)
+        changed = self.changed()
+        if changed is not None:
+            return changed
+        error = error_from(fault, file=self.source.path, record=record)
+        if fault.kind == "data_checksum" and fault.expected == 0:
+            error.hint = 'open(..., checksums="headers"), if its writer left this checksum out'
+        elif fault.kind == "length_checksum" and fault.byte == 0 and self._is_of_another_writer():
+            error.message = "the checksums are not those of TFRecord, all over the file"
+            error.hint = 'open(..., checksums="none")'
+        return error
+
+    def _is_of_another_writer(self) -> bool:
+        """Whether the writer of a TFRecord left its checksums out, or computed others."""
+        if self.framing.name != "tfrecord":
+            return False
+        try:
+            head = self.stream.read(0, LOOK_BYTES).to_bytes()
+        except (_core.KernelError, OSError):
+            return False
+        size = self.stream.size()
+        return has_foreign_checksums(head, 1 << 62 if size is None else size)
 
     def check_unchanged(self) -> None:
         """Raise ChangedError where the file was rewritten while it was open."""

@@ -1,0 +1,146 @@
+"""What a file is that holds no records: a web page in place of a download, a pointer in place of a file.
+
+Only bytes are looked at, and only once a file was refused.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import zlib
+from typing import NamedTuple
+
+from penstock.errors import command
+
+LOOK_BYTES = 4096
+_GZIP = b"\x1f\x8b"
+_MAGICS = (
+    (b"PK\x03\x04", "a zip archive", "unpack it first"),
+    (b"%PDF-", "a PDF document", None),
+    (b"SQLite format 3\0", "an SQLite database", None),
+    (b"\x80\x02", "a pickle, which could run code", "ps.write(...) what it holds, where it was made"),
+    (b"\x80\x03", "a pickle, which could run code", "ps.write(...) what it holds, where it was made"),
+    (b"\x80\x04", "a pickle, which could run code", "ps.write(...) what it holds, where it was made"),
+    (b"\x80\x05", "a pickle, which could run code", "ps.write(...) what it holds, where it was made"),
+)  # fmt: skip
+_PICTURES = (b"\xff\xd8\xff", b"\x89PNG\r\n")
+_OPEN_PICTURES = "open(...) the folder that it lies in, or decode_images([...]) of its bytes"
+_DOWNLOAD = "download it again: this is a server's answer in place of the file"
+
+
+class Look(NamedTuple):
+    """What a file looks like, and what to do."""
+
+    what: str
+    hint: str | None
+
+
+def looks_like(head: bytes, tail: bytes, path: str) -> Look | None:
+    """What a file is, that is in no format penstock reads; None where nothing tells.
+
+    Args:
+        head: its first bytes, up to LOOK_BYTES.
+        tail: its last bytes; the same where it has no more.
+        path: its name, for hints.
+    """
+    for magic, what, hint in _MAGICS:
+        if head.startswith(magic):
+            return Look(what, hint)
+    if head.startswith(_PICTURES) or head[:4] + head[8:12] == b"RIFFWEBP":
+        return Look("a picture", _OPEN_PICTURES)
+    if head.startswith(_GZIP):
+        inside = _inflated(head)
+        if inside.startswith(_GZIP):
+            return Look(
+                "gzip in gzip", f"{command('gzip', '-dc', path)} > FILE, which takes one off"
+            )
+        # Of a gzip file the end tells nothing, so text inside is known by what it begins with.
+        look = _text(inside, path) if is_text(inside) else None
+        return None if look is None else Look(f"{look.what}, gzipped", look.hint)
+    return _text(head, path) if is_text(head) and is_text(tail, cut=True) else None
+
+
+def is_text(data: bytes, *, cut: bool = False) -> bool:
+    """Whether bytes are text of UTF-8, of which the last character may be cut; `cut` says that the first may be, too."""
+    if cut:
+        data = data.lstrip(bytes(range(0x80, 0xC0)))
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return bool(data) and not any(byte < 32 and byte not in b"\t\n\f\r\x1b" for byte in data)
+
+
+def _inflated(head: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, LOOK_BYTES)
+    except zlib.error:
+        return b""
+
+
+def _text(head: bytes, path: str) -> Look:
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    lower = start[:512].lower()
+    if lower.startswith(b"version https://git-lfs"):
+        return Look("a Git LFS pointer", "git lfs pull, which gets the file itself")
+    if lower.startswith(b"<") and (b"<html" in lower or lower.startswith(b"<!doctype html")):
+        return Look("an HTML page", _DOWNLOAD)
+    if lower.startswith(b"<"):
+        return Look("an XML document", _DOWNLOAD)
+    lines = start.splitlines()
+    if start.startswith((b"{", b"[")):
+        if _is_json(lines[0]) and start.startswith(b"{"):
+            made = f"ps.write(pyarrow.json.read_json({path!r}), ...)"
+            return Look("lines of JSON", f"{made}, which makes records of them")
+        made = f"ps.write(json.load(open({path!r})), ...)"
+        return Look("JSON", f"{made}, which makes records of a list of objects")
+    marks = max((b",", b"\t", b";"), key=lines[0].count) if lines else b","
+    if len(lines) > 1 and lines[0].count(marks) == lines[1].count(marks) > 0:
+        mark = (
+            "" if marks == b"," else f", parse_options=pyarrow.csv.ParseOptions({marks.decode()!r})"
+        )
+        made = f"ps.write(pyarrow.csv.read_csv({path!r}{mark}), ...)"
+        return Look("CSV", f"{made}, which makes records of its rows")
+    made = f'ps.write([{{"text": line}} for line in open({path!r})], ...)'
+    return Look("text", f"{made}, which makes records of its lines")
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+# -- checksums of other writers -------------------------------------------------------------------
+
+
+_HEAD_BYTES = 12
+_LEAST_BYTES = 16
+_ENOUGH_FRAMES = 3
+
+
+def has_foreign_checksums(head: bytes, size: int) -> bool:
+    """Whether a file is framed as TFRecords are, by a writer that left the checksums out or computed
+    others: its lengths lead from frame to frame, and no length has TFRecord's checksum.
+
+    Args:
+        head: its first bytes.
+        size: bytes of the file.
+    """
+    from penstock import _core
+
+    at = frames = 0
+    while at + _HEAD_BYTES <= len(head):
+        length = int.from_bytes(head[at : at + 8], "little")
+        stored = int.from_bytes(head[at + 8 : at + 12], "little")
+        crc = _core.Buffer.from_bytes(head[at : at + 8]).crc32c()
+        masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+        if stored == masked or at + _LEAST_BYTES + length > size:
+            return False
+        if stored in (0, crc, zlib.crc32(head[at : at + 8])):
+            return True
+        at += _LEAST_BYTES + length
+        frames += 1
+    return frames >= _ENOUGH_FRAMES or (at == size and frames > 0)
