@@ -30,6 +30,7 @@ from penstock import _core
 from penstock.errors import PenstockError, SchemaError
 from penstock.faults import kind_of
 from penstock.limits import Limits, limits_from
+from penstock.null_slots import cleaned
 from penstock.types import ImageType, storage_of
 
 T = TypeVar("T")
@@ -281,7 +282,7 @@ def bytes_of(array: Any) -> pa.Array:
         types.is_binary_view,
     )
     if any(is_kind(type_) for is_kind in kinds):
-        return array
+        return cleaned(array)
     if types.is_null(type_):
         return array.cast(pa.binary())
     raise SchemaError(f"images are bytes, not {type_}", hint="name the column that holds them")

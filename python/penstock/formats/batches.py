@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.casts import fitted
 from penstock.errors import FormatError, RecordIndexError, SchemaError
 from penstock.format import Projection, Selection
+from penstock.null_slots import without_garbage
 from penstock.numbers import outside
 from penstock.types import own_tensors
 
@@ -104,12 +105,12 @@ def same_columns(batch: Any, schema: Any, path: str) -> Any:
 
 
 def checked(batch: Any, path: str) -> Any:
-    """The batch, proved to be sound: a patched file must not crash who reads its arrays later."""
+    """The batch, validated, so that no patched file crashes what reads its arrays later."""
     try:
         batch.validate(full=True)
     except (pa.ArrowException, ValueError) as error:
         raise FormatError(f"the batch is not sound: {error}", file=path) from error
-    return batch
+    return without_garbage(batch)
 
 
 class Proof:

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from penstock.numbers import as_booleans
+from penstock.numbers import as_arrow, as_booleans
 from penstock.types import is_list
 
 _compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
@@ -95,7 +95,7 @@ def stripped(array: pa.Array) -> pa.Array:
     if types.is_dictionary(type_):
         return stripped(array.dictionary_decode())
     if types.is_run_end_encoded(type_):
-        return stripped(_compute.run_end_decode(array))
+        return _decoded_runs(array)
     if types.is_list_view(type_) or types.is_large_list_view(type_):
         return _packed(array)
     if types.is_map(type_):
@@ -105,6 +105,13 @@ def stripped(array: pa.Array) -> pa.Array:
     if _is_bytes(type_) and not types.is_large_binary(type_):
         return array.cast(pa.large_binary())
     return array
+
+
+def _decoded_runs(array: Any) -> pa.Array:
+    """The values of runs, one for each row; pyarrow's own function knows few types of values."""
+    rows = np.arange(array.offset, array.offset + len(array))
+    places = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
+    return stripped(array.values).take(as_arrow(places))
 
 
 def _is_bytes(type_: pa.DataType) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.dataset import Dataset
 from penstock.errors import SchemaError
 from penstock.formats import dtypes
+from penstock.null_slots import has_views, without_garbage
 from penstock.schema import RECORD
 from penstock.types import own_batch, own_types
 from penstock.verbs.incoming_values import (
@@ -76,6 +77,8 @@ def batches_of(data: Any) -> Incoming:
     if isinstance(data, Incoming):
         return data
     given = _given(data)
+    if any(has_views(field.type) for field in given.schema):
+        given = given._replace(batches=map(without_garbage, given.batches))
     schema = own_types(given.schema)
     if schema is given.schema:
         return given

@@ -34,7 +34,7 @@ impl PyFile {
     /// Append up to `length` bytes from `start`; fewer only at the end of the file.
     pub fn read_into(&self, bytes: &mut Vec<u8>, start: u64, length: usize) -> std::io::Result<()> {
         let before = bytes.len();
-        bytes.reserve(length);
+        bytes.try_reserve(length).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
         while bytes.len() - before < length {
             let done = bytes.len() - before;
             let spare = &mut bytes.spare_capacity_mut()[..length - done];

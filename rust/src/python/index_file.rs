@@ -70,6 +70,9 @@ impl Found<'_> {
             let record = self.stored.len();
             let head = hops.bytes(at, F::HEAD, ahead)?;
             let short = head.len() < F::HEAD;
+            if short && size - at >= F::HEAD as u64 {
+                return Ok(Some(cut(at, F::HEAD as u64, at).in_record(record)));
+            }
             let total = match framing.next(head, false) {
                 Step::Frame { total, .. } => total as u64,
                 Step::Need(total) if !short => total,
@@ -85,6 +88,9 @@ impl Found<'_> {
             }
             ahead = if total < HOP_BYTES { WINDOW_BYTES } else { ends };
             let tail = hops.bytes(at + total - F::TAIL as u64, F::TAIL, ahead)?;
+            if tail.len() < F::TAIL {
+                return Ok(Some(cut(at, total, at).in_record(record)));
+            }
             self.stored.push(framing.stored(tail));
             at += total;
             self.starts.push(at);
@@ -101,8 +107,10 @@ impl Found<'_> {
             let length = self.file.clamp(at, want);
             window.clear();
             self.file.read_into(&mut window, at, length)?;
-            if window.is_empty() {
-                return Ok(Some(cut(at, 1, at).in_record(self.stored.len())));
+            if window.len() < length {
+                // The file was cut while it was read; walking on would ask for ever more of it.
+                let end = at + window.len() as u64;
+                return Ok(Some(cut(at, length as u64, end).in_record(self.stored.len())));
             }
             let last = at + window.len() as u64 >= size;
             let found = walking::walk(framing, &window, self.max_record, last);
@@ -122,7 +130,7 @@ impl Found<'_> {
             }
             // A frame may not know its size before it ends: asking for twice as much keeps the
             // work in proportion to its bytes.
-            let grown = if found.consumed == 0 { 2 * want } else { WINDOW_BYTES };
+            let grown = if found.consumed == 0 { want.saturating_mul(2) } else { WINDOW_BYTES };
             want = grown.max(usize::try_from(found.need).unwrap_or(usize::MAX));
         }
         Ok(None)

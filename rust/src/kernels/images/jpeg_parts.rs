@@ -4,7 +4,9 @@
 //! here, pointers to what lives longer than the call that they are given to, and functions that it
 //! calls back, which touch nothing but what they are given.
 
+use std::any::Any;
 use std::ffi::{c_int, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
 use super::Shape;
@@ -162,7 +164,8 @@ impl Begun<'_> {
             return None;
         }
         let Parts { handle, tables, ready } = self.parts;
-        let mut decoder = Decoder { bytes: self.bytes, tables, ready: Some(ready), scan: None };
+        let mut decoder =
+            Decoder { bytes: self.bytes, tables, ready: Some(ready), scan: None, panic: None };
         let decoder: *mut Decoder<'_> = &raw mut decoder;
         let request = Request {
             part: part.into(),
@@ -184,7 +187,10 @@ impl Begun<'_> {
         // until here, and is touched by its functions alone.
         let done = unsafe { penstock_jpeg_decode(handle.0.as_ptr(), &raw const request) };
         // SAFETY: nothing else refers to it any more.
-        let decoder = unsafe { &*decoder };
+        let decoder = unsafe { &mut *decoder };
+        if let Some(panic) = decoder.panic.take() {
+            resume_unwind(panic);
+        }
         (done != 0 && decoder.scan.is_some()).then_some(())
     }
 }
@@ -196,9 +202,24 @@ struct Decoder<'a> {
     ready: Option<&'a mut Ready>,
     /// None before it begins, and after something was odd.
     scan: Option<Scan<'a>>,
+    /// What a function panicked with. It goes on where C has returned: a panic that reaches C ends
+    /// the process.
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 impl Decoder<'_> {
+    /// What `step` gives; None where it panics.
+    fn guarded<T>(&mut self, step: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(|| step(self))) {
+            Ok(done) => done,
+            Err(panic) => {
+                self.scan = None;
+                self.panic = Some(panic);
+                None
+            }
+        }
+    }
+
     /// None where the scan is not to be decoded.
     ///
     /// # Safety
@@ -265,13 +286,38 @@ impl Decoder<'_> {
 /// See [`Decoder::begin`]; the decoder is one.
 unsafe extern "C" fn begin(decoder: *mut c_void, facts: *const ScanFacts) -> c_int {
     // SAFETY: as the caller says.
-    let begun = unsafe { (*decoder.cast::<Decoder<'_>>()).begin(&*facts) };
-    begun.is_some().into()
+    let (decoder, facts) = unsafe { (&mut *decoder.cast::<Decoder<'_>>(), &*facts) };
+    // SAFETY: as the caller says.
+    decoder.guarded(|decoder| unsafe { decoder.begin(facts) }).is_some().into()
 }
 
 /// # Safety
 /// See [`Decoder::unit`]; the decoder is one.
 unsafe extern "C" fn unit(decoder: *mut c_void, blocks: *const *mut Block) -> isize {
     // SAFETY: as the caller says.
-    unsafe { (*decoder.cast::<Decoder<'_>>()).unit(blocks) }.unwrap_or(-1)
+    let decoder = unsafe { &mut *decoder.cast::<Decoder<'_>>() };
+    // SAFETY: as the caller says.
+    decoder.guarded(|decoder| unsafe { decoder.unit(blocks) }).unwrap_or(-1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_does_not_leave_a_function_that_c_calls() {
+        let (mut tables, mut ready) = (Tables::default(), Ready::default());
+        let mut decoder = Decoder {
+            bytes: &[],
+            tables: &mut tables,
+            ready: Some(&mut ready),
+            scan: None,
+            panic: None,
+        };
+        let done: Option<()> = decoder.guarded(|_| panic!("a fault of the decoder"));
+        assert_eq!(done, None);
+        let panic = decoder.panic.take().unwrap();
+        assert_eq!(panic.downcast_ref(), Some(&"a fault of the decoder"));
+        assert_eq!(decoder.guarded(|_| Some(1)), Some(1));
+    }
 }
