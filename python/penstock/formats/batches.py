@@ -139,6 +139,7 @@ class Proof:
         if self.kept(key) is None:
             fault = _fault_of(batch)
             if fault is None:
+                batch = without_garbage(batch)
                 return batch if records is None else gather(batch, records)
             self._kept = key, batch
         if records is not None and (np.diff(records) != 1).any():
@@ -149,7 +150,7 @@ class Proof:
         rows = batch if records is None else batch.slice(start, len(records))
         fault = _fault_of(rows)
         if fault is None:
-            return rows
+            return without_garbage(rows)
         bad = _first_unsound(rows)
         record = None if bad is None else first_record + start + bad
         raise FormatError(f"the batch is not sound: {fault}", file=self._path, record=record)
