@@ -162,6 +162,9 @@ class File:
     def gather(self, starts: _Arrow, lengths: _Arrow) -> Buffer:
         """Ranges of the file (uint64 arrays), one after another in one buffer."""
 
+    def state(self) -> tuple[int, int]:
+        """The size of the open file and when it was last written, in nanoseconds: as they are now."""
+
     def map(self) -> Buffer:
         """The whole file, borrowed; a file that is cut meanwhile ends the process."""
 
@@ -701,9 +704,9 @@ def encode_recordio(bodies: _Arrow, headers: _Arrow | None = None) -> Framed:
 
 def read_files(
     folder: str, names: list[str], expected_bytes: int, most_bytes: int
-) -> tuple[Buffer, list[int]]:
-    """Whole files of a folder, one after another in one buffer, and the length of each. None may
-    have more than `most_bytes`."""
+) -> tuple[Buffer, list[int], list[int]]:
+    """Whole files of a folder, one after another in one buffer; the length of each, and when it was last
+    written, in nanoseconds, as the system says after it was read. None may have more than `most_bytes`."""
 
 def bytes_list(array: object) -> list[bytes | None]:
     """The values of a binary array, copied while the GIL is free; None where there is none."""

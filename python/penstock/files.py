@@ -15,7 +15,17 @@ import pyarrow as pa
 from penstock import _core, formats
 from penstock.errors import PenstockError
 from penstock.forks import Lock
-from penstock.format import Format, Framed, Options, Reader, bare, is_indexed, open_shard
+from penstock.format import (
+    Chunk,
+    Comparing,
+    Format,
+    Framed,
+    Options,
+    Reader,
+    bare,
+    is_indexed,
+    open_shard,
+)
 from penstock.formats.framed_raw import RAW_SCHEMA
 from penstock.framing.framed import UNPROVED
 from penstock.framing.sidecar import discard
@@ -41,6 +51,8 @@ class _Opened(NamedTuple):
     format: Format
     source: Source
     check: Callable[[], None] | None
+    watched: Watched | None
+    compares: Callable[[Chunk | None], bool]
 
 
 class Files:
@@ -176,6 +188,16 @@ class Files:
         if opened is not None and opened.check is not None:
             opened.check()
 
+    def check_read(self, shard: int, chunk: Chunk | None = None) -> None:
+        """Raise ChangedError where records of a file that were just read may be a mix of what it was and what it
+        is by now. Records that were compared with checksums are not, unless they were borrowed from a map."""
+        opened = self._opened[shard]
+        if opened is None or opened.watched is None:
+            return
+        is_compared = opened.compares(chunk)
+        if self.options.mmap or not is_compared:
+            opened.watched.check_read(may_grow=is_compared)
+
     def forget_index(self, shard: int) -> None:
         """Drop the sidecar of a file that turned out not to fit, so that the next `open` makes
         a new one. A sidecar that the caller keeps in a folder of their own stays."""
@@ -194,11 +216,14 @@ class Files:
         source = self.storage.source(path, mmap=self.options.mmap)
         try:
             fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
-            check = None
-            if isinstance(source, Watched):
+            check, watched = None, source if isinstance(source, Watched) else None
+            if watched is not None:
                 proves = isinstance(fmt, Framed) and self.options.checksums == "all"
-                check = partial(source.check_unchanged, proves=proves)
-            return _Opened(self._reader_of(shard, fmt, source), fmt, source, check)
+                check = partial(watched.check_unchanged, proves=proves)
+            reader = self._reader_of(shard, fmt, source)
+            own = bare(reader)
+            compares = own.compares if isinstance(own, Comparing) else _never
+            return _Opened(reader, fmt, source, check, watched, compares)
         except BaseException:
             source.close()  # an error that somebody keeps would keep the file open, too
             raise
@@ -264,6 +289,10 @@ class Files:
     def overlay_digests(self, shard: int) -> list[str]:
         """What tells the overlays that are joined with one file from any others."""
         return [] if self._overlays is None else self._overlays.digests(shard)
+
+
+def _never(_: Chunk | None) -> bool:
+    return False
 
 
 def _beside(storage: Storage, path: str, name: str) -> Source | None:

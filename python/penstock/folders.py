@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock import _core
-from penstock.errors import FormatError, LimitError
+from penstock.errors import ChangedError, FormatError, LimitError
 from penstock.limits import Limits
 from penstock.lookalikes import LOOK_BYTES, is_text
 from penstock.sinks import TEMPORARY_SUFFIX, Calls, write_all
@@ -143,10 +143,11 @@ def remove(path: str) -> None:
 
 
 class Entry(NamedTuple):
-    """A file in a folder: its name there, and its size when it was looked at."""
+    """A file in a folder: its name there; its size, and when it was last written, when it was looked at."""
 
     name: str
     size: int
+    written_ns: int
 
 
 class Folder:
@@ -178,7 +179,8 @@ class Folder:
                     self.folders.append(entry.name)
                 yield from self._walk(entry.path, name + "/", depth + 1)
             elif entry.is_file():
-                yield Entry(name, entry.stat().st_size)
+                told = entry.stat()
+                yield Entry(name, told.st_size, told.st_mtime_ns)
             else:
                 raise FormatError("is no file and no folder", file=entry.path)
 
@@ -198,13 +200,17 @@ class Folder:
         return file.read(0, file.size)
 
     def read_files(self, numbers: Sequence[int], limits: Limits) -> tuple[_core.Buffer, np.ndarray]:
-        """All bytes of some files, one behind another, and the length of each (int64)."""
+        """All bytes of some files, one behind another, and the length of each (int64).
+
+        Raises:
+            ChangedError: one was written to since the folder was opened.
+        """
         some = [self.entries[number] for number in numbers]
         limits.check("batch_bytes", sum(entry.size for entry in some))
         names = [entry.name for entry in some]
         expected = sum(entry.size for entry in some)
         try:
-            data, lengths = _core.read_files(self.path, names, expected, limits.record_bytes)
+            data, lengths, times = _core.read_files(self.path, names, expected, limits.record_bytes)
         except _core.KernelError as error:
             fault: Any = error.args[0]
             large = some[fault.record]
@@ -213,6 +219,15 @@ class Folder:
                 file=f"{self.path}/{large.name}",
                 hint=f"open(..., limits=penstock.Limits(record_bytes={fault.found}))",
             ) from None
+        for entry, length, time in zip(some, lengths, times, strict=True):
+            if (entry.size, entry.written_ns) != (length, time):
+                raise ChangedError(
+                    "the file was changed while the folder was open",
+                    file=f"{self.path}/{entry.name}",
+                    expected=f"{entry.size} bytes, last written at {entry.written_ns} ns",
+                    found=f"{length} bytes, last written at {time} ns",
+                    hint="open the data again",
+                )
         limits.check("batch_bytes", len(data))
         return data, np.array(lengths, np.int64)
 

@@ -386,6 +386,15 @@ class Compressed(Protocol):
 
 
 @runtime_checkable
+class Comparing(Protocol):
+    """A Reader that may compare each record with a checksum as it is read."""
+
+    def compares(self, chunk: Chunk | None) -> bool:
+        """Whether it does so for those of a chunk, or for all that it reads."""
+        ...
+
+
+@runtime_checkable
 class Verifiable(Protocol):
     """A Reader of a file with checksums of parts that are no chunks."""
 

@@ -155,12 +155,17 @@ class _Scan:
         """A chunk's records; those before a fault first, then the fault as `damage=` says."""
         shard, reader, chunk, passed = part
         dataset = self._dataset
+        files = dataset.files
         try:
+            if files.options.mmap:
+                files.check_read(shard, chunk)  # before pages are touched that are gone
             batch, regions = dataset.noting(lambda: reader.decode(chunk, None, self._columns))
+            files.check_read(shard, chunk)
         except StaleIndexError:
-            dataset.files.forget_index(shard)
+            files.forget_index(shard)
             raise
         except (SchemaError, FormatError) as error:
+            files.check_read(shard, chunk)  # a change explains it
             located = error
         else:
             yield shard, batch
@@ -177,7 +182,7 @@ class _Scan:
             if dataset.options.damage != "stop" or isinstance(error, SchemaError):
                 raise
             start = chunk.start_byte if error.byte is None else error.byte
-            end = max(dataset.files.num_bytes(shard), start)
+            end = max(files.num_bytes(shard), start)
             yield shard, SkippedRegion(error.file or "", start, end, None, error.message)
             return
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 SIDECAR_SUFFIX = ".penstock"
 _MOST_LOOKS = 10
 """How often a file is looked at that has another size each time."""
+
+
+_TICK_NS = 20_000_000
+"""No tick of a system's clock is longer."""
 
 
 class Source(Protocol):
@@ -52,6 +57,12 @@ class Watched(Protocol):
     def check_unchanged(self, *, proves: bool) -> None:
         """Raise ChangedError where the file is not as it was opened. `proves` says that its
         records are proved one by one as they are read, so that it may have grown."""
+        ...
+
+    def check_read(self, *, may_grow: bool) -> None:
+        """Raise ChangedError where the open file was written to since it was opened, so that what was read of it
+        may be a mix of both. Called after the reads. One that another has replaced is read on as it was. `may_grow`:
+        what was read was compared with checksums."""
         ...
 
     def was_rewritten(self) -> bool:
@@ -139,8 +150,10 @@ class LocalSource:
                 file=path,
                 hint="save what comes out of it to a file",
             )
+        self._opened = _past_its_tick(path, self._opened)
         self.file = open_file(path)
         self.size: int = self.file.size
+        self._state = self._opened.st_size, self._opened.st_mtime_ns
         self.mapped: _core.Buffer | None = self.file.map() if mmap and self.size else None
 
     def read(self, start: int, length: int) -> _core.Buffer:
@@ -181,6 +194,19 @@ class LocalSource:
                 hint="open the data again",
             )
 
+    def check_read(self, *, may_grow: bool) -> None:
+        """See Watched."""
+        now = self.file.state()
+        if now == self._state or (may_grow and now[0] > self._state[0]):
+            return
+        raise ChangedError(
+            "the file was changed while it was open",
+            file=self.path,
+            expected=f"{self._state[0]} bytes, last written at {self._state[1]} ns",
+            found=f"{now[0]} bytes, last written at {now[1]} ns",
+            hint="open the data again",
+        )
+
     def was_rewritten(self) -> bool:
         """See Watched."""
         then = self._opened
@@ -204,6 +230,24 @@ class LocalSource:
         self.mapped = None
 
 
+def _past_its_tick(path: str, seen: os.stat_result) -> os.stat_result:
+    """What the system says of a file, at a time when any later change gives the file another time.
+
+    Linux gives a file the time of the last tick of its clock, so two changes within one, up to 10 ms, may
+    bear the same time. Waits for the next tick where the file has the present one.
+    """
+    clock = getattr(time, "CLOCK_REALTIME_COARSE", None)
+    if clock is None:
+        return seen
+    for _ in range(_MOST_LOOKS):
+        age = time.clock_gettime_ns(clock) - seen.st_mtime_ns
+        if not -_TICK_NS < age <= 0:
+            return seen
+        time.sleep(_TICK_NS / 1e9 / _MOST_LOOKS)
+        seen = os.stat(path)
+    return seen
+
+
 class FrontPart:
     """The first bytes of a local file: what it was before an append that has not ended."""
 
@@ -221,6 +265,10 @@ class FrontPart:
     def check_unchanged(self, *, proves: bool) -> None:
         """See Watched."""
         self._source.check_unchanged(proves=proves)
+
+    def check_read(self, *, may_grow: bool) -> None:
+        """See Watched."""
+        self._source.check_read(may_grow=may_grow)
 
     def was_rewritten(self) -> bool:
         """See Watched."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import RecordIndexError, StaleIndexError
+from penstock.errors import FormatError, RecordIndexError, StaleIndexError
 from penstock.format import Chunk, lends, takes_at_once
 from penstock.lending import IN_PARTS, as_lent
 from penstock.numbers import as_arrow, outside
@@ -148,17 +148,27 @@ def _from_shard(
     watch: Watch,
     lend: bool,
 ) -> pa.RecordBatch:
-    reader = dataset.files.reader(shard)
+    files = dataset.files
+    reader = files.reader(shard)
+    if files.options.mmap:
+        files.check_read(shard)  # before pages are touched that are gone
     if watch is iter and not lend and takes_at_once(reader):
         batch = reader.at_once(records, columns)
         if batch is not None:
+            files.check_read(shard)
             return batch
     decode = reader.lent if lend and lends(reader) else reader.decode
     try:
         picked = watch(reader.pick(records))
-        parts = [decode(chunk, chosen, columns) for chunk, chosen in picked]
+        parts: list[pa.RecordBatch] = []
+        for chunk, chosen in picked:
+            parts.append(decode(chunk, chosen, columns))
+            files.check_read(shard, chunk)
     except StaleIndexError:
-        dataset.files.forget_index(shard)
+        files.forget_index(shard)
+        raise
+    except FormatError:
+        files.check_read(shard)  # a change explains it
         raise
     if parts:
         return join(parts)

@@ -26,6 +26,7 @@ from penstock.format import Chunk, Projection, Selection
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import indexed_chunks, walked_chunks
 from penstock.framing.damaged import surveyed_chunks
+from penstock.framing.held import Held
 from penstock.framing.indexing import build_index
 from penstock.framing.inflated import InflatedStream
 from penstock.framing.places import Places, places_of
@@ -150,6 +151,14 @@ class FramedReader:
 
     def close(self) -> None:
         self.source.close()
+
+    def compares(self, chunk: Chunk | None) -> bool:
+        """See penstock.format.Comparing: by the frames' own checksums, or by those of an index."""
+        held = None if chunk is None else chunk.data
+        by_index = isinstance(held, Index) or (
+            isinstance(held, Held) and held.checksums is not None
+        )
+        return self._shard.proves and (self._shard.framing.is_checked or by_index)
 
     def chunks(self) -> Iterator[Chunk]:
         if self._index is not None and self._index.gap_ends is None:

@@ -55,7 +55,9 @@ def batches_between(
         chosen = None if whole else np.arange(begin, end)
         reader = dataset.files.reader(shard)
         decode = reader.lent if lend and lends(reader) else reader.decode
-        return [decode(chunk, chosen, columns)]
+        batch = decode(chunk, chosen, columns)
+        dataset.files.check_read(shard, chunk)
+        return [batch]
 
     wanted = [
         shard

@@ -206,6 +206,12 @@ impl PyFile {
         Ok(PyBuffer(shelf::shelve(bytes)))
     }
 
+    /// The size of the open file and when it was last written, in nanoseconds: as they are now.
+    fn state(&self) -> PyResult<(u64, i64)> {
+        let told = self.file.metadata()?;
+        Ok((told.len(), written_at(&told)))
+    }
+
     /// Bring a part of the mapped file into memory at once, instead of page by page as it is
     /// touched. False where the file no longer reaches that far.
     fn populate(&self, py: Python<'_>, mapped: &PyBuffer) -> bool {
@@ -224,8 +230,8 @@ impl PyFile {
     }
 }
 
-/// Whole files of a folder, one after another in one buffer, and the length of each. None may have
-/// more than `most_bytes`.
+/// Whole files of a folder, one after another in one buffer; the length of each, and when it was last
+/// written, in nanoseconds, as the system says after it was read. None may have more than `most_bytes`.
 #[pyfunction]
 pub fn read_files(
     py: Python<'_>,
@@ -233,9 +239,10 @@ pub fn read_files(
     names: Vec<std::path::PathBuf>,
     expected_bytes: usize,
     most_bytes: u64,
-) -> PyResult<(PyBuffer, Vec<u64>)> {
+) -> PyResult<(PyBuffer, Vec<u64>, Vec<i64>)> {
     let mut bytes = room(expected_bytes)?;
     let mut lengths = Vec::with_capacity(names.len());
+    let mut times = Vec::with_capacity(names.len());
     let read = py.detach(|| {
         for (number, name) in names.iter().enumerate() {
             let path = folder.join(name);
@@ -254,11 +261,19 @@ pub fn read_files(
             file.read_into(&mut bytes, 0, file.size as usize)
                 .map_err(|error| os_error(&error, &path))?;
             lengths.push((bytes.len() - before) as u64);
+            let told = file.file.metadata().map_err(|error| os_error(&error, &path))?;
+            times.push(written_at(&told));
         }
         Ok(())
     });
     read?;
-    Ok((PyBuffer(shelf::shelve(bytes)), lengths))
+    Ok((PyBuffer(shelf::shelve(bytes)), lengths, times))
+}
+
+/// When a file was last written, in nanoseconds.
+fn written_at(told: &fs::Metadata) -> i64 {
+    use std::os::unix::fs::MetadataExt;
+    told.mtime().wrapping_mul(1_000_000_000).wrapping_add(told.mtime_nsec())
 }
 
 /// The file is shorter than it was when it was opened: told apart from what the system reports.
