@@ -58,12 +58,13 @@ def test_a_packed_file_is_told_to_be_unpacked(tmp_path: Path, name: str) -> None
     assert caught.value.hint == "unpack it first"
 
 
-def test_a_folder_of_splits_is_told_to_be_opened_one_by_one(tmp_path: Path) -> None:
+def test_a_folder_of_folders_of_images_is_all_of_them(tmp_path: Path) -> None:
     for split in ("train", "val"):
         (tmp_path / split / "cat").mkdir(parents=True)
         (tmp_path / split / "cat" / "a.jpg").write_bytes(b"")
-    with pytest.raises(FileNotFoundError, match="open one of them: train, val"):
-        ps.open(tmp_path)
+    ds = ps.open(tmp_path)
+    assert ds.paths == (str(tmp_path / "train"), str(tmp_path / "val"))
+    assert len(ds) == 2
     assert len(ps.open(tmp_path / "train")) == 1
 
 
@@ -77,14 +78,17 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("ending", ["tar", "tfrecord", "parquet", "npz", "rec"])
-def test_text_beside_data_is_passed_over_and_named(tmp_path: Path, ending: str) -> None:
+def test_text_beside_data_is_skipped_and_listed(tmp_path: Path, ending: str) -> None:
     ps.write({"data": [b"1", b"2"]} if ending == "rec" else {"a": [1, 2]}, tmp_path / f"x.{ending}")
     for name, text in TEXTS.items():
         (tmp_path / name).write_text(text)
     ds = ps.open(tmp_path)
     assert len(ds) == 2
-    assert [Path(path).name for path in ds.passed_over] == sorted(TEXTS)
-    assert ps.info(tmp_path).passed_over == ds.passed_over
+    found = {Path(path).name: reason for path, reason in ds.skipped_files}
+    if ending == "rec":
+        assert found.pop("x.idx") == "an index of the file beside it"
+    assert found == dict.fromkeys(TEXTS, "text beside the data")
+    assert ps.info(tmp_path).skipped_files == ds.skipped_files
     assert ps.verify(tmp_path).ok
     assert len(ps.open([tmp_path, tmp_path])) == 4
 
@@ -100,9 +104,7 @@ def test_text_beside_data_is_passed_over_and_named(tmp_path: Path, ending: str) 
         ("README.md", b"\xff\xfe\0"),
     ],
 )
-def test_what_may_be_damaged_data_is_never_passed_over(
-    tmp_path: Path, name: str, data: bytes
-) -> None:
+def test_what_may_be_damaged_data_is_never_skipped(tmp_path: Path, name: str, data: bytes) -> None:
     ps.write({"a": [1, 2]}, tmp_path / "a.tar")
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ps.PenstockError) as caught:
@@ -114,7 +116,7 @@ def test_data_that_is_called_like_text_is_read(tmp_path: Path) -> None:
     for name in ("a.tfrecord", "b.txt"):
         ps.write({"a": [1, 2]}, tmp_path / name, format="tfrecord")
     ds = ps.open(tmp_path)
-    assert (len(ds), ds.passed_over) == (4, ())
+    assert (len(ds), ds.skipped_files) == (4, ())
 
 
 def test_a_file_of_text_that_is_named_itself_is_no_data(tmp_path: Path) -> None:
@@ -123,8 +125,8 @@ def test_a_file_of_text_that_is_named_itself_is_no_data(tmp_path: Path) -> None:
         with pytest.raises(ps.FormatError, match="of no known format"):
             ps.open(source)
     (tmp_path / "train").mkdir()
-    with pytest.raises(FileNotFoundError, match="open one of them: train"):
-        ps.open(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no data in this folder"):
+        ps.open(tmp_path / "train")
 
 
 def test_summaries_and_hidden_files_are_no_data(tmp_path: Path) -> None:

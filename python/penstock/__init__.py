@@ -30,6 +30,7 @@ from penstock.errors import (
 )
 from penstock.format import SkippedRegion, Summary
 from penstock.limits import Limits
+from penstock.skipped import SkippedFile
 
 if TYPE_CHECKING:
     from penstock import bench, describe, features
@@ -110,6 +111,7 @@ __all__ = [
     "Shard",
     "ShardInfo",
     "Shuffled",
+    "SkippedFile",
     "SkippedRegion",
     "Spread",
     "StaleIndexError",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,13 +16,15 @@ from penstock import formats
 from penstock.casts import in_microseconds
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.files import Files
-from penstock.format import Options, Sifting, SkippedRegion
+from penstock.format import Options, SkippedRegion
 from penstock.limits import Limits, limits_from
 from penstock.notes import Notes
 from penstock.numbers import checked_count
+from penstock.one_set import refuse_several_formats
 from penstock.paths import expand, index_option
 from penstock.scan import scan
 from penstock.shard_lists import ShardList
+from penstock.skipped import SkippedFile, warning_about
 from penstock.storage import LocalStorage, Storage
 from penstock.take import take
 
@@ -59,12 +62,12 @@ class Dataset:
     """
 
     def __init__(
-        self, call: dict[str, Any], files: Files, notes: Notes, passed_over: Sequence[str] = ()
+        self, call: dict[str, Any], files: Files, notes: Notes, skipped: Sequence[SkippedFile] = ()
     ) -> None:
         self._call = call
         self._files = files
         self._notes = notes
-        self._passed_over = passed_over
+        self._skipped = tuple(skipped)
         self._columns: Sequence[str] | None = call["columns"]
         for name in self._columns or ():
             self._check_column(name, file=files.paths[0])
@@ -74,7 +77,7 @@ class Dataset:
         if isinstance(self._files.storage, LocalStorage):
             # Whoever loads it may be in another folder, where other files have these names.
             call["source"] = [os.path.abspath(path) for path in self._files.paths]
-        return _opened, (call, self._files.listed, self._passed_over)
+        return _opened, (call, self._files.listed, self._skipped)
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -92,12 +95,11 @@ class Dataset:
         return self._files.paths
 
     @property
-    def passed_over(self) -> tuple[str, ...]:
-        """Files of a folder that were not opened: text that goes with the data, such as a README."""
-        inside = [
-            p for r in self._files.bare_readers() if isinstance(r, Sifting) for p in r.passed_over
-        ]
-        return (*self._passed_over, *inside)
+    def skipped_files(self) -> tuple[SkippedFile, ...]:
+        """What was found and is not read, as pairs of a path and the reason: hidden and unfinished files, marks
+        and indexes of other programs, text such as a README, and files of no bytes of a format that always has
+        some. Opens all files."""
+        return (*self._skipped, *self._files.skipped())
 
     @property
     def shards(self) -> list[Shard]:
@@ -267,16 +269,17 @@ class Dataset:
         passed over is noted in both."""
         if self._columns is not None:
             return self
-        return Dataset(self._call, self._files.complete(), self._notes, self._passed_over)
+        return Dataset(self._call, self._files.complete(), self._notes, self._skipped)
 
     def reopened(self, **other: Any) -> Dataset:
         """The same files, opened the same way but for some keywords."""
-        listed = None if "source" in other else self._files.listed
-        return _opened({**self._call, **other}, listed)
+        if "source" in other:
+            return _opened({**self._call, **other})
+        return _opened({**self._call, **other}, self._files.listed, self._skipped)
 
 
 def _opened(
-    call: dict[str, Any], listed: ShardList | None = None, passed_over: Sequence[str] = ()
+    call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
 ) -> Dataset:
     """The dataset of a call to `open` whose source has become a list of files."""
     notes = Notes()
@@ -291,7 +294,7 @@ def _opened(
         overlays=call["overlays"],
         listed=listed,
     )
-    return Dataset(call, files, notes, passed_over)
+    return Dataset(call, files, notes, skipped)
 
 
 def _check_are_names(columns: Any) -> None:
@@ -332,8 +335,10 @@ def open(
     """Open data as it lies.
 
     Args:
-        source: a path, a list of paths, a glob, a folder, `name@N` for numbered shards, or
-            WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of shards.
+        source: a path, a list of paths, a glob (`**` for folders at any depth), a folder (all data files below
+            it), `name@N` for numbered shards, or WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of
+            shards. The files of a folder or a glob are of one format. What is left out of them is listed by
+            `Dataset.skipped_files`, and warned of where it looks like data.
         format: a format's name, instead of telling it by the bytes.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
             descriptor; None infers one from the first records.
@@ -364,7 +369,8 @@ def open(
 
     Raises:
         FileNotFoundError: no such file, or a shard of a numbered set is missing.
-        FormatError: the bytes are of no known format, or break its rules.
+        FormatError: the bytes are of no known format, or break its rules; or the files of a folder are of several
+            formats.
         SchemaError: the records do not fit the schema, or have no common one.
         StaleIndexError: an overlay was made for another state of its file.
 
@@ -390,7 +396,10 @@ def open(
     place = storage or LocalStorage()
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
-    paths, passed_over, listed = expand(source, place, is_folder=is_folder)
+    paths, skipped, sets, listed = expand(source, place, is_folder=is_folder)
+    if format is None:
+        for files in sets:
+            refuse_several_formats(files, place)
     call = {
         "source": paths,
         "format": format,
@@ -405,4 +414,8 @@ def open(
         "storage": storage,
         "format_options": format_options,
     }
-    return _opened(call, listed, passed_over)
+    dataset = _opened(call, listed, skipped)
+    message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
+    if message is not None:
+        warnings.warn(message, stacklevel=2)
+    return dataset

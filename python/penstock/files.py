@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core, formats
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SchemaError, TruncatedError
 from penstock.forks import Lock
 from penstock.format import (
     Chunk,
@@ -21,7 +22,10 @@ from penstock.format import (
     Format,
     Framed,
     Options,
+    Projection,
     Reader,
+    Selection,
+    Sifting,
     bare,
     is_indexed,
     open_shard,
@@ -32,9 +36,11 @@ from penstock.framing.sidecar import discard
 from penstock.inference import in_common
 from penstock.inferred import InferredFrom, files, has_no_records
 from penstock.numbers import as_arrow
+from penstock.one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
 from penstock.open_files import make_room
 from penstock.overlay.reader import Overlays
 from penstock.shard_lists import ShardList
+from penstock.skipped import NO_BYTES, SkippedFile
 from penstock.storage import LocalStorage, Source, Storage, Watched
 
 _HANDLES = 2
@@ -42,6 +48,33 @@ _HANDLES = 2
 _LOOKED_FILES = 32
 _LOOKED_RECORDS = 1000
 """Where the first files have few records, so many of both are looked at to see what records hold."""
+
+
+class NoRecords:
+    """The reader of a file of no bytes, of a format whose files always have some."""
+
+    num_records = 0
+
+    def __init__(self, schema: Any) -> None:
+        is_schema = isinstance(schema, pa.Schema)
+        # As of an empty TFRecord, of which nothing is known either.
+        nothing = RAW_SCHEMA.with_metadata(InferredFrom(0).metadata)
+        self.schema: pa.Schema = schema if is_schema else nothing
+
+    def chunks(self) -> Iterator[Chunk]:
+        """None."""
+        return iter(())
+
+    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
+        """None."""
+        return iter(())
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """Never called, as there are no chunks."""
+        raise IndexError("a file of no bytes has no records")
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class _Opened(NamedTuple):
@@ -78,6 +111,10 @@ class Files:
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
         self._forget_readers()
+        self._has_warned = True  # not before it is clear that a file has records
+        # One file has the fields of the dataset; and a schema that is given counts whatever files have.
+        is_given = options.schema is not None or options.raw
+        self._alike = set(range(len(paths))) if is_given or len(paths) == 1 else set[int]()
         if len(paths) > 1:
             # Where that is refused, opening the last of them says so.
             make_room(_HANDLES * len(paths))
@@ -98,6 +135,7 @@ class Files:
         self._settled = bare(first).schema
         if self._overlays is not None:
             self._names = first.schema.names
+        self._has_warned = len(paths) == 1
 
     def _forget_readers(self) -> None:
         self._opened: list[_Opened | None] = [None] * len(self.paths)
@@ -116,13 +154,25 @@ class Files:
         """What the first file that has a record is made of holds for all."""
         for shard in range(len(self.paths)):
             reader = self.reader(shard)
-            if not has_no_records(reader.schema):
+            if not (isinstance(bare(reader), NoRecords) or has_no_records(reader.schema)):
                 for earlier in range(shard):
                     self._opened[earlier] = None  # opened again, by what is known now
                 return reader
-        if self.options.damage == "error" and has_no_records(self.reader(0).schema):
+        readers = [reader for reader in self.readers() if not isinstance(bare(reader), NoRecords)]
+        if not readers:
+            raise self._no_bytes()
+        if self.options.damage == "error" and has_no_records(readers[0].schema):
             self._raise_first_fault()
-        return self.reader(0)
+        return readers[0]
+
+    def _no_bytes(self) -> TruncatedError:
+        others = len(self.paths) - 1
+        more = f", nor have the {others} others" if others else ""
+        return TruncatedError(
+            f"the file has no bytes{more}; {self.format_name(0)} always has some",
+            file=self.paths[0],
+            hint="write or copy it again; it was cut, or never finished",
+        )
 
     def _raise_first_fault(self) -> None:
         """Raise what hides the records of files, if they have any: nobody can say what is in those, and one
@@ -140,6 +190,7 @@ class Files:
         if not is_all or first.names == RAW_SCHEMA.names:
             return None  # a file as large as most are; or no fields were inferred
         found: list[pa.Schema] = []
+        fields: dict[str, list[str]] = {}
         common, num_records = None, 0
         for shard in range(min(len(self.paths), _LOOKED_FILES)):
             try:
@@ -150,6 +201,8 @@ class Files:
                 num_records += told.num_records
                 if alone.names != RAW_SCHEMA.names:  # or there is nothing in its records
                     found.append(alone)
+                    if told.num_records:
+                        fields[self.paths[shard]] = alone.names
                 if not found:
                     continue
                 is_all = shard + 1 == len(self.paths)
@@ -158,6 +211,7 @@ class Files:
                 break  # it is told of when its turn comes
             if num_records >= _LOOKED_RECORDS:
                 break
+        refuse_disjoint(fields, self.storage)
         return common
 
     # -- one file -------------------------------------------------------------------------------
@@ -229,15 +283,84 @@ class Files:
             raise
 
     def _reader_of(self, shard: int, fmt: Format, source: Source) -> Reader:
+        if not (source.size or fmt.info.may_be_empty or fmt.info.is_folder):
+            self._warn_of_no_bytes(source.path)
+            return NoRecords(self._settled or self.options.schema)
         options = replace(self.options, beside=partial(_beside, self.storage, source.path))
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
             settled = _stored(self._settled)
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
-        if settled is not None:
-            options = replace(options, schema=settled)
-        return open_shard(fmt, source, options)
+        if settled is None:
+            return open_shard(fmt, source, options)
+        try:
+            return open_shard(fmt, source, replace(options, schema=settled))
+        except SchemaError:
+            self._refuse_disjoint(shard, settled)
+            raise
+
+    def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
+        """Look at the first records that are read of one of several files: where all of their fields are
+        missing, the file may have none of the dataset's.
+
+        Raises:
+            SchemaError: it has none.
+        """
+        if shard in self._alike or not batch.num_rows:
+            return
+        self._alike.add(shard)
+        own = [name for name in batch.schema.names if name not in OF_EVERY_RECORD]
+        if not own or any(batch.column(name).null_count < batch.num_rows for name in own):
+            return
+        self._refuse_disjoint(shard, self.schema)
+
+    def _refuse_disjoint(self, shard: int, schema: pa.Schema) -> None:
+        """Raise where a file has none of the fields that are read from all."""
+        names = self._names_alone(shard)
+        if not names or set(names) & set(schema.names).difference(OF_EVERY_RECORD):
+            return
+        refuse_disjoint(fields_of(self.paths, self._names_alone), self.storage)
+        raise SchemaError(
+            "the file has none of the fields of the others",
+            file=self.paths[shard],
+            expected=", ".join(schema.names[:5]),
+            found=", ".join(names[:5]),
+            hint="open(..., schema=...) with the fields of all files, or each kind of file alone",
+        )
+
+    def _names_alone(self, shard: int) -> list[str]:
+        """The fields that a file would have if it were opened alone."""
+        alone = copy.copy(self)
+        alone._settled = alone._overlays = None
+        alone._has_warned = True
+        opened = alone._open(shard)
+        try:
+            schema = opened.reader.schema
+            # Where records have no fields, or none that are seen, their bytes are the one column.
+            has_none = has_no_records(schema) or schema.names == RAW_SCHEMA.names
+            return [] if has_none else schema.names
+        finally:
+            opened.reader.close()
+            opened.source.close()
+
+    def _warn_of_no_bytes(self, path: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            message = f"{path} has no bytes, and is read as no records; Dataset.skipped_files lists all such files"
+            warnings.warn(message, stacklevel=2)
+
+    def skipped(self, *, opened_only: bool = False) -> Iterator[SkippedFile]:
+        """The files of no bytes, of a format whose files always have some, and what is no data in folders of
+        images. `opened_only`: of the files that are open."""
+        for shard, path in enumerate(self.paths):
+            if opened_only and self._opened[shard] is None:
+                continue
+            reader = bare(self.reader(shard))
+            if isinstance(reader, NoRecords):
+                yield SkippedFile(path, NO_BYTES)
+            elif isinstance(reader, Sifting):
+                yield from reader.skipped_files
 
     # -- all of them ----------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ A format whose data sets are folders (`FormatInfo.is_folder`) sees one as a `Fol
 Names are relative to the folder, with `/` between their parts.
 
 Nothing leads out of a folder: a link to a file inside it is a file, any other link is an error.
-Files and folders whose names begin with `.` or `_`, and penstock's own, are not there.
+Penstock's own files and those that are no data by their names (`skipped.why_not_data`) are not there; names
+of images and classes may begin with `_`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from penstock.errors import ChangedError, FormatError, LimitError
 from penstock.limits import Limits
 from penstock.lookalikes import LOOK_BYTES, is_text
 from penstock.sinks import TEMPORARY_SUFFIX, Calls, write_all
+from penstock.skipped import SkippedFile, why_not_data
 from penstock.storage import is_own
 
 if TYPE_CHECKING:
@@ -69,32 +71,58 @@ def is_table_name(name: str) -> bool:
     return stem in TABLE_STEMS and ending in (*TABLE_ENDINGS, ".json")
 
 
-def is_hidden(name: str) -> bool:
-    """Whether a file or folder is passed over for its name."""
-    return name.startswith((".", "_")) or is_own(name)
+def why_not_there(entry: os.DirEntry[str]) -> str | None:
+    """Why a file or folder in a folder of images is no part of it; None where it is one, or penstock's own."""
+    name = entry.name
+    may_begin = is_image_name(name) or entry.is_dir()
+    return why_not_data(name, may_begin_with_underscore=may_begin)
+
+
+def _shown(path: str) -> list[os.DirEntry[str]]:
+    """What may be data in a folder of images, sorted."""
+    with os.scandir(path) as entries:
+        found = [e for e in entries if not is_own(e.name) and why_not_there(e) is None]
+    return sorted(found, key=lambda entry: entry.name)
 
 
 def holds_images(path: str) -> bool:
-    """Whether a folder is one of images: all files directly in it are images or a table of labels,
-    and where there is no image among them, nor a CSV or JSON table, a subfolder begins with one."""
-    with os.scandir(path) as entries:
-        shown = [entry for entry in entries if not is_hidden(entry.name)]
+    """Whether a folder is one of images, by the names of its files: there is an image directly in it, or a table
+    of labels above images, or a folder in it begins with one; and nothing else is directly in it."""
+    shown = _shown(path)
     # A link to a folder is no file; `Folder` says why it is not followed.
     files = [entry.name for entry in shown if not (entry.is_dir() or _is_beside(entry))]
     if not all(is_image_name(name) or is_table_name(name) for name in files):
         return False
-    if any(not name.lower().endswith(".parquet") for name in files):
-        return True  # an image, or a table of a kind that is no format by itself
-    deeper = sorted(e.path for e in shown if e.is_dir(follow_symlinks=False))
-    return any(_begins_with_an_image(folder) for folder in deeper[:1000])
+    if any(map(is_image_name, files)):
+        return True
+    deeper = [entry.path for entry in shown if entry.is_dir(follow_symlinks=False)]
+    if not files:
+        return any(_begins_with_an_image(folder, 1) for folder in deeper[:1000])
+    firsts = (_first_file(folder, Limits().nesting) for folder in deeper)
+    first = next((name for name in firsts if name is not None), None)
+    if first is not None:
+        return is_image_name(first)
+    # A table alone: of a kind that is no format by itself, it is one of images that are not there.
+    return any(not name.lower().endswith(".parquet") for name in files)
 
 
-def _begins_with_an_image(path: str) -> bool:
-    with suppress(PermissionError), os.scandir(path) as entries:
-        files = sorted((e for e in entries if not is_hidden(e.name)), key=lambda entry: entry.name)
-        first = next((e for e in files if e.is_file() and not _is_beside(e)), None)
-        return first is not None and is_image_name(first.name)
-    return False
+def _begins_with_an_image(path: str, levels: int) -> bool:
+    first = _first_file(path, levels)
+    return first is not None and is_image_name(first)
+
+
+def _first_file(path: str, levels: int) -> str | None:
+    """The name of the first file that may be data in a folder, or in so many levels of folders."""
+    with suppress(PermissionError):
+        for entry in _shown(path):
+            if entry.is_file():
+                if not (_is_beside(entry) or is_table_name(entry.name)):
+                    return entry.name
+            elif levels > 1 and entry.is_dir(follow_symlinks=False):
+                deeper = _first_file(entry.path, levels - 1)
+                if deeper is not None:
+                    return deeper
+    return None
 
 
 def _is_beside(entry: os.DirEntry[str]) -> bool:
@@ -157,10 +185,13 @@ class Folder:
         self.path = path
         self.folders: list[str] = []
         """Names of the folders directly in it, sorted."""
+        self.skipped: list[SkippedFile] = []
+        """What is no data by its name."""
         self._deepest = (limits or Limits()).nesting
         self._root = os.path.realpath(path)
         self.entries = sorted(self._walk(path, "", 0))
         self.folders.sort()
+        self.skipped.sort()
         sizes = np.array([entry.size for entry in self.entries], np.int64)
         self.ends: np.ndarray = np.cumsum(sizes)
         self.size = int(self.ends[-1]) if len(sizes) else 0
@@ -169,8 +200,12 @@ class Folder:
         if depth > self._deepest:
             raise LimitError(f"more than {self._deepest} folders in each other", file=folder)
         with os.scandir(folder) as entries:
-            shown = [entry for entry in entries if not is_hidden(entry.name)]
-        for entry in shown:
+            found = [entry for entry in entries if not is_own(entry.name)]
+        for entry in found:
+            reason = why_not_there(entry)
+            if reason is not None:
+                self.skipped.append(SkippedFile(entry.path, reason))
+                continue
             name = prefix + entry.name
             if entry.is_symlink():
                 self._check_link(entry)

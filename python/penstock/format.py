@@ -18,6 +18,7 @@ from penstock import _core
 from penstock.errors import UnsupportedError
 from penstock.format_options import options_from
 from penstock.limits import Limits
+from penstock.skipped import SkippedFile
 from penstock.storage import Sink, Source
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class FormatInfo:
     """schema= may also be {name: type or feature}, or a message class; see its own page."""
     is_folder: bool = False
     """A shard is a folder of many files, not a file: see `penstock.folders`."""
+    may_be_empty: bool = False
+    """A file of no bytes is one of no records: there is neither a header nor a mark at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,8 +412,8 @@ class Sifting(Protocol):
     """A Reader of a folder that takes some of its files for no data."""
 
     @property
-    def passed_over(self) -> Sequence[str]:
-        """The paths of those."""
+    def skipped_files(self) -> Sequence[SkippedFile]:
+        """Those, with the reason."""
         ...
 
 

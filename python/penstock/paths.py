@@ -6,16 +6,28 @@ import errno
 import glob
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from penstock.errors import UnsupportedError
-from penstock.folders import holds_images, is_companion, is_hidden
+from penstock.errors import LimitError, UnsupportedError
+from penstock.folders import holds_images, is_companion
+from penstock.limits import Limits
 from penstock.listing import INDEX_NAME, listed_paths
+from penstock.patterns import is_pattern, matching
 from penstock.shard_lists import MOST_NAMES, ShardList, braces, has_braces, shard_list
-from penstock.storage import SIDECAR_SUFFIX, Storage, is_own
+from penstock.skipped import (
+    BROKEN_LINK,
+    INDEX,
+    LINK,
+    NO_FILE,
+    TEXT,
+    UNLISTED,
+    SkippedFile,
+    why_not_data,
+)
+from penstock.storage import SIDECAR_SUFFIX, Storage, is_own, no_longer_names
 
 _COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
 _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
@@ -25,8 +37,10 @@ class Expanded(NamedTuple):
     """What a source means."""
 
     paths: list[str]
-    passed_over: list[str]
-    """Text beside the data of a folder, such as a README (`folders.is_companion`)."""
+    skipped: list[SkippedFile]
+    """What was found in folders and by patterns, and is no data."""
+    sets: list[list[str]]
+    """The files of each folder and each pattern: they are of one format."""
     listed: ShardList | None
     """The index that named the files, where one did, and how many records it says that each has."""
 
@@ -34,7 +48,8 @@ class Expanded(NamedTuple):
 def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> Expanded:
     """The files that `source` means, in the order they are read.
 
-    A glob or a folder is sorted by name, but for a folder whose `index.json` lists its shards. A
+    A folder means all data files in it and in the folders below, at any depth. They are sorted by their paths,
+    but for those of a folder whose `index.json` lists its shards, and so is what a glob matches. A
     folder of images is one shard, and so is any folder with `is_folder`. `name@10` is
     name-00000-of-00010 and its nine fellows;
     `name@*` takes the count from the files that are there. A numbered set that lacks a shard is an
@@ -44,10 +59,11 @@ def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> Expande
     Raises:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
     """
-    how = _How(storage, is_folder, [], [])
+    how = _How(storage, is_folder, [], [], [])
     paths = _paths_of(source, how)
     whole = len(how.lists) == 1 and list(how.lists[0].paths) == paths
-    return Expanded(paths, how.passed_over, how.lists[0] if whole else None)
+    skipped = sorted(set(how.skipped))
+    return Expanded(paths, skipped, how.sets, how.lists[0] if whole else None)
 
 
 def _paths_of(source: Any, how: _How) -> list[str]:
@@ -60,7 +76,7 @@ def _paths_of(source: Any, how: _How) -> list[str]:
         paths = [path for item in source for path in _expand_item(item, how)]
         if not paths:
             raise FileNotFoundError("an empty list names no files")
-        return _without_indexes(paths)
+        return _without_indexes(paths, how)
     if isinstance(source, (set, frozenset)):
         raise TypeError("files are read in an order, which a set does not have; pass a list")
     raise TypeError(f"files are a path, a list of paths, a glob or a folder, not {type(source)}")
@@ -77,7 +93,8 @@ class _How:
 
     storage: Storage
     is_folder: bool
-    passed_over: list[str]
+    skipped: list[SkippedFile]
+    sets: list[list[str]]
     lists: list[ShardList]
     """The indexes of shards that were met."""
 
@@ -116,45 +133,114 @@ def _expand_one(path: str, how: _How) -> list[str]:
     if os.path.isdir(path):
         if how.is_folder or holds_images(path):
             return [path.rstrip("/") or path]
-        found = [
-            p for p in how.storage.list(path) if not os.path.basename(p).startswith((".", "_"))
-        ]
-        listed = listed_paths(path, found, how.storage)
-        if listed is not None:
-            return listed
-        index = os.path.join(path, INDEX_NAME)
-        if index in found and (named := shard_list(index, how.storage)) is not None:
-            how.lists.append(named)
-            return list(named.paths)
-        data = _without_companions(_without_indexes(found), how)
-        deeper = [] if data else _folders_in(path)
-        if not found or deeper:
-            hint = f", only folders; open one of them: {', '.join(deeper[:5])}" if deeper else ""
-            raise FileNotFoundError(f"{path}: no data in this folder{hint}")
-        return _complete(data or found)
+        return _in_folder(path, how)
     if how.storage.exists(path):
         return [path]
     counted = _COUNTED.match(path)
     if counted is not None:
         return _counted(path, counted)
-    if any(sign in path for sign in "*?["):
-        # As in a folder, hidden files are not there, unless the pattern asks for them.
-        last = os.path.basename(path)[:1]
-        is_unseen = is_hidden if last in ("*", "?", "[") else is_own
-        found = sorted(
-            p for p in glob.glob(path) if os.path.isfile(p) and not is_unseen(os.path.basename(p))
-        )
+    if is_pattern(path):
+        found = matching(path, how.skipped)
+        if os.path.basename(path) in ("*", "**"):
+            found = _without_companions(found, how) or found
         if not found:
-            raise FileNotFoundError(f"{path}: no file matches")
-        return _complete(_without_indexes(found))
+            raise FileNotFoundError(f"{path}: no file matches{_left_out(how)}")
+        return _one_set(found, how)
     if "://" in path:
         raise UnsupportedError(f"{path}: only local files are read so far")
     raise FileNotFoundError(errno.ENOENT, "no such file", path)
 
 
-def _folders_in(path: str) -> list[str]:
-    with os.scandir(path) as entries:
-        return sorted(e.name for e in entries if e.is_dir() and e.name[0] not in "._")
+def _in_folder(path: str, how: _How) -> list[str]:
+    """All data files in a folder and below."""
+    parts: list[tuple[str, list[str]]] = []
+    _gather(path, how, parts, 0)
+    found = [file for _, files in sorted(parts) for file in files]
+    if not found:
+        raise FileNotFoundError(f"{path}: no data in this folder{_left_out(how)}")
+    return _one_set(_without_companions(found, how) or found, how)
+
+
+def _left_out(how: _How) -> str:
+    """What to say of files where no others are."""
+    some = [f"{os.path.basename(path)} ({reason})" for path, reason in how.skipped[:5]]
+    return f"; left out: {', '.join(some)}" if some else ""
+
+
+def _gather(folder: str, how: _How, parts: list[tuple[str, list[str]]], depth: int) -> None:
+    """The files of a folder and of those below it, in parts that are sorted by the first of each pair."""
+    if depth > Limits().nesting:
+        raise LimitError(f"more than {Limits().nesting} folders in each other", file=folder)
+    if depth and holds_images(folder):
+        parts.append((folder + "/", [folder]))
+        return
+    files, folders = _entries(folder, how)
+    named = _named_by_index(folder, files, how)
+    if named is not None:
+        parts.append((folder + "/", named))
+        _note_unlisted([*files, *_files_below(folders, how, depth + 1)], named, how)
+        return
+    parts.extend((file, [file]) for file in files)
+    for other in folders:
+        _gather(other, how, parts, depth + 1)
+
+
+def _files_below(folders: list[str], how: _How, depth: int) -> Iterator[str]:
+    for folder in folders if depth <= Limits().nesting else ():
+        files, deeper = _entries(folder, how)
+        yield from files
+        yield from _files_below(deeper, how, depth + 1)
+
+
+def _entries(folder: str, how: _How) -> tuple[list[str], list[str]]:
+    """The files directly in a folder, and the folders, that may be data."""
+    files: list[str] = []
+    folders: list[str] = []
+    with no_longer_names(folder), os.scandir(folder) as entries:
+        found = [entry for entry in entries if not is_own(entry.name)]
+    for entry in found:
+        reason = why_not_data(entry.name)
+        if reason is None:
+            if entry.is_file():
+                files.append(entry.path)
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+                continue
+            reason = NO_FILE
+            if entry.is_symlink():
+                reason = LINK if entry.is_dir() else BROKEN_LINK
+        how.skipped.append(SkippedFile(entry.path, reason))
+    return sorted(files), sorted(folders)
+
+
+def _named_by_index(folder: str, files: list[str], how: _How) -> list[str] | None:
+    """The shards that the index.json of a folder names, where it has such a file."""
+    listed = listed_paths(folder, files, how.storage)
+    if listed is not None:
+        return listed
+    index = os.path.join(folder, INDEX_NAME)
+    if index not in files or (named := shard_list(index, how.storage)) is None:
+        return None
+    how.lists.append(named)
+    return list(named.paths)
+
+
+def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
+    """Note the files of a folder that its index does not name."""
+    # Of a shard that is there twice, plain and compressed, one is read.
+    known = {*named, *(os.path.splitext(path)[0] for path in named)}
+    for path in _without_companions(files, how):
+        is_known = path in known or os.path.splitext(path)[0] in known
+        if not is_known and os.path.basename(path) != INDEX_NAME:
+            how.skipped.append(SkippedFile(path, UNLISTED))
+
+
+def _one_set(paths: list[str], how: _How) -> list[str]:
+    """The files of a folder or a pattern, without indexes, if they can be one set."""
+    paths = _complete(_without_indexes(paths, how))
+    how.sets.append(paths)
+    return paths
 
 
 def _without_companions(paths: list[str], how: _How) -> list[str]:
@@ -166,8 +252,7 @@ def _without_companions(paths: list[str], how: _How) -> list[str]:
         if os.path.basename(path) != INDEX_NAME
         and is_companion(path, partial(_first_bytes, path, how))
     }
-    if len(beside) < len(paths):
-        how.passed_over.extend(sorted(beside))
+    how.skipped.extend(SkippedFile(path, TEXT) for path in beside)
     return [path for path in paths if path not in beside]
 
 
@@ -179,7 +264,7 @@ def _first_bytes(path: str, how: _How, length: int) -> bytes:
         source.close()
 
 
-def _without_indexes(paths: list[str]) -> list[str]:
+def _without_indexes(paths: list[str], how: _How) -> list[str]:
     """The same paths without the indexes of files that are among them: penstock's own; DALI's `x.idx` of a
     file `x`; MXNet's `x.idx` of `x.rec`, and the list `x.lst` that `x.rec` was made from."""
     names = set(paths)
@@ -190,7 +275,9 @@ def _without_indexes(paths: list[str]) -> list[str]:
             end in (".idx", ".lst") and f"{stem}.rec" in names
         )
 
-    return [path for path in paths if not is_beside(path)]
+    beside = {path for path in paths if is_beside(path)}
+    how.skipped.extend(SkippedFile(path, INDEX) for path in beside)
+    return [path for path in paths if path not in beside]
 
 
 def _counted(path: str, match: re.Match[str]) -> list[str]:

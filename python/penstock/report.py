@@ -24,7 +24,7 @@ class Finding:
     - of a record: "length_checksum" (its head), "data_checksum" (its payload), "truncated",
       "limit", "message" (its frame is right, and its contents cannot be decoded)
     - of a compressed file: "compression", "compression_checksum"
-    - of any file: "format", "schema", "unsupported", "stale_index", "stale_overlay" (fields kept
+    - of any file: "empty_file" (no bytes, where the format always has some), "format", "schema", "unsupported", "stale_index", "stale_overlay" (fields kept
       beside it that were made for another state of it), "overlay" (such fields are damaged)
     - what TensorFlow passes over in silence: "short_tail" (1 to 11 bytes at the end),
       "empty_member", "cut_trailer", "second_stream", "trailing_bytes"

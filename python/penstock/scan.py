@@ -168,6 +168,7 @@ class _Scan:
             files.check_read(shard, chunk)  # a change explains it
             located = error
         else:
+            dataset.files.check_fields(shard, batch)
             yield shard, batch
             for region in _in_order(dict.fromkeys(passed + regions)):
                 yield shard, region

@@ -346,8 +346,9 @@ def sink_for(storage: Storage, path: str, data_path: str, *, overwrite: bool = T
     return storage.sink(path, overwrite=overwrite)
 
 
+_OWN_ENDINGS = (TEMPORARY_SUFFIX, SIDECAR_SUFFIX, journal.SUFFIX, ".penstock-fields")
+
+
 def is_own(name: str) -> bool:
-    """Whether a file name is one that penstock gives to its temporaries and sidecars."""
-    return name.endswith((TEMPORARY_SUFFIX, SIDECAR_SUFFIX, journal.SUFFIX)) or name.startswith(
-        ".penstock"
-    )
+    """Whether a name is one that penstock gives to its temporaries, sidecars and folders of overlays."""
+    return name.endswith(_OWN_ENDINGS) or name.startswith(".penstock")

@@ -156,6 +156,7 @@ def _from_shard(
         batch = reader.at_once(records, columns)
         if batch is not None:
             files.check_read(shard)
+            files.check_fields(shard, batch)
             return batch
     decode = reader.lent if lend and lends(reader) else reader.decode
     try:
@@ -171,7 +172,9 @@ def _from_shard(
         files.check_read(shard)  # a change explains it
         raise
     if parts:
-        return join(parts)
+        batch = join(parts)
+        files.check_fields(shard, batch)
+        return batch
     schema = (
         dataset.schema if columns is None else pa.schema([dataset.schema.field(c) for c in columns])
     )

@@ -110,7 +110,7 @@ class Held:
     """Any records that it holds, or None where `table` is all the choice there is."""
     small_columns: tuple[str, ...] | None = ("id", "score")
     """Columns of a small file, in which every byte is tried; None for all."""
-    cuts_unseen: int = 1
+    cuts_unseen: int = 0
     """Of the lengths to which a file of 12 records may be cut, how many leave whole records and
     nothing that tells of the cut (or no bytes at all)."""
 
@@ -152,7 +152,7 @@ HELD: dict[str, Held] = {
     "npy": Held(table=array_table, batches=None, small_columns=None, cuts_unseen=0),
     "npz": Held(cuts_unseen=0),
     "hdf5": Held(batches=None, cuts_unseen=0),
-    "webdataset": Held(cuts_unseen=1),
+    "webdataset": Held(cuts_unseen=0),
     "msgpack": Held(cuts_unseen=12),
     "recordio": Held(image_table, image_packs, small_columns=None, cuts_unseen=12),
     "imagefolder": Held(table=some_images, batches=None, small_columns=("image", "label")),

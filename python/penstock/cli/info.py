@@ -75,7 +75,7 @@ def _document(found: ps.Info) -> dict[str, Any]:
             }
             for shard in found.shards
         ],
-        "passed_over": list(found.passed_over),
+        "skipped_files": [file._asdict() for file in found.skipped_files],
     }
 
 
@@ -97,11 +97,11 @@ def _page(found: ps.Info) -> list[Any]:
     if found.record_bytes is not None:
         pairs.append(("record size", output.spread(found.record_bytes, describe.size)))
     pairs.append(("index", _index(shards)))
-    if found.passed_over:
-        pairs.append(("passed over", _passed_over(found.passed_over)))
     parts: list[Any] = [output.facts(pairs), "", _fields(found)]
     if 1 < len(shards) <= _MOST_FILES:
         parts += ["", _listing(shards)]
+    if found.skipped_files:
+        parts += ["", _skipped(found.skipped_files)]
     return parts
 
 
@@ -113,10 +113,13 @@ def _files(shards: tuple[ps.ShardInfo, ...]) -> Text:
     return line.append_text(output.name(shards[-1].path))
 
 
-def _passed_over(paths: tuple[str, ...]) -> Text:
-    named = describe.escape(", ".join(os.path.basename(path) for path in paths[:_MOST_FILES]))
-    more = f" and {describe.count(len(paths) - _MOST_FILES)} more" * (len(paths) > _MOST_FILES)
-    return Text(named + more)
+def _skipped(files: tuple[ps.SkippedFile, ...]) -> Any:
+    shown = output.table("not read", "reason")
+    for path, reason in files[:_MOST_FILES]:
+        shown.add_row(describe.escape(os.path.basename(path)), describe.escape(reason))
+    if len(files) > _MOST_FILES:
+        shown.add_row(f"and {describe.count(len(files) - _MOST_FILES)} more", "")
+    return shown
 
 
 def _formats(shards: tuple[ps.ShardInfo, ...]) -> str:

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -74,6 +75,7 @@ class Program(click.Group):
         _have_streams()
         _never_fail_to_print()
         options["standalone_mode"] = False
+        before, warnings.formatwarning = warnings.formatwarning, _as_a_line
         try:
             status: Any = super().main(given, *more, **options)
             sys.stdout.flush()
@@ -83,7 +85,16 @@ class Program(click.Group):
 
                 advise_in_options(error, given, self)
             status = _status_of(error, "--json" in given)
+        finally:
+            warnings.formatwarning = before
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _as_a_line(message: Warning | str, *_: Any) -> str:
+    """A warning as people read it: without the line of Python that it comes from."""
+    from penstock import describe
+
+    return f"warning: {describe.escape(str(message))}\n"
 
 
 def _have_streams() -> None:

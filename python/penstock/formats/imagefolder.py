@@ -34,6 +34,7 @@ from penstock.formats.batches import (
     projected,
 )
 from penstock.inferred import InferredFrom
+from penstock.skipped import CAPTION, NO_IMAGE, NO_ROW, TEXT, SkippedFile
 from penstock.types import ImageType
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class ImageFolderReader:
             for other in others:
                 if not folders.goes_with_images(f"{self._path}/{source.entries[other].name}"):
                     raise self._refused(other, "is no image that penstock decodes")
-        self.passed_over = [f"{self._path}/{source.entries[other].name}" for other in others]
+        self.skipped_files = [*source.skipped, *self._beside(others, images)]
         beside = None if table is None else self._read_table(table, images)
         self._files: np.ndarray = np.array(images, np.int64) if beside is None else beside[0]
         self._columns = self._columns_beside(None if beside is None else beside[1])
@@ -146,6 +147,19 @@ class ImageFolderReader:
         self.num_records = len(self._files)
         sizes = np.array([entry.size for entry in source.entries], np.int64)[self._files]
         self._ends: np.ndarray = np.cumsum(sizes)
+
+    def _beside(self, others: list[int], images: list[int]) -> Iterator[SkippedFile]:
+        """The files that are no images, each with why it is not read."""
+        if not others:
+            return
+        names = [entry.name for entry in self._folder.entries]
+        stems = {os.path.splitext(names[number])[0] for number in images}
+        for name in map(names.__getitem__, others):
+            path = f"{self._path}/{name}"
+            reason = NO_IMAGE
+            if folders.goes_with_images(path):
+                reason = CAPTION if os.path.splitext(name)[0] in stems else TEXT
+            yield SkippedFile(path, reason)
 
     def _refused(self, number: int, message: str) -> FormatError:
         path = f"{self._path}/{self._folder.entries[number].name}"
@@ -192,6 +206,9 @@ class ImageFolderReader:
         left = set(images).difference(files.tolist())
         if left and self._how.other_files == "error":
             raise self._refused(min(left), f"is not named by the table {entry.name}")
+        for one in sorted(left):
+            name = self._folder.entries[one].name
+            self.skipped_files.append(SkippedFile(f"{self._path}/{name}", NO_ROW))
         rest = table.drop_columns([column])
         if IMAGE in rest.column_names:
             raise FormatError(

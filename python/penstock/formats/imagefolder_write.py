@@ -7,10 +7,12 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import FormatError, SchemaError, UnsupportedError
-from penstock.folders import FolderSink, is_hidden, is_image_name, is_table_name
+from penstock.folders import FolderSink, is_image_name, is_table_name
 from penstock.formats.batches import same_columns
 from penstock.formats.imagefolder import FILE_NAME, IMAGE, LABEL, WriteOptions
 from penstock.numbers import memoryviews
+from penstock.skipped import why_not_data
+from penstock.storage import is_own
 from penstock.types import is_image
 
 _MOST_NAME_BYTES = 255
@@ -165,8 +167,9 @@ def _wrong_name(name: str) -> str | None:
     for part in name.split("/"):
         if not part:
             return "is empty, or begins or ends with '/'"
-        if is_hidden(part) or part == "..":
-            return "is hidden, as those that begin with '.' or '_'"
+        reason = why_not_data(part, may_begin_with_underscore=True)
+        if reason is not None or is_own(part):
+            return f"would not be read: {reason or 'penstock keeps its own files under such names'}"
         if len(part.encode("utf-8", "surrogatepass")) > _MOST_NAME_BYTES:
             return f"is longer than {_MOST_NAME_BYTES} bytes"
     return "is that of a table" if is_table_name(name) else None

@@ -81,6 +81,7 @@ class MessagePackFormat:
     info = FormatInfo(
         "msgpack",
         (".msgpack", ".mpk", ".mp"),
+        may_be_empty=True,
         can_append=True,
         can_map=True,
         lossless=False,

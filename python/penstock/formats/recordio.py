@@ -97,6 +97,7 @@ class RecordIOFormat:
     info = FormatInfo(
         "recordio",
         (".rec", ".recordio"),
+        may_be_empty=True,
         can_append=True,
         can_map=True,
         takes_views=True,

@@ -89,6 +89,7 @@ class TFRecordFormat:
     info = FormatInfo(
         "tfrecord",
         (".tfrecord", ".tfrecords", ".tfrec", ".tfr"),
+        may_be_empty=True,
         can_append=True,
         can_map=True,
         compressions=("gzip", "zlib"),

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock import dataset as datasets
 from penstock.format import Compressed, Reader, is_indexed
 from penstock.framing import sidecar
+from penstock.skipped import SkippedFile
 from penstock.verbs.tally import Range, Spread
 
 IndexState = Literal["found", "made", "none", "not needed"]
@@ -44,8 +45,8 @@ class Info:
     num_records: int
     num_bytes: int
     record_bytes: Spread | None
-    passed_over: tuple[str, ...] = ()
-    """Files beside the data that are none, such as a README."""
+    skipped_files: tuple[SkippedFile, ...] = ()
+    """What was found and is not read, with the reason: see `Dataset.skipped_files`."""
 
 
 def info(source: Any) -> Info:
@@ -86,7 +87,7 @@ def info(source: Any) -> Info:
         sum(shard.num_records for shard in shards),
         sum(shard.num_bytes for shard in shards),
         total.spread(),
-        ds.passed_over,
+        ds.skipped_files,
     )
 
 

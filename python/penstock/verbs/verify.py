@@ -134,6 +134,9 @@ def _tasks(
     try:
         try:
             kind = format_of(source, format)
+            if not (source.size or kind.info.may_be_empty or kind.info.is_folder):
+                yield partial(_just, Tally(0, (empty_file(kind, path),), 0))
+                return
             for finding in overlay_findings(kind, source, options, storage):
                 yield partial(_just, Tally(0, (finding,), 0))
             if isinstance(kind, Surveyed):
@@ -179,6 +182,12 @@ def format_of(source: Source, name: str | None) -> Format:
     if name is not None:
         return formats.by_name(name)
     return formats.of(source)
+
+
+def empty_file(kind: Format, path: str) -> Finding:
+    """A file of no bytes, of a format whose files always have some."""
+    message = f"the file has no bytes; {kind.info.name} always has a header or a mark at its end"
+    return Finding("empty_file", path, None, 0, 0, message, None)
 
 
 def stale_index(

@@ -1,0 +1,77 @@
+"""Files that were found and are not read, and why: what the names of files say about data.
+
+| name | is no data, because |
+|---|---|
+| `.x` | it is hidden |
+| `x.incomplete`, `x.part`, `x.tmp`, all below `_temporary` | it is unfinished |
+| `SUCCESS`, `_SUCCESS`, `_metadata`, `_common_metadata`, `_started*`, `_committed*` | Spark and others keep it beside data |
+| `x.crc` | it has checksums of Hadoop |
+| all below `_delta_log` | it is the log of a Delta table |
+
+In folders of images, pictures and class folders may begin with an underscore. A file that is named itself is
+always opened.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+HIDDEN = "hidden: its name begins with a dot"
+UNFINISHED = "unfinished, as its name says"
+MARK = "a mark or summary that another program keeps beside its data"
+CHECKSUMS = "checksums of another program"
+DELTA_LOG = "the log of a Delta table, so files that the table has removed are read as well"
+INDEX = "an index of the file beside it"
+TEXT = "text beside the data"
+CAPTION = "text with the name of an image, which is not read"
+LINK = "a link to a folder, which is not followed"
+BROKEN_LINK = "a link to nothing"
+NO_FILE = "a pipe, a socket or a device"
+UNLISTED = "not listed in index.json"
+NO_BYTES = "a file of no bytes, which is none of this format"
+NO_IMAGE = "no image that penstock decodes"
+NO_ROW = "an image that the table does not name"
+
+_LOOKS_LIKE_DATA = (UNFINISHED, DELTA_LOG, CAPTION, LINK, BROKEN_LINK, UNLISTED)
+_UNFINISHED_ENDINGS = (".incomplete", ".part", ".tmp")
+_MARKS = ("_SUCCESS", "_metadata", "_common_metadata")
+_MARKS_BEGIN = ("_started", "_committed")
+_NAMED_IN_WARNINGS = 3
+
+
+class SkippedFile(NamedTuple):
+    """A file or folder that was found and is not read."""
+
+    path: str
+    reason: str
+
+
+def why_not_data(name: str, *, may_begin_with_underscore: bool = False) -> str | None:
+    """Why a file or folder of this name is no data; None where it may be."""
+    if name.startswith("."):
+        return HIDDEN
+    if name.lower().endswith(_UNFINISHED_ENDINGS):
+        return UNFINISHED
+    if name.endswith(".crc"):
+        return CHECKSUMS
+    if name == "SUCCESS":
+        return MARK
+    if may_begin_with_underscore or not name.startswith("_"):
+        return None
+    if name in _MARKS or name.startswith(_MARKS_BEGIN):
+        return MARK
+    return {"_temporary": UNFINISHED, "_delta_log": DELTA_LOG}.get(name)
+
+
+def warning_about(files: Iterable[SkippedFile]) -> str | None:
+    """What to warn of: files that look like data; None where there are none."""
+    found = [file for file in files if file.reason in _LOOKS_LIKE_DATA]
+    if not found:
+        return None
+    named = [f"{os.path.basename(path)} ({reason})" for path, reason in found[:_NAMED_IN_WARNINGS]]
+    more = len(found) - len(named)
+    tail = f" and {more} more" if more else ""
+    folder = os.path.dirname(found[0].path) or "."
+    return f"{folder}: left out {', '.join(named)}{tail}; Dataset.skipped_files lists them"
