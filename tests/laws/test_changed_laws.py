@@ -61,7 +61,8 @@ def test_no_change_gives_other_records(
     ):
         file = largest(path)
         right = file.read_bytes()
-        dataset = ps.open(path, mmap=mmap, index="never" if index == "never" else str(tmp_path / "indexes"))
+        kept = "never" if index == "never" else str(tmp_path / "indexes")
+        dataset = ps.open(path, mmap=mmap, index=kept)
         dataset.take([5])
         wanted = [rows(batch) for batch in read(dataset)]
         change(file)
