@@ -12,6 +12,7 @@ import pytest
 import tensorflow as real  # noqa: ICN001 -- tf is whichever of the two
 
 import penstock.tf as ours
+from penstock.tf.data.flushed import is_flushed
 from penstock.tf.patterns import matching
 
 
@@ -242,3 +243,36 @@ def test_no_flipped_bit_of_a_compressed_file_ends_it_in_silence(
             assert found == records[: len(found)]
         else:
             assert found == records
+
+
+@pytest.mark.parametrize("container", ["GZIP", "ZLIB", ""])
+@pytest.mark.parametrize("count", [0, 1, 5, 300])
+def test_a_writer_that_is_flushed_and_still_open_can_be_read_up_to_there(
+    container: str, count: int, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "open")
+    records = [os.urandom(i) for i in range(count)]
+    for tf in (real, ours):
+        writer = tf.io.TFRecordWriter(path, container or None)
+        for record in records:
+            writer.write(record)
+        writer.flush()
+        for reader in (real, ours):
+            found = [x.numpy() for x in reader.data.TFRecordDataset(path, container)]
+            assert found == records, (tf.__name__, reader.__name__)
+        writer.close()
+
+
+@pytest.mark.parametrize("window_bits", [15, 31])
+def test_a_cut_in_the_middle_of_a_block_is_not_a_flush(window_bits: int, tmp_path: Path) -> None:
+    path, container = tmp_path / "cut", {15: "zlib", 31: "gzip"}[window_bits]
+    flushes = (zlib.Z_SYNC_FLUSH, zlib.Z_PARTIAL_FLUSH, zlib.Z_FULL_FLUSH)
+    for flush in flushes:
+        packer = zlib.compressobj(6, zlib.DEFLATED, window_bits)
+        front = packer.compress(b"abc" * 1000 + os.urandom(500)) + packer.flush(flush)
+        path.write_bytes(front)
+        assert is_flushed(str(path), container)
+        whole = front + packer.compress(b"xyz" * 5000 + os.urandom(500)) + packer.flush()
+        for end in range(len(front) + 9, len(whole) - 9, 7):
+            path.write_bytes(whole[:end])
+            assert not is_flushed(str(path), container), end

@@ -420,3 +420,38 @@ def test_a_cache_in_no_folder_is_not_found() -> None:
     for tf in (ours, real):
         with pytest.raises(tf.errors.NotFoundError):
             list(tf.data.Dataset.range(2).cache("/no/such/folder/cache"))
+
+
+@BOTH
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_batch_of_a_window_has_no_known_length_unless_the_rest_is_dropped(
+    tf: Any, size: int
+) -> None:
+    windows = tf.data.Dataset.range(6).window(size, 1, 1, True)
+    for drops in (False, True):
+        batches = windows.flat_map(lambda w, drops=drops: w.batch(size, drop_remainder=drops))
+        assert batches.element_spec.shape.as_list() == [size if drops else None]
+        assert next(iter(batches)).numpy().tolist() == list(range(size))
+
+
+@BOTH
+def test_more_indices_than_values_are_an_invalid_argument_in_a_chain(tf: Any) -> None:
+    feature = {
+        "i": tf.train.Feature(int64_list=tf.train.Int64List(value=[1, 2, 3])),
+        "v": tf.train.Feature(float_list=tf.train.FloatList(value=[1.0, 2.0])),
+    }
+    record = tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+    spec = {"s": tf.io.SparseFeature("i", "v", tf.float32, 10)}
+    with pytest.raises(ValueError, match="not compatible"):
+        tf.io.parse_single_example(record, spec)
+
+    def one(value: Any) -> Any:
+        return tf.io.parse_single_example(value, spec)
+
+    def several(values: Any) -> Any:
+        return tf.io.parse_example(values, spec)
+
+    records = tf.data.Dataset.from_tensors(record)
+    for chain in (records.map(one), records.batch(1).map(several)):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            list(chain)

@@ -103,6 +103,7 @@ def walked_chunks(
         if fault is None and need and at_end:
             broken = _fault_at(stream, at + num_bytes - consumed)
             if broken is not None and not shard.goes_on:
+                broken = shard.cut_inside(broken, num_bytes - consumed, need)
                 shard.stop_in_file(broken, first)
                 return
             fault = shard.cut(num_bytes - consumed, at, need)

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock import _core
-from penstock.errors import ChangedError, PenstockError
-from penstock.faults import error_from
+from penstock.errors import ChangedError, PenstockError, TruncatedError
+from penstock.faults import error_from, kind_of
 from penstock.format import Options, SkippedRegion
 from penstock.framing.framings import Framing
 from penstock.framing.stream import Stream
 from penstock.lookalikes import LOOK_BYTES, has_foreign_checksums
 from penstock.storage import Source, Watched
 
+INSIDE = "inside a record"
+"""What an error says of data that does not end between two records."""
 CHUNK_BYTES = 2 << 20
 """Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
 LARGE_BYTES = 16 << 10
@@ -164,4 +166,10 @@ class Shard:
         if left < self.framing.head_bytes:
             message = f"{left} bytes at the end are no whole record head"
             return _core.Fault("short_tail", at, message, need, left)
-        return _core.Fault("truncated", at, "the data ends inside a record", need, left)
+        return _core.Fault("truncated", at, f"the data ends {INSIDE}", need, left)
+
+    def cut_inside(self, fault: Any, left: int, need: int) -> Any:
+        """The fault of compressed data that ends `left` bytes into a frame: also says that."""
+        if not left or kind_of(fault.kind) is not TruncatedError:
+            return fault
+        return _core.Fault(fault.kind, fault.byte, f"{fault.message} {INSIDE}", need, left)

@@ -82,10 +82,16 @@ def _int64(value: Any) -> Tensor:
     return np.asarray(value, np.int64).view(Tensor)
 
 
+class DifferentLengths(Exception):
+    """The cause of a ValueError about sizes. Inside a dataset's functions, where TensorFlow learns sizes only as it
+    runs, it becomes an InvalidArgumentError."""
+
+
 def same_length(found: int, expected: int) -> None:
-    """Raise ValueError where two sizes that have to be one are not."""
+    """Raise ValueError where two sizes that have to be equal are not."""
     if found != expected:
-        raise ValueError(f"Dimensions {found} and {expected} are not compatible")
+        message = f"Dimensions {found} and {expected} are not compatible"
+        raise ValueError(message) from DifferentLengths()
 
 
 def made(indices: Any, values: Any, dense_shape: Any) -> SparseTensor:

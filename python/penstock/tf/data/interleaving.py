@@ -25,6 +25,7 @@ from penstock.tf.data.op import (
     parallel_calls,
     whole,
 )
+from penstock.tf.data.windows import DatasetSpec
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.nest import map_structure
 from penstock.tf.random import Philox, stateless_doubles
@@ -106,6 +107,8 @@ def _raised(error: Exception) -> Iterator[Any]:
 def _blank(spec: Any) -> Any:
     if not isinstance(spec, TypeSpec):
         raise TypeError(spec)
+    if isinstance(spec, DatasetSpec):
+        return spec.blank()
     made = np.zeros([size or 1 for size in spec.shape], spec.dtype.dtype)
     if spec.dtype == object:
         made[...] = b""

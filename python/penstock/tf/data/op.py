@@ -26,6 +26,7 @@ from penstock.tf.shapes import (
     TensorSpec,
     TypeSpec,
 )
+from penstock.tf.sparse import DifferentLengths
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 AUTOTUNE = -1
@@ -203,16 +204,21 @@ def batched_spec(spec: Any, size: int | None) -> Any:
 
 def call(function: Callable[..., Any], element: Any) -> Any:
     """A user's function of an element: a tuple gives several arguments, anything else one."""
-    if isinstance(element, tuple):
-        return function(*element)
-    return function(element)
+    try:
+        if isinstance(element, tuple):
+            return function(*element)
+        return function(element)
+    except ValueError as error:
+        if isinstance(error.__cause__, DifferentLengths):
+            raise InvalidArgumentError(None, None, str(error)) from error
+        raise
 
 
 def mapped(function: Callable[..., Any]) -> Callable[[Any], Any]:
     """A function of an element that gives an element."""
 
     def run(element: Any) -> Any:
-        return as_element(function(*element) if isinstance(element, tuple) else function(element))
+        return as_element(call(function, element))
 
     return run
 

@@ -17,8 +17,10 @@ from penstock.errors import PenstockError, TruncatedError
 from penstock.format import Chunk, Options, Reader
 from penstock.formats.tfrecord import TFRecordFormat
 from penstock.framing.framings import TFRECORD
+from penstock.framing.shard import INSIDE
 from penstock.storage import LocalSource, LocalStorage
 from penstock.tf.data.blocks import AnyBlock, Block, Blocks
+from penstock.tf.data.flushed import is_flushed
 from penstock.tf.data.op import Op, Stream, elements, whole
 from penstock.tf.errors import (
     DataLossError,
@@ -123,13 +125,21 @@ def read_records(path: str, container: str) -> Iterator[AnyBlock]:
     except OpError:
         raise
     except PenstockError as error:
-        if isinstance(error, TruncatedError) and error.expected == TFRECORD.head_bytes:
-            return  # fewer bytes than a head are no record, and to TensorFlow no damage either
+        if isinstance(error, TruncatedError) and _ends_quietly(error, path, container):
+            return
         raise _damage(error) from error
     except OSError as error:
         raise refusal(error, path) from error
     finally:
         source.close()
+
+
+def _ends_quietly(error: TruncatedError, path: str, container: str) -> bool:
+    """Whether a cut is just the end of the data: fewer bytes than the head of a record, which are no damage to
+    TensorFlow, or between two records of a compressed file whose writer is still open."""
+    if error.expected == TFRECORD.head_bytes:
+        return True
+    return bool(container) and not error.message.endswith(INSIDE) and is_flushed(path, container)
 
 
 def _records(reader: Reader, chunk: Chunk) -> Iterator[AnyBlock]:

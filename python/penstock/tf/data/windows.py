@@ -66,7 +66,7 @@ class Window(Op):
 
     def spec(self) -> Any:
         def dataset(leaf: Any) -> Any:
-            return DatasetSpec(leaf)
+            return DatasetSpec(leaf, self.made)
 
         return map_structure(dataset, self.source.spec(), lists=False)
 
@@ -74,15 +74,35 @@ class Window(Op):
 class DatasetSpec(TypeSpec):
     """What is known of a dataset that is an element."""
 
-    def __init__(self, element_spec: Any) -> None:
+    def __init__(self, element_spec: Any, made: Callable[[Op], Any] | None = None) -> None:
         super().__init__([], "string")
         self.element_spec = element_spec
+        self._made = made
+
+    def blank(self) -> Any:
+        """A dataset without elements of which this is known, for tracing functions of windows."""
+        if self._made is None:
+            raise TypeError("a spec alone makes no dataset")
+        return self._made(Described(self.element_spec))
 
     def _facts(self) -> tuple[Any, ...]:
         return (self.element_spec,)
 
     def __repr__(self) -> str:
         return f"DatasetSpec({self.element_spec!r})"
+
+
+class Described(Op):
+    """No elements, of which it is known what they would look like."""
+
+    def __init__(self, spec: Any) -> None:
+        self._spec = spec
+
+    def open(self) -> Stream:
+        return iter(())
+
+    def spec(self) -> Any:
+        return self._spec
 
 
 class Held(Op):
