@@ -239,7 +239,7 @@ class Dataset:
         return list(columns)
 
     def _check_column(self, name: str, file: str | None = None) -> None:
-        if name not in self._files.schema.names:
+        if not self._files.schema.get_all_field_indices(name):
             known = ", ".join(self._files.schema.names)
             raise SchemaError(f"no such column; there are: {known}", field=name, file=file)
 

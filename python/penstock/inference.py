@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,8 +38,8 @@ def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
         SchemaError: a key holds values of several kinds.
     """
     keys = facts["keys"]
-    names = [entry["key"] for entry in keys]
-    fields = [_inferred_field(entry, names.count(entry["key"]) > 1) for entry in keys]
+    counts = Counter(entry["key"] for entry in keys)
+    fields = [_inferred_field(entry, counts[entry["key"]] > 1) for entry in keys]
     metadata = seen.metadata
     readable = facts["num_records"] - facts["num_broken"]
     everywhere = [
@@ -130,8 +131,9 @@ def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
         for field in schema:
             before = found.get(field.name)
             found[field.name] = field if before is None else _wider(before, field)
+    names = [set(schema.names) for schema in known]
     fields = [
-        field if all(name in schema.names for schema in known) else field.with_nullable(True)
+        field if all(name in having for having in names) else field.with_nullable(True)
         for name, field in found.items()
     ]
     metadata = seen.metadata

@@ -61,13 +61,15 @@ def has_no_records(schema: pa.Schema) -> bool:
     return found is not None and not found.num_records
 
 
-def in_every_record(schema: pa.Schema) -> list[str]:
+def in_every_record(schema: pa.Schema) -> frozenset[str]:
     """The scalar fields that every record looked at has; none where the metadata is not as it should be."""
     try:
         names: Any = json.loads((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]"))
     except (ValueError, RecursionError):
-        return []
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+        return frozenset()
+    if not isinstance(names, list):
+        return frozenset()
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def as_stored(schema: pa.Schema) -> pa.Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,8 +88,8 @@ class BetonWriter:
                     "a .beton has 1 to 65535 fields", found=f"{len(schema.names)} fields"
                 )
             columns = [column_of(f, Images(f.name, options, threads)) for f in schema]
-            for number, name in enumerate(schema.names):
-                if name in schema.names[:number]:
+            for name, times in Counter(schema.names).items():
+                if times > 1:
                     raise SchemaError("two fields have this name", field=name)
             return columns
         except SchemaError as error:

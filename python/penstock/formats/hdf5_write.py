@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import os
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -384,9 +385,9 @@ class Hdf5Writer:
 def _check_names(names: list[str]) -> None:
     if not names:
         raise SchemaError("an HDF5 file cannot hold records without fields")
-    for name in names:
+    for name, times in Counter(names).items():
         parts = name.split("/")
-        if not all(parts) or "." in parts or "\0" in name or names.count(name) > 1:
+        if not all(parts) or "." in parts or "\0" in name or times > 1:
             raise SchemaError(
                 "a name that is no path in HDF5: empty parts, '.', a NUL, or two of one name",
                 field=name,

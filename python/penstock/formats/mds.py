@@ -381,7 +381,7 @@ class MDSReader:
             raise FormatError(message, record=record, byte=int(self._offsets[record]))
 
     def _array(self, field: pa.Field, ranges: list[Ranges], numbers: np.ndarray) -> pa.Array:
-        place = self._own.names.index(field.name)
+        place = self._own.get_field_index(field.name)
         one = self._columns[place]
         if one.is_refused:
             raise UnsupportedError(

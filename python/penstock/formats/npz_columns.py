@@ -14,6 +14,7 @@ are: an array each.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,14 @@ def table_of(arrays: dict[str, StoredArray], limits: Limits) -> tuple[list[Colum
     """
     columns: list[Column] = []
     done: set[str] = set()
+    names = sorted(arrays)
     for name, array in arrays.items():
         if name in done:
             continue
         root = _root(name)
-        family = {n for n in arrays if n == root or n.startswith(f"{root}#")}
+        # In order, the names that begin with "root#" stand between that and "root$", "$" following "#".
+        first, behind = (bisect_left(names, root + mark) for mark in "#$")
+        family = {root} & arrays.keys() | set(names[first:behind])
         used: set[str] = set()
         made = (
             _Builder(arrays, used, limits).column(root, 0)

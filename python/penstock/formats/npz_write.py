@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -285,8 +286,8 @@ class NpzWriter:
         names = self._schema.names
         if not names:
             raise SchemaError("an npz file cannot hold records without fields")
-        for name in names:
-            if not name or names.count(name) > 1:
+        for name, times in Counter(names).items():
+            if not name or times > 1:
                 raise SchemaError("two fields have one name, or one has none", field=name)
             if "\0" in name or any(ending in name for ending in ENDINGS):
                 message = "a name that npz keeps for parts of columns, or with a NUL"

@@ -29,7 +29,8 @@ class Records:
         self._columns = None if columns is None else list(columns)
         self.schema = dataset.schema
         if columns is not None:
-            missing = [name for name in columns if name not in dataset.schema.names]
+            has = set(dataset.schema.names)
+            missing = [name for name in columns if name not in has]
             if missing:
                 known = ", ".join(dataset.schema.names)
                 raise SchemaError(f"no such column; there are: {known}", field=missing[0])
@@ -223,7 +224,8 @@ def _common(sets: Sequence[Records]) -> pa.Schema:
     """The columns that all sets have, as the first has them."""
     if not sets:
         raise ValueError("a loader needs at least one dataset")
-    shared = [n for n in sets[0].schema.names if all(n in s.schema.names for s in sets)]
+    names = [set(one.schema.names) for one in sets]
+    shared = [n for n in sets[0].schema.names if all(n in known for known in names)]
     if not shared:
         raise SchemaError("the datasets have no column in common")
     for name in shared:

@@ -176,7 +176,10 @@ class OverlaidReader:
         self._owners = owners
         self._unread = damage == "error"
         own = {name: field for name, field in fields.items() if owners[name] is not None}
-        lacking = [name for name in fields if name not in own and name not in base.schema.names]
+        stored: dict[str, list[pa.Field]] = {}
+        for field in base.schema:
+            stored.setdefault(field.name, []).append(field)
+        lacking = [name for name in fields if name not in own and name not in stored]
         self._nulls = {name: fields[name] for name in lacking}
         self._fields = own
         placed: list[pa.Field] = []
@@ -187,7 +190,7 @@ class OverlaidReader:
             if name in own or name in self._nulls:
                 placed.append(fields[name])
                 continue
-            found = [field for field in base.schema if field.name == name]
+            found = stored.get(name, [])
             for field in found:
                 if name in fields and field.type != fields[name].type:
                     raise SchemaError(
@@ -199,7 +202,7 @@ class OverlaidReader:
                     )
             placed += found
         self.schema = pa.schema(placed, metadata=base.schema.metadata)
-        self._replaces = any(name in own for name in base.schema.names)
+        self._replaces = any(name in own for name in stored)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.bare, name)

@@ -400,11 +400,12 @@ def _as_there(field: pa.Field, schema: pa.Schema) -> pa.Field:
 
 def _check_names(given: pa.Schema, schema: pa.Schema, path: str) -> None:
     """Raise SchemaError for the first field that only the new records have, or only the old."""
+    has, gets = set(schema.names), set(given.names)
     for name in given.names:
-        if name not in schema.names:
+        if name not in has:
             raise _unknown(name, schema, path)
     for name in schema.names:
-        if name not in given.names:
+        if name not in gets:
             raise _missing(name, path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -57,7 +58,8 @@ class Reading:
         self.dataset = dataset
         self._columns = list(dataset.schema.names if columns is None else columns)
         self._threads = threads
-        missing = [name for name in self._columns if name not in dataset.schema.names]
+        has = set(dataset.schema.names)
+        missing = [name for name in self._columns if name not in has]
         missing += [name for name in rename or {} if name not in self._columns]
         if missing:
             known = ", ".join(self._columns if columns is None else dataset.schema.names)
@@ -70,7 +72,7 @@ class Reading:
         if self._pictures is not None:
             fields = [self._pictures.field(field) for field in fields]
         names = [(rename or {}).get(name, name) for name in self._columns]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None:
             raise SchemaError("two columns would have this name", field=twice)
         self.schema = pa.schema(

@@ -289,7 +289,7 @@ def replace_fields(
     unchanged = _unchanged(dataset) if in_place else None
     new = new_fields(dataset, fields, by=by, missing=missing, reads=reads, unchanged=unchanged)
     for name in new.schema.names:
-        if name not in dataset.schema.names:
+        if not dataset.schema.get_all_field_indices(name):
             known = ", ".join(dataset.schema.names)
             raise SchemaError(
                 f"no such field; there are: {known}",

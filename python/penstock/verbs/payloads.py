@@ -76,9 +76,8 @@ class Side:
         chosen = self.dataset.schema.names if columns is None else list(columns)
         self._without = without
         refuse_twins(self.dataset.schema, chosen)
-        self._chosen = [
-            name for name in chosen if name in self.dataset.schema.names and name not in without
-        ]
+        known = set(self.dataset.schema.names)
+        self._chosen = [name for name in chosen if name in known and name not in without]
         self._only: Collection[str] | None = columns
         if columns is None and self.dataset.columns is not None:
             self._only = self._chosen

@@ -109,11 +109,13 @@ def schemas(
     look = partial(_look, ds, other)
     files = tuple(in_order([lambda: iter(paths)], look, lambda file: 0, threads))
     union = _union([file.schema for file in files if file.has_records] or [ds.schema])
-    names = union.names if chosen is None else [name for name in chosen if name in union.names]
+    own_names = set(union.names)
+    names = union.names if chosen is None else [name for name in chosen if name in own_names]
+    types = [_types(file.schema) for file in files]
     schema = pa.schema([union.field(name) for name in names], metadata=union.metadata)
     return Schemas(
         schema,
-        tuple(_presence(field, files) for field in schema),
+        tuple(_presence(field, files, types) for field in schema),
         files,
         len(ds.paths),
         len(files) == len(ds.paths) and all(file.is_whole for file in files),
@@ -137,7 +139,8 @@ def _union(schemas: list[pa.Schema]) -> pa.Schema:
             known = fields.get(field.name)
             fields[field.name] = field if known is None else _wider(known, field)
     metadata = dict(schemas[0].metadata or {})
-    everywhere = [name for name in fields if all(name in in_every_record(s) for s in schemas)]
+    told = [in_every_record(schema) for schema in schemas]
+    everywhere = [name for name in fields if all(name in names for names in told)]
     if metadata.pop(EVERYWHERE_KEY, None) is not None and everywhere:
         metadata[EVERYWHERE_KEY] = json.dumps(everywhere).encode()
     return pa.schema(list(fields.values()), metadata=metadata or None)
@@ -151,16 +154,26 @@ def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
     return other if is_several else known
 
 
-def _presence(field: pa.Field, files: Sequence[FileSchema]) -> FieldPresence:
+def _types(schema: pa.Schema) -> dict[str, list[pa.DataType]]:
+    """The types of the fields of each name: two columns of an Arrow file may have one name."""
+    found: dict[str, list[pa.DataType]] = {}
+    for field in schema:
+        found.setdefault(field.name, []).append(field.type)
+    return found
+
+
+def _presence(
+    field: pa.Field, files: Sequence[FileSchema], file_types: Sequence[dict[str, list[pa.DataType]]]
+) -> FieldPresence:
+    """Where a field is; `file_types` has the types of each file's fields by name."""
     lacking: list[str] = []
     empty: list[str] = []
     otherwise: list[tuple[str, pa.DataType]] = []
     num_files = 0
-    for file in files:
+    for file, named in zip(files, file_types, strict=True):
         if not file.has_records:
             continue
-        # Two columns of an Arrow file may have one name.
-        types = [own.type for own in file.schema if own.name == field.name]
+        types = named.get(field.name, [])
         if not types:
             lacking.append(file.path)
             continue
