@@ -20,11 +20,10 @@ import pyarrow.parquet as pq
 import penstock as ps
 from penstock import _core
 from penstock.framing import sidecar
-from penstock.storage import SIDECAR_SUFFIX
+from penstock.hidden import SIDECAR_SUFFIX
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = Path(os.environ.get("PENSTOCK_SHARED", ROOT.parent / "shared")) / "specs" / "golden"
-_HEADER = struct.Struct("<8sHBBIQQQQQI")
 
 
 class Memory:
@@ -178,17 +177,6 @@ def sidecars() -> list[bytes]:
         assert beside.endswith(SIDECAR_SUFFIX)
         found.append(Path(beside).read_bytes())
     return found
-
-
-def sealed(data: bytes) -> bytes:
-    """A sidecar whose own checksums are right, whatever it says."""
-    if len(data) < _HEADER.size + 4:
-        return data
-    body = data[_HEADER.size + 4 :]
-    fields = list(_HEADER.unpack_from(data))
-    fields[4] = _core.Buffer.from_bytes(body).crc32c()
-    header = _HEADER.pack(*fields)
-    return header + struct.pack("<I", _core.Buffer.from_bytes(header).crc32c()) + body
 
 
 def _table() -> pa.Table:

@@ -23,6 +23,7 @@ from fuzz import (
     hdf5,
     hdf5_chunks,
     images,
+    indexes,
     loader_state,
     messages,
     msgpack_values,
@@ -218,7 +219,7 @@ def member(data: bytes, rng: random.Random) -> None:
 def index(data: bytes, rng: random.Random) -> None:
     """A sidecar, half of the time with right checksums of its own, and what is read through it."""
     if rng.random() < 0.7:
-        data = seeds.sealed(data)
+        data = indexes.sealed(data)
     storage = seeds.Memory({"a.penstock": data})
     found = sidecar.load("a.penstock", storage)  # type: ignore[arg-type]
     source = storage.source("a.penstock")

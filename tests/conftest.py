@@ -35,6 +35,13 @@ def corpus() -> Path:
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep penstock's cache of indexes out of the home of whoever runs the tests."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.delenv("PENSTOCK_INDEX", raising=False)
+
+
+@pytest.fixture
+def index_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let reading keep indexes beside the data, for tests of what becomes of these."""
+    monkeypatch.setenv("PENSTOCK_INDEX", "beside")
 
 
 @pytest.fixture

@@ -139,7 +139,9 @@ class Audit:
 
 def _is_sidecar(path: str, of: str) -> bool:
     """Whether a name is one that penstock gives to what belongs to a file and lies beside it."""
-    return re.fullmatch(rf"{re.escape(of)}\.penstock.*", path.replace("/.", "/")) is not None
+    folder, name = os.path.split(of)
+    own = rf"{re.escape(folder)}/\.+{re.escape(name)}\.penstock.*"
+    return re.fullmatch(own, path) is not None
 
 
 def _importing() -> bool:

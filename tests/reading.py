@@ -12,6 +12,7 @@ from typing import Any
 
 import penstock as ps
 from memory_storage import MemoryStorage
+from penstock.framing.sidecar import path_for
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("PENSTOCK_SHARED", ROOT.parent / "shared"))
@@ -26,6 +27,11 @@ def shared_path(*parts: str) -> Path:
             "set PENSTOCK_SHARED where it lies elsewhere"
         )
     return path
+
+
+def index_of(path: str | os.PathLike[str]) -> Path:
+    """Where the sidecar beside a file is."""
+    return Path(path_for(os.fspath(path), None))
 
 
 @dataclass

@@ -18,6 +18,7 @@ from frames import frame
 from penstock import formats
 from penstock.framing import sidecar
 from penstock.storage import LocalStorage
+from reading import index_of
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -32,7 +33,7 @@ def test_append_keeps_old_bytes(tmp_path: Path, name: str) -> None:
     assert ids(path) == list(range(1300))
     assert ps.verify(path).findings == ()
     assert ps.open(path)[1299] == {"id": 1299, "text": b"new 299"}
-    assert names_in(tmp_path) == {name, name + ".penstock"}
+    assert names_in(tmp_path) == {name, str(index_of(name))}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -53,8 +54,8 @@ def test_appended_plain_bytes_are_those_of_one_write(tmp_path: Path) -> None:
     ps.write(OLD, tmp_path / "grown.tfrecord")
     ps.append(NEW, tmp_path / "grown.tfrecord")
     assert (tmp_path / "grown.tfrecord").read_bytes() == (tmp_path / "whole.tfrecord").read_bytes()
-    whole = (tmp_path / "whole.tfrecord.penstock").read_bytes()
-    assert (tmp_path / "grown.tfrecord.penstock").read_bytes() == whole
+    whole = index_of(tmp_path / "whole.tfrecord").read_bytes()
+    assert index_of(tmp_path / "grown.tfrecord").read_bytes() == whole
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,12 +63,12 @@ def test_the_extended_index_is_the_one_that_would_be_built(tmp_path: Path, name:
     path = tmp_path / name
     ps.write(OLD, path, member_bytes=4096)
     ps.append(NEW, path, member_bytes=4096)
-    extended = Path(f"{path}.penstock").read_bytes()
+    extended = index_of(path).read_bytes()
     ps.index(path, force=True)
-    built = Path(f"{path}.penstock").read_bytes()
-    # But for the name of the file's state, and the checksum over it: only an index of a file that lay
+    built = index_of(path).read_bytes()
+    # But for the file's state, and the header's checksum over it: only an index of a file that lay
     # still for a moment has it.
-    assert built[:56] + built[64:] == extended[:56] + extended[64:]
+    assert built[:48] + built[80:92] + built[96:] == extended[:48] + extended[80:92] + extended[96:]
 
 
 class Watched(LocalStorage):
@@ -109,7 +110,7 @@ def test_an_index_of_the_first_part_is_extended_when_opened(
     path = tmp_path / name
     ps.write(OLD, path, member_bytes=4096)
     ps.append(NEW, path, index=False, member_bytes=4096)
-    kept = Path(f"{path}.penstock")
+    kept = index_of(path)
     old = sidecar.load(str(kept), LocalStorage())
     assert old.num_records == 1000
     monkeypatch.setattr("penstock.framing.framed.build_index", None)
@@ -121,7 +122,7 @@ def test_an_index_of_the_first_part_is_extended_when_opened(
 
 def test_a_few_records_do_not_write_a_large_index_anew(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
-    kept = Path(f"{path}.penstock")
+    kept = index_of(path)
     ps.write({"id": range(10_000)}, path)
     ps.append({"id": [10_000]}, path)
     ps.append({"id": [10_001]}, path)
@@ -139,7 +140,7 @@ def test_an_index_of_something_else_is_not_extended(tmp_path: Path) -> None:
     path, other = tmp_path / "x.tfrecord", tmp_path / "y.tfrecord"
     ps.write({"id": range(100)}, path)
     ps.write({"id": range(500, 800)}, other)
-    shutil.copy(f"{path}.penstock", f"{other}.penstock")
+    shutil.copy(str(index_of(path)), str(index_of(other)))
     assert ids(other) == list(range(500, 800))
     assert len(ps.open(other)) == 300
 
@@ -147,7 +148,7 @@ def test_an_index_of_something_else_is_not_extended(tmp_path: Path) -> None:
 def test_an_index_that_leaves_records_out_is_not_extended(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write({"id": range(100)}, path)
-    index = sidecar.load(f"{path}.penstock", LocalStorage())
+    index = sidecar.load(str(index_of(path)), LocalStorage())
     half = sidecar.Index(
         50, index.data_bytes - 1, index.data_bytes - 1, "", index.starts[:51], index.checksums[:50]
     )
@@ -166,7 +167,7 @@ def test_a_foreign_gzip_file_gets_members(tmp_path: Path) -> None:
     assert ids(path) == list(range(30_500))
     picked = [30_499, 3, 30_000, 29_999]
     assert ps.open(path).take(picked)["id"].to_pylist() == picked
-    kept = Path(f"{path}.penstock")
+    kept = index_of(path)
     kept.unlink()
     assert ps.open(path).take(picked)["id"].to_pylist() == picked
 
@@ -243,7 +244,7 @@ def test_a_file_that_ends_damaged_is_refused(
     with pytest.raises(ps.FormatError, match="penstock"):
         ps.append(NEW, path)
     assert path.read_bytes() == before
-    assert names_in(tmp_path) <= {name, name + ".penstock"}
+    assert names_in(tmp_path) <= {name, str(index_of(name))}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -251,7 +252,7 @@ def test_a_last_record_with_a_damaged_head_is_refused(tmp_path: Path, name: str)
     """The index fits, for most of its sample agrees; what would follow is lost all the same."""
     path = tmp_path / name
     ps.write(OLD, path, member_bytes=4096)
-    index = sidecar.load(f"{path}.penstock", LocalStorage())
+    index = sidecar.load(str(index_of(path)), LocalStorage())
     at = int(index.points[-1].compressed_bit) // 8 + 40 if index.points else int(index.starts[-2])
     data = bytearray(path.read_bytes())
     data[at] ^= 0x55
@@ -309,7 +310,7 @@ def test_what_does_not_fit_changes_nothing(
     assert caught.value.file == str(path)
     assert "penstock-tmp" not in str(caught.value)
     assert path.read_bytes() == before
-    assert names_in(tmp_path) == {name, name + ".penstock"}
+    assert names_in(tmp_path) == {name, str(index_of(name))}
 
 
 def test_nulls_stand_for_what_new_records_do_not_have(tmp_path: Path) -> None:
@@ -353,7 +354,7 @@ def test_a_stream_that_breaks_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="the stream broke"):
         ps.append(batches(), path)
     assert path.read_bytes() == before
-    assert names_in(tmp_path) == {"x.tfrecord", "x.tfrecord.penstock"}
+    assert names_in(tmp_path) == {"x.tfrecord", ".x.tfrecord.penstock"}
 
 
 @pytest.mark.parametrize("count", [3, 30])

@@ -71,7 +71,7 @@ def test_an_append_that_cannot_wait_says_so(tmp_path: Path) -> None:
         with pytest.raises(BlockingIOError, match="another append"):
             ps.append(NEW, path, wait_seconds=0.05)
     assert path.read_bytes() == before
-    assert names_in(tmp_path) == {"x.tfrecord", "x.tfrecord.penstock"}
+    assert names_in(tmp_path) == {"x.tfrecord", ".x.tfrecord.penstock"}
 
 
 @pytest.mark.parametrize("index", ["auto", "never"])
@@ -258,7 +258,7 @@ def test_a_note_may_be_anything(tmp_path: Path, note: bytes) -> None:
     Path(journal.path_for(str(path))).write_bytes(note)
     assert ids(path) == list(range(1000))
     assert path.read_bytes() == before
-    assert names_in(tmp_path) == {"x.tfrecord", "x.tfrecord.penstock"}
+    assert names_in(tmp_path) == {"x.tfrecord", ".x.tfrecord.penstock"}
 
 
 def test_random_notes_never_cut_old_records(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import penstock as ps
 from appending import NEW, ids, in_parallel, names_in
+from reading import index_of
 
 
 @pytest.mark.parametrize("kind", ["tfrecord", "tfrecord.gz", "parquet", "arrow"])
@@ -22,7 +23,7 @@ def test_several_files_get_a_new_shard(tmp_path: Path, kind: str, target: str) -
     assert ids(tmp_path) == list(range(12))
     assert ps.open(tmp_path).schema == ps.open(tmp_path / f"part-000.{kind}").schema
     if kind.startswith("tfrecord"):
-        assert Path(f"{made.paths[0]}.penstock").exists()
+        assert index_of(made.paths[0]).exists()
 
 
 def test_a_number_in_an_ending_is_none_of_a_shard(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import frames
 import penstock as ps
 from penstock.formats import arrow_batches
 from penstock.framing.forward import Inflation
+from reading import index_of
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
@@ -44,7 +45,7 @@ def test_a_folder_for_indexes_may_be_a_path_that_is_not_there_yet(tmp_path: Path
     assert len(list((tmp_path / "new").iterdir())) == 1
     words: list[Any] = [None, 5, False, b"new"]
     for word in words:
-        with pytest.raises(TypeError, match=r"'auto', 'never' or a folder|by text"):
+        with pytest.raises(TypeError, match=r"'auto', 'beside', 'never' or a folder|by text"):
             ps.open(path, index=word)
     with pytest.raises(NotADirectoryError, match="or a folder"):
         ps.open(path, index=str(path))
@@ -104,8 +105,8 @@ def test_an_arrow_stream_is_no_shorter_after_an_error(
 def test_the_index_of_an_empty_file_fits_no_other_of_its_size(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     tarfile.open(path, "w").close()
-    assert len(ps.open(path)) == 0
-    assert Path(f"{path}.penstock").exists()
+    assert len(ps.open(path, index="beside")) == 0
+    assert index_of(path).exists()
     size = path.stat().st_size
     ps.write({"__key__": ["a", "b"], "txt": ["1", "2"]}, tmp_path / "b.tar")
     os.replace(tmp_path / "b.tar", path)
@@ -268,7 +269,7 @@ def test_what_is_said_of_the_compression_counts_with_an_index_as_well(
     true = "" if said else "gzip"
     path = tmp_path / "a.tfrecord"
     ps.write({"i": range(10)}, path, compression=true or None)
-    assert (tmp_path / "a.tfrecord.penstock").exists()
+    assert index_of(tmp_path / "a.tfrecord").exists()
     with pytest.raises(ps.FormatError):
         ps.open(path, compression=said, raw=True).take([0, 5])
     assert ps.open(path).take([0, 5])["i"].to_pylist() == [0, 5], "the index is as it was"

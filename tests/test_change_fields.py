@@ -20,6 +20,7 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is the oracle of these
 import penstock as ps  # noqa: E402
 import strategies  # noqa: E402
 from frames import HEAD  # noqa: E402
+from reading import index_of  # noqa: E402
 
 COMPRESSIONS: dict[str | None, str] = {None: "", "gzip": "GZIP", "zlib": "ZLIB"}
 
@@ -71,7 +72,7 @@ def test_a_shard_stays_compressed_as_it_was(tmp_path: Path, compression: str | N
     found = examples(into, compression)
     squares = [e.features.feature["square"].int64_list.value[0] for e in found]
     assert squares == [n * n for n in range(30_000)]
-    assert Path(f"{into}.penstock").exists()
+    assert index_of(into).exists()
     assert ps.open(into).take([29_999]).to_pylist() == [{"id": 29_999, "square": 29_999**2}]
 
 

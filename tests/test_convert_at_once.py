@@ -129,7 +129,7 @@ def test_conversions_into_two_targets_of_a_folder_go_on_side_by_side(tmp_path: P
         "a.parquet",
         "b.parquet",
         "in.tfrecord",
-        "in.tfrecord.penstock",
+        ".in.tfrecord.penstock",
     ]
 
 
@@ -211,7 +211,7 @@ def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path, how: dict[str, Any]) -
         ps.convert(source, target, overwrite=True, **how)
     assert Path(first).is_fifo()
     assert sorted(os.listdir(tmp_path)) == sorted(
-        ["in.tfrecord", "in.tfrecord.penstock", os.path.basename(first)]
+        ["in.tfrecord", ".in.tfrecord.penstock", os.path.basename(first)]
     )
 
 
@@ -258,6 +258,6 @@ def test_a_second_repair_into_a_file_is_refused(tmp_path: Path) -> None:
     assert first.returncode == 0
     assert sorted(os.listdir(tmp_path)) == [
         "whole.tfrecord",
-        "whole.tfrecord.penstock",
+        ".whole.tfrecord.penstock",
         "x.tfrecord",
     ]

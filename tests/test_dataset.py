@@ -14,6 +14,7 @@ import penstock as ps
 from penstock.features import describe
 from penstock.sinks import Calls
 from penstock.storage import LocalStorage
+from reading import index_of
 
 
 def numbers(path: Path, values: list[int], **options: object) -> Path:
@@ -217,10 +218,10 @@ def test_what_is_kept_beside_a_private_file_is_private(
         ps.add_fields(path, {"y": list(range(9))})
     finally:
         os.umask(before)
-    assert mode_of(tmp_path / "a.tfrecord.penstock") == mode
+    assert mode_of(index_of(tmp_path / "a.tfrecord")) == mode
     assert mode_of(tmp_path / "a.tfrecord.idx") == mode
-    assert mode_of(tmp_path / "a.tfrecord.penstock-fields") == folder
-    (overlay,) = (tmp_path / "a.tfrecord.penstock-fields").iterdir()
+    assert mode_of(tmp_path / ".a.tfrecord.penstock-fields") == folder
+    (overlay,) = (tmp_path / ".a.tfrecord.penstock-fields").iterdir()
     assert mode_of(overlay) == mode
     assert ps.open(path)[8] == {"x": 8, "y": 8}
 
@@ -230,7 +231,7 @@ def test_a_public_file_has_public_indexes(tmp_path: Path) -> None:
     ps.write({"x": range(9)}, path)
     ps.index(path, text=True)
     plain = mode_of(path)
-    assert mode_of(tmp_path / "a.tfrecord.penstock") == plain
+    assert mode_of(index_of(tmp_path / "a.tfrecord")) == plain
     assert mode_of(tmp_path / "a.tfrecord.idx") == plain
 
 
@@ -238,9 +239,9 @@ def test_an_index_of_a_compressed_private_file_is_private_again(tmp_path: Path) 
     path = tmp_path / "a.tfrecord"
     ps.write({"x": range(9)}, path, compression="zlib")
     path.chmod(0o600)
-    assert mode_of(tmp_path / "a.tfrecord.penstock") != 0o600  # it was public, too
+    assert mode_of(index_of(tmp_path / "a.tfrecord")) != 0o600  # it was public, too
     ps.index(path, force=True)
-    assert mode_of(tmp_path / "a.tfrecord.penstock") == 0o600
+    assert mode_of(index_of(tmp_path / "a.tfrecord")) == 0o600
 
 
 @pytest.mark.parametrize("change", ["write", "shards", "convert", "fields", "fields of a pack"])

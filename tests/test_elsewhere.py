@@ -14,6 +14,7 @@ import pytest
 
 import penstock as ps
 from memory_storage import MemoryStorage
+from reading import index_of
 
 TABLE = pa.table({"id": range(100)})
 
@@ -151,7 +152,7 @@ def test_an_index_goes_to_a_folder(
     ps.write(TABLE, "a.tfrecord", index=False)
     WRITING[verb](Path("kept"))
     assert [p.name.partition(".")[0] for p in (tmp_path / "kept").iterdir()] == ["b"]
-    assert not (tmp_path / "b.tfrecord.penstock").exists()
+    assert not index_of(tmp_path / "b.tfrecord").exists()
 
 
 @pytest.mark.parametrize(

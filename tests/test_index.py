@@ -20,6 +20,7 @@ from penstock.formats.tfrecord_text import DaliIndex
 from penstock.framing import sidecar
 from penstock.storage import LocalStorage
 from penstock.verbs import textindex
+from reading import index_of
 
 
 def frames(payloads: list[bytes]) -> bytes:
@@ -35,9 +36,9 @@ def test_a_built_index_is_the_one_that_the_writer_makes(tmp_path: Path, kind: st
     path = str(tmp_path / "a.tfrecord")
     options = {"member_bytes": 50_000} if kind == "gzip" else {}
     ps.write({"x": np.arange(30000), "y": np.ones(30000)}, path, compression=kind, **options)
-    written = loaded(path + ".penstock")
-    assert ps.index(path, force=True) == [path + ".penstock"]
-    built = loaded(path + ".penstock")
+    written = loaded(str(index_of(path)))
+    assert ps.index(path, force=True) == [str(index_of(path))]
+    built = loaded(str(index_of(path)))
     assert built.num_records == written.num_records == 30000
     assert (built.starts == written.starts).all()
     assert (built.checksums == written.checksums).all()
@@ -63,7 +64,7 @@ def test_what_fits_is_left_alone(tmp_path: Path) -> None:
     source = str(tmp_path / "a-*.tfrecord")
     made = ps.index(source)
     assert [os.path.basename(p) for p in made] == [
-        f"a-0000{n}-of-00003.tfrecord.penstock" for n in range(3)
+        f".a-0000{n}-of-00003.tfrecord.penstock" for n in range(3)
     ]
     before = [os.stat(p).st_ino for p in made]
     assert ps.index(source) == made
@@ -77,7 +78,7 @@ def test_a_folder_keeps_them_elsewhere(tmp_path: Path) -> None:
     ps.write({"x": np.arange(10)}, path, index=False)
     (made,) = ps.index(path, folder=tmp_path / "kept")
     assert os.path.dirname(made) == str(tmp_path / "kept")
-    assert not os.path.exists(path + ".penstock")
+    assert not os.path.exists(str(index_of(path)))
     assert len(ps.open(path, index=str(tmp_path / "kept"))) == 10
 
 
@@ -85,7 +86,7 @@ def test_damage_is_an_error_and_parquet_needs_none(tmp_path: Path) -> None:
     (tmp_path / "a.tfrecord").write_bytes(frames([b"x" * 50])[:-3])
     with pytest.raises(ps.TruncatedError):
         ps.index(str(tmp_path / "a.tfrecord"))
-    assert not (tmp_path / "a.tfrecord.penstock").exists()
+    assert not index_of(tmp_path / "a.tfrecord").exists()
     pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
     assert ps.index(str(tmp_path / "a.parquet")) == []
 
@@ -100,8 +101,8 @@ def test_the_text_form_is_that_of_tfrecord2idx(tmp_path: Path) -> None:
     assert starts.tolist() == [0, 16, 37]
     assert sizes is not None
     assert sizes.tolist() == [16, 21, 316]
-    os.unlink(str(path) + ".penstock")
-    assert ps.index(str(path), from_text=True) == [str(path) + ".penstock"]
+    os.unlink(str(index_of(path)))
+    assert ps.index(str(path), from_text=True) == [str(index_of(path))]
     (tmp_path / "z.tfrecord").write_bytes(gzip.compress(frames(payloads)))
     with pytest.raises(ps.UnsupportedError):
         ps.index(str(tmp_path / "z.tfrecord"), text=True)
@@ -126,7 +127,7 @@ def test_members_that_lie_about_their_records_are_read_in_one_pass(tmp_path: Pat
     data[20] ^= 1  # the count of records in the first member's head
     Path(path).write_bytes(data)
     assert ps.index(path, force=True)
-    assert loaded(path + ".penstock").num_records == 2000
+    assert loaded(str(index_of(path))).num_records == 2000
     assert len(ps.open(path)) == 2000
     assert ps.verify(path).num_records == 2000
 

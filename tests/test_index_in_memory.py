@@ -18,8 +18,8 @@ def test_files_in_memory_keep_their_index_beside_them() -> None:
     with tempfile.TemporaryDirectory(dir=SHM) as folder:
         path = Path(folder) / "a.tfrecord"
         ps.write({"n": [1, 2, 3]}, path, index=False)
-        assert len(ps.open(path)) == 3
-        assert path.with_name("a.tfrecord.penstock").exists()
+        assert len(ps.open(path, index="beside")) == 3
+        assert path.with_name(".a.tfrecord.penstock").exists()
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="the system has no such names")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from reading import index_of
 
 ENDINGS = ["tfrecord", "tfrecord.gz", "parquet", "arrow", "tar", "npy", "npz", "msgpack", "h5", "beton"]  # fmt: skip
 
@@ -106,11 +107,16 @@ def test_files_of_the_longest_names_are_written_and_read(
     assert ps.open(path)[0]["a"] == 4
 
 
-def test_an_index_with_too_long_a_name_is_told(tmp_path: Path) -> None:
-    path = tmp_path / ("x" * 246 + ".tfrecord")
-    with pytest.warns(UserWarning, match="is written, but its index is not"):
+def test_names_of_the_greatest_length_have_indexes_and_overlays(tmp_path: Path) -> None:
+    paths = [tmp_path / ("é" * 120 + end + ".tfrecord") for end in ("xxxxxx", "xxxxxy")]
+    for path in paths:
         ps.write({"a": [1, 2, 3]}, path)
-    assert len(ps.open(path)) == 3
+        ps.add_fields(path, {"b": [path.name[-10]] * 3})
+        assert ps.info(path).shards[0].index == "found"
+    for path in paths:
+        assert ps.open(path)[2] == {"a": 3, "b": path.name[-10]}
+    assert len({index_of(path) for path in paths}) == 2
+    assert all(len(os.fsencode(name)) <= 255 for name in os.listdir(tmp_path))
 
 
 def test_a_name_that_no_file_can_have_is_one_of_no_file(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import frames
 import penstock as ps
-from reading import read_all
+from reading import index_of, read_all
 
 WRAP = {
     "plain": bytes,
@@ -54,7 +54,7 @@ def test_skip_verify_and_repair_agree(tmp_path: Path, kind: str, index: str, see
     for round_ in range(12):
         path.write_bytes(damaged(data, rng))
         if index == "never":
-            (tmp_path / "a.tfrecord.penstock").unlink(missing_ok=True)
+            index_of(tmp_path / "a.tfrecord").unlink(missing_ok=True)
         report = ps.verify(str(path), index=index, payloads=False)
         ps.repair(str(path), into=str(copy), overwrite=True, index=False)
         got = read_all(str(path), damage="skip", index=index)

@@ -15,6 +15,9 @@ import pytest
 import frames
 import penstock as ps
 from penstock.verbs.overlays import write_overlay
+from reading import index_of
+
+pytestmark = pytest.mark.usefixtures("index_beside")
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "4"))
 WRAPS = {
@@ -80,7 +83,7 @@ def written(folder: Path, wrap: str, numbers: list[int]) -> str:
 
 
 def forget_index(path: str) -> None:
-    Path(path + ".penstock").unlink(missing_ok=True)
+    index_of(path).unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("indexed", [True, False], ids=["indexed", "index lost"])
@@ -93,7 +96,7 @@ def test_records_that_are_passed_over_take_their_values_with_them(
     path = written(tmp_path, wrap, numbers)
     keep_squares(path, numbers)
     assert check(path) == numbers
-    whole, index = Path(path).read_bytes(), Path(path + ".penstock").read_bytes()
+    whole, index = Path(path).read_bytes(), index_of(path).read_bytes()
     rng = random.Random(f"{SEED} {wrap} {damage} {indexed}")
     delivered = refused = 0
     for _ in range(25):
@@ -101,7 +104,7 @@ def test_records_that_are_passed_over_take_their_values_with_them(
         for _ in range(rng.randrange(1, 3)):
             broken[rng.randrange(len(broken))] ^= 1 << rng.randrange(8)
         Path(path).write_bytes(broken)
-        Path(path + ".penstock").write_bytes(index)
+        index_of(path).write_bytes(index)
         if not indexed:
             forget_index(path)
         try:
@@ -135,11 +138,11 @@ def test_a_shard_that_changed_is_refused(wrap: str, reading: str, tmp_path: Path
         "two records swapped": [40, *numbers[1:]],
         "one more in front": [0, *numbers],
     }
-    index = Path(path + ".penstock").read_bytes()
+    index = index_of(path).read_bytes()
     for name, edited in edits.items():
         written(tmp_path, wrap, edited)
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        Path(path + ".penstock").write_bytes(index)
+        index_of(path).write_bytes(index)
         options = {"index": "never"} if reading == "never" else {}
         if reading == "index lost":
             forget_index(path)

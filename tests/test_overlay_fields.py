@@ -11,8 +11,9 @@ import pytest
 
 import penstock as ps
 from overlaying import COUNT, file_of_ids, keep
-from penstock.overlay.file import path_of
+from penstock.overlay.file import folder_of, path_of
 from penstock.verbs.overlays import write_overlay
+from reading import index_of
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_names_that_no_file_could_have_are_names_of_overlays(path: str) -> None:
         keep(path, name, **{f"f{number}": np.full(COUNT, number)})
     assert [overlay.name for overlay in ps.overlays(path)] == names
     assert sorted(os.listdir(os.path.dirname(path))) == sorted(
-        os.path.basename(path) + ending for ending in ("", ".penstock", ".penstock-fields")
+        [os.path.basename(name) for name in (path, str(index_of(path)), folder_of(path))]
     )
     for name in names:
         ps.remove_overlay(path, name)
@@ -146,7 +147,7 @@ def test_types_that_differ_between_shards_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(ps.SchemaError, match="another type") as raised:
         ps.open(tmp_path)
     assert raised.value.field == "score"
-    assert paths[2] in str(raised.value)
+    assert folder_of(paths[2]) in str(raised.value)
     assert ps.open(tmp_path, overlays=False)[0] == {"id": 0}
     ps.remove_overlay(paths[2], "new")
     keep(paths[2], id=["x"] * 10)
@@ -203,9 +204,9 @@ def test_a_file_that_stands_twice_in_a_dataset_gets_no_overlay(path: str) -> Non
 
 def test_verify_writes_no_index_to_look_at_overlays(path: str) -> None:
     keep(path, score=np.arange(COUNT))
-    os.unlink(path + ".penstock")
+    os.unlink(str(index_of(path)))
     assert ps.verify(path).ok
-    assert not os.path.exists(path + ".penstock")
+    assert not os.path.exists(str(index_of(path)))
     overwritten = Path(path).read_bytes()
     ps.write({"id": range(1, COUNT + 1)}, path, overwrite=True, index=False)
     assert [finding.kind for finding in ps.verify(path).findings] == ["stale_overlay"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import frames
 import penstock as ps
 from memory_storage import MemoryStorage
-from reading import read_all, records_of
+from reading import index_of, read_all, records_of
 from strategies import payloads
 
 PATH = "m.tfrecord"
@@ -109,11 +109,11 @@ def test_taking_from_several_shards_keeps_the_order_asked(
 def test_the_sidecar_is_beside_the_data_and_small(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(PLAIN)
-    dataset = ps.open(str(path), raw=True)
-    assert not (tmp_path / "a.tfrecord.penstock").exists(), "opening makes no index"
+    dataset = ps.open(str(path), raw=True, index="beside")
+    assert not index_of(tmp_path / "a.tfrecord").exists(), "opening makes no index"
     len(dataset)
-    sidecar = tmp_path / "a.tfrecord.penstock"
-    assert sidecar.stat().st_size <= 12 * len(PAYLOADS) + 128
+    sidecar = index_of(tmp_path / "a.tfrecord")
+    assert sidecar.stat().st_size <= 12 * len(PAYLOADS) + 384
     assert ps.open(str(tmp_path), raw=True).paths == (str(path),), "it is no data"
 
 
@@ -123,7 +123,7 @@ def test_where_no_sidecar_can_be_written_the_cache_has_it(
     path = tmp_path / "a.tfrecord"
     path.write_bytes(PLAIN)
     # A folder of the sidecar's name stops everybody, root included.
-    (tmp_path / "a.tfrecord.penstock").mkdir()
+    index_of(tmp_path / "a.tfrecord").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for _ in range(2):
         dataset = ps.open(str(path), raw=True)

@@ -20,6 +20,7 @@ from penstock.framing import fitting, sidecar
 from penstock.framing.framings import TFRECORD
 from penstock.storage import LocalStorage
 from penstock.verbs.write import write
+from reading import index_of
 
 KINDS = [None, "gzip", "zlib"]
 
@@ -254,7 +255,7 @@ def test_in_place_replaces_only_what_is_damaged(tmp_path: Path) -> None:
     assert ps.verify(str(tmp_path)).ok
     assert len(ps.open(str(tmp_path))) == 150 - (report.num_lost or 0)
     source = LocalStorage().source(str(damaged))
-    index = sidecar.load(str(damaged) + ".penstock", LocalStorage())
+    index = sidecar.load(str(index_of(damaged)), LocalStorage())
     assert fitting.fits(index, source, TFRECORD)
 
 

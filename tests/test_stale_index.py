@@ -12,19 +12,24 @@ import struct
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import frames
 import penstock as ps
+from fuzz.indexes import HEADER, with_fields
 from memory_storage import MemoryStorage
 from penstock._core import Buffer
 from penstock.framing import sidecar
-from reading import records_of
+from penstock.storage import LocalStorage
+from reading import index_of, records_of
+
+pytestmark = pytest.mark.usefixtures("index_beside")
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "12"))
-HEADER = struct.Struct("<8sHBBIQQQQQI")
 WRAPS = {"plain": bytes, "gzip": frames.gzip_of, "members": lambda data: frames.gzip_of(data, 5)}
 
 
@@ -87,7 +92,7 @@ def test_random_edits_after_indexing_deliver_nothing_wrong(
         old = payloads(rng)
         path.write_bytes(wrap(frames.file_of(old)))
         assert len(ps.open(str(path), raw=True)) == len(old)
-        assert (tmp_path / "a.tfrecord.penstock").exists()
+        assert index_of(tmp_path / "a.tfrecord").exists()
         before = path.stat()
         new = edit(rng, old)
         path.write_bytes(wrap(frames.file_of(new)))
@@ -98,7 +103,7 @@ def test_random_edits_after_indexing_deliver_nothing_wrong(
             assert said == "read", "rewritten with the same bytes, nothing has changed"
         # After a refusal the next reader finds a fresh index or makes one.
         assert check_nothing_wrong(str(path), new) == "read", f"seed {SEED}, round {round_}"
-        (tmp_path / "a.tfrecord.penstock").unlink()
+        index_of(tmp_path / "a.tfrecord").unlink()
 
 
 def test_swapped_shards_are_noticed(tmp_path: Path) -> None:
@@ -298,7 +303,7 @@ def test_an_untouched_file_is_known_without_looking_at_all_of_it(
     old, _ = same_size_other_records()
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.file_of(old))
-    beside = Path(f"{path}.penstock")
+    beside = index_of(path)
     time.sleep(0.03)  # a file that was written just now may be written to in the same tick
     assert len(ps.open(str(path), raw=True)) == len(old)
     before = beside.stat().st_ino
@@ -321,12 +326,11 @@ def test_an_untouched_file_is_known_without_looking_at_all_of_it(
 def test_a_sidecar_that_knows_no_state_of_its_file_is_read(
     indexed: tuple[Path, list[bytes]],
 ) -> None:
-    """As older versions wrote them."""
+    """As writers make them."""
     path, some = indexed
-    beside = Path(f"{path}.penstock")
+    beside = index_of(path)
     good = beside.read_bytes()
-    header = good[:56] + bytes(4)
-    beside.write_bytes(header + struct.pack("<I", Buffer.from_bytes(header).crc32c()) + good[64:])
+    beside.write_bytes(with_fields(good, inode=0, size=0, mtime_ns=0, ctime_ns=0))
     assert ps.open(str(path), raw=True).files.reader(0).has_index
     assert check_nothing_wrong(str(path), some) == "read"
 
@@ -392,7 +396,7 @@ def test_a_reader_of_the_old_file_leaves_no_index_for_the_new_one(tmp_path: Path
     os.replace(other, path)
     time.sleep(0.03)
     assert len(dataset) == len(old), "it reads on what it has opened"
-    assert not Path(f"{path}.penstock").exists()
+    assert not index_of(path).exists()
     assert check_nothing_wrong(str(path), new) == "read"
     assert dataset[2000]["record"] == old[2000]
 
@@ -403,10 +407,10 @@ def test_a_link_in_the_place_of_a_sidecar_is_not_followed(tmp_path: Path) -> Non
     path, precious = tmp_path / "a.tfrecord", tmp_path / "precious"
     path.write_bytes(frames.file_of(some))
     precious.write_text("mine")
-    os.symlink(precious, f"{path}.penstock")
+    os.symlink(precious, str(index_of(path)))
     assert len(ps.open(path, raw=True)) == len(some)
     assert precious.read_text() == "mine"
-    assert not Path(f"{path}.penstock").is_symlink()
+    assert not index_of(path).is_symlink()
 
 
 def test_a_pipe_in_the_place_of_a_sidecar_is_no_index(
@@ -416,7 +420,7 @@ def test_a_pipe_in_the_place_of_a_sidecar_is_no_index(
     some = payloads(random.Random(SEED))
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.file_of(some))
-    os.mkfifo(f"{path}.penstock")
+    os.mkfifo(str(index_of(path)))
     assert check_nothing_wrong(str(path), some) == "read"
     assert [Path(kept).parent for kept in ps.index(path)] == [tmp_path / "cache/penstock/index"]
 
@@ -437,7 +441,7 @@ def indexed(tmp_path: Path) -> tuple[Path, list[bytes]]:
 def test_every_bit_of_the_sidecar_is_noticed(indexed: tuple[Path, list[bytes]]) -> None:
     """All bits through `sidecar.load`; one bit of each byte through `open`."""
     path, some = indexed
-    beside = Path(f"{path}.penstock")
+    beside = index_of(path)
     good = beside.read_bytes()
     rng = random.Random(SEED)
     storage = MemoryStorage()
@@ -460,7 +464,7 @@ def test_every_bit_of_the_sidecar_is_noticed(indexed: tuple[Path, list[bytes]]) 
 def test_a_sidecar_cut_at_any_byte_is_noticed(indexed: tuple[Path, list[bytes]]) -> None:
     """All cuts through `sidecar.load`; every eighth through `open`."""
     path, some = indexed
-    beside = Path(f"{path}.penstock")
+    beside = index_of(path)
     good = beside.read_bytes()
     storage = MemoryStorage()
     for cut in range(len(good)):
@@ -475,7 +479,7 @@ def test_a_sidecar_cut_at_any_byte_is_noticed(indexed: tuple[Path, list[bytes]])
 
 def test_the_sidecar_may_be_anything(indexed: tuple[Path, list[bytes]]) -> None:
     path, some = indexed
-    beside = Path(f"{path}.penstock")
+    beside = index_of(path)
     good = beside.read_bytes()
     rng = random.Random(SEED)
     for _ in range(150):
@@ -484,20 +488,11 @@ def test_the_sidecar_may_be_anything(indexed: tuple[Path, list[bytes]]) -> None:
         assert check_nothing_wrong(str(path), some) == "read"
 
 
-def forge(
-    good: bytes, numbers: list[int], checksums: list[int], sizes: tuple[int, int] | None = None
-) -> bytes:
-    """A sidecar with right checksums of its own that says what the forger likes."""
-    fields = list(HEADER.unpack_from(good))
-    body = struct.pack(f"<{len(numbers)}Q", *numbers) + struct.pack(
-        f"<{len(checksums)}I", *checksums
-    )
-    fields[4] = Buffer.from_bytes(body).crc32c()
-    fields[5] = len(checksums)
-    if sizes is not None:
-        fields[6], fields[7] = sizes
-    header = HEADER.pack(*fields)
-    return header + struct.pack("<I", Buffer.from_bytes(header).crc32c()) + body
+def forge(good: sidecar.Index, numbers: list[int], checksums: list[int], path: Path) -> None:
+    """Write a sidecar with right checksums of its own that says what the forger likes."""
+    told = np.array(numbers, np.uint64), np.array(checksums, np.uint32)
+    forged = replace(good, num_records=len(checksums), starts=told[0], checksums=told[1])
+    sidecar.save(forged, str(path), LocalStorage())
 
 
 def test_forged_sidecars_deliver_nothing_that_is_not_in_the_file(
@@ -506,8 +501,7 @@ def test_forged_sidecars_deliver_nothing_that_is_not_in_the_file(
     """Right checksums, wrong places: anywhere in the file and far beyond it, falling, twice the
     same, into other records. A forger who knows the format can hide records, not make them up."""
     path, some = indexed
-    beside = Path(f"{path}.penstock")
-    good = beside.read_bytes()
+    good = sidecar.load(str(index_of(path)), LocalStorage())
     starts = frames.starts_of(some)
     checksums = [frames.masked(payload) for payload in some]
     rng = random.Random(SEED)
@@ -524,7 +518,7 @@ def test_forged_sidecars_deliver_nothing_that_is_not_in_the_file(
         if rng.random() < 0.2:
             keep = rng.randrange(len(sums))
             numbers, sums = numbers[: keep + 1], sums[:keep]
-        beside.write_bytes(forge(good, numbers, sums))
+        forge(good, numbers, sums, path)
         options = {"index": "auto", "raw": True}
         try:
             dataset = ps.open(str(path), **options)
@@ -540,15 +534,24 @@ def test_forged_sidecars_deliver_nothing_that_is_not_in_the_file(
 
 def test_a_forged_count_reserves_no_memory(indexed: tuple[Path, list[bytes]]) -> None:
     path, some = indexed
-    beside = Path(f"{path}.penstock")
+    beside = index_of(path)
     good = beside.read_bytes()
-    for count in (1 << 20, 1 << 32, 1 << 60, (1 << 64) - 1):
-        for place in (5, 8, 9):
+    places = {
+        "num_sections": 4,
+        "num_records": 5,
+        "plain_bytes": 7,
+        "num_points": 8,
+        "body_bytes": 13,
+    }
+    for count in (1 << 20, (1 << 32) - 1, 1 << 60, (1 << 64) - 1):
+        for name, place in places.items():
+            if name == "num_sections" and count >= 1 << 32:
+                continue
             fields = list(HEADER.unpack_from(good))
             fields[place] = count
             header = HEADER.pack(*fields)
             crc = struct.pack("<I", Buffer.from_bytes(header).crc32c())
-            beside.write_bytes(header + crc + good[64:])
+            beside.write_bytes(header + crc + good[len(header) + 4 :])
             assert check_nothing_wrong(str(path), some) == "read"
 
 
@@ -559,7 +562,7 @@ def test_the_sidecar_of_another_file_is_refused(tmp_path: Path) -> None:
     first.write_bytes(frames.file_of(one))
     second.write_bytes(frames.file_of(two))
     len(ps.open(str(first), raw=True))
-    Path(f"{first}.penstock").rename(f"{second}.penstock")
+    index_of(first).rename(str(index_of(second)))
     assert check_nothing_wrong(str(second), two) == "read"
 
 
@@ -570,9 +573,7 @@ def test_forged_seek_points_deliver_nothing_wrong(tmp_path: Path) -> None:
     path.write_bytes(frames.gzip_of(frames.file_of(some), level=1))
     dataset = ps.open(str(path), raw=True)
     assert len(dataset) == len(some)
-    from penstock.storage import LocalStorage
-
-    index = sidecar.load(f"{path}.penstock", LocalStorage())
+    index = sidecar.load(str(index_of(path)), LocalStorage())
     assert len(index.points) >= 3
     for round_ in range(30):
         points = list(index.points)
@@ -580,10 +581,12 @@ def test_forged_seek_points_deliver_nothing_wrong(tmp_path: Path) -> None:
         p = points[at]
         points[at] = rng.choice(
             [
-                sidecar.SeekPoint(rng.randrange(1 << 40), p.plain_start, p.window, p.check),
-                sidecar.SeekPoint(p.compressed_bit, rng.randrange(1 << 40), p.window, p.check),
+                sidecar.SeekPoint(rng.randrange(1 << 40), p.plain_start, p.bytes_before(), p.check),
+                sidecar.SeekPoint(
+                    p.compressed_bit, rng.randrange(1 << 40), p.bytes_before(), p.check
+                ),
                 sidecar.SeekPoint(p.compressed_bit, p.plain_start, rng.randbytes(32768), p.check),
-                sidecar.SeekPoint(p.compressed_bit + 1, p.plain_start, p.window, p.check),
+                sidecar.SeekPoint(p.compressed_bit + 1, p.plain_start, p.bytes_before(), p.check),
                 sidecar.SeekPoint(1 << 63, p.plain_start, b"", p.check),
             ]
         )

@@ -18,6 +18,7 @@ from penstock import SchemaError
 from penstock.verbs.convert import convert
 from penstock.verbs.incoming import batches_of
 from penstock.verbs.write import write
+from reading import index_of
 
 TABLE = pa.table({"id": list(range(10)), "name": [f"n{i}" for i in range(10)]})
 
@@ -212,7 +213,7 @@ def test_shard_records_cut_as_records_come(tmp_path: Path) -> None:
     data = [n for n in names(tmp_path) if not n.endswith(".penstock")]
     assert data == [f"x-0000{n}-of-00003.tfrecord" for n in range(3)]
     assert [n for n in names(tmp_path) if n.endswith(".penstock")] == [
-        n + ".penstock" for n in data
+        str(index_of(n)) for n in data
     ]
 
 
@@ -337,7 +338,7 @@ def test_the_index_of_a_replaced_file_goes_with_it(
 ) -> None:
     path, source = str(tmp_path / "a.tfrecord"), str(tmp_path / "source.arrow")
     write({"id": list(range(100))}, path)
-    assert os.path.exists(path + ".penstock")
+    assert os.path.exists(str(index_of(path)))
     kept = index if index is False else str(tmp_path / "indexes")
     if kept:
         os.mkdir(kept)
@@ -346,7 +347,7 @@ def test_the_index_of_a_replaced_file_goes_with_it(
         convert(source, path, index=kept, overwrite=True)
     else:
         write({"id": [*range(98), 7, 5]}, path, index=kept, overwrite=True)
-    assert not os.path.exists(path + ".penstock")
+    assert not os.path.exists(str(index_of(path)))
     assert ids_of(path)[-2:] == [7, 5]
 
 
@@ -355,4 +356,4 @@ def test_a_refused_write_leaves_the_index_that_is_there(tmp_path: Path) -> None:
     write({"id": [1]}, path)
     with pytest.raises(FileExistsError):
         write({"id": [2]}, path, index=False)
-    assert os.path.exists(path + ".penstock")
+    assert os.path.exists(str(index_of(path)))

@@ -103,10 +103,10 @@ def set_index(source: str | list[str], wanted: bool) -> None:
     for path in [source] if isinstance(source, str) else source:
         if not wanted:
             remove_sidecar(Path(path))
-        elif not Path(f"{path}{SIDECAR}").exists():
+        elif not sidecars(Path(path)):
             import penstock as ps
 
-            len(ps.open(path))
+            ps.index(path)
 
 
 def sources(paths: Any) -> Any:
@@ -174,7 +174,16 @@ def take(mmap: bool) -> Callable[[Data], Job]:
 
 def remove_sidecar(path: Path) -> None:
     """So that an index is built, not found."""
-    Path(f"{path}{SIDECAR}").unlink(missing_ok=True)
+    for each in sidecars(path):
+        each.unlink(missing_ok=True)
+
+
+def sidecars(path: Path) -> list[Path]:
+    """The indexes of a file that are there, of any version of penstock: beside it, and in the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    cached = Path(base, "penstock", "index").glob(f"*{path.name}.*{SIDECAR}")
+    beside = (path.with_name(f".{path.name}{SIDECAR}"), Path(f"{path}{SIDECAR}"))
+    return [each for each in (*beside, *cached) if each.exists()]
 
 
 def index(data: Data) -> Job:

@@ -21,7 +21,7 @@ from penstock.limits import Limits, limits_from
 from penstock.notes import Notes
 from penstock.numbers import checked_count
 from penstock.one_set import refuse_several_formats
-from penstock.paths import expand, index_option
+from penstock.paths import expand, reading_index
 from penstock.scan import scan
 from penstock.shard_lists import ShardList
 from penstock.skipped import SkippedFile, warning_about
@@ -350,9 +350,11 @@ def open(
         damage: "error" raises; "stop" reads each file up to its damage; "skip" passes over damaged
             records and lists them in `Dataset.damage`; "salvage" also gives records that nobody can
             prove to be records, marked in a boolean column `unproved`.
-        index: "auto" keeps sidecars beside the data, or in the user's cache where that cannot be
-            written (and none for files of another storage); a folder keeps them there; "never" keeps
-            and reads none.
+        index: where reading looks for sidecars (what penstock knows of a file) and keeps those that it makes.
+            "auto" reads those beside the data or in the user's cache, and keeps new ones in the cache, or
+            beside the data where one is already; "beside" keeps them beside the data; a folder keeps them
+            there; "never" keeps and reads none. The environment's `PENSTOCK_INDEX` says what "auto" means.
+            Files of another storage have sidecars in a folder only.
         mmap: borrow local files from memory maps instead of reading. Faster for large records; a
             file that is cut meanwhile ends the process.
         overlays: show the fields that are kept beside the files as if they were in them; False
@@ -386,7 +388,7 @@ def open(
             listed = ", ".join(repr(choice) for choice in _CHOICES[word])
             raise ValueError(f"{word}={value!r} is not one of {listed}")
     _check_are_names(columns)
-    index = index_option(index, "auto", "never")
+    index = reading_index(index)
     if raw and schema is not None:
         raise ValueError("raw=True gives records as bytes, which have no schema; leave out one")
     if cache is not None and storage is not None:

@@ -255,7 +255,7 @@ class Files:
     def forget_index(self, shard: int) -> None:
         """Drop the sidecar of a file that turned out not to fit, so that the next `open` makes
         a new one. A sidecar that the caller keeps in a folder of their own stays."""
-        if self.options.index == "auto" and isinstance(self.storage, LocalStorage):
+        if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
             discard(self.paths[shard])
 
     def _of(self, shard: int) -> _Opened:

@@ -20,11 +20,11 @@ import numpy as np
 
 from penstock import _core
 from penstock.errors import ChangedError, FormatError, LimitError
+from penstock.hidden import is_own
 from penstock.limits import Limits
 from penstock.lookalikes import LOOK_BYTES, is_text
 from penstock.sinks import TEMPORARY_SUFFIX, Calls, write_all
 from penstock.skipped import SkippedFile, why_not_data
-from penstock.storage import is_own
 
 if TYPE_CHECKING:
     import pyarrow as pa

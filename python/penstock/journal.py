@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from penstock import _core
+from penstock.hidden import hidden
 
 SUFFIX = ".penstock-append"
 EDGE_BYTES = 4096
@@ -72,8 +73,7 @@ class Journal:
 
 def path_for(data_path: str) -> str:
     """Where the note about a file is: beside it, or beside what a link points to."""
-    folder, name = os.path.split(resolved(data_path))
-    return os.path.join(folder, f".{name}{SUFFIX}")
+    return hidden(resolved(data_path), SUFFIX)
 
 
 def resolved(path: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import LimitError, UnsupportedError
 from penstock.folders import holds_images, is_companion
+from penstock.hidden import SIDECAR_SUFFIX, is_own
 from penstock.limits import Limits
 from penstock.listing import INDEX_NAME, listed_paths
 from penstock.patterns import is_pattern, matching
@@ -27,7 +28,7 @@ from penstock.skipped import (
     SkippedFile,
     why_not_data,
 )
-from penstock.storage import SIDECAR_SUFFIX, Storage, is_own, no_longer_names
+from penstock.storage import Storage, no_longer_names
 
 _COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
 _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
@@ -330,7 +331,7 @@ def _complete(paths: list[str]) -> list[str]:
     return paths
 
 
-_INDEX_WORDS = ("auto", "never", "true", "false", "none")
+_INDEX_WORDS = ("auto", "beside", "never", "true", "false", "none")
 
 
 def index_option(index: Any, *words: str) -> Any:
@@ -362,3 +363,19 @@ def index_option(index: Any, *words: str) -> Any:
     if get_close_matches(word.lower(), _INDEX_WORDS, cutoff=0.75):
         raise ValueError(f"index={word!r} is not {known}; a folder of that name is './{word}'")
     return word
+
+
+def reading_index(index: Any) -> str:
+    """What `index=` of a verb that reads says, or the environment where that says nothing.
+
+    Raises:
+        As index_option.
+    """
+    words = ("auto", "beside", "never")
+    told = index_option(index, *words)
+    if told == "auto" and (told := os.environ.get("PENSTOCK_INDEX") or "auto") != "auto":
+        try:
+            return index_option(told, *words)
+        except (ValueError, NotADirectoryError) as error:
+            raise type(error)(f"PENSTOCK_INDEX: {error}") from None
+    return told

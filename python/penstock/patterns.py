@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 
 from penstock.errors import LimitError
+from penstock.hidden import is_own
 from penstock.limits import Limits
 from penstock.skipped import HIDDEN, LINK, SkippedFile, why_not_data
-from penstock.storage import is_own
 
 _MAGIC = re.compile(r"[*?\[]")
 

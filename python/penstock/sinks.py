@@ -13,8 +13,8 @@ from itertools import accumulate
 
 from penstock import _core
 from penstock.errors import UnsupportedError
+from penstock.hidden import TEMPORARY_SUFFIX
 
-TEMPORARY_SUFFIX = ".penstock-tmp"
 _NAME_BYTES = 255
 """Of a file's name, on most file systems."""
 _MOST_PARTS = 512

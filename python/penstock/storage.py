@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock import _core, journal
 from penstock.errors import ChangedError, UnsupportedError
+from penstock.hidden import is_own
 from penstock.open_files import open_file
-from penstock.sinks import TEMPORARY_SUFFIX, Calls, LocalSink, closed_as
+from penstock.sinks import Calls, LocalSink, closed_as
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.folders import Folder, FolderSink
 
-SIDECAR_SUFFIX = ".penstock"
 _MOST_LOOKS = 10
 """How often a file is looked at that has another size each time."""
 
@@ -344,11 +344,3 @@ def sink_for(storage: Storage, path: str, data_path: str, *, overwrite: bool = T
     if isinstance(storage, LocalStorage):
         return storage.sink(path, overwrite=overwrite, like=data_path)
     return storage.sink(path, overwrite=overwrite)
-
-
-_OWN_ENDINGS = (TEMPORARY_SUFFIX, SIDECAR_SUFFIX, journal.SUFFIX, ".penstock-fields")
-
-
-def is_own(name: str) -> bool:
-    """Whether a name is one that penstock gives to its temporaries, sidecars and folders of overlays."""
-    return name.endswith(_OWN_ENDINGS) or name.startswith(".penstock")

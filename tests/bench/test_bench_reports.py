@@ -48,7 +48,7 @@ def test_a_format_is_measured_or_has_a_reason(tmp_path: Path) -> None:
     assert rows["tfrecord"].index_bytes > 0
     assert rows["tfrecord"].num_bytes == path.stat().st_size
     assert rows["tfrecord gzip"].num_bytes < rows["tfrecord"].num_bytes
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.tfrecord", "x.tfrecord.penstock"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".x.tfrecord.penstock", "x.tfrecord"]
     assert json.loads(json.dumps(plain(report.to_dict())))["sample"]["num_records"] == 300
 
 

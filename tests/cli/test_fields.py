@@ -8,6 +8,7 @@ import pyarrow as pa
 from running import run
 
 import penstock as ps
+from penstock.overlay.file import folder_of
 from penstock.verbs.overlays import write_overlay
 
 
@@ -61,12 +62,12 @@ def test_remove_takes_one_and_leaves_the_others(single: Path) -> None:
     keep(single, "b", score=[0] * 300)
     assert run("head", single, "-n", 1, "--json").document["records"][0]["score"] == 0
     removed = run("fields", "remove", single, "b", "--json")
-    assert removed.document == {"removed": [f"{single}.penstock-fields/b.overlay"]}
+    assert removed.document == {"removed": [f"{folder_of(single)}/b.overlay"]}
     assert run("head", single, "--start", 7, "-n", 1, "--json").document["records"][0]["score"] == 7
     wrong = run("fields", "remove", single, "b")
     assert wrong.status == 2
     assert "there are: a" in wrong.err
-    assert run("fields", "remove", single, "a").out.strip() == f"{single}.penstock-fields/a.overlay"
+    assert run("fields", "remove", single, "a").out.strip() == f"{folder_of(single)}/a.overlay"
     assert ps.overlays(single) == []
 
 

@@ -14,6 +14,7 @@ from running import run, run_process
 import penstock as ps
 from conftest import HOSTILE
 from penstock.types import ImageType, fixed_tensors
+from reading import index_of
 
 # -- info -----------------------------------------------------------------------------------------
 
@@ -38,10 +39,10 @@ def test_info_tells_whether_an_index_was_there(damaged: Path) -> None:
     assert (
         run("info", "--json", "--index", "never", damaged).document["files"][0]["index"] == "none"
     )
-    assert not Path(f"{damaged}.penstock").exists()
-    made = run("info", "--json", damaged).document["files"][0]
+    assert not index_of(damaged).exists()
+    made = run("info", "--json", "--index", "beside", damaged).document["files"][0]
     assert made["index"] == "made"
-    assert made["index_path"] == f"{damaged}.penstock"
+    assert made["index_path"] == str(index_of(damaged))
     assert run("info", "--json", damaged).document["files"][0]["index"] == "found"
 
 

@@ -10,12 +10,13 @@ import pytest
 from running import run, run_process
 
 import penstock as ps
+from reading import index_of
 
 
 def test_index_makes_sidecars_and_prints_their_paths(single: Path, tmp_path: Path) -> None:
-    os.unlink(f"{single}.penstock")
-    assert run("index", single).out.strip() == f"{single}.penstock"
-    assert Path(f"{single}.penstock").exists()
+    os.unlink(str(index_of(single)))
+    assert run("index", single).out.strip() == str(index_of(single))
+    assert index_of(single).exists()
     folder = tmp_path / "kept"
     (path,) = run("index", "--json", "--folder", folder, single).document["paths"]
     assert Path(path).parent == folder
@@ -25,7 +26,7 @@ def test_index_of_a_damaged_head_ends_with_status_1(single: Path) -> None:
     data = bytearray(single.read_bytes())
     data[0] ^= 1
     single.write_bytes(data)
-    os.unlink(f"{single}.penstock")
+    os.unlink(str(index_of(single)))
     done = run_process("index", single)
     assert done.status == 1
     assert "record 0" in done.err

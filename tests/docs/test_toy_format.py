@@ -21,6 +21,7 @@ from penstock.framing.shard import Shard
 from penstock.framing.stream import PlainStream
 from penstock.storage import Source
 from penstock.verbs.overlays import write_overlay
+from reading import index_of
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "architecture.md"
@@ -101,7 +102,7 @@ def test_a_framed_format_scans_takes_and_keeps_an_index(lines: Path) -> None:
     assert pa.table(ds).column("line").to_pylist() == LINES
     asked = [99_999, 0, 7, 7]
     assert ds.take(asked).column("line").to_pylist() == [LINES[n] for n in asked]
-    assert lines.with_name("text.tfl.penstock").exists()
+    assert lines.with_name(".text.tfl.penstock").exists()
     assert pa.table(ps.open(lines)).column("line").to_pylist() == LINES
     assert sum(batch.num_rows for batch in ds.scan(columns=[])) == len(LINES)
 
@@ -190,7 +191,7 @@ def test_a_framed_format_from_outside_is_verified_and_indexed(
     formats.register(FramingLines())
     assert ps.verify(lines).num_records == len(LINES)
     ps.index(lines)
-    assert Path(f"{lines}.penstock").exists()
+    assert index_of(lines).exists()
     assert ps.open(lines)[99]["line"] == LINES[99]
     assert ps.open(lines, raw=True)[99]["record"] == LINES[99].encode()
     formats.register(OnlyLines())

@@ -15,6 +15,7 @@ import penstock as ps
 from penstock import journal
 from penstock.sinks import TEMPORARY_SUFFIX
 from penstock.storage import LocalStorage
+from reading import index_of
 
 OLD = {"id": range(300), "text": [f"record {n}" * 5 for n in range(300)]}
 NEW = {"id": range(300, 500), "text": [f"record {n}" * 5 for n in range(300, 500)]}
@@ -64,7 +65,7 @@ def test_every_failing_call_leaves_all_or_none(tmp_path: Path, name: str, error:
         assert path.read_bytes() == (before if raised else after), (failing, calls.failed)
         assert ids(path) == list(range(300 if raised else 500))
         assert ps.verify(path).findings == ()
-        left = {p.name for p in path.parent.iterdir()} - {name, name + ".penstock"}
+        left = {p.name for p in path.parent.iterdir()} - {name, str(index_of(name))}
         assert all(other.endswith(TEMPORARY_SUFFIX) for other in left), left
         shutil.rmtree(path.parent)
     assert {"open", "write", "fsync", "rename", "unlink"} <= told

@@ -16,6 +16,7 @@ from penstock.take import take
 from penstock.types import ImageType
 from penstock.verbs.incoming import Incoming
 from penstock.verbs.write import write
+from reading import index_of
 
 LENDING = [fmt.info.name for fmt in formats.FORMATS if fmt.info.takes_views]
 FIELD = {"recordio": "data", "beton": "data", "webdataset": "bin", "tfrecord": "data"}
@@ -124,7 +125,7 @@ def test_damage_that_is_passed_over_is_not_lent(tmp_path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    (tmp_path / "a.tfrecord.penstock").unlink()
+    index_of(tmp_path / "a.tfrecord").unlink()
     dataset = ps.open(str(path), damage="skip", index="never")
     assert ps.convert(dataset, str(tmp_path / "b.tar")).num_records == 19
 

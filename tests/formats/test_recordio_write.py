@@ -14,6 +14,7 @@ from recordio_files import JPEG
 import penstock as ps
 from fuzz import mxnet_rules as rules
 from penstock.types import ImageType
+from reading import index_of
 
 # -- what is written ------------------------------------------------------------------------------
 
@@ -119,7 +120,7 @@ def test_a_missing_text_index_is_made_and_a_wrong_one_is_told(tmp_path: Path) ->
     path = str(tmp_path / "a.rec")
     ps.write({"data": [b"a", b"bcdef"]}, path, idx=False)
     assert not (tmp_path / "a.idx").exists()
-    assert ps.index(path, text=True) == [path + ".penstock"]
+    assert ps.index(path, text=True) == [str(index_of(path))]
     assert (tmp_path / "a.idx").read_text() == "0\t0\n1\t12\n"
     ps.index(path, from_text=True)
     for fine in ("x\t0\ny\t12", "0\t0\r\n1\t12\r\n", "0\t0\tmore\n1\t12\tx\n"):

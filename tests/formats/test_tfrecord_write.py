@@ -19,6 +19,7 @@ from penstock import SchemaError, _core
 from penstock.formats.tfrecord_writer import TFRecordWriteOptions
 from penstock.storage import LocalStorage
 from penstock.verbs.write import write
+from reading import index_of
 
 
 def frames_of(data: bytes) -> list[bytes]:
@@ -307,10 +308,10 @@ def test_bytes_do_not_depend_on_threads_or_batches(tmp_path: Path, compression: 
     if compression == "gzip":
         options["member_bytes"] = 10_000
     wanted = written(tmp_path, table, threads=1, **options)
-    index = (tmp_path / "x.tfrecord.penstock").read_bytes()
+    index = index_of(tmp_path / "x.tfrecord").read_bytes()
     for threads in (2, 4):
         assert written(tmp_path, table, threads=threads, **options) == wanted
-        assert (tmp_path / "x.tfrecord.penstock").read_bytes() == index
+        assert index_of(tmp_path / "x.tfrecord").read_bytes() == index
     draw = np.random.default_rng(7)
     for mean in (7, 500, 9000):
         batches, start = [], 0
@@ -320,7 +321,7 @@ def test_bytes_do_not_depend_on_threads_or_batches(tmp_path: Path, compression: 
             start += length
         again = pa.RecordBatchReader.from_batches(table.schema, batches)
         assert written(tmp_path, again, threads=2, **options) == wanted
-        assert (tmp_path / "x.tfrecord.penstock").read_bytes() == index
+        assert index_of(tmp_path / "x.tfrecord").read_bytes() == index
 
 
 def members_of(data: bytes) -> list[bytes]:
@@ -361,7 +362,7 @@ def test_the_index_says_where_records_lie(tmp_path: Path, compression: str | Non
     table = many(20_000)
     plain = written(tmp_path, table)
     data = written(tmp_path, table, compression=compression)
-    index = sidecar.load(str(tmp_path / "x.tfrecord.penstock"), LocalStorage())
+    index = sidecar.load(str(index_of(tmp_path / "x.tfrecord")), LocalStorage())
     assert (index.num_records, index.data_bytes) == (20_000, len(data))
     assert (index.plain_bytes, index.compression) == (len(plain), compression or "")
     for record in (0, 1, 777, 19_999):

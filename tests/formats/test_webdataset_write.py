@@ -17,6 +17,7 @@ import penstock as ps
 from penstock.framing import sidecar
 from penstock.storage import LocalStorage
 from penstock.types import ImageType, VariableShapeTensorType, fixed_tensors
+from reading import index_of
 
 COUNT = 40
 
@@ -201,10 +202,10 @@ def test_bytes_and_index_depend_on_the_records_alone(
         if size > 1:
             seen.add(path.read_bytes())
     assert len(seen) == 1
-    written = sidecar.load(f"{path}.penstock", LocalStorage())
-    Path(f"{path}.penstock").unlink()
+    written = sidecar.load(str(index_of(path)), LocalStorage())
+    index_of(path).unlink()
     assert len(ps.open(str(path))) == 500
-    found = sidecar.load(f"{path}.penstock", LocalStorage())
+    found = sidecar.load(str(index_of(path)), LocalStorage())
     assert written.starts.tolist() == found.starts.tolist()
     assert written.checksums.tolist() == found.checksums.tolist()
     assert written.points == found.points

@@ -13,6 +13,7 @@ from test_laws import written
 import penstock as ps
 from penstock.format import Format
 from penstock.images import image_sizes
+from reading import index_of
 
 RECORDS = 60
 # What holds any columns that one of these writes; the others hold some of them only.
@@ -61,7 +62,7 @@ def test_what_is_converted_has_the_same_values_or_is_refused(
         )
         assert ".penstock-part" not in str(error)
         # Nothing but the index of what was read has come.
-        assert set(tmp_path.iterdir()) - before <= {Path(f"{path}.penstock")}
+        assert set(tmp_path.iterdir()) - before <= {index_of(path)}
         return
     assert made.num_records == RECORDS
     found, wanted = columns(ps.open(to)), columns(ps.open(path))

@@ -15,6 +15,7 @@ from test_laws import contents, opened, same, whole, written
 
 import penstock as ps
 from penstock.format import Format
+from penstock.overlay.file import folder_of
 from penstock.verbs.overlays import write_overlay
 
 OVERLAID = [fmt for fmt in WRITABLE if fmt.info.can_overlay]
@@ -208,6 +209,6 @@ def test_the_same_values_make_the_same_bytes(fmt: Format, tmp_path: Path) -> Non
         batches = NEW.to_batches(max_chunksize=length)
         dataset = opened(path, tmp_path, overlays=False)
         write_overlay(dataset, "new", NEW.schema, lambda shard, b=batches: b)
-        kept.add((Path(f"{path}.penstock-fields") / "new.overlay").read_bytes())
+        kept.add((Path(folder_of(path)) / "new.overlay").read_bytes())
         ps.remove_overlay(path, "new")
     assert len(kept) == 1

@@ -19,6 +19,7 @@ import pytest
 
 import penstock as ps
 from penstock.loader import caching
+from reading import index_of
 
 COUNT = 500
 
@@ -206,7 +207,7 @@ def test_a_damaged_copy_is_made_anew(data: Path, tmp_path: Path, harm: str) -> N
     if harm == "flip":
         path.write_bytes(whole.replace(b"n250", b"m250"))
     elif harm == "index":
-        Path(f"{path}.penstock").unlink()
+        index_of(path).unlink()
     else:
         path.write_bytes(whole[: len(whole) // 2] if harm == "cut" else b"")
     one = loader(data, folder)

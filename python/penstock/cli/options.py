@@ -92,8 +92,9 @@ _READING: dict[str, Callable[[Any], Any]] = {
         "--index",
         default="auto",
         show_default=True,
-        metavar="auto|never|FOLDER",
-        help="Keep indexes beside the data, not at all, or in a folder.",
+        metavar="auto|beside|never|FOLDER",
+        help="Keep indexes in your cache (or beside the data, where one is already), beside the data, not at all, "
+        "or in a folder.",
     ),
     "threads": click.option(
         "--threads", type=click.IntRange(min=1), help="How many to use. [default: one a core]"

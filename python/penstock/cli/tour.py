@@ -305,8 +305,8 @@ class Tour:
         )
         with gzip.open("others.tfrecord.gz", "wb", compresslevel=6) as file:
             file.write(plain)
-        if os.path.exists("others.tfrecord.gz.penstock"):
-            os.unlink("others.tfrecord.gz.penstock")  # of an earlier demo
+        if os.path.exists(".others.tfrecord.gz.penstock"):
+            os.unlink(".others.tfrecord.gz.penstock")  # of an earlier demo
 
         def index() -> list[str]:
             return ps.index("others.tfrecord.gz")

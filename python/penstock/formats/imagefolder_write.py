@@ -10,9 +10,9 @@ from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.folders import FolderSink, is_image_name, is_table_name
 from penstock.formats.batches import same_columns
 from penstock.formats.imagefolder import FILE_NAME, IMAGE, LABEL, WriteOptions
+from penstock.hidden import is_own
 from penstock.numbers import memoryviews
 from penstock.skipped import why_not_data
-from penstock.storage import is_own
 from penstock.types import is_image
 
 _MOST_NAME_BYTES = 255

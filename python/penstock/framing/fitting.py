@@ -13,9 +13,10 @@ from typing import Literal
 import numpy as np
 
 from penstock import _core
+from penstock.errors import StaleIndexError
 from penstock.framing.forward import Inflation
 from penstock.framing.framings import Framing, Readable
-from penstock.framing.sidecar import Index, SeekPoint, identity_of
+from penstock.framing.sidecar import Index, SeekPoint, state_of
 from penstock.numbers import as_numpy
 from penstock.storage import LocalSource, Source
 
@@ -111,7 +112,7 @@ def with_checks(points: Iterable[SeekPoint], source: Source) -> tuple[SeekPoint,
 
 def _is_untouched(index: Index, source: Source) -> bool:
     """Whether the system knows the file as the one that the index was made of, and as not written to since."""
-    return bool(index.identity) and index.identity == identity_of(source)
+    return index.state.is_known and index.state == state_of(source)
 
 
 # -- a sample --------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def _stands(
         return True
     found, stored, fault = _core.index_file(framing.name, source.file, end, first, end - first)
     starts, checksums = as_numpy(found), as_numpy(stored)
-    if not (framing.is_checked or fault) and index.identity:
+    if not (framing.is_checked or fault) and index.state.is_known:
         # Whoever wrote to the file made what can be read, and nothing in it speaks against that.
         return np.array_equal(starts, index.starts) and np.array_equal(checksums, index.checksums)
     return _are_indexed(index, 0, starts, checksums, source, framing)
@@ -201,7 +202,7 @@ def _records_behind(
         inflation = Inflation(source, index.compression, index.points[point])
         inflation.skip_to(start)
         plain = inflation.read(end - start)
-    except _core.KernelError:
+    except (_core.KernelError, StaleIndexError):
         return "none"
     frames, _, _, _ = _core.walk(framing.name, plain, start, end - start)
     begin, checksums = as_numpy(frames.starts()), as_numpy(frames.checksums())

@@ -44,7 +44,7 @@ class Inflation:
             self._at = 0
         else:
             self.inflater = _core.Inflater.at_point(
-                container, point.compressed_bit, point.plain_start, point.window
+                container, point.compressed_bit, point.plain_start, point.bytes_before()
             )
             self._at = point.compressed_bit // 8
         self._input = self._more = EMPTY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +18,9 @@ from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
 from penstock.framing.forward import ForwardStream
 from penstock.framing.gzip_members import Member
+from penstock.framing.index_cache import cache_folder, made_once, tell_if_slow
 from penstock.framing.inflated import POINT_BYTES, InflatedStream
+from penstock.framing.sections import State
 from penstock.framing.shard import Shard
 from penstock.framing.sidecar import Index, SeekPoint
 from penstock.framing.stream import Stream
@@ -31,15 +35,15 @@ def load_index(shard: Shard) -> Index | None:
     if options.index == "never" or not _has_place(source, options.index):
         return None
     storage = LocalStorage()
-    identity = sidecar.identity_of(source)
-    for folder, index in _kept(source.path, options.index, storage, identity):
+    state = sidecar.state_of(source)
+    for folder, index in _kept(source.path, options.index, storage, state):
         known = _of_this_state(shard, index)
         if known is None:
             continue
-        is_news = known is not index or (identity and index.identity != identity)
+        is_news = known is not index or (state.is_known and index.state != state)
         if is_news and shard.framing.keeps_index:
             # What was found out is not to be found out again at each open.
-            known = replace(known, identity=identity)
+            known = replace(known, state=state)
             if known.num_records == index.num_records or sidecar.worth_saving(
                 index.num_records, known.num_records
             ):
@@ -51,7 +55,7 @@ def load_index(shard: Shard) -> Index | None:
 
 
 def _kept(
-    path: str, kept: str, storage: LocalStorage, identity: int
+    path: str, kept: str, storage: LocalStorage, state: State
 ) -> list[tuple[str | None, Index]]:
     """The sidecars of a file and the folders they are in; first the one made of its present state."""
     found: list[tuple[str | None, Index]] = []
@@ -59,7 +63,7 @@ def _kept(
         # Not there, not readable, or none: an index can be made again.
         with suppress(OSError, StaleIndexError):
             found.append((folder, sidecar.load(sidecar.path_for(path, folder), storage)))
-    found.sort(key=lambda entry: entry[1].identity != identity)
+    found.sort(key=lambda entry: entry[1].state != state)
     return found
 
 
@@ -81,7 +85,7 @@ def _has_place(source: Source, kept: str) -> bool:
         return False
     # As standard input is, that a shell has opened.
     is_open_file = source.path.startswith(("/dev/fd/", "/dev/std", "/proc/"))
-    return kept != "auto" or (isinstance(source, LocalSource) and not is_open_file)
+    return kept not in ("auto", "beside") or (isinstance(source, LocalSource) and not is_open_file)
 
 
 def _extended(shard: Shard, index: Index) -> Index | None:
@@ -121,28 +125,46 @@ def build_index(shard: Shard) -> Index:
     kept, since it says nothing about the file as it was meant to be.
     """
     kept = shard.options.index
-    identity = sidecar.identity_of(shard.source)  # before it is read: it may change meanwhile
+    keeps = kept != "never" and shard.framing.keeps_index and _has_place(shard.source, kept)
+    if not keeps:
+        return _found_index(shard)[0]
+    with made_once(os.path.basename(sidecar.path_for(shard.source.path, cache_folder()))):
+        # Another process may have made it meanwhile.
+        there = load_index(shard)
+        if there is not None:
+            return there
+        begun = time.monotonic()
+        index, whole = _found_index(shard)
+        if whole:
+            _save_index(index, shard.source.path, kept, time.monotonic() - begun)
+        return index
+
+
+def _found_index(shard: Shard) -> tuple[Index, bool]:
+    """The index of a file as it is, and whether it is whole."""
+    state = sidecar.state_of(shard.source)  # before it is read: it may change meanwhile
     if shard.stream.container:
         index, whole = _index_compressed(shard)
     elif isinstance(shard.source, LocalSource):
         index, whole = _index_plain(shard, shard.source)
     else:
         index, whole = _index_by_walking(shard)
-    index = replace(index, identity=identity)
-    is_good = whole and shard.framing.keeps_index
-    if is_good and kept != "never" and _has_place(shard.source, kept):
-        _save_index(index, shard.source.path, None if kept == "auto" else kept)
+    index = replace(index, state=state)
     _teach(shard, index)
-    return index
+    return index, whole
 
 
-def _save_index(index: Index, data_path: str, folder: str | None) -> None:
-    """Keep an index; without a folder that was asked for it is a convenience that can be made again."""
+def _save_index(index: Index, data_path: str, kept: str, seconds: float) -> None:
+    """Keep an index that took so long to make; without a folder that was asked for it is a convenience that can
+    be made again."""
     try:
-        sidecar.keep(index, data_path, LocalStorage(), folder)
+        path = sidecar.keep_read(index, data_path, LocalStorage(), kept)
     except OSError:
-        if folder is not None:
+        if kept not in ("auto", "beside"):
             raise
+        return
+    if os.path.dirname(path) == cache_folder():
+        tell_if_slow(seconds, data_path)
 
 
 def _index_plain(shard: Shard, source: LocalSource) -> tuple[Index, bool]:

@@ -1,25 +1,6 @@
-"""The index of a framed shard, and the sidecar file that keeps it: where records lie.
+"""The index of a shard, and the sidecar file that keeps it: where records lie, and what is known of them.
 
-```
-offset  size        field                       (all numbers little endian)
-0       8           magic "PENSTOCK"
-8       2           version, 2
-10      1           compression: 0 none, 1 gzip, 2 zlib
-11      1           layout: 0 plain, 1 members (each holds whole frames), 2 seek points
-12      4           crc32c of everything after this header
-16      8           num_records, N
-24      8           data_bytes: size of the file
-32      8           plain_bytes: size of the stream of frames
-40      8           num_points, P
-48      8           points_bytes: size of the last section
-56      4           identity: a name for the state of the file, see `identity_of`; 0 where none is known
-60      4           crc32c of the 60 bytes before
-64      8 (N + 1)   starts: where each frame begins in the stream, then where the last one ends
-...     4 N         checksums: the stored checksum of each record
-...     ...         points: P x { bit u64, plain u64, check u32, window u32 } then the deflated windows
-```
-
-The check of a point is the crc32c of the file's bytes from the one in which it lies up to that of the next point.
+How the file looks: `sections`. Where it is kept: `path_for`, `folders`, `keep`.
 
 A sidecar is never the truth. It is tied to its file by size and by the file's own bytes: a sample where
 the system knows the file as untouched since, else more of them, see `fitting`. Every record read
@@ -28,10 +9,13 @@ through it must stand where it says and carry the checksum it says. What disagre
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import time
 import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,9 +24,12 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import StaleIndexError, UnsupportedError
+from penstock.framing import sections
+from penstock.framing.index_cache import cache_folder, make_room
+from penstock.framing.sections import UNKNOWN, Facts, Sections, State
+from penstock.hidden import SIDECAR_SUFFIX, hidden
 from penstock.numbers import as_arrow, as_numpy
 from penstock.storage import (
-    SIDECAR_SUFFIX,
     LocalStorage,
     Source,
     Storage,
@@ -50,16 +37,10 @@ from penstock.storage import (
     sink_for,
 )
 
-MAGIC = b"PENSTOCK"
-VERSION = 2
-_HEADER = struct.Struct("<8sHBBIQQQQQI")
 _POINT = struct.Struct("<QQII")
-_COMPRESSIONS = ("", "gzip", "zlib")
-_LAYOUTS = ("plain", "members", "points")
+_WINDOW_BYTES = 32 << 10
 # One record in so many may be behind what a sidecar knows of.
 _MOST_UNSAVED = 256
-# Up to this size a sidecar is read and its checksum verified; a larger one is mapped.
-_READ_BYTES = 64 << 20
 # So long a change may bear the time of the change before it: some ticks of the system's clock.
 _TICK_NS = 20_000_000
 
@@ -73,6 +54,26 @@ class SeekPoint:
     plain_start: int
     window: bytes = b""
     check: int = 0
+    packed: bytes = b""
+    """The window as an index keeps it, deflated; it is inflated when the point is used."""
+
+    def bytes_before(self) -> bytes:
+        """The window.
+
+        Raises:
+            StaleIndexError: the index has none that can be inflated.
+        """
+        if not self.packed:
+            return self.window
+        try:
+            # A window is at most 32 KiB; a longer one is none and would only cost memory.
+            return zlib.decompressobj().decompress(self.packed, _WINDOW_BYTES)
+        except zlib.error as error:
+            raise StaleIndexError(f"a seek point of the index is broken: {error}") from None
+
+    def packed_window(self) -> bytes:
+        """The window, deflated."""
+        return self.packed or (zlib.compress(self.window, 6) if self.window else b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,17 @@ class Index:
     points: tuple[SeekPoint, ...] = ()
     layout: str = "plain"
     gap_ends: np.ndarray | None = None
-    identity: int = 0
-    """`identity_of` the file before it was looked at. A writer does not know it, so that the same
+    state: State = UNKNOWN
+    """The state of the file before it was looked at. A writer does not know it, so that the same
     records make the same index; who opens the file first finds it out."""
+    schema: bytes = b""
+    """The Arrow schema of the records, as an Arrow IPC message; empty where it is not kept."""
+    classes: bytes = b""
+    """JSON {column: [names]}; empty where it is not kept."""
+    sample: bytes = b""
+    """A digest of a sample of the file; empty where it is not kept."""
+    blocks: np.ndarray | None = None
+    """CRC-32C of each MiB of the file, uint32; None where it is not kept."""
 
     @property
     def ends(self) -> np.ndarray:
@@ -112,76 +121,49 @@ class Index:
 def path_for(data_path: str, folder: str | None) -> str:
     """Where the sidecar of a file is kept: beside it, or in `folder` under a name of its own."""
     if folder is None:
-        return data_path + SIDECAR_SUFFIX
+        return hidden(data_path, SIDECAR_SUFFIX)
     import hashlib  # costs 3 ms at import, and is rarely needed
 
     full = os.path.abspath(data_path)
     digest = hashlib.blake2b(full.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-    return os.path.join(folder, f"{os.path.basename(full)}.{digest}{SIDECAR_SUFFIX}")
-
-
-def cache_folder() -> str:
-    """The user's own folder for sidecars of files whose folder cannot be written."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "penstock", "index")
+    name = f"{os.path.basename(full)}.{digest}"
+    return hidden(os.path.join(folder, name), SIDECAR_SUFFIX)
 
 
 def folders(kept: str | None) -> tuple[str | None, ...]:
-    """Where the sidecar of a file may be: in the folder that is asked for, or beside the file or in the user's
+    """Where the sidecar of a file may be: in the folder that is asked for; or beside the file, or in the user's
     cache."""
-    return (None, cache_folder()) if kept in (None, "auto") else (kept,)
+    return (None, cache_folder()) if kept in (None, "auto", "beside") else (kept,)
 
 
-def identity_of(source: Source) -> int:
-    """A name for a file as it is now, which it loses when it is written to, replaced or copied.
+def state_of(source: Source) -> State:
+    """What the system says of a file as it is now. It says something else once the file is written to,
+    replaced or copied: the time of the last change is set by the system alone.
 
-    Made of the number and size of the file and of when it was changed last, a time that only the
-    system sets. 0 where there is none, where another change might still bear the same time, or where
-    another file has taken the place of the one that is open.
+    UNKNOWN where there is none, where another change might still bear the same time, or where another
+    file has taken the place of the one that is open.
     """
     if isinstance(source, Watched) and source.was_replaced():
-        return 0
+        return UNKNOWN
     try:
         told = os.stat(source.path)
     except OSError:
-        return 0
+        return UNKNOWN
     if time.time_ns() - told.st_ctime_ns < _TICK_NS:
-        return 0
-    facts = told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns
-    return zlib.crc32(repr(facts).encode())
+        return UNKNOWN
+    return State(told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
 
 
 def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
     """Write the sidecar of a file, and return its path. A folder that is not there yet is made."""
     if folder is not None and isinstance(storage, LocalStorage):
+        if folder == cache_folder() and not make_room(_num_bytes(index)):
+            raise OSError(errno.ENOSPC, "the index is larger than the cache may be", folder)
         os.makedirs(folder, exist_ok=True)
-    numbers = [
-        np.ascontiguousarray(index.starts, "<u8"),
-        np.ascontiguousarray(index.checksums, "<u4"),
-    ]
-    points = b"".join(_points(index))
-    crc = 0
-    for part in numbers:
-        crc = _core.Buffer.from_values(as_arrow(part)).crc32c(crc)
-    crc = _core.Buffer.from_bytes(points).crc32c(crc)
-    header = _HEADER.pack(
-        MAGIC,
-        VERSION,
-        _COMPRESSIONS.index(index.compression),
-        _LAYOUTS.index(index.layout),
-        crc,
-        index.num_records,
-        index.data_bytes,
-        index.plain_bytes,
-        len(index.points),
-        len(points),
-        index.identity,
-    )
-    header += struct.pack("<I", _core.Buffer.from_bytes(header).crc32c())
     path = path_for(data_path, folder)
     sink = sink_for(storage, path, data_path)
     try:
-        sink.write_all([header, *numbers, points])
+        sections.write(sink, _facts(index), _sections(index))
         sink.commit()
     except BaseException:
         sink.abort()
@@ -200,8 +182,55 @@ def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> 
         return save(index, data_path, storage, cache_folder())
 
 
+def keep_read(index: Index, data_path: str, storage: Storage, kept: str) -> str:
+    """Save what reading has found out: in the folder that is asked for; beside the file where `kept` says so, or
+    where a sidecar is already, if that can be written; else in the user's cache."""
+    if kept not in ("auto", "beside"):
+        return keep(index, data_path, storage, kept)
+    if kept == "beside" or storage.exists(path_for(data_path, None)):
+        return keep(index, data_path, storage, None)
+    return save(index, data_path, storage, cache_folder())
+
+
+def _facts(index: Index) -> Facts:
+    return Facts(
+        index.compression,
+        index.layout,
+        index.num_records,
+        index.data_bytes,
+        index.plain_bytes,
+        len(index.points),
+        index.state,
+    )
+
+
+def _num_bytes(index: Index) -> int:
+    """About how many bytes the sidecar of an index takes."""
+    blocks = 0 if index.blocks is None else 4 * len(index.blocks)
+    windows = sum(_POINT.size + len(point.packed or point.window) for point in index.points)
+    return 12 * index.num_records + len(index.schema) + len(index.classes) + blocks + windows + 4096
+
+
+def _sections(index: Index) -> list[tuple[str, bytes | np.ndarray]]:
+    """What is there, the small ones first: they are read alone."""
+    found: list[tuple[str, bytes | np.ndarray]] = [
+        ("schema", index.schema),
+        ("classes", index.classes),
+        ("sample", index.sample),
+    ]
+    found = [(name, data) for name, data in found if len(data)]
+    if index.layout != "none":
+        found.append(("starts", np.ascontiguousarray(index.starts, "<u8")))
+        found.append(("checksums", np.ascontiguousarray(index.checksums, "<u4")))
+    if index.points:
+        found.append(("points", b"".join(_points(index))))
+    if index.blocks is not None:
+        found.append(("blocks", np.ascontiguousarray(index.blocks, "<u4")))
+    return found
+
+
 def _points(index: Index) -> list[bytes]:
-    windows = [zlib.compress(point.window, 6) if point.window else b"" for point in index.points]
+    windows = [point.packed_window() for point in index.points]
     table = [
         _POINT.pack(p.compressed_bit, p.plain_start, p.check, len(w))
         for p, w in zip(index.points, windows, strict=True)
@@ -220,69 +249,85 @@ def discard(data_path: str) -> None:
 
 def load(path: str, storage: Storage) -> Index:
     """Read a sidecar. Raises FileNotFoundError, or StaleIndexError where it is no whole one."""
+    with _opened(path, storage) as kept:
+        return _parse(kept)
+
+
+def load_section(path: str, storage: Storage, name: str) -> tuple[Facts, bytes]:
+    """The facts of a sidecar and one section, which is empty where there is none. Reads little else.
+
+    Raises:
+        FileNotFoundError: there is no sidecar.
+        StaleIndexError: it is no whole one.
+    """
+    with _opened(path, storage) as kept:
+        data = kept.read(name)
+        return kept.facts, b"" if data is None else data.to_bytes()
+
+
+@contextmanager
+def _opened(path: str, storage: Storage) -> Generator[Sections]:
     try:
         source = storage.source(path)
     except UnsupportedError as error:
         raise StaleIndexError(f"not a whole index: it {error.message}", file=path) from None
     try:
-        return _parse(source)
-    except (struct.error, zlib.error, ValueError, IndexError) as error:
+        yield Sections(source)
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
         raise StaleIndexError(f"not a whole index: {error}", file=path) from None
     finally:
         source.close()
 
 
-def _parse(source: Source) -> Index:
-    header = source.read(0, _HEADER.size + 4).to_bytes()
-    fields = _HEADER.unpack_from(header)
-    (magic, version, compression, layout, body_crc, num_records, data_bytes, plain_bytes) = fields[
-        :8
-    ]
-    num_points, points_bytes, identity = fields[8:]
-    (header_crc,) = struct.unpack_from("<I", header, _HEADER.size)
-    if magic != MAGIC or version != VERSION:
-        raise ValueError("unknown magic or version")
-    if _core.Buffer.from_bytes(header[: _HEADER.size]).crc32c() != header_crc:
-        raise ValueError("header checksum does not match")
-    if bool(_COMPRESSIONS[compression]) != (_LAYOUTS[layout] != "plain"):
-        raise ValueError("its layout is not one of its compression")
-    starts_at = _HEADER.size + 4
-    checksums_at = starts_at + 8 * (num_records + 1)
-    points_at = checksums_at + 4 * num_records
-    if points_at + points_bytes != source.size or num_points * _POINT.size > points_bytes:
-        raise ValueError("its size does not match its header")
-    if source.size <= _READ_BYTES:
-        body = source.read(starts_at, source.size - starts_at)
-        if body.crc32c() != body_crc:
-            raise ValueError("checksum does not match")
-        raw = as_numpy(body)
+def _parse(kept: Sections) -> Index:
+    facts, found = kept.facts, kept.read_all()
+    num_records = facts.num_records
+    if facts.layout == "none":
+        starts, checksums = np.zeros(0, "<u8"), np.zeros(0, "<u4")
     else:
-        raw = np.memmap(source.path, np.uint8, "r", starts_at)
-    starts = raw[: checksums_at - starts_at].view("<u8")
-    checksums = raw[checksums_at - starts_at : points_at - starts_at].view("<u4")
-    points = _parse_points(raw[points_at - starts_at :].tobytes(), num_points)
+        starts = _numbers(found, "starts", "<u8", num_records + 1)
+        checksums = _numbers(found, "checksums", "<u4", num_records)
+    points = found.get("points")
+    if points is None and facts.num_points:
+        raise ValueError("its points are missing")
+    schema, classes, sample = (
+        found[name].to_bytes() if name in found else b"" for name in ("schema", "classes", "sample")
+    )
+    has_blocks = "blocks" in found
     return Index(
         num_records,
-        data_bytes,
-        plain_bytes,
-        _COMPRESSIONS[compression],
+        facts.data_bytes,
+        facts.plain_bytes,
+        facts.compression,
         starts,
         checksums,
-        points,
-        _LAYOUTS[layout],
-        identity=identity,
+        () if points is None else _parse_points(points.to_bytes(), facts.num_points),
+        facts.layout,
+        state=facts.state,
+        schema=schema,
+        classes=classes,
+        sample=sample,
+        blocks=_numbers(found, "blocks", "<u4", -(-facts.data_bytes >> 20)) if has_blocks else None,
     )
 
 
+def _numbers(found: dict[str, _core.Buffer], name: str, kind: str, count: int) -> np.ndarray:
+    data = found.get(name)
+    if data is None or len(data) != count * np.dtype(kind).itemsize:
+        raise ValueError(f"its {name} are missing, or not as many as its header says")
+    return as_numpy(data).view(kind)
+
+
 def _parse_points(section: bytes, num_points: int) -> tuple[SeekPoint, ...]:
+    """The points, whose windows stay deflated."""
+    if num_points * _POINT.size > len(section):
+        raise ValueError("it has fewer points than its header says")
     points: list[SeekPoint] = []
     at = num_points * _POINT.size
-    for number in range(num_points):
-        bit, plain, check, size = _POINT.unpack_from(section, number * _POINT.size)
-        stored = section[at : at + size]
-        # A window is at most 32 KiB; a longer one is no window and would only cost memory.
-        window = zlib.decompressobj().decompress(stored, 1 << 15) if size else b""
-        points.append(SeekPoint(bit, plain, window, check))
+    for bit, plain, check, size in _POINT.iter_unpack(section[:at]):
+        if at + size > len(section):
+            raise ValueError("the window of a point lies outside of it")
+        points.append(SeekPoint(bit, plain, b"", check, section[at : at + size]))
         at += size
     return tuple(points)
 
@@ -291,9 +336,9 @@ def kept_records(data_path: str, folder: str | None) -> int | None:
     """How many records the sidecar of a file says it knows; None where there is none."""
     try:
         with open(path_for(data_path, folder), "rb") as file:
-            head = file.read(_HEADER.size)
-        return int(_HEADER.unpack(head)[5])
-    except (FileNotFoundError, struct.error):
+            facts = sections.facts_of(file.read(sections.HEADER_BYTES))[0]
+        return None if facts.layout == "none" else facts.num_records
+    except (FileNotFoundError, struct.error, ValueError, IndexError):
         return None
 
 
@@ -320,6 +365,7 @@ def joined(index: Index, more: Index) -> Index:
         np.concatenate([index.checksums, more.checksums]),
         (*index.points, *points),
         index.layout if index.num_records else more.layout,
+        schema=index.schema,
     )
 
 

@@ -41,6 +41,7 @@ import pyarrow as pa
 
 from penstock.dataset import open as open_dataset
 from penstock.errors import PenstockError
+from penstock.framing.sidecar import path_for
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
 from penstock.numbers import as_arrow
@@ -370,7 +371,7 @@ def _opened(path: str, source: Records | EndToEnd) -> _FileCopy | None:
 
 
 def _index_of(path: str) -> str:
-    return f"{path}.penstock"
+    return path_for(path, None)
 
 
 def _delete(path: str) -> None:

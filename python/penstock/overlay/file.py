@@ -42,6 +42,7 @@ from penstock.formats.arrow_messages import walk_stream
 from penstock.formats.batches import checked, conform, gather_parts
 from penstock.formats.borrowed import translated, writable
 from penstock.formats.regroup import Regroup
+from penstock.hidden import hidden
 from penstock.limits import Limits
 from penstock.overlay.identity import Identity
 from penstock.storage import Sink, Source, Storage
@@ -63,7 +64,7 @@ _BROKEN = "penstock fields remove, or put back the file"
 
 def folder_of(shard: str) -> str:
     """Where the overlays of a shard are kept."""
-    return shard + FOLDER_SUFFIX
+    return hidden(shard, FOLDER_SUFFIX)
 
 
 def path_of(shard: str, name: str) -> str:

@@ -126,15 +126,18 @@ class Journal:
 
     def _tidy(self) -> None:
         """Remove what a killed run left of unfinished files, and parts of other jobs."""
-        begun = (f".{self._own}", f".{os.path.basename(self._path)}.")
-        kept = {self.part_path(number) for number in self.parts}
+        begun = (f"..{self._own}", f".{os.path.basename(self._path)}.")
+        parts = [self.part_path(number) for number in self.parts]
+        kept = {
+            path for part in parts for path in (part, f"{part}.idx", sidecar.path_for(part, None))
+        }
         with os.scandir(self._folder) as entries:
             names = [entry.name for entry in entries]
         for name in names:
             path = os.path.join(self._folder, name)
             unfinished = name.startswith(begun) and name.endswith(TEMPORARY_SUFFIX)
-            of = path.removesuffix(".penstock").removesuffix(".idx")
-            if unfinished or (name.startswith(self._own) and of not in kept):
+            is_part = name.startswith((self._own, f".{self._own}"))
+            if unfinished or (is_part and path not in kept):
                 remove(path)
 
     def _beside(self, path: str) -> list[str]:

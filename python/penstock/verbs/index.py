@@ -45,13 +45,14 @@ def index(
 ) -> list[str]:
     """Build the indexes that are missing or do not fit, and keep them beside their files.
 
-    `open` does the same for itself when it needs one; this does it beforehand, for many shards at
-    once. Uncompressed local files are read by their heads alone.
+    `open` makes an index for itself when it needs one, and keeps it in the user's cache; this makes it
+    beforehand, for many shards at once and for all who read the files. Uncompressed local files are
+    read by their heads alone.
 
     Args:
         source: as for `open`.
-        folder: where to keep the sidecars; None keeps them beside the data, or in the user's
-            cache where that cannot be written.
+        folder: where to keep the sidecars; None keeps them beside the data under hidden names, or in the
+            user's cache where that cannot be written.
         text: True also writes the text index of another library: for `x.tfrecord` that of DALI's
             tfrecord2idx, `x.tfrecord.idx`; for `x.rec` MXNet's, `x.idx`. "dali" or "mxnet" insists.
         from_text: a text index to check against the file's own heads (True: the one beside it).
@@ -73,7 +74,7 @@ def index(
         >>> import penstock as ps
         >>> _ = ps.write({"id": [1, 2]}, "two.tfrecord", index=False, overwrite=True)
         >>> ps.index("two.tfrecord")
-        ['two.tfrecord.penstock']
+        ['.two.tfrecord.penstock']
     """
     if text not in (None, False, True, "dali", "mxnet"):
         raise ValueError(f"text={text!r} is not one of True, 'dali', 'mxnet', None")
@@ -130,11 +131,11 @@ def _index_one(
         if not (isinstance(kind, Framed) and is_indexed(reader)):
             return _Made(None, reader.num_records, source.size)
         known = None if force else load_fitting(path, source, kind.framing, folder, storage)
-        if known is None:
-            found = reader.index
-            kept_at = sidecar.keep(found, path, storage, folder)
-        else:
-            kept_at, found = known
+        found = reader.index if known is None else known[1]
+        wanted = sidecar.path_for(path, folder)
+        # What reading has kept in the user's cache is put beside the data.
+        is_there = known is not None and known[0] == wanted
+        kept_at = wanted if is_there else sidecar.keep(found, path, storage, folder)
         if text or (from_text is not None and from_text is not False):
             other = _text_index(kind, text, path)
             if from_text:

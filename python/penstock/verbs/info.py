@@ -118,6 +118,5 @@ def _index_path(ds: datasets.Dataset, data_path: str) -> str | None:
     index = ds.options.index
     if index == "never":
         return None
-    folders = [None, sidecar.cache_folder()] if index == "auto" else [index]
-    paths = [sidecar.path_for(data_path, folder) for folder in folders]
+    paths = [sidecar.path_for(data_path, folder) for folder in sidecar.folders(index)]
     return next((path for path in paths if os.path.exists(path)), None)

@@ -19,10 +19,10 @@ from typing import Any
 
 from penstock import _core
 from penstock.errors import ChangedError, PenstockError, UnsupportedError
-from penstock.framing.sidecar import Index
+from penstock.framing.sidecar import Index, path_for
 from penstock.numbers import as_arrow
 from penstock.sinks import TEMPORARY_SUFFIX
-from penstock.storage import SIDECAR_SUFFIX, LocalStorage
+from penstock.storage import LocalStorage
 
 PREFIX = ".penstock-fields-"
 _LOCK = ".penstock-fields.lock"
@@ -212,10 +212,10 @@ class Journal:
         """Remove temporary files of this job's: nobody else writes them while it lasts."""
         for folder in {os.path.dirname(target) or "." for target in self._targets}:
             mine = {
-                f".{os.path.basename(target)}{suffix}."
+                f".{os.path.basename(path)}."
                 for target in self._targets
                 if (os.path.dirname(target) or ".") == folder
-                for suffix in ("", SIDECAR_SUFFIX)
+                for path in (target, path_for(target, None))
             }
             clear(folder, mine)
 

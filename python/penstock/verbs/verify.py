@@ -36,7 +36,7 @@ from penstock.framing.survey_parts import Bad, Found, Frames
 from penstock.limits import Limits, limits_from
 from penstock.overlay.file import has_overlays
 from penstock.overlay.reader import Overlays
-from penstock.paths import expand, index_option
+from penstock.paths import expand, reading_index
 from penstock.pipeline import in_order
 from penstock.report import Finding, Report, kind_of
 from penstock.storage import LocalStorage, Source, Storage
@@ -103,7 +103,7 @@ def verify(
     """
     place = storage or LocalStorage()
     paths = expand(source, place).paths
-    index = index_option(index, "auto", "never")
+    index = reading_index(index)
     options = Options(index=index, limits=limits_from(limits), format_options=dict(format_options))
     examine = partial(_tasks, storage=place, format=format, options=options, payloads=payloads)
     streams = [partial(examine, path) for path in paths]
@@ -196,18 +196,20 @@ def stale_index(
     """A note about a sidecar that is not one of this file, if there is one."""
     if options.index == "never":
         return None
-    kept_at = sidecar.path_for(source.path, None if options.index == "auto" else options.index)
-    try:
-        index = sidecar.load(kept_at, storage)
-        if fitting.covers(index, source, kind.framing) != "nothing":
-            return None
-        reason = "was made of another state of the file"
-    except StaleIndexError as error:
-        reason = error.message
-    except OSError:
-        return None  # there is none
-    message = f"the index {kept_at} is not used: it {reason}; open and index make a new one"
-    return Finding("stale_index", source.path, None, 0, source.size, message, 0, "note")
+    for folder in sidecar.folders(options.index):
+        kept_at = sidecar.path_for(source.path, folder)
+        try:
+            index = sidecar.load(kept_at, storage)
+            if fitting.covers(index, source, kind.framing) != "nothing":
+                return None
+            reason = "was made of another state of the file"
+        except StaleIndexError as error:
+            reason = error.message
+        except OSError:
+            continue  # there is none
+        message = f"the index {kept_at} is not used: it {reason}; open and index make a new one"
+        return Finding("stale_index", source.path, None, 0, source.size, message, 0, "note")
+    return None
 
 
 def overlay_findings(

@@ -1,0 +1,34 @@
+"""The hidden names of what penstock keeps beside data, which no other reader's glob sees."""
+
+from __future__ import annotations
+
+import os
+
+SIDECAR_SUFFIX = ".penstock"
+TEMPORARY_SUFFIX = ".penstock-tmp"
+_NAME_BYTES = 255
+"""Of a file's name, on most file systems."""
+
+
+def hidden(data_path: str | os.PathLike[str], suffix: str) -> str:
+    """The hidden file or folder of this suffix beside a file: `.NAME` and the suffix. Where that is longer than
+    names may be, a digest stands for the end of the name."""
+    folder, name = os.path.split(os.fspath(data_path).rstrip("/"))
+    encoded = os.fsencode(name)
+    if len(encoded) + len(os.fsencode(suffix)) + 1 > _NAME_BYTES:
+        import hashlib  # costs 3 ms at import, and is rarely needed
+
+        digest = hashlib.blake2b(encoded, digest_size=8).hexdigest()
+        room = _NAME_BYTES - len(f"..{digest}{suffix}")
+        name = f"{os.fsdecode(encoded[:room])}.{digest}"
+    return os.path.join(folder, f".{name}{suffix}")
+
+
+_OWN_ENDINGS = (SIDECAR_SUFFIX, TEMPORARY_SUFFIX, ".penstock-fields")
+"""Of names that were not hidden in earlier versions."""
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is one that penstock gives to what it keeps: indexes, overlays, notes, journals and
+    temporaries."""
+    return (name.startswith(".") and ".penstock" in name) or name.endswith(_OWN_ENDINGS)
