@@ -68,6 +68,9 @@ class Dataset:
         self._files = files
         self._notes = notes
         self._skipped = tuple(skipped)
+        self.class_names: dict[str, tuple[str, ...] | None] = {}
+        """The names of the classes of label columns, as far as a loader has found them out; None where
+        there are too many. See loader/class_names.py."""
         self._columns: Sequence[str] | None = call["columns"]
         for name in self._columns or ():
             self._check_column(name, file=files.paths[0])

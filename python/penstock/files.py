@@ -20,6 +20,7 @@ from penstock.format import (
     Chunk,
     Comparing,
     Format,
+    FormatInfo,
     Framed,
     Options,
     Projection,
@@ -231,9 +232,13 @@ class Files:
             return 0
         return _core.Buffer.from_values(as_arrow(reader.index.checksums)).crc32c()
 
+    def info(self, shard: int) -> FormatInfo:
+        """What the format of a file is called and can do."""
+        return self._of(shard).format.info
+
     def format_name(self, shard: int) -> str:
         """What the format of a file is called."""
-        return self._of(shard).format.info.name
+        return self.info(shard).name
 
     def check_unchanged(self, shard: int) -> None:
         """Raise ChangedError where an open file has been changed, replaced or taken away. A file

@@ -94,6 +94,8 @@ class FormatInfo:
     """raw=True gives its records, as it does those of every `Framed` format: see `gives_raw_records`."""
     takes_descriptions: bool = False
     """schema= may also be {name: type or feature}, or a message class; see its own page."""
+    whole_dictionaries: tuple[str, ...] = ()
+    """Columns whose dictionaries have all names of the file in every batch; ("*",) for all columns."""
     is_folder: bool = False
     """A shard is a folder of many files, not a file: see `penstock.folders`."""
     may_be_empty: bool = False

@@ -83,7 +83,13 @@ class Hdf5ReadOptions:
 class Hdf5Format:
     """HDF5 as a penstock format."""
 
-    info = FormatInfo("hdf5", (".h5", ".hdf5", ".he5"), compressions=("gzip", "lzf"), can_map=True)
+    info = FormatInfo(
+        "hdf5",
+        (".h5", ".hdf5", ".he5"),
+        compressions=("gzip", "lzf"),
+        can_map=True,
+        whole_dictionaries=("*",),
+    )
     read_options = Hdf5ReadOptions
 
     @property

@@ -82,6 +82,7 @@ class ImageFolderFormat:
         "imagefolder",
         ("/",),
         holds_images=True,
+        whole_dictionaries=("*",),
         is_folder=True,
         loses_dtypes=True,
     )

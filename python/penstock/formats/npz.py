@@ -60,7 +60,9 @@ class NpzReadOptions:
 class NpzFormat:
     """npz as a penstock format."""
 
-    info = FormatInfo("npz", (".npz",), can_map=True, compressions=("deflate",))
+    info = FormatInfo(
+        "npz", (".npz",), can_map=True, compressions=("deflate",), whole_dictionaries=("*",)
+    )
     read_options = NpzReadOptions
 
     @property

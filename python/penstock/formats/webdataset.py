@@ -103,6 +103,7 @@ class WebDatasetFormat:
         holds_images=True,
         takes_views=True,
         takes_descriptions=True,
+        whole_dictionaries=(URL,),
     )
     read_options = WebDatasetOptions
     framing = WEBDATASET

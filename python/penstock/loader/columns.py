@@ -6,9 +6,10 @@
 | complex numbers | `[n, …]` of complex64 or complex128 |
 | bfloat16 | `[n, …]` of uint16, its bits; `Loader.torch` and `Loader.jax` make their own bfloat16 of them |
 | fixed-size lists, tensors | `[n, …]`; of text and bytes `object[n, …]` |
-| lists | `ragged="offsets"`: a tuple `(values, offsets)`, record i has `values[offsets[i]:offsets[i+1]]`; lists of lists `(values, inner offsets, outer offsets)`; `"pad"`: `[n, longest, …]` filled up with zeros; `"list"`: a list of arrays |
+| lists | `ragged="offsets"`: a tuple `(values, offsets)`, record i has `values[offsets[i]:offsets[i+1]]`; lists of lists `(values, inner offsets, outer offsets)`; `"pad"`: `[n, longest, …]` filled up with zeros, or `[n, length, …]` with `pad_to=`; `"list"`: a list of arrays |
 | text, bytes | `object[n]` of str and bytes (NumPy's own text drops zeros at the end) |
-| class labels (dictionaries) | `[n]` of numbers of classes |
+| class labels (dictionaries of names) | int64[n], the places of their names in `Loader.class_names` |
+| dictionaries of more than 65,536 names, or of other values | these values |
 | structs | a dict of its fields |
 | dates, times | `datetime64[n]`, `timedelta64[n]` |
 | all else | `object[n]` of Python's values |
@@ -21,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,22 +32,43 @@ from penstock import _core
 from penstock.errors import SchemaError
 from penstock.formats.dtypes import BFLOAT16, bits
 from penstock.lending import whole
+from penstock.numbers import checked_count
 from penstock.types import DTYPE_KEY, is_bytes
 
 RAGGED = ("offsets", "pad", "list")
 
 
-def as_arrays(
-    batch: pa.RecordBatch,
-    ragged: str | Mapping[str, str] = "offsets",
-    fill: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+class Way(NamedTuple):
+    """How the columns of a batch become arrays; the keywords of `Loader`, checked."""
+
+    ragged: str | Mapping[str, str] = "offsets"
+    fill: Mapping[str, Any] | None = None
+    pad_to: Mapping[str, tuple[int, ...]] | None = None
+    """Lengths of lists, outermost first, by column."""
+    truncate: bool = False
+
+    def of(self, name: str) -> str:
+        """How the lists of a column become arrays that `pad_to` does not name."""
+        return self.ragged if isinstance(self.ragged, str) else self.ragged.get(name, "offsets")
+
+
+class _Column(NamedTuple):
+    """The same for one column."""
+
+    ragged: str
+    fill: Any
+    lengths: tuple[int, ...] | None
+    truncate: bool
+
+
+def as_arrays(batch: pa.RecordBatch, way: Way = Way()) -> dict[str, Any]:  # noqa: B008  a constant
     """The columns of a batch by name; see the table of this module."""
     found: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        way = ragged if isinstance(ragged, str) else ragged.get(name, "offsets")
+        fill = (way.fill or {}).get(name)
+        how = _Column(way.of(name), fill, (way.pad_to or {}).get(name), way.truncate)
         try:
-            array = _as_array(column, way, (fill or {}).get(name))
+            array = _as_array(column, how)
         except SchemaError as error:
             raise error.at(field=name) from None
         named = (batch.schema.field(name).metadata or {}).get(DTYPE_KEY)
@@ -65,30 +88,78 @@ def _of_dtype(array: Any, named: str) -> Any:
     return array
 
 
-def _as_array(array: pa.Array, ragged: str, fill: Any) -> Any:
-    type_ = array.type
+def _as_array(array: Any, how: _Column) -> Any:
+    type_, fill = array.type, how.fill
     if isinstance(type_, pa.FixedShapeTensorType):
         values = _filled(array.storage, fill)
         shape = (len(array), *type_.shape)
-        tensor = _values(values.flatten(), fill).reshape(shape)
+        try:
+            tensor = _values(values.flatten(), fill).reshape(shape)
+        except SchemaError as error:
+            raise of_record(error, prod(type_.shape)) from None
         order = type_.permutation
         return tensor if order is None else tensor.transpose(0, *(1 + np.argsort(order)))
     if isinstance(type_, pa.BaseExtensionType):
         if hasattr(type_, "value_type") and type_.extension_name == "arrow.variable_shape_tensor":
             return _tensors(array.storage)
-        return _as_array(whole(array).storage, ragged, fill)
+        return _as_array(whole(array).storage, how)
     if pa.types.is_dictionary(type_):
         return _flat(array.indices, fill)
     if _is_flat(type_):
         return _flat(array, fill)
     if pa.types.is_fixed_size_list(type_):
         return _fixed(array, fill)
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        return _ragged(array, ragged, fill)
+    if has_offsets(type_):
+        return _ragged(array, how)
     if pa.types.is_struct(type_):
         fields = zip(type_, array.flatten(), strict=True)
-        return {field.name: _as_array(column, ragged, fill) for field, column in fields}
+        return {field.name: _as_array(column, how) for field, column in fields}
     return _objects(array)
+
+
+def lengths_of(
+    pad_to: Mapping[str, Any] | None, schema: pa.Schema, decode: Any = None
+) -> dict[str, tuple[int, ...]]:
+    """`pad_to` as the lengths of each column, outermost first.
+
+    Raises:
+        SchemaError: no such column, or none of lists, or of lists in other lists.
+    """
+    if pad_to is not None and not isinstance(pad_to, Mapping):
+        raise TypeError(f"pad_to is a dict, {{column: length}}, not {pad_to!r}")
+    found: dict[str, tuple[int, ...]] = {}
+    for name, told in (pad_to or {}).items():
+        given = [told] if isinstance(told, (int, np.integer)) else list(told)
+        lengths = tuple(checked_count(f"pad_to of {name!r}", length, 1) for length in given)
+        if name not in schema.names:
+            known = ", ".join(schema.names)
+            raise SchemaError(f"no such column for pad_to=; there are: {known}", field=name)
+        levels, type_ = 0, schema.field(name).type
+        while has_offsets(type_):
+            levels, type_ = levels + 1, type_.value_type
+        if not levels or name in (decode or ()):
+            why = "is decoded" if levels else "does not hold lists of any length"
+            raise SchemaError(f"pad_to= is for lists, and this column {why}", field=name)
+        if levels != len(lengths):
+            raise SchemaError(
+                f"holds lists of {levels} levels, and pad_to= has {len(lengths)} lengths for them",
+                field=name,
+                hint=f"pad_to={{{name!r}: ({', '.join(['length'] * levels)})}}",
+            )
+        found[name] = lengths
+    return found
+
+
+def holds_lists(type_: Any) -> bool:
+    """Whether values are lists of any length, or have such in a field."""
+    if pa.types.is_struct(type_):
+        return any(holds_lists(field.type) for field in type_)
+    return has_offsets(type_)
+
+
+def has_offsets(type_: pa.DataType) -> bool:
+    """Whether values are lists of any length."""
+    return pa.types.is_list(type_) or pa.types.is_large_list(type_)
 
 
 def _is_flat(type_: pa.DataType) -> bool:
@@ -128,39 +199,76 @@ def _flat(array: pa.Array, fill: Any) -> np.ndarray:
     return np.frombuffer(data, dtype, len(array), array.offset * dtype.itemsize).copy()
 
 
-def _fixed(array: pa.Array, fill: Any) -> Any:
+def _fixed(array: Any, fill: Any) -> Any:
     shape = [len(array)]
-    while pa.types.is_fixed_size_list(array.type):
-        shape.append(array.type.list_size)
-        array = _filled(array, None).flatten()
-    return _values(array, fill).reshape(shape)
+    try:
+        while pa.types.is_fixed_size_list(array.type):
+            values = _filled(array, None).flatten()
+            shape.append(array.type.list_size)
+            array = values
+        return _values(array, fill).reshape(shape)
+    except SchemaError as error:
+        raise of_record(error, prod(shape[1:])) from None
 
 
 def _values(array: pa.Array, fill: Any) -> np.ndarray:
     """What fixed-size lists and tensors are made of, one after another: numbers, or else objects."""
+    if pa.types.is_dictionary(array.type):
+        return _flat(array.indices, fill)
     return _flat(array, fill) if _is_flat(array.type) else _objects(array)
 
 
-def _ragged(array: pa.Array, ragged: str, fill: Any) -> Any:
+def _ragged(array: Any, how: _Column) -> Any:
+    ragged, levels = how.ragged, []
     if ragged not in RAGGED:
         raise ValueError(f"ragged={ragged!r} is not one of {', '.join(RAGGED)}")
-    levels: list[np.ndarray] = []
-    while pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+    while has_offsets(array.type):
         offsets, array = _offsets(array)
         levels.append(offsets)
-    inner = _as_array(array, ragged, fill)
+    try:
+        inner = _as_array(array, how)
+    except SchemaError as error:
+        raise of_record(error, *reversed(levels)) from None
     if not isinstance(inner, np.ndarray):
         raise SchemaError("lists of lists and structs mixed have no arrays; use map or columns")
+    if ragged == "pad" or how.lengths is not None:
+        lengths = how.lengths or (None,) * len(levels)
+        for depth in reversed(range(len(levels))):
+            try:
+                inner = _padded(inner, levels[depth], lengths[depth], how.truncate)
+            except SchemaError as error:
+                raise of_record(error, *reversed(levels[:depth])) from None
+        return inner
     if ragged == "offsets":
         return (inner, *reversed(levels))
-    if ragged == "list":
-        pieces: Any = inner
-        for offsets in reversed(levels):
-            pieces = [pieces[a:b] for a, b in pairwise(offsets)]
-        return pieces
+    pieces: Any = inner
     for offsets in reversed(levels):
-        inner = _padded(inner, offsets)
-    return inner
+        pieces = [pieces[a:b] for a, b in pairwise(offsets)]
+    return pieces
+
+
+def of_record(error: SchemaError, *levels: Any) -> SchemaError:
+    """An error about a value of lists as one about the record that has it. `levels`: how long the lists
+    are, innermost first, as the starts of all, int64[lists + 1], or the one length that all have."""
+    for level in levels:
+        if error.record is not None:
+            is_one = isinstance(level, int)
+            found = error.record // max(level, 1) if is_one else _owner(level, error.record)
+            error.record = int(found)
+    return error
+
+
+def _owner(starts: np.ndarray, place: int) -> int:
+    """The list that has the value at a place."""
+    return int(np.searchsorted(starts, place, "right")) - 1
+
+
+def list_parts(array: Any) -> tuple[np.ndarray, Any]:
+    """Where each list begins, int64[n + 1], and the values of all. A list of fixed size may not be missing."""
+    if not pa.types.is_fixed_size_list(array.type):
+        return _offsets(array)
+    starts = np.arange(len(array) + 1, dtype=np.int64) * array.type.list_size
+    return starts, _filled(array, None).flatten()
 
 
 def _offsets(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
@@ -177,19 +285,38 @@ def _offsets(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
     return offsets.astype(np.int64) - first, array.values.slice(first, last - first)
 
 
-def _padded(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def _padded(
+    values: np.ndarray, offsets: np.ndarray, length: int | None, truncate: bool
+) -> np.ndarray:
+    """Lists as rows of one length, that of the longest where none is given."""
     counts = np.diff(offsets)
     longest = int(counts.max(initial=0))
+    if length is None:
+        length = longest
+    elif longest > length:
+        if not truncate:
+            record = int(np.argmax(counts > length))
+            raise SchemaError(
+                f"a list of {counts[record]} values does not fit pad_to",
+                record=record,
+                expected=f"at most {length} values",
+                hint="a larger pad_to=, or truncate=True to cut longer lists",
+            )
+        values = values[np.arange(len(values)) - np.repeat(offsets[:-1], counts) < length]
+        counts = np.minimum(counts, length)
     nothing = None if values.dtype == object else 0
-    padded = np.full((len(counts), longest, *values.shape[1:]), nothing, values.dtype)
-    padded[np.arange(longest) < counts[:, None]] = values
+    padded = np.full((len(counts), length, *values.shape[1:]), nothing, values.dtype)
+    padded[np.arange(length) < counts[:, None]] = values
     return padded
 
 
 def _tensors(storage: pa.StructArray) -> list[np.ndarray | None]:
     """Tensors of different shapes: an array for each record."""
     offsets, values = _offsets(storage.field("data"))
-    flat = _values(values, None)
+    try:
+        flat = _values(values, None)
+    except SchemaError as error:
+        raise of_record(error, offsets) from None
     shapes = storage.field("shape").to_pylist()
     return [
         None if shape is None else flat[a:b].reshape(shape)

@@ -16,9 +16,11 @@ import numpy as np
 from penstock import _core
 from penstock.errors import SchemaError
 from penstock.format import SkippedRegion
+from penstock.loader import class_state
 from penstock.loader import state as states
 from penstock.loader.caching import Cached
-from penstock.loader.columns import RAGGED
+from penstock.loader.class_names import ClassNames
+from penstock.loader.columns import RAGGED, Way, holds_lists, lengths_of
 from penstock.loader.images import Image
 from penstock.loader.plan import Part, Plan
 from penstock.loader.processes import Workers
@@ -77,6 +79,12 @@ class Loader:
             its file.
         ragged: lists as "offsets" (a tuple of values and offsets), "pad" or "list", for all columns
             or by name; see `penstock.loader.columns`.
+        pad_to: {column: length}: its lists padded with zeros to this length in every batch; for lists of
+            lists one length for each level, outermost first. A longer list is an error.
+        truncate: cut lists that are longer than `pad_to` to it.
+        class_names: {column: [names]}: the order of the classes, the same for training and validation.
+            Where it is not given, a loader takes the list that the files have (folders of images, npz,
+            HDF5), or finds the names by a pass over the column when it is made.
         fill: {column: number} that stands for missing numbers, which are errors otherwise.
         seed: of `keys` and random crops; None is the order's.
         rank, world_size: which part of each step is read here.
@@ -146,11 +154,17 @@ class Loader:
         cache_bytes: int | None = None,
         epoch: int = 0,
         progress: bool = False,
+        class_names: Mapping[str, Sequence[str]] | None = None,
+        pad_to: Mapping[str, int | Sequence[int]] | None = None,
+        truncate: bool = False,
     ) -> None:
-        _check_words(order, columns, decode, map, map_records, ragged, record_numbers)
+        _check_words(
+            order, columns, decode, map, map_records, ragged, record_numbers, pad_to, truncate
+        )
         self.order: Order = Sequential() if order is None else order
         sets = list(self.order.weights) if isinstance(self.order, Mixture) else None
         source = records_of(data, columns, sets)
+        self._classes = ClassNames(source, class_names)
         if cache_bytes is not None:
             cache_bytes = checked_count("cache_bytes", cache_bytes, 0)
         self._cached = None if cache is None else Cached(source, cache, cache_bytes)
@@ -189,8 +203,8 @@ class Loader:
             self.source,
             dict(decode or {}),
             user,
-            ragged,
-            fill,
+            Way(ragged, fill, lengths_of(pad_to, self.source.schema, decode), truncate),
+            self._classes,
             self.seed,
             max(self.threads, 1),
             record_numbers,
@@ -201,6 +215,8 @@ class Loader:
         self._making_bytes: int | None = None
         self._images: _core.BufferPool | None = None
         self._at = self._next = (checked_epoch(epoch), 0)
+        self.planned_records = 0
+        """Records of the batch given last, the same on every rank; damaged ones that it lacks count."""
 
     def __len__(self) -> int:
         """Batches of a whole epoch, the same on every rank."""
@@ -317,6 +333,7 @@ class Loader:
                     self._cached.tell()
                 ends = not left or made.stops
                 self._at = (epoch + 1, 0) if ends else (epoch, part.end)
+                self.planned_records = part.num_records
                 yield made
                 del made
                 asked = time.perf_counter()
@@ -368,6 +385,21 @@ class Loader:
             raise IndexError(f"no batch {wanted}: an epoch has {len(self)}")
         return self.batch(self._next[0], 0, place)
 
+    @property
+    def padded(self) -> list[str]:
+        """Columns that are padded to the longest list of each batch, and come as they are."""
+        way = self._recipe.way
+        if self._recipe.user.is_any:
+            return []
+        return [
+            field.name
+            for field in self.source.schema
+            if field.name not in self._recipe.decode
+            and field.name not in (way.pad_to or {})
+            and way.of(field.name) == "pad"
+            and holds_lists(field.type)
+        ]
+
     def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """The records at positions start to stop of an epoch, over all ranks: int64[stop - start]."""
         return self._sequence.at(epoch, start, stop)
@@ -397,7 +429,9 @@ class Loader:
         Raises:
             StateError: the state is of other data, or of another order.
         """
-        self._at = self._next = states.loaded(state, self._guard(), self.plan.length)
+        standing = states.loaded(state, self._guard(), self.plan.length)
+        class_state.check_state(self._classes.known, state.get("class_names"))
+        self._at = self._next = standing
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next `for` be this epoch. What a state said of the same epoch stays."""
@@ -413,6 +447,8 @@ class Loader:
                 "num_records": len(self.source),
                 "fingerprint": self.source.fingerprint,
             }
+            if self._classes.known:
+                self._guarded["class_names"] = class_state.in_state(self._classes.known)
         return self._guarded
 
     # -- in other worlds. What stands above is imported by its name, when it is asked for. --------
@@ -467,6 +503,21 @@ class Loader:
         return self._meter.stats(len(self.source.damage))
 
     @property
+    def class_names(self) -> dict[str, list[str]]:
+        """The names of the classes of each label column: the number in a batch is a place in this list.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> import penstock as ps
+            >>> labels = pa.array(["cat", "dog", "cat"]).dictionary_encode()
+            >>> _ = ps.write({"label": labels}, "pets.parquet", overwrite=True)
+            >>> loader = ps.Loader(ps.open("pets.parquet"), batch_size=3)
+            >>> loader.class_names["label"], next(iter(loader))["label"]
+            (['cat', 'dog'], array([0, 1, 0]))
+        """
+        return {path: list(names) for path, names in self._classes.known.items()}
+
+    @property
     def damage(self) -> list[SkippedRegion]:
         """What has been passed over so far."""
         return self.source.damage
@@ -480,6 +531,8 @@ def _check_words(
     map_records: Any,
     ragged: Any,
     record_numbers: Any,
+    pad_to: Any,
+    truncate: bool,
 ) -> None:
     """Refuse what would only fail in the middle of the first epoch."""
     if order is not None and (isinstance(order, type) or not isinstance(order, Order)):
@@ -500,5 +553,9 @@ def _check_words(
     for way in ragged.values() if isinstance(ragged, Mapping) else [ragged]:
         if way not in RAGGED:
             raise ValueError(f"ragged={way!r} is not one of {', '.join(RAGGED)}")
+    if truncate and not pad_to:
+        raise ValueError(
+            "truncate=True cuts lists to the length that pad_to= says, and there is none"
+        )
     if record_numbers is not None and not isinstance(record_numbers, str):
         raise TypeError(f"record_numbers is the name of a column, not {record_numbers!r}")

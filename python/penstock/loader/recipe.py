@@ -20,7 +20,8 @@ from penstock import _core
 from penstock.errors import PenstockError, SchemaError
 from penstock.format import SkippedRegion
 from penstock.lending import IN_PARTS
-from penstock.loader.columns import as_arrays
+from penstock.loader.class_names import ClassNames
+from penstock.loader.columns import Way, as_arrays
 from penstock.loader.images import Image, decode_into
 from penstock.loader.processes import Workers
 from penstock.loader.sources import EndToEnd, Records
@@ -118,8 +119,8 @@ class Recipe:
     source: Records | EndToEnd
     decode: Decode
     user: UserCode
-    ragged: str | Mapping[str, str]
-    fill: Mapping[str, Any] | None
+    way: Way
+    classes: ClassNames
     seed: int
     threads: int
     record_numbers: str | None = None
@@ -159,6 +160,10 @@ class Recipe:
         asked = numbers
         batch, kept = taken
         taken_bytes = _taken_bytes(batch)
+        try:
+            batch = self.classes.apply(batch)
+        except SchemaError as error:
+            raise self._located(error, numbers[kept]) from None
         keys: np.ndarray | None = None
         made: Batch = {}
         if self.decode or self.user.wants_keys:
@@ -181,11 +186,9 @@ class Recipe:
         with clock.on("decode"):
             rest = [name for name in batch.schema.names if name not in self.decode]
             try:
-                arrays = as_arrays(batch.select(rest), self.ragged, self.fill)
+                arrays = as_arrays(batch.select(rest), self.way)
             except SchemaError as error:
-                if error.record is not None:  # so far a place in the batch
-                    self._place(error, int(numbers[kept][error.record]))
-                raise
+                raise self._located(error, numbers[kept]) from None
             found = {n: made[n] if n in made else arrays[n] for n in batch.schema.names}
         if mask is not None:
             found["mask"] = mask[kept]
@@ -256,6 +259,12 @@ class Recipe:
                 raise error
             message = f"record {error.record}, field {error.field}: {error.message}"
             self.source.skipped(SkippedRegion(error.file or "", 0, 0, 1, message))
+
+    def _located(self, error: SchemaError, numbers: np.ndarray) -> SchemaError:
+        """An error about a place in a batch as one about the record there."""
+        if error.record is not None:
+            self._place(error, int(numbers[error.record]))
+        return error
 
     def _place(self, error: PenstockError, number: int) -> None:
         """Name the file of a record of the loader, and its number there."""

@@ -6,6 +6,7 @@ import hashlib
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from penstock.limits import Limits
 from penstock.loader.stats import Clock
 from penstock.scan import join
 from penstock.take import empty, reordered, take
-from penstock.types import ImageType, storage_of
+from penstock.types import ImageType, is_text, storage_of
 
 
 class Records:
@@ -141,14 +142,20 @@ class EndToEnd:
         common = _common(self._sets)
         self._sets = [Records(one.dataset, common.names) for one in self._sets]
         self.schema = common
-        self.sizes = [len(one) for one in self._sets]
-        """Records of each set."""
-        self._firsts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
         modes = {one.damage_mode for one in self._sets}
         if len(modes) > 1:
             told = " and ".join(f'damage="{mode}"' for mode in sorted(modes))
             raise ValueError(f"one loader does one thing about damage; its sets have {told}")
         self.damage_mode = modes.pop()
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Records of each set. Counting them may read the files."""
+        return [len(one) for one in self._sets]
+
+    @cached_property
+    def _firsts(self) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -237,17 +244,27 @@ def _common(sets: Sequence[Records]) -> pa.Schema:
                 field=name,
                 hint="schema= of open, or columns= without it",
             )
-    return pa.schema([sets[0].schema.field(name) for name in shared])
+    fields = [sets[0].schema.field(name) for name in shared]
+    return pa.schema([f.with_type(_LABELS) if _bare(f.type) == _LABELS else f for f in fields])
 
 
-def _bare(type_: pa.DataType) -> pa.DataType:
+_LABELS = pa.dictionary(pa.int32(), pa.string())
+"""Class labels of several sets, whatever each numbers its own with."""
+
+
+def _bare(type_: Any) -> pa.DataType:
+    if pa.types.is_dictionary(type_) and is_text(type_.value_type):
+        return _LABELS
     return storage_of(type_) if isinstance(type_, ImageType) else type_
 
 
-def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The same values; bytes may become images, and images bytes."""
+def _as(array: Any, type_: pa.DataType) -> pa.Array:
+    """The same values; bytes may become images, images bytes, and class labels those of all sets."""
     if array.type == type_:
         return array
+    if type_ == _LABELS:
+        names = array.dictionary.cast(pa.string())
+        return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), names)
     bare = array.storage if isinstance(array.type, ImageType) else array
     return pa.ExtensionArray.from_storage(type_, bare) if isinstance(type_, ImageType) else bare
 

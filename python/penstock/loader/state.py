@@ -9,6 +9,7 @@
 | `seed` | of augmentations |
 | `num_records` | of the dataset |
 | `fingerprint` | of the dataset: names, sizes, numbers and checksums of records of its files |
+| `class_names` | a digest of the names of the classes, where there are any: see `class_state.py` |
 
 The order is arithmetic, so nothing else needs to be kept, and going on costs the same at any position.
 """
