@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -10,8 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.errors import FormatError
+from penstock.facts import parsed
+
 INFERRED_KEY = b"penstock.inferred_from"
 EVERYWHERE_KEY = b"penstock.in_every_record"
+_MOST_BYTES = 64 << 20
 """JSON list of the scalar fields that every record looked at has."""
 _WORDS = re.compile(r"(all|the first) (\d{1,18}) records of (.*)", re.DOTALL)
 _NO_RECORDS = "no records"
@@ -64,8 +67,8 @@ def has_no_records(schema: pa.Schema) -> bool:
 def in_every_record(schema: pa.Schema) -> frozenset[str]:
     """The scalar fields that every record looked at has; none where the metadata is not as it should be."""
     try:
-        names: Any = json.loads((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]"))
-    except (ValueError, RecursionError):
+        names: Any = parsed((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]"), _MOST_BYTES)
+    except FormatError:
         return frozenset()
     if not isinstance(names, list):
         return frozenset()

@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from penstock import _core
+from penstock.facts import parsed_object
 from penstock.hidden import hidden
 
 SUFFIX = ".penstock-append"
@@ -85,13 +86,13 @@ def load(data_path: str) -> Journal | None:
     """The note about a file, or None if there is none that makes sense."""
     try:
         with open(path_for(data_path), "rb") as file:
-            stored = json.loads(file.read(_MOST_BYTES))
+            stored = parsed_object(file.read(_MOST_BYTES + 1), _MOST_BYTES)
         old_size, new_size, border, tail = (
-            int(stored[key]) for key in ("old_size", "new_size", "border", "tail")
+            stored.count(key) for key in ("old_size", "new_size", "border", "tail")
         )
-        journal = Journal(old_size, new_size, border, str(stored["head"]), tail)
+        journal = Journal(old_size, new_size, border, stored.text("head"), tail)
         num_head = len(bytes.fromhex(journal.head))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError):
         return None
     makes_sense = 0 <= old_size < new_size and num_head == min(EDGE_BYTES, new_size - old_size)
     return journal if makes_sense else None

@@ -7,7 +7,6 @@ compared with the files. Source: the published layout of mosaicml-streaming's in
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.errors import FormatError, TruncatedError, UnsupportedError
+from penstock.facts import parsed
 from penstock.limits import Limits
 from penstock.storage import Source, Storage
 
@@ -59,8 +59,8 @@ def read_listing(source: Source, limits: Limits) -> list[ListedShard] | None:
 @lru_cache(2)  # each shard of a folder asks for the same one
 def _parsed(data: bytes) -> list[ListedShard] | None:
     try:
-        index: Any = json.loads(data)
-    except (ValueError, RecursionError):
+        index: Any = parsed(data, len(data))
+    except FormatError:
         return None
     shards = index.get("shards") if isinstance(index, dict) else None
     if not isinstance(shards, list) or not all(_is_shard(shard) for shard in shards):

@@ -13,7 +13,6 @@ its folder holds: a name that leads elsewhere is refused, whoever wrote it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import FormatError, LimitError, StaleIndexError, UnsupportedError
+from penstock.facts import parsed
 from penstock.limits import Limits
 from penstock.storage import Storage
 
@@ -169,8 +169,10 @@ def _json(path: str, storage: Storage) -> Any:
     try:
         if source.size > _MOST_BYTES:
             raise LimitError(f"a JSON file of more than {_MOST_BYTES} bytes", file=path)
-        return json.loads(source.read(0, source.size).to_bytes())
-    except (ValueError, RecursionError):
+        return parsed(source.read(0, source.size).to_bytes(), _MOST_BYTES)
+    except LimitError:
+        raise
+    except FormatError:
         return None
     finally:
         source.close()

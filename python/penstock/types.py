@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import FormatError, SchemaError, UnsupportedError
+from penstock.facts import parsed_object
 
 DTYPE_KEY = b"penstock.dtype"
 """Metadata of a field: the NumPy name of the dtype that its values have."""
@@ -54,13 +55,15 @@ class ImageType(pa.ExtensionType):
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> ImageType:
+        if not _can_hold_images(storage):
+            raise FormatError(f"a field says that its values are images, and they are {storage}")
         if not serialized:  # the usual case, and pyarrow asks for a type at every turn
             return cls("", storage)
         try:
-            codec = json.loads(serialized).get("codec", "")
-        except (ValueError, AttributeError):
-            codec = ""  # a hint that nobody can read is no hint; the bytes tell
-        return cls(codec if isinstance(codec, str) else "", storage)
+            codec = parsed_object(serialized).text("codec")
+        except FormatError:
+            codec = ""  # it is a hint, and the bytes of each image tell what it is
+        return cls(codec, storage)
 
 
 class VariableShapeTensorType(pa.ExtensionType):
@@ -97,6 +100,19 @@ class VariableShapeTensorType(pa.ExtensionType):
         cls, storage: pa.DataType, serialized: bytes
     ) -> VariableShapeTensorType:
         return cls(storage.field("data").type.value_type, storage.field("shape").type.list_size)
+
+
+def _can_hold_images(storage: pa.DataType) -> bool:
+    """Whether the bytes of files can be values of a type."""
+    kind = pa.types
+    if kind.is_dictionary(storage):
+        storage = storage.value_type
+    return bool(
+        is_bytes(storage)
+        or is_text(storage)
+        or kind.is_fixed_size_binary(storage)
+        or kind.is_null(storage)
+    )
 
 
 def refuse_bits(schema: pa.Schema, container: str) -> None:
@@ -287,6 +303,27 @@ def _refuse_permuted(type_: Any, name: str) -> None:
             hint="transpose the values and write the type without a permutation, or read it with pyarrow and pass"
             " its storage (chunk.storage): values and shapes as they lie",
         )
+
+
+def check_shapes(array: Any) -> None:
+    """Raise ValueError where the shape of a tensor is not that of its values; its message names the place among
+    them. Arrow's own validation takes shape and values for two fields that have nothing to do with each other."""
+    type_ = array.type
+    if getattr(type_, "extension_name", "") != "arrow.variable_shape_tensor":
+        return
+    stored = array.drop_null().storage if array.null_count else array.storage
+    data, shapes = stored.field("data"), stored.field("shape")
+    sizes = shapes.flatten()
+    if data.null_count or shapes.null_count or sizes.null_count:
+        raise ValueError("a tensor lacks its values or its shape")
+    counts = np.diff(np.asarray(data.offsets))
+    axes = np.asarray(sizes).reshape(len(stored), -1).astype(np.int64)
+    rough = np.prod(axes.astype(np.float64), axis=1)  # which does not overflow
+    wrong = (axes < 0).any(axis=1) | (rough != counts)
+    if wrong.any():
+        place = int(np.flatnonzero(wrong)[0])
+        shape = axes[place].tolist()
+        raise ValueError(f"tensor {place} has {counts[place]} values and the shape {shape}")
 
 
 def _without_views(type_: Any) -> Any:

@@ -13,7 +13,7 @@ from penstock.errors import FormatError, RecordIndexError, SchemaError
 from penstock.format import Projection, Selection
 from penstock.null_slots import without_garbage
 from penstock.numbers import outside
-from penstock.types import own_tensors
+from penstock.types import check_shapes, own_tensors
 
 
 def look_at_names(fields: Any) -> None:
@@ -106,10 +106,9 @@ def same_columns(batch: Any, schema: Any, path: str) -> Any:
 
 def checked(batch: Any, path: str) -> Any:
     """The batch, validated, so that no patched file crashes what reads its arrays later."""
-    try:
-        batch.validate(full=True)
-    except (pa.ArrowException, ValueError) as error:
-        raise FormatError(f"the batch is not sound: {error}", file=path) from error
+    fault = _fault_of(batch)
+    if fault is not None:
+        raise FormatError(f"the batch is not sound: {fault}", file=path) from fault
     return without_garbage(batch)
 
 
@@ -159,6 +158,8 @@ class Proof:
 def _fault_of(batch: Any) -> Exception | None:
     try:
         batch.validate(full=True)
+        for column in batch.columns:
+            check_shapes(column)
     except (pa.ArrowException, ValueError) as error:
         return error
     return None

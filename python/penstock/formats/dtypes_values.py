@@ -34,7 +34,7 @@ def values_of(array: Any, dtype: np.dtype[Any], name: str) -> np.ndarray:
         array = array.storage
     if shape:
         return _flat(array, base, name).reshape(count, *shape)
-    if base.kind == "c":
+    if base.kind == "c" or pa.types.is_fixed_size_list(array.type):  # a tensor without axes
         return _flat(array, base, name).reshape(count)
     return _plain_values(array, base, name)
 

@@ -53,6 +53,19 @@ class Hdf5Options:
     """Records of a chunk; None takes a power of two for each field, of about 256 KiB."""
 
 
+def _refuse_times_inside(dtype: np.dtype[Any], field: Any) -> None:
+    """HDF5 has no times. A column of them is kept as opaque values, which a struct cannot hold."""
+    fields = dtype.base.fields or {}
+    for inside, *_ in fields.values():
+        if inside.base.kind in "mM":
+            raise SchemaError(
+                f"HDF5 holds no times inside of structs: {field.type}",
+                field=field.name,
+                hint="cast them to int64, leave them out (columns=), or write Parquet, Arrow or npz",
+            )
+        _refuse_times_inside(inside, field)
+
+
 class _Dataset:
     """One field on its way into the file."""
 
@@ -88,6 +101,7 @@ class _Dataset:
         else:
             flat = pa.field(field.name, type_, metadata=field.metadata)
             whole = dtype_of(flat)
+            _refuse_times_inside(whole, field)
             self.dtype, self.shape = whole.base, whole.shape
             if 0 in self.shape or not self.dtype.itemsize:
                 raise SchemaError(

@@ -337,7 +337,11 @@ def _contents(values: Any, column: pa.Field) -> Any:
             return _files(values, type_)
     except SchemaError as error:
         raise error.at(field=column.name) from None
-    texts = (as_json(value, type_) for value in values.to_pylist())
+    try:
+        texts = [as_json(value, type_) for value in values.to_pylist()]
+    except ValueError as error:
+        message = f"values of {type_} have no JSON: {error}"
+        raise SchemaError(message, field=column.name) from None
     return pa.array(texts, pa.string())
 
 

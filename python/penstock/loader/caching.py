@@ -44,7 +44,6 @@ from penstock.errors import PenstockError
 from penstock.framing.sidecar import path_for
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
-from penstock.numbers import as_arrow
 from penstock.scan import join
 from penstock.sinks import TEMPORARY_SUFFIX
 from penstock.take import reordered, take
@@ -248,14 +247,14 @@ class _MemoryCopy:
 
     def take(self, numbers: np.ndarray, clock: Clock) -> pa.RecordBatch:
         if len(self._pieces) == 1:
-            return _as_was(self._pieces[0].take(as_arrow(numbers)), self._schema)
+            return _as_was(reordered(self._pieces[0], numbers), self._schema)
         owners = np.searchsorted(self._firsts, numbers, "right") - 1
         order = np.argsort(owners, kind="stable")
         parts = []
         for owner in np.unique(owners):
             chosen = order[owners[order] == owner]
             local = numbers[chosen] - self._firsts[owner]
-            parts.append(self._pieces[owner].take(as_arrow(local)))
+            parts.append(reordered(self._pieces[owner], local))
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         return _as_was(reordered(join(parts), place), self._schema)

@@ -190,7 +190,10 @@ def _flat(array: pa.Array, fill: Any) -> np.ndarray:
     if pa.types.is_boolean(array.type):
         array, dtype = array.cast(pa.uint8()), np.dtype(bool)
     elif pa.types.is_temporal(array.type):
-        return np.array(array.to_numpy(zero_copy_only=False))
+        try:
+            return np.array(array.to_numpy(zero_copy_only=False))
+        except (pa.ArrowInvalid, OverflowError) as error:
+            raise _no_value(error) from None
     else:
         dtype = np.dtype(array.type.to_pandas_dtype())
     data = array.buffers()[1]
@@ -326,5 +329,13 @@ def _tensors(storage: pa.StructArray) -> list[np.ndarray | None]:
 
 def _objects(array: pa.Array) -> np.ndarray:
     found = np.empty(len(array), object)
-    found[:] = _core.bytes_list(array) if is_bytes(array.type) else array.to_pylist()
+    try:
+        found[:] = _core.bytes_list(array) if is_bytes(array.type) else array.to_pylist()
+    except (pa.ArrowInvalid, OverflowError, ValueError) as error:
+        raise _no_value(error) from None
     return found
+
+
+def _no_value(error: Exception) -> SchemaError:
+    message = f"a value that neither Python nor NumPy can hold: {error}"
+    return SchemaError(message, hint="leave the column out: columns=[...]")

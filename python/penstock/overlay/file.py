@@ -37,6 +37,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import ChangedError, ChecksumError, FormatError, SchemaError, TruncatedError
+from penstock.facts import parsed_object
 from penstock.forks import Lock
 from penstock.formats.arrow_messages import walk_stream
 from penstock.formats.batches import checked, conform, gather_parts
@@ -301,12 +302,12 @@ class Overlay:
         with translated(self.path):
             stored = pa.ipc.read_schema(pa.py_buffer(raw[at : at + schema_bytes]))
             self.schema: pa.Schema = own_types(stored)
-            facts = json.loads(raw[at + schema_bytes :])
-            shard = facts["shard"]
-            self.name = str(facts["name"])
-            self.sequence = int(facts["sequence"])
+            facts = parsed_object(raw[at + schema_bytes :], _MOST_FACTS)
+            shard = facts.facts("shard")
+            self.name = facts.text("name")
+            self.sequence = facts.count("sequence")
             self.identity = Identity(
-                int(shard["num_bytes"]), int(shard["num_records"]), str(shard["digest"])
+                shard.count("num_bytes"), shard.count("num_records"), shard.text("digest")
             )
         if self.identity.num_records != num_records or len(set(self.schema.names)) != len(
             self.schema.names

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from penstock.errors import UnsupportedError
 from penstock.numbers import as_arrow, as_booleans
 from penstock.types import is_list
 
@@ -142,6 +143,8 @@ def _nested(tensors: Any) -> pa.Array:
         values = values.take(
             pa.array((np.arange(len(tensors))[:, None] * size + places).ravel(), pa.int64())
         )
+    if not size:
+        return tensors.storage  # nothing but its number of rows
     for width in reversed(shape[1:]):
         values = pa.FixedSizeListArray.from_arrays(values, width)
     mask = tensors.is_null() if tensors.null_count else None
@@ -211,7 +214,10 @@ def _values_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
             return np.zeros(len(a), bool)
         return _compute.not_equal(a, b).to_numpy(zero_copy_only=False)
     # Intervals, unions, decimals of two scales: rare, and Python compares them rightly.
-    return np.array([x != y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], bool)
+    try:
+        return np.array([x != y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], bool)
+    except ValueError as error:
+        raise UnsupportedError(f"values of {a.type} cannot be compared: {error}") from None
 
 
 def _integers(array: pa.Array) -> np.ndarray:

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.errors import FormatError
+from penstock.facts import Facts, parsed_object
 from penstock.folders import refuse_other_files, remove, size_of
 from penstock.format import TextIndex
 from penstock.framing import sidecar
@@ -28,6 +29,7 @@ from penstock.storage import Storage
 from penstock.verbs.rewrite_journal import alone_with
 
 PREFIX = ".penstock-"
+_MOST_BYTES = 64 << 20
 
 
 @contextmanager
@@ -108,12 +110,13 @@ class Journal:
     def load(self) -> None:
         """Find out what an earlier run of the same job has finished; drop what others left."""
         try:
-            with open(self._path, encoding="utf-8") as file:
-                stored = json.load(file)
-            same = stored["job"] == self._job
-            parts = [FinishedPart(**part) for part in stored["parts"]]
-            finals = [str(final) for final in stored["finals"]]
-        except (OSError, ValueError, KeyError, TypeError):
+            with open(self._path, "rb") as file:
+                stored = parsed_object(file.read(_MOST_BYTES + 1), _MOST_BYTES)
+            same = stored.text("job") == self._job
+            told = [Facts.of(part, "a part") for part in stored.list("parts")]
+            parts = [FinishedPart(part.count("number"), part.count("num_bytes")) for part in told]
+            finals = stored.texts("finals")
+        except (OSError, FormatError):
             same, parts, finals = False, [], []
         self._finals = finals if same else []
         for part in parts if same else []:

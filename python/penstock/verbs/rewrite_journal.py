@@ -18,7 +18,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock import _core
-from penstock.errors import ChangedError, PenstockError, UnsupportedError
+from penstock.errors import (
+    ChangedError,
+    FormatError,
+    LimitError,
+    PenstockError,
+    UnsupportedError,
+)
+from penstock.facts import Facts, is_count, parsed_object
 from penstock.framing.sidecar import Index, path_for
 from penstock.numbers import as_arrow
 from penstock.sinks import TEMPORARY_SUFFIX
@@ -26,6 +33,7 @@ from penstock.storage import LocalStorage
 
 PREFIX = ".penstock-fields-"
 _LOCK = ".penstock-fields.lock"
+_MOST_BYTES = 64 << 20
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 """"There are no locks here", as file systems say it."""
 
@@ -276,25 +284,50 @@ class Journal:
 def _stored(path: str) -> dict[str, Any] | None:
     """What a journal says; None where there is none, or none that says anything."""
     try:
-        with open(path, encoding="utf-8") as file:
-            stored = json.load(file)
-        files, before = list(stored["files"]), list(stored["before"])
-        done = {int(shard): dict(facts) for shard, facts in stored["done"].items()}
-        begun = stored["begun"]
+        with open(path, "rb") as file:
+            stored = parsed_object(file.read(_MOST_BYTES + 1), _MOST_BYTES)
+        files = stored.texts("files")
+        before = [_state(state) for state in stored.list("before")]
+        written = stored.facts("done")
+        done = {int(shard): _made(written.any(shard)) for shard in written}
+        begun = stored.any("begun")
         if begun is not None:
-            begun = int(begun[0]), dict(begun[1])
+            shard, facts = stored.list("begun")
+            begun = shard, _made(facts)
         shards = [*done, *([] if begun is None else [begun[0]])]
-        if len(before) != len(files) or any(not 0 <= s < len(files) for s in shards):
+        if len(before) != len(files) or not all(is_count(s, len(files)) for s in shards):
             return None
-        return {
-            "job": stored["job"],
-            "files": files,
-            "before": before,
-            "done": done,
-            "begun": begun,
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        job = stored.text("job")
+        return {"job": job, "files": files, "before": before, "done": done, "begun": begun}
+    except LimitError as error:
+        raise error.at(file=path) from None
+    except (OSError, ValueError):
         return None
+
+
+def _state(value: Any) -> State | None:
+    """A state as a journal has it."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 4:  # pyright: ignore[reportUnknownArgumentType]
+        raise FormatError("no state of a file")
+    state: State = value
+    # A time before 1970 is below zero, and an inode may have all 64 bits.
+    if not all(isinstance(part, int) and not isinstance(part, bool) for part in state):
+        raise FormatError("no state of a file")
+    return state
+
+
+def _made(value: Any) -> dict[str, Any]:
+    """What a journal says of a file that the job has made."""
+    facts = Facts.of(value, "a file that was made")
+    state = _state(facts.any("state"))
+    return {
+        "num_records": facts.count("num_records"),
+        "num_bytes": facts.count("num_bytes"),
+        "contents": facts.text("contents"),
+        "state": state,
+    }
 
 
 def clear(folder: str, stems: set[str]) -> None:
