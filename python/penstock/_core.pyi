@@ -3,7 +3,7 @@
 Numbers cross as Arrow arrays, bytes as `Buffer`. A kernel that meets a fault raises `KernelError`.
 """
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from os import PathLike
 from typing import Any, Protocol, TypeAlias, final
 
@@ -54,6 +54,7 @@ __all__ = [
     "encode_recordio",
     "encode_tar",
     "examples_at",
+    "frame_extent",
     "frame_records",
     "frame_values",
     "frames_at",
@@ -398,6 +399,14 @@ def examples_at(
 
 def next_head(name: str, buffer: Buffer, start: int) -> tuple[int, int] | None:
     """The first right head of a frame from `start` on: (offset, bytes of the whole frame)."""
+
+def frame_extent(
+    name: str, read: Callable[[int, int], Buffer], start: int, checksum: bool
+) -> tuple[int | None, int, Fault | None]:
+    """Where the frame at `start` of a stream ends, one that is too long to be read as a whole: (end, None where the
+    stream ends inside it; what an index keeps for it, 0 unless `checksum` asks for it; fault).
+
+    `read(start, length)` gives bytes of the stream, fewer only at its end."""
 
 def index_file(
     name: str, file: File, max_record: int, start: int = 0, goal: int = ...

@@ -13,8 +13,10 @@ from penstock.errors import (
     StaleIndexError,
     TruncatedError,
     UnsupportedError,
+    batch_limit,
     command,
 )
+from penstock.limits import raise_limit
 
 _KINDS: dict[str, type[PenstockError]] = {
     "length_checksum": ChecksumError,
@@ -31,6 +33,10 @@ _KINDS: dict[str, type[PenstockError]] = {
 }
 
 
+_OF_A_BATCH = ("read fewer records at once", "limit batch_bytes")
+"""What kernels say of a batch that is too large, for which no record is to blame."""
+
+
 def kind_of(name: str) -> type[PenstockError]:
     """The class of error that a kind of fault becomes."""
     return _KINDS.get(name, FormatError)
@@ -39,6 +45,11 @@ def kind_of(name: str) -> type[PenstockError]:
 def error_from(fault: Any, *, file: str, record: int | None) -> PenstockError:
     """The error of a fault in this file. `record` counts from 0 within the file."""
     kind = kind_of(fault.kind)
+    if kind is LimitError and any(words in fault.message for words in _OF_A_BATCH):
+        error = batch_limit(fault.message, file=file)
+        if "batch_bytes" in fault.message:
+            error.hint = f"{error.hint}; or {raise_limit('batch_bytes', ...)}"
+        return error
     expected: object = fault.expected
     found: object = fault.found
     if kind is ChecksumError or fault.kind == "stale":
@@ -74,7 +85,8 @@ def _hint(fault: Any, file: str) -> str | None:
     kind = fault.kind
     if kind == "limit":
         named = [name for name in ("nesting", "batch_bytes") if name in fault.message]
-        return f"open(..., limits=penstock.Limits({(named or ['record_bytes'])[0]}=...))"
+        name = (named or ["record_bytes"])[0]
+        return raise_limit(name, fault.found or ...)
     if kind == "schema":
         return _number_hint(fault.message) or command("penstock", "schema", "--all", file)
     if kind == "unexpected":

@@ -21,7 +21,7 @@ import numpy as np
 from penstock import _core
 from penstock.errors import ChangedError, FormatError, LimitError
 from penstock.hidden import is_own
-from penstock.limits import Limits
+from penstock.limits import Limits, raise_limit
 from penstock.lookalikes import LOOK_BYTES, is_text
 from penstock.sinks import TEMPORARY_SUFFIX, Calls, write_all
 from penstock.skipped import SkippedFile, why_not_data
@@ -241,7 +241,10 @@ class Folder:
             ChangedError: one was written to since the folder was opened.
         """
         some = [self.entries[number] for number in numbers]
-        limits.check("batch_bytes", sum(entry.size for entry in some))
+        for row, entry in enumerate(some):
+            if entry.size > limits.record_bytes:
+                raise self._too_large(entry.name, row, entry.size, limits)
+        limits.check_batch(sum(entry.size for entry in some))
         names = [entry.name for entry in some]
         expected = sum(entry.size for entry in some)
         try:
@@ -249,11 +252,7 @@ class Folder:
         except _core.KernelError as error:
             fault: Any = error.args[0]
             large = some[fault.record]
-            raise LimitError(
-                f"asks for {fault.found} bytes, beyond the limit record_bytes={fault.expected}",
-                file=f"{self.path}/{large.name}",
-                hint=f"open(..., limits=penstock.Limits(record_bytes={fault.found}))",
-            ) from None
+            raise self._too_large(large.name, fault.record, fault.found, limits) from None
         for entry, length, time in zip(some, lengths, times, strict=True):
             if (entry.size, entry.written_ns) != (length, time):
                 raise ChangedError(
@@ -263,8 +262,13 @@ class Folder:
                     found=f"{length} bytes, last written at {time} ns",
                     hint="open the data again",
                 )
-        limits.check("batch_bytes", len(data))
+        limits.check_batch(len(data))
         return data, np.array(lengths, np.int64)
+
+    def _too_large(self, name: str, row: int, size: int, limits: Limits) -> LimitError:
+        message = f"asks for {size} bytes, beyond the limit record_bytes={limits.record_bytes}"
+        hint = raise_limit("record_bytes", size)
+        return LimitError(message, file=f"{self.path}/{name}", record=row, hint=hint)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         parts: list[_core.Buffer] = []

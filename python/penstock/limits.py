@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from penstock.errors import LimitError
+from penstock.errors import LimitError, batch_limit
 from penstock.numbers import checked_count
 
 KIB = 1 << 10
@@ -50,8 +50,22 @@ class Limits:
         if asked > limit:
             raise LimitError(
                 f"asks for {asked} bytes, beyond the limit {name}={limit}",
-                hint=f"open(..., limits=penstock.Limits({name}={asked}))",
+                hint=raise_limit(name, asked),
             )
+
+    def check_batch(self, asked: int) -> None:
+        """Raise LimitError if a batch would take more than `batch_bytes`: fewer records at once may do."""
+        if asked > self.batch_bytes:
+            message = (
+                f"a batch would take {asked} bytes, beyond the limit batch_bytes={self.batch_bytes}"
+            )
+            raise batch_limit(message)
+
+
+def raise_limit(name: str, asked: object) -> str:
+    """The hint that says how to read something that is beyond a limit."""
+    shown = "..." if asked is ... else asked
+    return f"open(..., limits={{{name!r}: {shown}}})"
 
 
 def limits_from(value: Limits | dict[str, int] | None) -> Limits:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.around import around, is_of_a_batch
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 from penstock.format import Chunk, Dividing, PartlyReadable, Reader, SkippedRegion, Threaded, bare
+from penstock.joined import join
 from penstock.pipeline import checked_threads, in_order
 
 if TYPE_CHECKING:
@@ -229,6 +230,7 @@ class _Around:
         regions: list[SkippedRegion],
     ) -> None:
         self._regions = list(regions)
+        self._undecoded: list[SkippedRegion] = []
         self._dataset = dataset
         self._reader = reader
         self._chunk = chunk
@@ -265,8 +267,9 @@ class _Around:
             del error  # it knows this frame, which would keep the files open
 
     def passed(self) -> list[SkippedRegion]:
-        """What was passed over, in the order of the file."""
-        return _in_order(dict.fromkeys(self._regions))
+        """What was passed over, in the order of the file: what the reader has told, which it tells at each reading, and
+        the records that could not be decoded, of which two may look alike."""
+        return _in_order([*dict.fromkeys(self._regions), *self._undecoded])
 
     def _read(self, first: int, end: int) -> pa.RecordBatch:
         numbers = self._numbers[first:end]
@@ -288,14 +291,16 @@ class _Around:
     def _skip(self, error: PenstockError, bad: int | None, num_records: int) -> None:
         chunk, reader = self._chunk, bare(self._reader)
         start = chunk.start_byte if error.byte is None else error.byte
-        end = chunk.end_byte
+        end, reason = chunk.end_byte, error.message
         if bad is not None and isinstance(reader, PartlyReadable):
             found = self._places
             if found is None:
                 found = self._places = self._dataset.noting(lambda: reader.places(chunk))[0]
             start, end = int(found[0][bad]), int(found[1][bad])
-        region = SkippedRegion(error.file or "", start, end, num_records, error.message)
-        self._regions.append(region)
+        elif bad is not None:
+            reason = f"record {chunk.first_record + int(self._numbers[bad])}: {reason}"
+        region = SkippedRegion(error.file or "", start, end, num_records, reason)
+        self._undecoded.append(region)
 
 
 def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[pa.RecordBatch]:
@@ -326,13 +331,3 @@ def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[p
         raise
     if held:
         yield join(held)
-
-
-def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Several batches of one schema as one."""
-    if len(batches) == 1:
-        return batches[0]
-    if not batches[0].num_columns:
-        total = sum(batch.num_rows for batch in batches)
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * total, pa.struct([])))
-    return pa.concat_batches(batches)

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from penstock.errors import FormatError, RecordIndexError, StaleIndexError
 from penstock.format import Chunk, lends, takes_at_once
+from penstock.joined import join, picked
 from penstock.lending import IN_PARTS, as_lent
 from penstock.numbers import as_arrow, outside
-from penstock.scan import join
 from penstock.types import storage_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
         if not any(
             storage_of(type_) in (pa.binary_view(), IN_PARTS) for type_ in batch.schema.types
         ):
-            return batch.take(rows)
+            return picked(batch, rows)
         columns = [_taken(column, rows, place) for column in batch.columns]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
     except pa.ArrowNotImplementedError:

@@ -39,8 +39,8 @@ from penstock.cli.program import program
         ("info", "open it without raw=True", "open it without --raw"),
         (
             "info",
-            "open(..., limits=penstock.Limits(record_bytes=9))",
-            "in Python, penstock.open(..., limits=penstock.Limits(record_bytes=9))",
+            "open(..., limits={'record_bytes': 9})",
+            "--limit record_bytes=9",
         ),
         ("info", "open(..., overlays=False)", "in Python, penstock.open(..., overlays=False)"),
         ("index", "open(..., raw=True)", "in Python, penstock.open(..., raw=True)"),

@@ -312,8 +312,9 @@ def test_an_empty_shard_has_no_records() -> None:
 
 def test_records_beyond_the_limit_are_refused() -> None:
     data = one_column("bytes", [bytes(5000)])
-    with pytest.raises(ps.LimitError, match="record_bytes"):
-        opened(data, limits={"record_bytes": 4999})
+    with pytest.raises(ps.LimitError, match="record_bytes") as caught:
+        column(data, limits={"record_bytes": 4999})
+    assert caught.value.record == 0
     assert len(column(data, limits={"record_bytes": 5100})) == 1
     with pytest.raises(ps.LimitError, match="footer_bytes"):
         opened(simple(list(range(100))), limits={"footer_bytes": 100})

@@ -39,7 +39,18 @@ Examples:
 @click.option(
     "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the written format."
 )
-@reading("format", "read", "columns", "raw", "checksums", "damage", "threads", "dialect", "infer")
+@reading(
+    "format",
+    "read",
+    "columns",
+    "raw",
+    "checksums",
+    "damage",
+    "limits",
+    "threads",
+    "dialect",
+    "infer",
+)
 @json_option
 def command(
     source: tuple[str, ...],

@@ -29,6 +29,7 @@ _READING_DEFAULTS = {
     "checksums": "all",
     "damage": "error",
     "index": "auto",
+    "limits": None,
     "dialect": "protobuf",
     "infer": None,
 }
@@ -86,7 +87,7 @@ Examples:
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @reading("format", "read", "columns", "raw", "checksums", "damage", "index")
-@reading("threads", "dialect", "infer")
+@reading("limits", "threads", "dialect", "infer")
 @json_option
 def command(
     source: tuple[str, ...],

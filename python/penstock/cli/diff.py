@@ -31,7 +31,7 @@ Examples:
 @click.argument("a", type=click.Path(), metavar="A")
 @click.argument("b", type=click.Path(), metavar="B")
 @click.option("--by", metavar="NAME", help="Match records by this field, whatever their order.")
-@reading("columns", "raw", "checksums", "damage", "index", "threads", "dialect")
+@reading("columns", "raw", "checksums", "damage", "index", "limits", "threads", "dialect")
 @json_option
 def command(
     a: str,

@@ -38,7 +38,9 @@ Examples:
     "--start", type=click.IntRange(min=0), default=0, show_default=True,
     help="Number of the first one; records count from 0 over all files.",
 )  # fmt: skip
-@reading("format", "read", "columns", "raw", "checksums", "damage", "index", "dialect", "infer")
+@reading(
+    "format", "read", "columns", "raw", "checksums", "damage", "index", "dialect", "infer", "limits"
+)
 @json_option
 def command(
     source: tuple[str, ...], number: int, start: int, as_json: bool, **options: Any

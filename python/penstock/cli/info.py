@@ -35,7 +35,7 @@ Examples:
 """,
 )
 @source_argument
-@reading("format", "read", "raw", "damage", "index", "infer")
+@reading("format", "read", "raw", "damage", "index", "infer", "limits")
 @json_option
 def command(source: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """What a data set is made of: files, format, compression, records, bytes, index, fields.

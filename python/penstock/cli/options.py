@@ -96,6 +96,14 @@ _READING: dict[str, Callable[[Any], Any]] = {
         help="Keep indexes in your cache (or beside the data, where one is already), beside the data, not at all, "
         "or in a folder.",
     ),
+    "limits": click.option(
+        "--limit",
+        "limits",
+        multiple=True,
+        metavar="NAME=SIZE",
+        callback=lambda context, option, words: _limits(words),
+        help="Raise or lower a limit on what one file may ask for, such as record_bytes=2GiB.",
+    ),
     "threads": click.option(
         "--threads", type=click.IntRange(min=1), help="How many to use. [default: one a core]"
     ),
@@ -113,6 +121,27 @@ _READING: dict[str, Callable[[Any], Any]] = {
         help="How many records of the first file to tell the fields of Examples from. [default: 1000]",
     ),
 }
+
+
+_SIZE = re.compile(r"(\d+)\s*(|[kmgt]i?b?|b)", re.IGNORECASE)
+
+
+def _limits(words: Sequence[str]) -> dict[str, int] | None:
+    """Limits as people type them: numbers, with KiB, MiB, GiB or TiB behind them (or k, M, G, T, which mean the same)."""
+    found: dict[str, int] = {}
+    for name, text in pairs_of(words, "--limit").items():
+        size = _SIZE.fullmatch(text)
+        if size is None:
+            raise click.UsageError(f"--limit: {text!r} is no size, such as 2GiB")
+        found[name] = int(size[1]) << 10 * " kmgt".index(size[2][:1].lower().strip("b") or " ")
+    import penstock as ps
+
+    try:
+        ps.Limits(**found)
+    except TypeError:
+        known = ", ".join(ps.Limits.__dataclass_fields__)
+        raise click.UsageError(f"--limit: known limits are {known}") from None
+    return found or None
 
 
 def reading(*names: str) -> Callable[[Function], Function]:

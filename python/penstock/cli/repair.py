@@ -36,7 +36,7 @@ Examples:
     is_flag=True,
     help="Keep records that cannot be decoded, if their frames are right.",
 )
-@reading("format", "threads")
+@reading("format", "limits", "threads")
 @json_option
 def command(
     source: tuple[str, ...],

@@ -35,6 +35,7 @@ Examples:
     "checksums",
     "damage",
     "index",
+    "limits",
     "threads",
     "dialect",
     "infer",

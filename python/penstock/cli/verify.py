@@ -40,7 +40,7 @@ Examples:
     is_flag=True,
     help="Do not decode records to see that their contents are sound.",
 )
-@reading("format", "read", "index", "threads")
+@reading("format", "read", "index", "limits", "threads")
 @json_option
 def command(
     source: tuple[str, ...],
@@ -48,6 +48,7 @@ def command(
     format: str | None,
     read: tuple[str, ...],
     index: str,
+    limits: dict[str, int] | None,
     threads: int | None,
     as_json: bool,
 ) -> None:
@@ -64,6 +65,7 @@ def command(
             format=format,
             payloads=not no_payloads,
             index=index,
+            limits=limits,
             threads=threads,
             progress=progress,
             **of_format(read, "--read", ps.verify),

@@ -49,6 +49,7 @@ from penstock.formats.tfrecord import decoder_of
 from penstock.framing.chunks import SAMPLE_BYTES
 from penstock.inference import merge_facts
 from penstock.inferred import InferredFrom, file_name
+from penstock.joined import join, picked
 from penstock.numbers import as_arrow, as_numpy, checked_infer
 from penstock.storage import Sink, Source
 
@@ -331,7 +332,7 @@ class ArrayRecordReader:
             batches.append(_compact(self._picked(part, some, columns)))
         if not batches[0].num_columns:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(numbers), pa.struct([])))
-        whole = pa.concat_batches(batches).take(as_arrow(back.astype(np.int64)))
+        whole = picked(join(batches), as_arrow(back.astype(np.int64)))
         return _restored(whole, self.schema)
 
     def _whole(self, chunk: Chunk) -> tuple[_core.Frames, np.ndarray]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.casts import fitted
 from penstock.errors import FormatError, RecordIndexError, SchemaError
 from penstock.format import Projection, Selection
+from penstock.joined import join, picked
 from penstock.null_slots import without_garbage
 from penstock.numbers import outside
 from penstock.types import check_shapes, own_tensors
@@ -186,12 +187,12 @@ def gather(batch: Any, records: np.ndarray) -> Any:
     if batch.num_columns == 0:
         return batch.slice(0, count) if count <= batch.num_rows else empty_columns(count)
     try:
-        return batch.take(pa.array(records))
+        return picked(batch, pa.array(records))
     except pa.ArrowNotImplementedError:
         # Run-end encoded and view types have no take in pyarrow; runs of neighbours can be joined.
         cuts = np.flatnonzero(np.diff(records) != 1) + 1
         runs = np.split(records, cuts)
-        return pa.concat_batches([batch.slice(int(run[0]), len(run)) for run in runs])
+        return join([batch.slice(int(run[0]), len(run)) for run in runs])
 
 
 def refuse_nul(name: str) -> None:
@@ -232,7 +233,7 @@ def gather_parts(
         raise FormatError(f"{len(order) - found} of the records asked for are not there", file=path)
     if not schema.names:
         return empty_columns(len(records)).replace_schema_metadata(schema.metadata)
-    whole = pa.concat_batches(kept) if kept else pa.RecordBatch.from_pylist([], schema=schema)
+    whole = join(kept) if kept else pa.RecordBatch.from_pylist([], schema=schema)
     return gather(whole, inverse.astype(np.int64))
 
 

@@ -93,7 +93,7 @@ class Values:
         total = int(lengths.sum(dtype=np.uint64))
         try:
             self._limits.check("record_bytes", longest)
-            self._limits.check("batch_bytes", total)
+            self._limits.check_batch(total)
         except LimitError as error:
             record = int(records[int(lengths.argmax())]) if len(records) else None
             raise error.at(field=field.name, record=record) from None

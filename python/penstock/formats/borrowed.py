@@ -24,6 +24,7 @@ from penstock.errors import (
     UnsupportedError,
 )
 from penstock.forks import Lock
+from penstock.joined import outgrown
 from penstock.storage import LocalSource, Sink, Source
 
 WRITE_BYTES = 1 << 20
@@ -71,6 +72,8 @@ def writable(path: str) -> Generator[None, None, None]:
 def _from_text(text: str, path: str) -> PenstockError:
     """pyarrow tells apart only by its words what penstock tells apart by type."""
     lower = text.lower()
+    if (limited := outgrown(ValueError(text))) is not None:
+        return limited.at(file=path)
     if "decrypt" in lower or "encrypted" in lower:
         return UnsupportedError(
             f"the file is encrypted, and penstock holds no keys ({text})",

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import FormatError, SchemaError, UnsupportedError
+from penstock.errors import FormatError, SchemaError, UnsupportedError, batch_limit
 from penstock.formats.dtypes_hdf5 import marked_column, marked_type, text_column
 from penstock.types import DTYPE_KEY, is_bytes, is_fixed_tensor, is_text, storage_of
 
@@ -233,7 +233,7 @@ def _offsets(lengths: np.ndarray) -> np.ndarray:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     if offsets[-1] > 0x7FFFFFFF:
-        raise UnsupportedError("more than 2 GiB of text in one batch")
+        raise batch_limit("more than 2 GiB of text in one batch")
     return offsets
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import FormatError, UnsupportedError
+from penstock.errors import FormatError, UnsupportedError, batch_limit
 
 
 def marked_type(dtype: np.dtype[Any]) -> Any:
@@ -58,7 +58,7 @@ def marked_column(values: np.ndarray, type_: Any) -> Any:
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     if offsets[-1] > 0x7FFFFFFF:
-        raise UnsupportedError("more than 2 GiB of lists in one batch")
+        raise batch_limit("more than 2 GiB of lists in one batch")
     data = np.concatenate(parts) if parts else np.zeros(0, base)
     data = np.ascontiguousarray(data.astype(base, copy=False))
     places = pa.py_buffer(offsets.astype(np.int32))
@@ -93,7 +93,7 @@ def _joined(values: list[bytes]) -> Any:
     offsets = np.zeros(len(values) + 1, np.int64)
     np.cumsum([len(value) for value in values], out=offsets[1:])
     if offsets[-1] > 0x7FFFFFFF:
-        raise UnsupportedError("more than 2 GiB of text in one batch")
+        raise batch_limit("more than 2 GiB of text in one batch")
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 

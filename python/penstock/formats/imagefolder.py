@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import folders
-from penstock.errors import FormatError, UnsupportedError
+from penstock.errors import FormatError, LimitError, UnsupportedError
 from penstock.folders import Folder, FolderSink
 from penstock.format import Chunk, FormatInfo, Options, Projection, Selection
 from penstock.format_options import options_from
@@ -294,7 +294,12 @@ class ImageFolderReader:
 
     def _images(self, numbers: np.ndarray, type_: Any) -> Any:
         files = self._files[numbers]
-        data, lengths = self._folder.read_files(files.tolist(), self._limits)
+        try:
+            data, lengths = self._folder.read_files(files.tolist(), self._limits)
+        except LimitError as error:
+            if error.record is not None:
+                error.record = int(numbers[error.record])
+            raise error.at(file=self._path) from None
         ends = np.cumsum(lengths)
         values = pa.array(data).buffers()[1]
         self._check_magic(np.frombuffer(values, np.uint8), ends, lengths, numbers)

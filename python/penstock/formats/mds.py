@@ -29,6 +29,7 @@ from penstock.errors import (
     ChangedError,
     ChecksumError,
     FormatError,
+    LimitError,
     PenstockError,
     TruncatedError,
     UnsupportedError,
@@ -176,8 +177,6 @@ class MDSReader:
             raise FormatError("a record ends before it begins", record=record, byte=8 + 4 * record)
         if size is not None and int(table[-1]) != size:
             _raise_other_size(table, size)
-        if count:
-            self._limits.check("record_bytes", int((table[1:] - table[:-1]).max()))
         self._offsets = table
         return count, first
 
@@ -222,16 +221,21 @@ class MDSReader:
     def _types(self) -> pa.Schema:
         """The fields, by the encodings and the first record."""
         first: list[Ranges] | None = None
+        told = 0
         if self.num_records and any(_is_open(c.encoding) for c in self._columns):
-            start, end = self._offsets[:2].tolist()
+            # One that is longer than is read says nothing, unless all are.
+            told = int(np.argmax(np.diff(self._offsets) <= self._limits.record_bytes))
+            start, end = self._offsets[told : told + 2].tolist()
+            self._limits.check("record_bytes", end - start)
             data = np.frombuffer(self._front(start, end - start), np.uint8)
-            first = self._split(data, np.zeros(1, np.int64), np.array([end - start]), np.arange(1))
+            numbers = np.array([told])
+            first = self._split(data, np.zeros(1, np.int64), np.array([end - start]), numbers)
         fields: list[pa.Field] = []
         for place, one in enumerate(self._columns):
             try:
                 kind = one.type_of(None if first is None else first[place])
             except Unfit as error:
-                raise error.kind(error.message, record=0, field=one.name) from None
+                raise error.kind(error.message, record=told, field=one.name) from None
             fields.append(pa.field(one.name, kind, nullable=False))
         empty = None if self.num_records else InferredFrom(0).metadata
         return pa.schema(fields, metadata=empty)
@@ -284,11 +288,15 @@ class MDSReader:
             numbers = chunk.first_record + np.asarray(records, np.int64)
         try:
             sizes = self._offsets[numbers + 1] - self._offsets[numbers]
-            if not isinstance(self._inside, Inflated) and sizes.sum() > LARGE_BYTES * len(numbers):
+            are_large = sizes.sum() > LARGE_BYTES * len(numbers)
+            any_long = bool((sizes > self._limits.record_bytes).any())
+            if not isinstance(self._inside, Inflated) and (are_large or any_long):
                 ranges = self._gathered(numbers, sizes, schema.names)
             else:
                 data, starts = self._bytes(numbers, chunk if records is None else None)
                 ranges = self._split(data, starts, sizes, numbers)
+                if any_long:
+                    self._check_wanted([r.sizes for r in ranges], numbers, schema.names)
             arrays = [self._array(field, ranges, numbers) for field in schema]
         except PenstockError as error:
             raise error.at(file=self._path) from None
@@ -331,6 +339,17 @@ class MDSReader:
         table = Ranges(data, starts, sizes).windows(self._table)
         return [Ranges(data, *place) for place in self._places(table, starts, sizes, numbers)]
 
+    def _check_wanted(self, lengths: list[Any], numbers: np.ndarray, names: list[str]) -> None:
+        """Refuse a record whose wanted values are longer than one may be."""
+        wanted = [n for one, n in zip(self._columns, lengths, strict=True) if one.name in names]
+        totals = np.sum([*wanted, np.zeros(len(numbers), np.int64)], axis=0)
+        long = np.flatnonzero(totals > self._limits.record_bytes)
+        if len(long):
+            try:
+                self._limits.check("record_bytes", int(totals[long[0]]))
+            except LimitError as error:
+                raise error.at(record=int(numbers[long[0]])) from None
+
     def _gathered(self, numbers: np.ndarray, sizes: np.ndarray, names: list[str]) -> list[Ranges]:
         """The same of large records, of which nothing is read that is not wanted: the values of
         each column come one after another, and need no copy."""
@@ -339,6 +358,7 @@ class MDSReader:
         table = self._run(starts, np.full(len(starts), self._table, np.int64))
         ranges: list[Ranges] = []
         places = self._places(table, starts, sizes, numbers)
+        self._check_wanted([length for _, length in places], numbers, names)
         for one, (at, length) in zip(self._columns, places, strict=True):
             if one.name in names:
                 data = self._run(at, length)

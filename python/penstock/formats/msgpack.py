@@ -114,7 +114,7 @@ class MessagePackFormat:
             # Nearly every byte begins a value, so only an index can tell where the next record does.
             options = replace(options, damage="stop")
         begin, count = _layout(source, mine)
-        shard = Shard(source, PlainStream(source), MSGPACK, options, begin)
+        shard = Shard(source, PlainStream(source), MSGPACK, options, begin, skips_long=goes_on)
         known = load_index(shard)
         if known is not None and int(known.starts[0]) != begin:
             known = None  # made with another layout
@@ -167,10 +167,11 @@ class ArrayReader(FramedReader):
     def chunks(self) -> Iterator[Chunk]:
         seen = 0
         for chunk in super().chunks():
-            seen += chunk.num_records
+            seen = chunk.first_record + chunk.num_records
             self._compare(seen, at_end=False)
             yield chunk
-        self._compare(seen, at_end=True)
+        if self.on_long is None:
+            self._compare(seen, at_end=True)  # else the last ones may be those that are in no chunk
 
     def found_by(self, threads: int) -> Iterator[Chunk]:
         """Chunks are counted as they come."""

@@ -171,7 +171,7 @@ class _Bytes(_Ranges):
 
     def read(self, cut: Cut) -> Any:
         inner, offsets = self.ranges(cut)
-        self._limits.check("batch_bytes", inner.total)
+        self._limits.check_batch(inner.total)
         data = inner.values(self._data)
         buffers = [
             None,
@@ -197,7 +197,7 @@ class _Lists(_Ranges):
 
     def read(self, cut: Cut) -> Any:
         inner, offsets = self.ranges(cut)
-        self._limits.check("batch_bytes", int(inner.total * self._values.record_bytes))
+        self._limits.check_batch(int(inner.total * self._values.record_bytes))
         try:
             values = self._values.read(inner)
         except FormatError as error:

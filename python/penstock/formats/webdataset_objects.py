@@ -145,7 +145,7 @@ def _npz_column(values: Any, type_: Any, limits: Limits) -> Any:
         except PenstockError as error:
             raise FormatError(f"not an npz file: {error.message}", record=row) from None
         total += sum(len(array) for array in rows[-1].values())
-        limits.check("batch_bytes", total)
+        limits.check_batch(total)
     children: list[Any] = []
     for field in type_:
         column = pa.array([row.get(field.name) for row in rows], pa.binary())

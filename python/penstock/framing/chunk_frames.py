@@ -29,6 +29,7 @@ from penstock.framing.gather import gather
 from penstock.framing.held import Held, frames_in
 from penstock.framing.shard import CHUNK_BYTES, Shard
 from penstock.framing.sidecar import Index
+from penstock.limits import raise_limit
 from penstock.numbers import as_arrow, as_numpy
 
 _DAMAGED_HEAD = "the head of the record is damaged"
@@ -82,6 +83,8 @@ class ChunkFrames:
     def _indexed(self, chunk: Chunk, index: Index, numbers: np.ndarray | None) -> Held:
         first, last = chunk.first_record, chunk.first_record + chunk.num_records
         length = chunk.end_byte - chunk.start_byte
+        if chunk.num_records == 1 and length - self._framing.least_bytes > self._shard.record_bytes:
+            return self._long(index, first, numbers)
         checksums = index.checksums[first:last]
         self._check_places(index.starts[first : last + 1], length)
         try:
@@ -116,18 +119,36 @@ class ChunkFrames:
             raise self._damaged_head(index, int(missing[0]))
         return held.select(np.searchsorted(held.records, wanted), chunk.first_record)
 
+    def _long(self, index: Index, record: int, numbers: np.ndarray | None) -> Held:
+        """A record that is longer than is read."""
+        try:
+            self._check_sizes(index, np.array([record]))
+        except LimitError as error:
+            if numbers is not None and not len(numbers):
+                pass
+            elif numbers is not None or not self._shard.goes_on:
+                raise
+            else:
+                start, end = int(index.starts[record]), int(index.ends[record])
+                self._shard.skip(start, end, 1, error.message)
+        nothing = np.zeros(0, np.uint64)
+        frames = frames_in(self._framing, _core.Buffer.from_bytes(b""), nothing, nothing)
+        return Held(frames, records=np.zeros(0, np.int64), checksums=np.zeros(0, np.uint32))
+
     def _check_sizes(self, index: Index, records: np.ndarray) -> None:
         sizes = (index.ends[records] - index.starts[records]).astype(np.int64)
         long = np.flatnonzero(sizes - self._framing.least_bytes > self._shard.record_bytes)
         if len(long):
             record = int(records[long[0]])
+            found = int(sizes[long[0]]) - self._framing.least_bytes
             raise LimitError(
                 "the record is longer than the limit record_bytes",
                 file=self._shard.source.path,
                 record=record,
                 byte=int(index.starts[record]),
                 expected=self._shard.record_bytes,
-                found=int(sizes[long[0]]) - self._framing.least_bytes,
+                found=found,
+                hint=raise_limit("record_bytes", found),
             )
 
     def _check_places(self, starts: np.ndarray, length: int) -> None:
@@ -307,7 +328,8 @@ class ChunkFrames:
             now = told.st_size, told.st_mtime_ns
         if self._seen is not None and self._seen[0] == now:
             return self._seen[1]
-        starts = shard.stream.hop(self._framing, 0, 1 << 62, shard.record_bytes)
+        most = 1 << 62 if self._framing.is_checked else shard.record_bytes
+        starts = shard.stream.hop(self._framing, 0, 1 << 62, most)
         found = starts is not None and int(starts[-1]) == shard.source.size
         self._seen = None if now is None else (now, found)
         return found

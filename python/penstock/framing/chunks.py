@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,16 @@ _FIRST_OF_SAMPLE_BYTES = 256 << 10
 """Plain bytes of the first chunk of a sample: a thousand small records."""
 
 
-def indexed_chunks(index: Index) -> Iterator[Chunk]:
-    """Cut a shard at records (a compressed one, at its points) about as far apart as chunks are large."""
+OnLong = Callable[[int, int, int], None]
+"""Called about a record that is longer than is read: where it starts, where it ends, its number."""
+
+
+def indexed_chunks(index: Index, most: int | None = None) -> Iterator[Chunk]:
+    """Cut a shard at records (a compressed one, at its points) about as far apart as chunks are large. A record of
+    more than `most` bytes is a chunk of its own."""
     first = 0
     borders = index.starts
+    alone = _edges_of_long(index, most)
     points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
     large = index.plain_bytes >= LARGE_BYTES * index.num_records and not len(points)
     wanted = LARGE_CHUNK_BYTES if large else CHUNK_BYTES
@@ -38,9 +44,20 @@ def indexed_chunks(index: Index) -> Iterator[Chunk]:
         # The first record at or after a point: one before it would cost the stretch before.
         last = int(np.searchsorted(borders, goal, "left"))
         last = min(max(last, first + 1), index.num_records)
+        if len(alone):
+            later = int(np.searchsorted(alone, first, "right"))
+            last = min(last, int(alone[later])) if later < len(alone) else last
         bounds = int(borders[first]), int(borders[last])
         yield Chunk(first, last - first, *bounds, index)
         first = last
+
+
+def _edges_of_long(index: Index, most: int | None) -> np.ndarray:
+    """The numbers of records that are longer, and of those behind them; rising."""
+    if most is None or index.plain_bytes <= most:
+        return np.zeros(0, np.int64)
+    long = np.flatnonzero(np.diff(index.starts) > np.uint64(min(most, 1 << 63)))
+    return np.unique(np.concatenate([long, long + 1]))
 
 
 def sample_chunks(shard: Shard) -> Iterator[Chunk]:
@@ -55,8 +72,14 @@ def walked_chunks(
     *,
     first_bytes: int = CHUNK_BYTES,
     alone: bool = False,
+    start: tuple[int, int] | None = None,
+    on_long: OnLong | None = None,
 ) -> Iterator[Chunk]:
     """Cut a shard where a walk over its frames comes to the end of a window.
+
+    It begins at `start`, a place and the number of the record there. `on_long` is called
+    about a record that is longer than is read, which then is in no chunk; without it that is a fault, unless it is to be
+    skipped.
 
     Where reading goes on after damage, it goes on with the survey of `verify`: a plain shard's at
     the first fault, a compressed one's from the start. A survey of compressed data adds to
@@ -66,7 +89,7 @@ def walked_chunks(
     if shard.goes_on and shard.stream.container:
         yield from surveyed_chunks(shard, 0, 0, points)
         return
-    at, first = shard.begin, 0
+    at, first = start or (shard.begin, 0)
     pace = _Pace(shard, first_bytes, alone)
     stream = shard.stream
     while True:
@@ -110,11 +133,39 @@ def walked_chunks(
         elif not len(frames):
             pace.widen(need)
         if fault is not None:
-            if shard.goes_on:
-                yield from surveyed_chunks(shard, at, first, points)
-            else:
-                shard.stop_at(fault, first, at)
+            if (passed := _passed(shard, stream, fault, at, first, on_long)) is not None:
+                first, at = first + 1, passed
+                pace.window_bytes = CHUNK_BYTES
+                continue
+            yield from _behind(shard, fault, at, first, points)
             return
+
+
+def _behind(
+    shard: Shard, fault: Any, at: int, first: int, points: list[SeekPoint] | None
+) -> Iterator[Chunk]:
+    """The chunks behind a fault, where reading goes on after damage."""
+    if shard.goes_on:
+        yield from surveyed_chunks(shard, at, first, points)
+    else:
+        shard.stop_at(fault, first, at)
+
+
+def _passed(
+    shard: Shard, stream: Stream, fault: Any, at: int, record: int, on_long: OnLong | None
+) -> int | None:
+    """The end of a record that is longer than is read, where reading goes on behind it."""
+    if fault.kind != "limit" or shard.goes_on or not (on_long or shard.skips_long):
+        return None  # around damage a survey looks first whether its head leads to a record
+    try:
+        end = shard.end_of_long(stream, at)
+    except _core.KernelError:
+        return None  # the compressed data breaks in it
+    if end is not None and on_long is not None:
+        on_long(at, end, record)
+    elif end is not None:
+        shard.skip(at, end, 1, shard.error(fault, None).message)
+    return end
 
 
 class _Pace:

@@ -24,7 +24,7 @@ from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaErr
 from penstock.forks import Lock
 from penstock.format import Chunk, Projection, Selection
 from penstock.framing.chunk_frames import ChunkFrames
-from penstock.framing.chunks import indexed_chunks, walked_chunks
+from penstock.framing.chunks import OnLong, indexed_chunks, walked_chunks
 from penstock.framing.damaged import surveyed_chunks
 from penstock.framing.held import Held
 from penstock.framing.indexing import build_index
@@ -113,6 +113,8 @@ class FramedReader:
         self._by_places = decoder if isinstance(decoder, PlaceDecoder) else None
         self._index = known
         self._lock = Lock()
+        self.on_long: OnLong | None = None
+        """If given, a walk goes on behind such a record."""
         self._row_bytes = (
             decoder.row_bytes
             if isinstance(decoder, Widening)
@@ -162,11 +164,12 @@ class FramedReader:
 
     def chunks(self) -> Iterator[Chunk]:
         if self._index is not None and self._index.gap_ends is None:
-            return indexed_chunks(self._index)
+            most = self._shard.record_bytes + self._shard.framing.least_bytes
+            return indexed_chunks(self._index, most)
         return self._walked()
 
     def _walked(self, *, alone: bool = False) -> Iterator[Chunk]:
-        yield from walked_chunks(self._shard, alone=alone)
+        yield from walked_chunks(self._shard, alone=alone, on_long=self.on_long)
         if isinstance(self._shard.stream, InflatedStream):
             self._shard.stream.rest()
 
@@ -185,8 +188,11 @@ class FramedReader:
 
     def _in_windows(self, windows: Windows) -> Iterator[Chunk | Callable[[], Chunk | None]]:
         yield from windows
-        if self._shard.goes_on and (left := windows.left()) is not None:
-            yield from surveyed_chunks(self._shard, *left)
+        if self._shard.passes_long and (left := windows.left()) is not None:
+            if self._shard.goes_on:
+                yield from surveyed_chunks(self._shard, *left)
+            else:
+                yield from walked_chunks(self._shard, start=left)
 
     def _begins_large(self) -> bool:
         """Whether the first record is one of those that are found by their heads."""

@@ -28,6 +28,8 @@ from penstock.numbers import as_numpy
 from penstock.pipeline import in_order
 from penstock.storage import LocalSource, LocalStorage, Source, Watched
 
+ENDLESS = 1 << 62
+
 
 def load_index(shard: Shard) -> Index | None:
     """The sidecar of a file, if there is one and it fits. A compressed stream learns its points."""
@@ -97,7 +99,7 @@ def _extended(shard: Shard, index: Index) -> Index | None:
         if not isinstance(source, LocalSource):
             return None
         starts, checksums, fault = _core.index_file(
-            shard.framing.name, source.file, shard.record_bytes, start
+            shard.framing.name, source.file, _read_at_once(shard), start
         )
         if fault is not None:
             return None
@@ -167,8 +169,14 @@ def _save_index(index: Index, data_path: str, kept: str, seconds: float) -> None
         tell_if_slow(seconds, data_path)
 
 
+def _read_at_once(shard: Shard) -> int:
+    """Bytes of a record that an index may read at once. Longer ones are indexed as well: heads alone tell where they
+    end, or a window is moved over them."""
+    return ENDLESS if shard.framing.is_checked else shard.record_bytes
+
+
 def _index_plain(shard: Shard, source: LocalSource) -> tuple[Index, bool]:
-    limit = shard.record_bytes
+    limit = _read_at_once(shard)
     starts, checksums, fault = _core.index_file(shard.framing.name, source.file, limit, shard.begin)
     if fault is not None:
         if shard.options.damage == "error":
@@ -205,7 +213,16 @@ def _index_by_walking(
     starts: list[np.ndarray] = []
     ends: list[np.ndarray] = []
     checksums: list[np.ndarray] = []
-    for chunk in walked_chunks(walking, points):
+
+    def add_long(start: int, end: int, record: int) -> None:
+        """A record that is longer than is read is one all the same, which others are counted and found by."""
+        del record
+        _, known, _ = _core.frame_extent(walking.framing.name, walking.stream.read, start, True)
+        starts.append(np.array([start], np.uint64))
+        ends.append(np.array([end], np.uint64))
+        checksums.append(np.array([known], np.uint32))
+
+    for chunk in walked_chunks(walking, points, on_long=add_long):
         frames = chunk_frames.read(chunk, None).frames
         begin = as_numpy(frames.starts())
         starts.append(begin)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from penstock import _core
-from penstock.errors import ChangedError, PenstockError, TruncatedError
+from penstock.errors import ChangedError, LimitError, PenstockError, TruncatedError
 from penstock.faults import error_from, kind_of
 from penstock.format import Options, SkippedRegion
 from penstock.framing.framings import Framing
 from penstock.framing.stream import Stream
+from penstock.limits import raise_limit
 from penstock.lookalikes import LOOK_BYTES, has_foreign_checksums
 from penstock.storage import Source, Watched
 
@@ -45,6 +47,8 @@ class Shard:
     options: Options
     begin: int = 0
     """Where in the stream the first frame stands."""
+    skips_long: bool = False
+    """Whether a record that is longer than is read is skipped, though reading does not go on after damage."""
     proves_in_blocks: bool = False
     """Whether the decoder proves small records a few at a time, right before it reads them."""
 
@@ -80,6 +84,15 @@ class Shard:
         """Bytes that a payload may have."""
         return self.options.limits.record_bytes
 
+    @property
+    def passes_long(self) -> bool:
+        """Whether reading goes on after a record that is longer than is read."""
+        return self.goes_on or self.skips_long
+
+    def end_of_long(self, stream: Stream, at: int) -> int | None:
+        """Where a record ends that is longer than is read; None where no record of the stream does."""
+        return _core.frame_extent(self.framing.name, stream.read, at, False)[0]
+
     def error(self, fault: Any, record: int | None) -> PenstockError:
         """A fault as an error that names the file."""
         changed = self.changed()
@@ -91,6 +104,8 @@ class Shard:
         elif fault.kind == "length_checksum" and fault.byte == 0 and self._is_of_another_writer():
             error.message = "the checksums are not those of TFRecord, all over the file"
             error.hint = 'open(..., checksums="none")'
+        if isinstance(error, LimitError) and "record_bytes" in fault.message:
+            self._tell_length(error)
         return error
 
     def _is_of_another_writer(self) -> bool:
@@ -103,6 +118,15 @@ class Shard:
             return False
         size = self.stream.size()
         return has_foreign_checksums(head, 1 << 62 if size is None else size)
+
+    def _tell_length(self, error: LimitError) -> None:
+        """Let the error of a record that is longer than is read say how long it is, of which its head may tell a
+        part."""
+        with suppress(_core.KernelError):
+            end = None if error.byte is None else self.end_of_long(self.stream, error.byte)
+            if end is not None:
+                error.found = end - (error.byte or 0) - self.framing.least_bytes
+                error.hint = raise_limit("record_bytes", error.found)
 
     def check_unchanged(self) -> None:
         """Raise ChangedError where the file was rewritten while it was open."""

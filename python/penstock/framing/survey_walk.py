@@ -37,6 +37,7 @@ from penstock.framing.survey_parts import (
     Task,
 )
 from penstock.framing.survey_proof import UNKNOWN, Prover
+from penstock.limits import raise_limit
 from penstock.report import Finding
 
 CHUNK_BYTES = 1 << 20
@@ -315,17 +316,19 @@ class Walk:
 
     def _pass_long(self, fault: Any) -> Part:
         """A right head of a record beyond the limit: its payload is not looked at."""
-        # A head may claim more than any file can be, and than a place can be written as.
-        end = min(self._at + self._scope.framing.frame_bytes(int(fault.found)), MOST_BYTES)
-        if end < MOST_BYTES and len(self._stream.read(end - 1, 1)):
-            hint = f"{fault.message}; pass limits=penstock.Limits(record_bytes={fault.found})"
+        end, _, _ = _core.frame_extent(self._scope.framing.name, self._stream.read, self._at, False)
+        if end is not None:
+            length = end - self._at - self._scope.framing.least_bytes
+            hint = f"{fault.message}; pass {raise_limit('record_bytes', length)}"
             if self._borders.follow(end).is_inside:
                 return self._pass_over(self._resynchronised(end), "limit", hint)
             part = Bad(self._bad("limit", end, hint, 1))
             self._advance(end - self._at, 1)
             return part
         size = self._stream.size()
-        end = end if size is None else size
+        # A head may claim more than any file can be, and than a place can be written as.
+        claimed = min(self._at + self._scope.framing.frame_bytes(int(fault.found)), MOST_BYTES)
+        end = claimed if size is None else size
         message = f"the data ends inside a record of {fault.found} bytes"
         return self._cut_record(end, message, self._scope.salvage)
 

@@ -140,8 +140,10 @@ class Windows:
     def _cut(self, start: _Start, end: int, window: _Window | None) -> tuple[Chunk | None, _Start]:
         """The chunk of a window, and what to tell the next call."""
         if start.fault is not None:
-            if not self._shard.goes_on:
+            is_passed = start.fault.kind == "limit" and self._shard.passes_long
+            if not (self._shard.goes_on or is_passed):
                 self._shard.stop_at(start.fault, start.record, start.at)
+                return None, replace(start, ended=True, fault=None)
             return None, replace(start, ended=True)
         at_end = end >= self._size
         end = min(end, self._size)

@@ -44,6 +44,7 @@ from penstock.formats.batches import checked, conform, gather_parts
 from penstock.formats.borrowed import translated, writable
 from penstock.formats.regroup import Regroup
 from penstock.hidden import hidden
+from penstock.joined import join
 from penstock.limits import Limits
 from penstock.overlay.identity import Identity
 from penstock.storage import Sink, Source, Storage
@@ -342,7 +343,7 @@ class Overlay:
                 parts.append(batch.slice(begin, end - begin))
         if len(parts) == 1:
             return parts[0]
-        return pa.concat_batches(parts) if parts else self._none(columns)
+        return join(parts) if parts else self._none(columns)
 
     def take(self, records: np.ndarray, columns: Sequence[str]) -> pa.RecordBatch:
         """Columns of some records, in the order asked, repeats allowed."""

@@ -19,6 +19,7 @@ from penstock.errors import ChangedError, SchemaError, StaleIndexError, command
 from penstock.format import Chunk, Format, Options, Projection, Reader, Selection, open_shard
 from penstock.formats.batches import empty_columns
 from penstock.formats.borrowed import translated
+from penstock.joined import join
 from penstock.limits import Limits
 from penstock.overlay.file import Kept, Overlay, fields_of, find
 from penstock.overlay.identity import identity_of
@@ -267,7 +268,7 @@ class OverlaidReader:
             return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
         if not parts[0].num_columns:
             return empty_columns(len(numbers))
-        return pa.concat_batches(parts)
+        return join(parts)
 
     def _joined(
         self, base: pa.RecordBatch | None, numbers: np.ndarray | range, names: Sequence[str]

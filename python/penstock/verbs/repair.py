@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.around import parts_around
-from penstock.errors import PenstockError, UnsupportedError
+from penstock.errors import LimitError, PenstockError, UnsupportedError
 from penstock.format import (
     Alike,
     Chunk,
@@ -52,6 +52,7 @@ from penstock.verbs.verify import (
     found_in,
     is_misfit,
     tally_of,
+    tell_long,
 )
 
 
@@ -174,6 +175,7 @@ class _Work:
             if self.in_place:
                 num_records, findings = saving.look()
                 lost_all = not num_records
+                _refuse_limited(path, findings)
                 if first_error(findings) is None or lost_all:
                     self.findings.extend(findings)
                     self.num_records += num_records
@@ -251,6 +253,15 @@ def _alone_at(target: str) -> Generator[str]:
     with alone_with(f"{hidden}.lock{TEMPORARY_SUFFIX}", message, target):
         clear(folder or ".", {f".{os.path.basename(hidden)}."})
         yield hidden
+
+
+def _refuse_limited(path: str, findings: list[Finding]) -> None:
+    """Raise LimitError where a file cannot be replaced because some of it was not read: that is not damaged."""
+    for finding in findings:
+        if finding.kind == "limit":
+            raise LimitError(
+                finding.message, file=path, record=finding.record, byte=finding.start_byte
+            )
 
 
 def _saving(source: Source, kind: Format, work: _Work) -> _Saving:
@@ -377,6 +388,8 @@ class _Chunks(_Saving):
                     yield found
                 else:
                     yield self._reader.decode(chunk, np.arange(first, last), None)
+
+        tell_long(self._reader, self._source, findings)
 
         def chunks() -> Iterator[Chunk]:
             try:

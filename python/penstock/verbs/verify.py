@@ -33,7 +33,7 @@ from penstock.framing import fitting, sidecar
 from penstock.framing.framed import FramedReader
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Bad, Found, Frames
-from penstock.limits import Limits, limits_from
+from penstock.limits import Limits, limits_from, raise_limit
 from penstock.overlay.file import has_overlays
 from penstock.overlay.reader import Overlays
 from penstock.paths import expand, reading_index
@@ -258,9 +258,12 @@ def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Ta
     reader = decoding(kind, source, options)
     if isinstance(kind, Framed):
         # What a walk has found is decoded as it is found, and not kept.
+        long: list[Finding] = []
+        tell_long(reader, source, long)
         for chunk in reader.chunks():
             num_bytes = chunk.end_byte - chunk.start_byte
             yield partial(_decode, reader, source.path, chunk, num_bytes)
+        yield partial(_just, Tally(0, tuple(long), 0))
         return
     if isinstance(reader, Verifiable):
         for check in list(reader.checks()):
@@ -272,6 +275,19 @@ def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Ta
         yield partial(_decode, reader, source.path, chunk, rest if number == 0 else share)
     if not chunks:
         yield partial(_just, Tally(0, (), source.size))
+
+
+def tell_long(reader: Reader, source: Source, findings: list[Finding]) -> None:
+    """Let a walk tell of records that are longer than is read, and go on behind them."""
+
+    def tell(start: int, end: int, record: int) -> None:
+        message = "the record is longer than the limit record_bytes"
+        advice = f"pass {raise_limit('record_bytes', end - start)}"
+        place = record, start, end
+        findings.append(Finding("limit", source.path, *place, f"{message}; {advice}", 1))
+
+    if isinstance(reader, FramedReader):
+        reader.on_long = tell
 
 
 def _checked(check: Callable[[], None], source: Source) -> Iterable[Tally]:

@@ -32,6 +32,7 @@ pub mod permute;
 pub mod riegeli;
 pub mod shelf;
 pub mod side_by_side;
+pub mod skim;
 pub mod splice_fields;
 pub mod strings;
 pub mod train_images;

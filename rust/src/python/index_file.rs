@@ -4,10 +4,11 @@ use arrow_array::{UInt32Array, UInt64Array};
 use pyo3::prelude::*;
 
 use super::arrow::ArrowArray;
+use super::buffer::PyBuffer;
 use super::files::PyFile;
 use super::frames::framing;
 use super::{PyFault, run};
-use crate::kernels::walk as walking;
+use crate::kernels::{skim, walk as walking};
 use crate::wire::frames::{Framing, Step, with_framing};
 use crate::wire::{Fault, FaultKind};
 
@@ -120,11 +121,20 @@ impl Found<'_> {
                 self.starts.push(at + (start + length + F::TAIL) as u64);
             }
             let record = self.stored.len();
-            if let Some(fault) = found.fault {
-                let number = record - found.spans.len() + fault.record.unwrap_or_default();
-                return Ok(Some(fault.shifted(at).in_record(number)));
-            }
             at += found.consumed as u64;
+            if let Some(fault) = found.fault {
+                if fault.kind == FaultKind::Limit {
+                    match self.long(framing, at)? {
+                        Ok(end) => at = end,
+                        Err(fault) => return Ok(Some(fault.in_record(record))),
+                    }
+                    want = WINDOW_BYTES;
+                    continue;
+                }
+                let number = record - found.spans.len() + fault.record.unwrap_or_default();
+                let shift = at - found.consumed as u64;
+                return Ok(Some(fault.shifted(shift).in_record(number)));
+            }
             if found.need > 0 && last {
                 return Ok(Some(cut(at, found.need, size).in_record(record)));
             }
@@ -135,6 +145,54 @@ impl Found<'_> {
         }
         Ok(None)
     }
+}
+
+impl Found<'_> {
+    /// Pass a record that is longer than is read, and note where it ends.
+    fn long<F: Framing>(&mut self, framing: F, at: u64) -> std::io::Result<Result<u64, Fault>> {
+        let read = |start, length| {
+            let mut bytes = Vec::new();
+            self.file.read_into(&mut bytes, start, self.file.clamp(start, length)).map(|()| bytes)
+        };
+        let end = match skim::end_of(framing, at, read)? {
+            Ok(Some(end)) => end,
+            Ok(None) => return Ok(Err(cut(at, self.file.size - at + 1, self.file.size))),
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let Some(stored) = skim::stored(framing, at, end, read)? else {
+            return Ok(Err(cut(at, end - at, self.file.size)));
+        };
+        self.stored.push(stored);
+        self.starts.push(end);
+        Ok(Ok(end))
+    }
+}
+
+/// Where the frame at `start` ends and what an index keeps for it, of one that is too long to be read as a
+/// whole: (end or None where the stream ends inside it, checksum, fault or None). `read(start, length)` gives
+/// bytes of the stream. The checksum is 0 unless it is asked for, since it may cost all of the frame's bytes.
+#[pyfunction]
+pub fn frame_extent(
+    name: &str,
+    read: &Bound<'_, PyAny>,
+    start: u64,
+    checksum: bool,
+) -> PyResult<(Option<u64>, u32, Option<PyFault>)> {
+    let read = |start: u64, length: usize| -> PyResult<arrow_buffer::Buffer> {
+        let buffer = read.call1((start, length))?;
+        Ok(buffer.cast::<PyBuffer>()?.borrow().0.clone())
+    };
+    with_framing!(framing(name)?, f => {
+        let end = match skim::end_of(f, start, read)? {
+            Ok(end) => end,
+            Err(fault) => return Ok((None, 0, Some(PyFault::from(fault)))),
+        };
+        let stored = match end.filter(|_| checksum) {
+            Some(end) => skim::stored(f, start, end, read)?.unwrap_or_default(),
+            None => 0,
+        };
+        Ok((end, stored, None))
+    })
 }
 
 /// Reads a little of a file at a time, wherever the next head is.

@@ -197,6 +197,7 @@ mod _core {
         images::{
             PyPixels, decode_images, encode_images, jpeg_pixels_by, probe_images, reencode_images,
         },
+        index_file::frame_extent,
         index_file::index_file,
         messages::{
             BytesList, Example, Feature, FeatureList, FeatureLists, Features, FloatList, Int64List,

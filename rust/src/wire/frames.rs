@@ -23,6 +23,32 @@ pub enum Step {
     Broken(Fault),
 }
 
+/// What is known of a frame that is skimmed over.
+#[derive(Clone, Debug, Default)]
+pub struct Skim {
+    /// Of a tar record: the key of its members.
+    pub key: Option<Vec<u8>>,
+    /// Of a tar record: whether zeros that end an archive were passed.
+    pub ended: bool,
+    /// Whether some of the frame was passed.
+    pub begun: bool,
+    /// Of MessagePack: values that are still to come.
+    pub left: u64,
+}
+
+/// Where to go on in a frame that is skimmed over, counted from the front of the window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// On from there, which may be behind the window.
+    On(u64),
+    /// From here, with a window of at least so many bytes.
+    More(usize),
+    /// The frame ends there, which may be behind the window.
+    End(u64),
+    /// The bytes break the rules.
+    Broken(Fault),
+}
+
 /// A container whose records are found by walking: a window of bytes in, the next frame out.
 ///
 /// A framing with a head and a tail of fixed size (TFRecord) marks off a payload. One without
@@ -34,6 +60,18 @@ pub trait Framing: Copy + Send + Sync {
     fn next(self, window: &[u8], last: bool) -> Step;
     /// The first place from `from` on where a frame seems to begin, for going on after damage.
     fn find(self, window: &[u8], from: usize) -> Option<Candidate>;
+    /// How to go on from the front of `window` to the end of a frame that is too long to be in memory as a
+    /// whole. `state` is that of the frame, new at its front; `last` says that the stream ends with the window.
+    fn skim(self, state: &mut Skim, window: &[u8], last: bool) -> Skip {
+        let _ = state;
+        match self.next(window, last) {
+            Step::Frame { total, .. } => Skip::End(total as u64),
+            Step::Need(total) if window.len() >= Self::HEAD => Skip::End(total),
+            Step::Need(_) => Skip::More(Self::HEAD),
+            Step::Blank(length) => Skip::On(length as u64),
+            Step::Broken(fault) => Skip::Broken(fault),
+        }
+    }
     /// Check the payload of a whole frame against its own checksum, if it has one.
     fn check(self, frame: &[u8]) -> Result<(), Fault> {
         let _ = frame;

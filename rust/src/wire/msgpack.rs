@@ -11,7 +11,7 @@ pub use self::put::{
     put_array, put_bin_head, put_ext, put_int, put_map, put_str, put_timestamp, put_uint,
 };
 use super::cursor::Cursor;
-use super::frames::{Candidate, Framing, Step};
+use super::frames::{Candidate, Framing, Skim, Skip, Step};
 use super::{Fault, FaultKind};
 
 /// What the front of a window holds.
@@ -35,10 +35,17 @@ fn be(window: &[u8], at: usize, width: usize) -> Option<usize> {
 /// container only adds to the number of values that are still to come.
 #[inline]
 pub fn extent(window: &[u8]) -> Extent {
-    let mut at = 0usize;
-    let mut left = 1u64;
+    extent_on(window, &mut 0, &mut 1)
+}
+
+/// The same from a place in a value on, from which so many values are `left`. Where the window is cut, both
+/// are those of the value that it is cut in.
+#[inline(always)]
+fn extent_on(window: &[u8], from: &mut usize, values: &mut u64) -> Extent {
+    let (mut at, mut left) = (*from, *values);
     while left > 0 {
         let Some(&byte) = window.get(at) else {
+            (*from, *values) = (at, left);
             return Extent::Cut((at as u64).saturating_add(left));
         };
         left = left.wrapping_sub(1);
@@ -94,6 +101,7 @@ pub fn extent(window: &[u8]) -> Extent {
         };
         let body = at.wrapping_add(1 + width + more);
         let Some(number) = be(window, at.wrapping_add(1), width) else {
+            (*from, *values) = (at, left.wrapping_add(1));
             return Extent::Cut((body as u64).saturating_add(left));
         };
         at = body;
@@ -103,6 +111,7 @@ pub fn extent(window: &[u8]) -> Extent {
             _ => at = at.saturating_add(number),
         }
     }
+    (*from, *values) = (at, 0);
     match at <= window.len() {
         true => Extent::Whole(at),
         false => Extent::Cut(at as u64),
@@ -121,6 +130,22 @@ impl Framing for MessagePack {
             Extent::Cut(need) => Step::Need(need),
             Extent::Reserved(at) => {
                 Step::Broken(Fault { kind: FaultKind::Framing, ..reserved(at) })
+            }
+        }
+    }
+
+    fn skim(self, state: &mut Skim, window: &[u8], _last: bool) -> Skip {
+        if !state.begun {
+            (state.begun, state.left) = (true, 1);
+        }
+        let mut at = 0;
+        match extent_on(window, &mut at, &mut state.left) {
+            Extent::Whole(total) => Skip::End(total as u64),
+            Extent::Cut(_) if state.left == 0 => Skip::End(at as u64),
+            Extent::Cut(_) if at > 0 => Skip::On(at as u64),
+            Extent::Cut(_) => Skip::More(16),
+            Extent::Reserved(at) => {
+                Skip::Broken(Fault { kind: FaultKind::Framing, ..reserved(at) })
             }
         }
     }

@@ -10,7 +10,7 @@
 //! Where a payload has the magic at a multiple of four, the writer cuts it there and leaves the magic
 //! out; the reader puts it back. Source: dmlc-core's recordio.h.
 
-use super::frames::{Candidate, Framing, Step, u32_at};
+use super::frames::{Candidate, Framing, Skim, Skip, Step, u32_at};
 use super::{Fault, FaultKind};
 
 /// What each part begins with.
@@ -70,6 +70,25 @@ impl Framing for RecordIo {
     #[inline(always)]
     fn next(self, window: &[u8], _last: bool) -> Step {
         next_of(window, usize::MAX)
+    }
+
+    fn skim(self, state: &mut Skim, window: &[u8], _last: bool) -> Skip {
+        let refuse = |message| match broken(0, message) {
+            Step::Broken(fault) => Skip::Broken(fault),
+            _ => Skip::More(PART_HEAD),
+        };
+        let Some((magic, flag, length)) = head(window, 0) else {
+            return Skip::More(PART_HEAD);
+        };
+        if magic != MAGIC {
+            return refuse("no RecordIO magic number stands here");
+        }
+        if (flag < 2) == state.begun || flag > 3 {
+            return refuse("the parts of a record are out of order");
+        }
+        state.begun = true;
+        let end = PART_HEAD.wrapping_add(length.next_multiple_of(4)) as u64;
+        if flag == 0 || flag == 3 { Skip::End(end) } else { Skip::On(end) }
     }
 
     fn find(self, window: &[u8], from: usize) -> Option<Candidate> {

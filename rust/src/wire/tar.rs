@@ -16,7 +16,7 @@
 
 use std::borrow::Cow;
 
-use super::frames::{Candidate, Framing, Step};
+use super::frames::{Candidate, Framing, Skim, Skip, Step};
 use super::{Fault, FaultKind};
 
 /// Headers and paddings are multiples of this.
@@ -406,6 +406,43 @@ impl Framing for Tar {
                 Ok(end) if end <= window.len() => at = end,
                 // The header behind this member tells whether the record ends.
                 _ => return more(window, last, end.saturating_add(if last { 0 } else { 512 })),
+            }
+        }
+    }
+
+    fn skim(self, state: &mut Skim, window: &[u8], last: bool) -> Skip {
+        let mut at = 0usize;
+        loop {
+            let rest = window.get(at..).unwrap_or_default();
+            if rest.is_empty() && last {
+                return Skip::End(at as u64);
+            }
+            let total = match head(rest) {
+                Head::Zeros => {
+                    state.ended = true;
+                    BLOCK as u64
+                }
+                Head::Member(_) | Head::Broken(_) if state.ended && state.key.is_some() => {
+                    return Skip::End(at as u64);
+                }
+                Head::Member(member) => {
+                    if let Some(name) = split(&member.name).filter(|_| member.is_file) {
+                        match &state.key {
+                            None => state.key = Some(name.key.to_vec()),
+                            Some(known) if known == name.key => {}
+                            Some(_) => return Skip::End(at as u64),
+                        }
+                    }
+                    member.total
+                }
+                Head::Need(_) if at > 0 => return Skip::On(at as u64),
+                Head::Need(need) => return Skip::More(usize::try_from(need).unwrap_or(usize::MAX)),
+                Head::Broken(fault) => return Skip::Broken(fault.shifted(at as u64)),
+            };
+            let end = (at as u64).saturating_add(total);
+            match usize::try_from(end) {
+                Ok(end) if end < window.len() => at = end,
+                _ => return Skip::On(end),
             }
         }
     }

@@ -1,0 +1,55 @@
+"""Batches joined and picked from, as far as Arrow's 32-bit offsets count: what goes beyond is a LimitError."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from penstock.errors import LimitError, batch_limit
+
+_OVERFLOWS = (
+    "offset overflow",
+    "overflowed binary array capacity",
+    "input array too large",
+    "array cannot contain more than",
+    "too large for 32-bit",
+)
+"""What pyarrow says where the values of a column take more than 2 GiB together; it has no type for that."""
+
+
+def outgrown(error: Exception) -> LimitError | None:
+    """The LimitError that an error of pyarrow's stands for, if a batch has become too large."""
+    text = str(error).lower()
+    if not any(words in text for words in _OVERFLOWS):
+        return None
+    return batch_limit("a column of the batch takes more than 2 GiB, which Arrow's offsets count")
+
+
+def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Several batches of one schema as one.
+
+    Raises:
+        LimitError: a column would take more than 2 GiB.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    if not batches[0].num_columns:
+        total = sum(batch.num_rows for batch in batches)
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * total, pa.struct([])))
+    try:
+        return pa.concat_batches(batches)
+    except pa.ArrowException as error:
+        raise outgrown(error) or error from None
+
+
+def picked(batch: pa.RecordBatch, rows: pa.Array) -> pa.RecordBatch:
+    """Rows of a batch, in the order asked for.
+
+    Raises:
+        LimitError: a column would take more than 2 GiB.
+    """
+    try:
+        return batch.take(rows)
+    except pa.ArrowInvalid as error:
+        raise outgrown(error) or error from None
