@@ -260,6 +260,8 @@ def test_a_writer_that_is_flushed_and_still_open_can_be_read_up_to_there(
         for reader in (real, ours):
             found = [x.numpy() for x in reader.data.TFRecordDataset(path, container)]
             assert found == records, (tf.__name__, reader.__name__)
+        iterator = ours.compat.v1.io.tf_record_iterator
+        assert list(iterator(path, ours.io.TFRecordOptions(container))) == records
         writer.close()
 
 

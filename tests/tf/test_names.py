@@ -126,7 +126,8 @@ GROUPS = {
 @pytest.mark.parametrize("name", GROUPS)
 def test_windows_of_a_key_are_tensorflows(name: str) -> None:
     def groups(t: Any) -> list[str]:
-        return [str(x) for x in GROUPS[name](t.data.Dataset.range(11)).as_numpy_iterator()]
+        made = GROUPS[name](t.data.Dataset.range(11))
+        return [str(made.element_spec), *map(str, made.as_numpy_iterator())]
 
     assert groups(tf) == groups(tensorflow)
 

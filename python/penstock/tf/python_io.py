@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import penstock as ps
+from penstock.tf.data.records import ends_between_records
 from penstock.tf.errors import DataLossError, of_system
 from penstock.tf.files import path_of
 from penstock.tf.missing import absent_from
@@ -43,6 +44,8 @@ def tf_record_iterator(path: Any, options: Any = None) -> Iterator[bytes]:
         for batch in ps.open(path, format="tfrecord", raw=True, index="never").scan():
             yield from batch.column(0).to_pylist()
     except ps.FormatError as error:
+        if isinstance(error, ps.TruncatedError) and ends_between_records(error, path):
+            return
         raise DataLossError(None, None, error.message, **_place(error)) from error
     except OSError as error:
         raise of_system(error, path) from error

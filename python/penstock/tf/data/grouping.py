@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.tf.data.base import Base
 from penstock.tf.data.op import Op, Stream, call, elements, positive
-from penstock.tf.data.windows import Held
+from penstock.tf.data.windows import Described, Held
 from penstock.tf.tensor import Tensor
 
 
@@ -25,6 +25,14 @@ class Groups(Op):
     ) -> None:
         self.source, self.key_func = source, key_func
         self.reduce_func, self.size_of = reduce_func, size_of
+
+    def spec(self) -> Any:
+        # As TensorFlow traces the function: with a window of which only the elements' look is known.
+        try:
+            window = Base.of(Described(self.source.spec()))
+            return self.reduce_func(_scalar(0), window).op.spec()
+        except Exception:
+            return super().spec()
 
     def open(self) -> Stream:
         return self._run(elements(self.source.open()))

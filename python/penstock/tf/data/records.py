@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, TruncatedError
 from penstock.format import Chunk, Options, Reader
-from penstock.formats.tfrecord import TFRecordFormat
+from penstock.formats.tfrecord import TFRecordFormat, compression_in
 from penstock.framing.framings import TFRECORD
 from penstock.framing.shard import INSIDE
 from penstock.storage import LocalSource, LocalStorage
@@ -140,6 +140,16 @@ def _ends_quietly(error: TruncatedError, path: str, container: str) -> bool:
     if error.expected == TFRECORD.head_bytes:
         return True
     return bool(container) and not error.message.endswith(INSIDE) and is_flushed(path, container)
+
+
+def ends_between_records(error: TruncatedError, path: str) -> bool:
+    """The same for a file whose compression is told by its bytes."""
+    source = LocalStorage().source(path)
+    try:
+        container = compression_in(source)
+    finally:
+        source.close()
+    return _ends_quietly(error, path, container)
 
 
 def _records(reader: Reader, chunk: Chunk) -> Iterator[AnyBlock]:
