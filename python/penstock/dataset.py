@@ -22,6 +22,7 @@ from penstock.notes import Notes
 from penstock.numbers import checked_count
 from penstock.one_set import refuse_several_formats
 from penstock.paths import expand, reading_index
+from penstock.records import has_tensors, rows_of
 from penstock.scan import scan
 from penstock.shard_lists import ShardList
 from penstock.skipped import SkippedFile, warning_about
@@ -72,6 +73,7 @@ class Dataset:
         """The names of the classes of label columns, as far as a loader has found them out; None where
         there are too many. See loader/class_names.py."""
         self._columns: Sequence[str] | None = call["columns"]
+        self._has_tensors: bool | None = None
         for name in self._columns or ():
             self._check_column(name, file=files.paths[0])
 
@@ -206,7 +208,8 @@ class Dataset:
             yield from self._dicts(batch)
 
     def _dicts(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        """The records of a batch as Python's values, which cannot say all that Arrow can."""
+        """The records of a batch as Python's values, which cannot say all that Arrow can; tensors as
+        NumPy arrays."""
         file = self.paths[0] if len(self.paths) == 1 else None
         if len(set(batch.schema.names)) < batch.num_columns:
             message = "two fields have the same name, so a record is no dict; use take or scan"
@@ -216,7 +219,9 @@ class Dataset:
             columns = [in_microseconds(column) for column in given]
             if any(made is not one for made, one in zip(columns, given, strict=True)):
                 batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-            return batch.to_pylist()
+            if self._has_tensors is None:
+                self._has_tensors = any(map(has_tensors, self.schema.types))
+            return rows_of(batch) if self._has_tensors else batch.to_pylist()
         except (ValueError, OverflowError, LookupError) as error:
             # Two names in a struct, a year beyond 9999, a time zone that nobody knows.
             raise SchemaError(

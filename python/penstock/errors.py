@@ -25,6 +25,23 @@ def _is_plain(word: str) -> bool:
     return not word.startswith("-") or word[2:].replace("-", "").isalpha()
 
 
+def no_folder(number: int, folder: str, path: str) -> Exception:
+    """The error of a file that cannot be made, since its folder is not there: `number` is the system's."""
+    if "://" in path:
+        return not_local(path)
+    return FileNotFoundError(number, "no such folder", folder)
+
+
+def not_local(path: str) -> UnsupportedError:
+    """The one error of files that lie elsewhere, whatever was to be done with them."""
+    hint = "copy the files to this machine, or mount them as a folder, and name those"
+    if path.startswith("file://"):
+        hint = "the path without file://"
+    return UnsupportedError(
+        "only files of this machine are read and written so far", file=path, hint=hint
+    )
+
+
 _FIELDS = ("file", "record", "field", "byte", "expected", "found", "hint")
 
 

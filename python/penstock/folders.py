@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock import _core
-from penstock.errors import ChangedError, FormatError, LimitError
+from penstock.errors import ChangedError, FormatError, LimitError, no_folder
 from penstock.hidden import is_own
 from penstock.limits import Limits, raise_limit
 from penstock.lookalikes import LOOK_BYTES, is_text
@@ -308,7 +308,7 @@ class FolderSink:
         try:
             calls.mkdir(self._temporary)
         except FileNotFoundError as error:
-            raise FileNotFoundError(error.errno, "no such folder", self._parent) from None
+            raise no_folder(error.errno, self._parent, self.path) from None
 
     def _refuse_what_is_there(self, path: str) -> None:
         if not os.path.lexists(path):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from penstock.errors import LimitError, UnsupportedError
+from penstock.errors import LimitError, UnsupportedError, not_local
 from penstock.folders import holds_images, is_companion
 from penstock.hidden import SIDECAR_SUFFIX, is_own
 from penstock.limits import Limits
@@ -137,6 +137,8 @@ def _expand_one(path: str, how: _How) -> list[str]:
         return _in_folder(path, how)
     if how.storage.exists(path):
         return [path]
+    if "://" in path:
+        raise not_local(path)
     counted = _COUNTED.match(path)
     if counted is not None:
         return _counted(path, counted)
@@ -147,8 +149,6 @@ def _expand_one(path: str, how: _How) -> list[str]:
         if not found:
             raise FileNotFoundError(f"{path}: no file matches{_left_out(how)}")
         return _one_set(found, how)
-    if "://" in path:
-        raise UnsupportedError(f"{path}: only local files are read so far")
     raise FileNotFoundError(errno.ENOENT, "no such file", path)
 
 

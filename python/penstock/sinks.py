@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import accumulate
 
 from penstock import _core
-from penstock.errors import UnsupportedError
+from penstock.errors import UnsupportedError, no_folder
 from penstock.hidden import TEMPORARY_SUFFIX
 
 _NAME_BYTES = 255
@@ -155,7 +155,7 @@ class LocalSink:
         try:
             fd = calls.open(self._temporary, flags | getattr(os, "O_CLOEXEC", 0), mode)
         except FileNotFoundError as error:
-            raise FileNotFoundError(error.errno, "no such folder", self._folder) from None
+            raise no_folder(error.errno, self._folder, self.path) from None
         self._fd: int | None = fd
         self._written = self._on_its_way = 0
         self._reserved = 0

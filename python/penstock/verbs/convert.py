@@ -17,6 +17,7 @@ from typing import Any
 
 from penstock import formats
 from penstock.conditions import Where
+from penstock.errors import not_local
 from penstock.format import Summary
 from penstock.paths import index_option
 from penstock.pipeline import checked_threads
@@ -129,6 +130,8 @@ def convert(
         3
     """
     to = os.fspath(target)
+    if "://" in to:
+        raise not_local(to)
     num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
     index, threads = index_option(index), checked_threads(threads)
     is_folder = to.endswith(("/", os.sep)) or os.path.isdir(to)

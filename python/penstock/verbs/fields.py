@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import SchemaError, UnsupportedError, not_local
 from penstock.format import Chunk, Summary
 from penstock.limits import limits_from
 from penstock.overlay.file import find
@@ -499,6 +499,8 @@ def _computed(
 
 def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:
     """The new file of each shard."""
+    if "://" in into:
+        raise not_local(into)
     is_folder = into.endswith(("/", os.sep)) or os.path.isdir(into)
     if not is_folder and (len(paths) == 1 or "{shard" in into):
         names = Names(into, (), len(paths) > 1, len(paths))

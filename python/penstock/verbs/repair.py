@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.around import parts_around
-from penstock.errors import LimitError, PenstockError, UnsupportedError
+from penstock.errors import LimitError, PenstockError, UnsupportedError, not_local
 from penstock.format import (
     Alike,
     Chunk,
@@ -126,6 +126,8 @@ def repair(
 
 
 def _targets(paths: list[str], into: str) -> list[str]:
+    if "://" in into:
+        raise not_local(into)
     is_folder = len(paths) > 1 or into.endswith(("/", os.sep)) or os.path.isdir(into)
     if not is_folder:
         targets = [into]

@@ -24,6 +24,7 @@ from penstock.errors import (
     LimitError,
     PenstockError,
     UnsupportedError,
+    no_folder,
 )
 from penstock.facts import Facts, is_count, parsed_object
 from penstock.framing.sidecar import Index, path_for
@@ -98,7 +99,7 @@ def _lock_file(path: str) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
     except FileNotFoundError as error:
-        raise FileNotFoundError(error.errno, "no such folder", folder) from None
+        raise no_folder(error.errno, folder, path) from None
     except PermissionError as error:
         with suppress(OSError):  # one that a kill of somebody else's program has left
             return os.open(path, os.O_RDONLY | flags)

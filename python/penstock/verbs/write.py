@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import formats
-from penstock.errors import UnsupportedError
+from penstock.errors import UnsupportedError, not_local
 from penstock.format import (
     Format,
     Summary,
@@ -106,6 +106,8 @@ def write(
     if isinstance(data, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
         raise TypeError("the data comes first, then the path: ps.write(data, path)")
     target = os.fspath(path)
+    if storage is None and "://" in target:
+        raise not_local(target)
     num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
     index = index_option(index)
     kind, options = format_and_options(target, format, compression, format_options)
