@@ -164,6 +164,8 @@ class Summary:
     paths: tuple[str, ...]
     num_records: int
     num_bytes: int
+    notes: tuple[str, ...] = ()
+    """What the format could not hold exactly and was changed, such as float64 that was rounded to float32."""
 
 
 class Writer(Protocol):
@@ -445,6 +447,22 @@ class FrameWriter(Writer, IndexMaking, Protocol):
         """Append whole frames: their bytes in any number of parts, the uint64 length of each, and the uint32 checksum of
         each payload as it is stored there."""
         ...
+
+
+@runtime_checkable
+class Noting(Protocol):
+    """A Writer that may have to change values. Its format's options have `exact`, with which it refuses to."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What it has changed so far: see `losses.Losses`."""
+        ...
+
+
+def notes_of(writers: Iterable[Writer]) -> tuple[str, ...]:
+    """What some writers have changed, each change once."""
+    found = [note for one in writers if isinstance(one, Noting) for note in one.notes]
+    return tuple(dict.fromkeys(found))
 
 
 @runtime_checkable

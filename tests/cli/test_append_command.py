@@ -19,6 +19,7 @@ def test_append_counts_what_it_added(tmp_path: Path) -> None:
         "paths": [str(target)],
         "num_records": 2,
         "num_bytes": target.stat().st_size - before,
+        "notes": [],
         "damage": [],
     }
     shown = run("append", source, target)

@@ -114,7 +114,7 @@ def test_an_option_that_the_written_format_lacks_is_misuse(
         ("o.parquet", "row_group_bytes=[1]", "option row_group_bytes is a whole number, not [1]"),
         ("o.parquet", "dictionary=False", "option dictionary is true or false, not 'False'"),
         ("o.tfrecord", "member_bytes=true", "option member_bytes is a whole number, not True"),
-        ("o.tfrecord", "float64=1", "tfrecord: option float64 is text, not 1"),
+        ("o.tfrecord", "exact=7", "tfrecord: option exact is true or false, not 7"),
         ("o.beton", "compress_probability=x", "option compress_probability is a number, not 'x'"),
         ("o.npz", "text_length={}", "npz: option text_length is a whole number or None, not {}"),
     ],
@@ -161,3 +161,19 @@ def test_where_of_another_type_and_a_name_that_is_taken_are_misuse(
         done = run("convert", single, tmp_path / "o.parquet", *words)
         assert done.status == 2, words
         assert done.err.splitlines()[-1].startswith("Error: field '")
+
+
+def test_what_is_changed_is_told_and_refused_where_asked(tmp_path: Path) -> None:
+    ps.write({"share": [0.1]}, tmp_path / "a.parquet")
+    note = "field 'share': float64 is rounded to float32, which the format holds"
+    shown = run("convert", tmp_path / "a.parquet", tmp_path / "a.tfrecord")
+    assert shown.err.splitlines() == [f"note: {note}"]
+    document = run("convert", "--json", tmp_path / "a.parquet", tmp_path / "b.tfrecord").document
+    assert document["notes"] == [note]
+    appended = run("append", tmp_path / "a.parquet", tmp_path / "a.tfrecord")
+    assert note in appended.err
+    for verb, target in (("convert", "c.tfrecord"), ("append", "a.tfrecord")):
+        refused = run(verb, tmp_path / "a.parquet", tmp_path / target, "--exact")
+        assert refused.status == 1
+        assert "float32 would round 0.1" in refused.err
+        assert "leave out --exact" in refused.err

@@ -64,7 +64,8 @@ def test_add_in_place_by_a_key_and_verified(shards: Path, scores: Path) -> None:
     paths = [str(path) for path in sorted(shards.glob("*.tfrecord"))]
     num_bytes = sum(Path(path).stat().st_size for path in paths)
     assert ran.status == 0
-    assert ran.document == {"paths": paths, "num_records": 300, "num_bytes": num_bytes}
+    facts = {"num_records": 300, "num_bytes": num_bytes, "notes": []}
+    assert ran.document == {"paths": paths, **facts}
     assert column(shards, "points") == [n * 10 for n in range(300)]
     assert ps.overlays(shards) == []
 

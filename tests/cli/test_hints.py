@@ -29,7 +29,7 @@ from penstock.cli.program import program
         ("head", 'damage="skip"', "--damage skip"),
         ("head", "open(..., raw=True), or a schema", "--raw, or a schema"),
         ("head", "columns= with the other fields", "--columns with the other fields"),
-        ("convert", 'float64="round" to store', "--option float64=round to store"),
+        ("convert", "leave out exact=True to store", "leave out --exact to store"),
         ("convert", "page_bytes=4096", "--option page_bytes=4096"),
         ("convert", "max_side=, to shrink it", "--max-side, to shrink it"),
         ("convert", 'infer_records="all" of open', "--infer all of open"),

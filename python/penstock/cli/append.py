@@ -39,6 +39,7 @@ Examples:
 @click.option(
     "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the written format."
 )
+@click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
 @reading(
     "format",
     "read",
@@ -57,6 +58,7 @@ def command(
     target: str,
     shard: str | None,
     more: tuple[str, ...],
+    exact: bool,
     threads: int | None,
     as_json: bool,
     **reads: Any,
@@ -72,12 +74,17 @@ def command(
     ds = opened(source, **reads)
     written = of_format(more, "--option", ps.append)
     with misuse():
-        made = ps.append(ds, target, shard=shard, threads=threads, **written)
+        made = ps.append(ds, target, shard=shard, exact=exact, threads=threads, **written)
     if as_json:
-        facts = {"num_records": made.num_records, "num_bytes": made.num_bytes}
+        facts = {
+            "num_records": made.num_records,
+            "num_bytes": made.num_bytes,
+            "notes": made.notes,
+        }
         output.emit({"paths": made.paths, **facts, "damage": output.damage_of(ds)})
         return
     records, size = describe.records(made.num_records), describe.size(made.num_bytes)
     where = describe.escape(made.paths[0]) if made.paths else target
     click.echo(f"{records}, {size} appended: {where}")
+    output.tell_notes(made)
     output.note_damage(ds)

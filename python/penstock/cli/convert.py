@@ -86,6 +86,7 @@ Examples:
     "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the written format."
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
+@click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
 @reading("format", "read", "columns", "raw", "checksums", "damage", "index")
 @reading("limits", "threads", "dialect", "infer")
 @json_option
@@ -136,12 +137,14 @@ def command(
         )
     if as_json:
         damage = [] if ds is None else output.damage_of(ds)
-        facts = {"num_records": made.num_records, "num_bytes": made.num_bytes, "damage": damage}
+        facts = {"num_records": made.num_records, "num_bytes": made.num_bytes}
+        facts |= {"notes": made.notes, "damage": damage}
         output.emit({"paths": made.paths, **facts})
         return
     records, size = describe.records(made.num_records), describe.size(made.num_bytes)
     where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
     click.echo(f"{records}, {size}: {describe.escape(where)}")
+    output.tell_notes(made)
     if ds is not None:
         output.note_damage(ds)
 

@@ -198,11 +198,13 @@ def _run(
         made = work(progress=progress)
     if as_json:
         facts = {"num_records": made.num_records, "num_bytes": made.num_bytes}
+        facts |= {"notes": made.notes}
         output.emit({"paths": made.paths, **facts})
         return
     records, size = describe.records(made.num_records), describe.size(made.num_bytes)
     where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
     click.echo(f"{records}, {size}: {describe.escape(where)}")
+    output.tell_notes(made)
 
 
 COMMANDS = (add, drop, rename, replace, bake)

@@ -148,6 +148,12 @@ def note_damage(ds: ps.Dataset) -> None:
         click.echo(describe.escape(line), err=True)
 
 
+def tell_notes(made: ps.Summary) -> None:
+    """Say on stderr what was changed in writing."""
+    for note in made.notes:
+        click.echo(describe.escape(f"note: {note}"), err=True)
+
+
 def damage_of(ds: ps.Dataset) -> list[dict[str, Any]]:
     """What has been passed over, for JSON."""
     names = ("file", "start_byte", "end_byte", "num_records", "reason")

@@ -23,6 +23,7 @@ from penstock.formats.beton_layout import (
     Field,
     field_of,
 )
+from penstock.losses import NO_NAMES, Losses
 from penstock.types import is_bytes, is_fixed_tensor, is_image, is_json, is_text, storage_of
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -49,12 +50,13 @@ class Column(NamedTuple):
     encode: Encode
 
 
-def column_of(field: Any, images: Encode) -> Column:
+def column_of(field: Any, images: Encode, losses: Losses) -> Column:
     """How a column of this Arrow field is written.
 
     Args:
         field: its name and type.
         images: writes a column of encoded images.
+        losses: notes that class labels lose their names, or refuses it.
 
     Raises:
         SchemaError: a .beton cannot hold such a field.
@@ -77,6 +79,7 @@ def column_of(field: Any, images: Encode) -> Column:
     if types.is_boolean(type_) or types.is_integer(type_):
         return Column(field_of(name, INT), _integers(name))
     if types.is_dictionary(type_):
+        losses.add(name, NO_NAMES)
         return Column(field_of(name, INT), _Labels(name))
     if types.is_floating(type_):
         return Column(field_of(name, FLOAT), _floats)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.errors import PenstockError, SchemaError
 from penstock.formats.beton_columns import Stored, binary_from, edges_of, picked
 from penstock.formats.beton_layout import IMAGE, JPEG_MODE, RAW_MODE, field_of
+from penstock.losses import Losses
 from penstock.numbers import memoryviews
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _ROW = field_of("", IMAGE).row
 _START_OF_FRAME = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+_ANEW = "pictures that are no JPEGs of grey or RGB, or are too large, are encoded anew as JPEGs"
+_NO_ALPHA = "pictures are stored without their transparency"
 _MOST_SEGMENTS = 200
 _MOST_SIDE = (1 << 16) - 1
 
@@ -24,8 +27,9 @@ _MOST_SIDE = (1 << 16) - 1
 class Images:
     """Writes one column of encoded images."""
 
-    def __init__(self, name: str, options: BetonOptions, threads: int) -> None:
+    def __init__(self, name: str, options: BetonOptions, threads: int, losses: Losses) -> None:
         self._name = name
+        self._losses = losses
         self._options = options
         self._threads = threads
         self._most = options.max_side or _MOST_SIDE
@@ -73,6 +77,7 @@ class Images:
             return Stored(row, images)
         images = images.cast(pa.binary())
         others = np.flatnonzero(~is_kept)
+        self._losses.add(self._name, _ANEW, first + int(chosen[others[0]]))
         made = self._reencoded(images, chosen, others, first, "jpeg", self._options.jpeg_quality)
         row[others] = _plain_jpegs(made)
         index = np.arange(len(images))
@@ -93,6 +98,7 @@ class Images:
             pixels = decode_images(images, threads=self._threads)
         except PenstockError as error:
             raise self._told(error, chosen, first) from None
+        self._note_what_pixels_lack(images, chosen, first)
         row = np.zeros(len(chosen), _ROW)
         row["mode"] = RAW_MODE
         sides = np.array([image.shape[:2] for image in pixels], np.int64)
@@ -111,6 +117,16 @@ class Images:
         else:
             data = np.concatenate([image.reshape(-1) for image in pixels])
         return Stored(row, binary_from(sides[:, 0] * sides[:, 1] * 3, data))
+
+    def _note_what_pixels_lack(self, images: Any, chosen: np.ndarray, first: int) -> None:
+        from penstock.images import image_sizes
+
+        if self._options.max_side is not None:
+            self._losses.add(self._name, f"pictures have at most {self._most} pixels a side")
+        channels = image_sizes(images).field("channels").to_numpy(zero_copy_only=False)
+        has_alpha = np.flatnonzero(np.isin(channels, (2, 4)))
+        if len(has_alpha):
+            self._losses.add(self._name, _NO_ALPHA, first + int(chosen[has_alpha[0]]))
 
     def _reencoded(
         self,

@@ -17,6 +17,7 @@ from penstock.formats.beton_layout import BYTES, IMAGE, JSON, MAX_PAGE_BYTES, MI
 from penstock.formats.beton_pages import Pages
 from penstock.formats.regroup import record_bytes
 from penstock.lending import lent_schema
+from penstock.losses import Losses
 from penstock.numbers import memoryviews
 from penstock.storage import Sink
 from penstock.types import is_image
@@ -50,6 +51,9 @@ class BetonOptions:
     """With "proportion": how many become JPEGs."""
     seed: int = 0
     """With "proportion": which ones do."""
+    exact: bool = False
+    """Whether pictures that would be encoded anew, or lose their transparency, and class labels, whose names are not
+    kept, are errors."""
     page_bytes: int = 8 << 20
     """A power of two from 2 MiB to 2 GiB. All values of a record lie in one page."""
 
@@ -77,6 +81,7 @@ class BetonWriter:
         self._path = sink.path
         self._schema = schema
         self._lent = lent_schema(schema)
+        self._losses = Losses(exact=options.exact)
         self._columns = self._plan(schema, options, threads)
         self._pages = Pages(sink, tuple(c.field for c in self._columns), options.page_bytes)
         self._is_closed = False
@@ -87,13 +92,21 @@ class BetonWriter:
                 raise SchemaError(
                     "a .beton has 1 to 65535 fields", found=f"{len(schema.names)} fields"
                 )
-            columns = [column_of(f, Images(f.name, options, threads)) for f in schema]
+            columns = [
+                column_of(f, Images(f.name, options, threads, self._losses), self._losses)
+                for f in schema
+            ]
             for name, times in Counter(schema.names).items():
                 if times > 1:
                     raise SchemaError("two fields have this name", field=name)
             return columns
         except SchemaError as error:
             raise error.at(file=self._path) from None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See Noting."""
+        return self._losses.notes
 
     @property
     def num_bytes(self) -> int:

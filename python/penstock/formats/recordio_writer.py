@@ -28,6 +28,7 @@ from penstock.errors import SchemaError
 from penstock.formats.framed_writer import FramedWriter
 from penstock.formats.recordio import DATA, PACK, RECORD
 from penstock.formats.recordio_text import MXNetIndex
+from penstock.losses import NO_NAMES, ROUNDED, Losses
 from penstock.numbers import as_arrow
 from penstock.storage import Sink
 from penstock.types import is_bytes, is_fixed_tensor, is_image, storage_of
@@ -44,6 +45,8 @@ class RecordIOWriteOptions:
 
     idx: bool = True
     """Whether MXNet's text index, `x.idx`, is written beside `x.rec`."""
+    exact: bool = False
+    """Whether a label that float32 would round, and class labels, whose names are not kept, are errors."""
 
 
 class RecordIOWriter(FramedWriter):
@@ -79,7 +82,8 @@ class RecordIOWriter(FramedWriter):
         threads: int | None = None,
     ) -> None:
         self.text_index = MXNetIndex() if options.idx else None
-        super().__init__(sink, schema, _encoder(schema), threads)
+        self._losses = Losses(exact=options.exact)
+        super().__init__(sink, schema, _encoder(schema, self._losses), threads)
         self._names: pa.Array | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -87,6 +91,11 @@ class RecordIOWriter(FramedWriter):
         if "label" in batch.schema.names and self._takes(batch):
             self._check_names(batch.column("label"))
         super().write(batch)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See Noting."""
+        return self._losses.notes
 
     def _check_names(self, labels: pa.Array) -> None:
         """Numbers of classes mean something only as long as all batches number them alike."""
@@ -103,7 +112,7 @@ class RecordIOWriter(FramedWriter):
             )
 
 
-def _encoder(schema: pa.Schema) -> Callable[[pa.RecordBatch, int], _core.Framed]:
+def _encoder(schema: pa.Schema, losses: Losses) -> Callable[[pa.RecordBatch, int], _core.Framed]:
     """How slices of this schema become frames."""
     names = schema.names
     if names in ([DATA], [RECORD]):
@@ -126,10 +135,13 @@ def _encoder(schema: pa.Schema) -> Callable[[pa.RecordBatch, int], _core.Framed]
         if name in names:
             _want(schema.field(name), pa.types.is_integer, "integers")
 
+    if pa.types.is_dictionary(schema.field("label").type):
+        losses.add("label", NO_NAMES)
+
     def encode_pack(part: pa.RecordBatch, first_record: int) -> _core.Framed:
         numbers = np.arange(first_record, first_record + part.num_rows, dtype=np.uint64)
         arrays = {
-            "label": _labels(_whole(part, "label")),
+            "label": _labels(_whole(part, "label"), losses),
             "id": _ids(part, "id") if "id" in names else as_arrow(numbers),
             "id2": _ids(part, "id2") if "id2" in names else as_arrow(numbers * np.uint64(0)),
         }
@@ -194,12 +206,12 @@ def _ids(part: pa.RecordBatch, name: str) -> pa.Array:
     return column.cast(pa.uint64())
 
 
-def _labels(column: pa.Array) -> pa.Array:
+def _labels(column: pa.Array, losses: Losses) -> pa.Array:
     """Labels as float32, or as lists of these."""
     if pa.types.is_dictionary(column.type):
         column = column.indices
     if not pa.types.is_nested(column.type):
-        return _floats(column, lambda place: place)
+        return _floats(column, lambda place: place, losses)
     lengths = _numpy(pc.list_value_length(column))
     if not lengths.all():
         raise SchemaError(
@@ -209,12 +221,14 @@ def _labels(column: pa.Array) -> pa.Array:
             hint="give each record at least one label",
         )
     ends = np.cumsum(lengths, dtype=np.int64)
-    values = _floats(column.flatten(), lambda place: int(np.searchsorted(ends, place, "right")))
+    values = _floats(
+        column.flatten(), lambda place: int(np.searchsorted(ends, place, "right")), losses
+    )
     offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
     return pa.ListArray.from_arrays(offsets, values)
 
 
-def _floats(values: pa.Array, record_of: Callable[[int], int]) -> pa.Array:
+def _floats(values: pa.Array, record_of: Callable[[int], int], losses: Losses) -> pa.Array:
     """Numbers as float32; those that do not fit raise with the record they belong to."""
     if values.null_count:
         place = _first_null(values)
@@ -241,6 +255,9 @@ def _floats(values: pa.Array, record_of: Callable[[int], int]) -> pa.Array:
         place = int(np.argmin(fits))
         message = f"{given[place].item()!r} {reason}"
         raise SchemaError(message, record=record_of(place), field="label", hint=hint)
+    same = (stored == given) | np.isnan(stored)
+    if not same.all():
+        losses.add("label", ROUNDED, record_of(int(np.argmin(same))))
     return pa.array(stored)
 
 

@@ -33,13 +33,14 @@ import pyarrow.compute as pc
 from penstock.casts import first_unfit, map_values
 from penstock.errors import SchemaError
 from penstock.formats.batches import refuse_nul
+from penstock.losses import ROUNDED, Losses
 from penstock.schema import CONTEXT_PREFIX, IN_LISTS_KEY, LISTS_PREFIX, WIRE_KEY, is_raw
 from penstock.types import cast_values, is_bytes, is_bytes_view, is_text, storage_of
 
 Payload = Literal["example", "sequence", "raw"]
 """The column of records as they stand."""
 
-_ROUND_HINT = 'float64="round" to store the nearest float32, or cast the column yourself'
+_ROUND_HINT = "leave out exact=True to store the nearest float32, or cast the column yourself"
 _RANGE_HINT = "scale the values, or store them as bytes"
 
 
@@ -102,7 +103,7 @@ class PayloadPlan:
 
 
 def plan_payload(
-    schema: pa.Schema, payload: Payload | None = None, *, exact_float64: bool = False
+    schema: pa.Schema, payload: Payload | None = None, losses: Losses | None = None
 ) -> PayloadPlan:
     """How records of this schema are written.
 
@@ -111,11 +112,12 @@ def plan_payload(
         payload: "example", "sequence" or "raw"; None decides: a lone binary column "record" is
             raw; lists of lists, columns called `feature_lists/...` and those that were read from
             SequenceExamples make SequenceExamples.
-        exact_float64: refuse a float64 that is no float32, instead of storing the nearest one.
+        losses: notes a float64 that is rounded to float32, or refuses it.
 
     Raises:
         SchemaError: a column has a type that no payload holds.
     """
+    losses = Losses(exact=False) if losses is None else losses
     if payload is None and is_raw(schema):
         payload = "raw"
     if payload == "raw":
@@ -129,9 +131,9 @@ def plan_payload(
         name = _name_in_sequence(field) if payload == "sequence" else field.name
         for path, key, given in _leaves((number,), name, field.type):
             if payload == "sequence" and key.startswith(LISTS_PREFIX):
-                steps, wanted = _list_steps(key, given, exact_float64)
+                steps, wanted = _list_steps(key, given, losses)
             else:
-                steps, wanted = _steps(key, given, exact_float64)
+                steps, wanted = _steps(key, given, losses)
             depths.append(_depth(wanted))
             columns.append(ColumnPlan(path, key, steps))
             as_it_is &= not steps and len(path) == 1 and name == field.name
@@ -198,7 +200,7 @@ def _leaves(
 
 
 def _steps(
-    key: str, given: pa.DataType, exact_float64: bool
+    key: str, given: pa.DataType, losses: Losses
 ) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
     """The casts from a type to one that the kernel takes, and that type."""
     steps: list[Callable[[Any], Any]] = []
@@ -221,12 +223,12 @@ def _steps(
         raise _unheld(key, given)
     if wanted != stored:
         is_double = _leaf(stored) == pa.float64()
-        steps.append(_narrow_to(wanted, exact_float64) if is_double else _cast_to(wanted))
+        steps.append(_narrow_to(wanted, key, losses) if is_double else _cast_to(wanted))
     return tuple(steps), wanted
 
 
 def _list_steps(
-    key: str, given: pa.DataType, exact_float64: bool
+    key: str, given: pa.DataType, losses: Losses
 ) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
     """The same for a feature list: each record has a list of frames."""
     if pa.types.is_null(given):
@@ -238,7 +240,7 @@ def _list_steps(
         size = _logical_shape(given)[0]
         width = given.storage_type.list_size // size
         given = pa.list_(pa.list_(given.value_type, width), size)
-    steps, wanted = _steps(key, given, exact_float64)
+    steps, wanted = _steps(key, given, losses)
     if not _depth(wanted):
         raise SchemaError(
             f"a feature list takes a list for each record, not a column of type {given}",
@@ -359,9 +361,9 @@ def _cast_to(wanted: pa.DataType) -> Callable[[Any], Any]:
     return cast
 
 
-def _narrow_to(wanted: pa.DataType, exact: bool) -> Callable[[Any], Any]:
-    """A cast of float64 to float32 that refuses infinity for a finite value, and, if `exact`, to
-    round at all."""
+def _narrow_to(wanted: pa.DataType, key: str, losses: Losses) -> Callable[[Any], Any]:
+    """A cast of float64 to float32 that refuses infinity for a finite value, and notes that it rounds, or refuses
+    to."""
 
     def narrow(column: pa.Array) -> pa.Array:
         flat = column
@@ -375,9 +377,11 @@ def _narrow_to(wanted: pa.DataType, exact: bool) -> Callable[[Any], Any]:
             value = values[np.argmin(fits)].item()
             raise _Unfit(f"{value!r} is beyond the range of float32", _RANGE_HINT)
         same = (stored.astype(np.float64) == values) | np.isnan(values)
-        if exact and not same.all():
-            value = values[np.argmin(same)].item()
-            raise _Unfit(f"float32 would round {value!r}", _ROUND_HINT)
+        if not same.all():
+            if losses.exact:
+                value = values[np.argmin(same)].item()
+                raise _Unfit(f"float32 would round {value!r}", _ROUND_HINT)
+            losses.add(key, ROUNDED)
         return cast_values(column, wanted)
 
     return narrow

@@ -17,6 +17,7 @@ from penstock.formats.framed_writer import FramedWriter
 from penstock.formats.in_order import InOrder
 from penstock.formats.tfrecord_columns import Payload, plan_payload
 from penstock.limits import KIB
+from penstock.losses import Losses
 from penstock.storage import Sink
 
 
@@ -31,9 +32,9 @@ class TFRecordWriteOptions:
     """A gzip member ends with the record that brings it to so many plain bytes."""
     payload: Payload | None = None
     """What a record becomes; None decides from the schema, see `tfrecord_columns`."""
-    float64: Literal["exact", "round"] = "round"
-    """What becomes of a float64 that is no float32: the nearest one, as in TensorFlow's FloatList, or
-    an error. One beyond float32's range is an error always."""
+    exact: bool = False
+    """Whether a float64 that is no float32 is an error, and not stored as the nearest one, as in TensorFlow's
+    FloatList. One beyond float32's range is an error always."""
 
     def __post_init__(self) -> None:
         if isinstance(self.compression, str):
@@ -47,8 +48,6 @@ class TFRecordWriteOptions:
             raise ValueError(
                 f"unknown payload {self.payload!r}; known: None, 'example', 'sequence', 'raw'"
             )
-        if self.float64 not in ("exact", "round"):
-            raise ValueError(f"unknown float64 {self.float64!r}; known: 'exact', 'round'")
         if not 1 <= self.level <= 9:
             raise ValueError(f"level must be 1 to 9, not {self.level}")
         if not 1 <= self.member_bytes <= 1 << 30:
@@ -88,7 +87,8 @@ class TFRecordWriter(FramedWriter):
         threads: int | None = None,
     ) -> None:
         self._options = options
-        plan = plan_payload(schema, options.payload, exact_float64=options.float64 == "exact")
+        self._losses = Losses(exact=options.exact)
+        plan = plan_payload(schema, options.payload, self._losses)
 
         def encode(part: pa.RecordBatch, first_record: int) -> _core.Framed:
             del first_record
@@ -97,6 +97,11 @@ class TFRecordWriter(FramedWriter):
             return _core.encode_examples(plan.convert(part), plan.kind)
 
         super().__init__(sink, schema, encode, threads)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See Noting."""
+        return self._losses.notes
 
     def output(self, sink: Sink) -> PlainOutput:
         """Frames as they are, in gzip members, or in one stream."""

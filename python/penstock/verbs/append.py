@@ -27,6 +27,7 @@ from penstock.format import (
     Summary,
     Surveyed,
     TextIndexMaking,
+    notes_of,
 )
 from penstock.format_options import options_from
 from penstock.formats.batches import conform
@@ -46,6 +47,7 @@ from penstock.verbs import textindex
 from penstock.verbs.append_names import place_for
 from penstock.verbs.incoming import Incoming, batches_of
 from penstock.verbs.shards import Progress
+from penstock.verbs.write import with_exact
 
 _MOST_NAMES = 1000
 """How many new names are tried that others take meanwhile."""
@@ -58,6 +60,7 @@ def append(
     shard: str | None = None,
     schema: Any = None,
     index: bool | str = True,
+    exact: bool = False,
     threads: int | None = None,
     wait_seconds: float = WAIT_SECONDS,
     progress: Progress | None = None,
@@ -78,6 +81,7 @@ def append(
             Files whose names say how many they are (`name-00000-of-00010`) take "last" alone.
         schema: what the records must fit, as for `open`; None infers it from those that are there.
         index: write an index of what was added, where the format has one; a folder keeps it there.
+        exact: refuse values that the format cannot hold exactly, as for `write`.
         threads: how many to use; None: one a core. The bytes are the same for any number.
         wait_seconds: how long to wait for another append to the same file.
         progress: called with the number of records so far and the total (or None).
@@ -123,7 +127,7 @@ def append(
     else:
         known = None
         compression = _compression_of(last, kind, place)
-    options = _options(kind, compression, format_options)
+    options = _options(kind, compression, with_exact(kind, format_options, exact=exact))
     there = datasets.open(where.paths, schema=schema, index="never", storage=place)
     incoming = _fitting(batches_of(data), there.schema, kind, last)
     next_name = partial(_next_name, target, shard, place)
@@ -304,7 +308,7 @@ class _Work:
             more = made.writer.index()
             self._save_index(old, more, path)
             self._save_text(sidecar.joined(old, more), path, old.num_records, made)
-        return Summary((path,), made.num_records, made.num_bytes)
+        return Summary((path,), made.num_records, made.num_bytes, notes_of([made.writer]))
 
     def to_new_shard(self, next_name: Callable[[], str], sink: LocalSink, made: _Made) -> Summary:
         """Give the records a file of their own."""
@@ -321,7 +325,7 @@ class _Work:
         if hasattr(made.writer, "index"):
             self._save_index(None, made.writer.index(), new)
             self._save_text(made.writer.index(), new, 0, made)
-        return Summary((new,), made.num_records, made.num_bytes)
+        return Summary((new,), made.num_records, made.num_bytes, notes_of([made.writer]))
 
     def _save_text(self, index: Index, path: str, old: int, made: _Made) -> None:
         """The index of another library, where one is wanted or there already."""

@@ -30,6 +30,7 @@ from penstock.verbs.write import (
     check_cuts,
     format_and_options,
     format_of,
+    with_exact,
 )
 
 _IMAGE_WORDS = {"image_mode", "jpeg_quality", "max_side"}
@@ -55,6 +56,7 @@ def convert(
     shard_bytes: int | None = None,
     index: bool | str = True,
     overwrite: bool = False,
+    exact: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
@@ -63,7 +65,7 @@ def convert(
     """Write the records of a dataset in another format, compression or number of shards.
 
     TFRecord holds int64, float32 and bytes, and lists of these; what becomes of other types stands
-    with its writer: a float64 becomes the nearest float32, unless float64="exact" is asked for, and
+    with its writer: a float64 becomes the nearest float32, unless exact=True is asked for, and
     what has no counterpart is a SchemaError. Arrow types that TFRecord has no name for (int32,
     timestamps, strings) come back as what they were stored as. From TFRecord
     to TFRecord payloads are copied without being parsed, unless columns or names change.
@@ -106,6 +108,8 @@ def convert(
             job that was killed before all shards were whole then starts again.
         index: write an index with each file, where its format has one; a folder puts them there.
         overwrite: replace existing files.
+        exact: refuse values that the format cannot hold exactly, as for `write`; and `image_mode` "jpg" or "webp" and
+            `max_side`, which change pictures.
         threads: how many to use; None for all cores.
         progress: called with the records done, the bytes of the source done, and those in all.
         write_options: options of the written format by name, also of those that share it with a
@@ -113,7 +117,7 @@ def convert(
         format_options: of the written format; an unknown one is an error.
 
     Returns:
-        A Summary of what was written.
+        A Summary of what was written, with notes of what was changed.
 
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
@@ -146,7 +150,8 @@ def convert(
         word: format_options.pop(word) for word in _IMAGE_WORDS - words if word in format_options
     }
     format_options |= write_options or {}
-    kind, options = format_and_options(named, format, compression, format_options)
+    kind, options = format_and_options(named, format, compression, format_options, exact=exact)
+    _refuse_other_pictures(asked, exact=exact)
     if prove and getattr(options, "max_side", None) is not None:
         raise ValueError("max_side changes the images that prove=True would compare; leave one out")
     # What reads fields, or changes them, has to have them parsed.
@@ -157,7 +162,9 @@ def convert(
         if columns is None:
             dataset = dataset.complete()
         reading = Reading(dataset, columns, rename, choice, (images, asked), kind, threads)
-        writing = Writing(kind, options, format_options, index, threads)
+        writing = Writing(
+            kind, options, with_exact(kind, format_options, exact=exact), index, threads
+        )
         tell = Telling(progress, reading.num_records, dataset.files.total_bytes)
         if shard_bytes is not None:
             if is_folder:
@@ -168,6 +175,12 @@ def convert(
             return run_by_bytes(to, limits, reading, writing, tell, overwrite=overwrite)
         parts = plan(reading, kind, to, is_folder, num_shards, shard_records, compression)
         return run(parts, to, reading, writing, tell, prove=prove, overwrite=overwrite)
+
+
+def _refuse_other_pictures(asked: Mapping[str, Any], *, exact: bool) -> None:
+    is_other = asked.get("image_mode") in ("jpg", "webp") or asked.get("max_side") is not None
+    if exact and is_other:
+        raise ValueError("exact=True changes no picture; leave it out, or image_mode and max_side")
 
 
 @contextmanager

@@ -53,10 +53,15 @@ def _token(target: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FinishedPart:
-    """One whole part: its number and how long it is."""
+    """One whole part: its number, how long it is, and what its writer changed."""
 
     number: int
     num_bytes: int
+    notes: tuple[str, ...] = ()
+
+
+def _part(told: Facts) -> FinishedPart:
+    return FinishedPart(told.count("number"), told.count("num_bytes"), tuple(told.texts("notes")))
 
 
 class Journal:
@@ -114,7 +119,7 @@ class Journal:
                 stored = parsed_object(file.read(_MOST_BYTES + 1), _MOST_BYTES)
             same = stored.text("job") == self._job
             told = [Facts.of(part, "a part") for part in stored.list("parts")]
-            parts = [FinishedPart(part.count("number"), part.count("num_bytes")) for part in told]
+            parts = [_part(part) for part in told]
             finals = stored.texts("finals")
         except (OSError, FormatError):
             same, parts, finals = False, [], []

@@ -116,7 +116,7 @@ def run(
             if isinstance(error, SchemaError):
                 journal.forget()  # no other run of this job would come further
             raise
-        journal.finish(FinishedPart(part.number, made.num_bytes))
+        journal.finish(FinishedPart(part.number, made.num_bytes, made.notes))
     if prove:
         for part in parts:
             path = journal.part_path(part.number)
@@ -154,7 +154,7 @@ def run_by_bytes(
             stream = Incoming(reading.schema, batches, None)
             made = writing.file(stream, journal.part_pattern, overwrite=True, **limits)
             for number, path in enumerate(made.paths):
-                journal.parts[number] = FinishedPart(number, size_of(path))
+                journal.parts[number] = FinishedPart(number, size_of(path), made.notes)
         total = len(journal.parts)
         finals = [names.final(number, total) for number in range(total)]
         check_names(finals, target, reading)
@@ -183,13 +183,15 @@ def _publish(
     journal: Journal, finals: list[str], reading: Reading, writing: Writing, *, overwrite: bool
 ) -> Summary:
     """Give whole parts their names."""
-    num_bytes = sum(part.num_bytes for part in journal.parts.values())
+    finished = [journal.parts[number] for number in sorted(journal.parts)]
+    num_bytes = sum(part.num_bytes for part in finished)
+    notes = tuple(dict.fromkeys(note for part in finished for note in part.notes))
     drop_old_indexes(finals, LocalStorage(), writing.index, overwrite=overwrite)
     if overwrite:
         for number, final in enumerate(finals):
             _keep_text_index(journal.part_path(number), final, writing)
     journal.publish(finals, overwrite=overwrite)
-    return Summary(tuple(finals), reading.num_records, num_bytes)
+    return Summary(tuple(finals), reading.num_records, num_bytes, notes)
 
 
 def _keep_text_index(path: str, final: str, writing: Writing) -> None:
@@ -249,8 +251,7 @@ def _prove(part: Part, path: str, reading: Reading, writing: Writing) -> None:
     wanted = reading.batches(part.first, part.last)
     how: dict[str, Any] = {"format": writing.kind.info.name, "index": "never"}
     if is_tfrecord(writing.kind):
-        exact = getattr(writing.options, "float64", "exact") == "exact"
-        wire = Wire(reading.schema, getattr(writing.options, "payload", None), exact_float64=exact)
+        wire = Wire(reading.schema, getattr(writing.options, "payload", None))
         wanted = (wire.convert(batch) for batch in wanted)
         how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
     elif is_raw(reading.schema) and getattr(writing.options, "payload", "") in (

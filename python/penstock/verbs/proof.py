@@ -23,8 +23,8 @@ class Wire:
     """The values that a TFRecord writer makes of batches, after its documented conversions, and
     the schema by which the same values are read back."""
 
-    def __init__(self, schema: pa.Schema, payload: Any, *, exact_float64: bool) -> None:
-        self._plan = plan_payload(schema, payload, exact_float64=exact_float64)
+    def __init__(self, schema: pa.Schema, payload: Any) -> None:
+        self._plan = plan_payload(schema, payload)
         self.is_raw = self._plan.kind == "raw"
         nothing = [_empty(field.type) for field in schema]
         empty = self.convert(pa.RecordBatch.from_arrays(nothing, schema=schema))

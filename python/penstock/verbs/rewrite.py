@@ -106,7 +106,7 @@ def _rewrite_alone(job: Job) -> Summary:
         journal.stop()
         raise
     journal.forget()
-    return Summary(job.targets, work.num_records, work.num_bytes)
+    return Summary(job.targets, work.num_records, work.num_bytes, tuple(work.notes))
 
 
 def _old(dataset: Dataset, paths: list[str]) -> Dataset:
@@ -220,6 +220,8 @@ class _Work:
         self._done_bytes = 0
         self.num_records = 0
         self.num_bytes = 0
+        self.notes: dict[str, None] = {}
+        """What writers have changed, in this run."""
 
     def passed(self, shard: int) -> None:
         """Count a shard that an earlier run has written."""
@@ -258,6 +260,7 @@ class _Work:
                     continue
                 self._publish(old, part, output)
                 output = None
+            self.notes.update(dict.fromkeys(plan.losses.notes))
         except BaseException:
             if output is not None:
                 output.abort()
@@ -328,6 +331,7 @@ class _Work:
         if isinstance(reader, FramedReader) and reader.index.compression:
             how["compression"] = reader.index.compression
         made = write(stream, path, format=_format_name(old, part), **how)
+        self.notes.update(dict.fromkeys(made.notes))
         if job.verify:
             _verify(job, old, part, path)
         facts = {

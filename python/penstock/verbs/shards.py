@@ -24,6 +24,7 @@ from penstock.format import (
     TextIndex,
     TextIndexMaking,
     Writer,
+    notes_of,
 )
 from penstock.framing import sidecar
 from penstock.storage import Sink, Storage, sink_for
@@ -191,6 +192,7 @@ class Shards:
             tuple(paths),
             sum(shard.num_records for shard in committed),
             sum(shard.num_bytes for shard in committed),
+            notes_of([shard.writer for shard in committed]),
         )
 
     def abort(self) -> None:

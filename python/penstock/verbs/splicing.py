@@ -17,6 +17,7 @@ from penstock.formats.tfrecord import TFRecordFormat, compression_in
 from penstock.formats.tfrecord_columns import PayloadPlan, plan_payload
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
+from penstock.losses import Losses
 from penstock.numbers import as_numpy
 from penstock.pipeline import checked_threads
 from penstock.schema import IN_LISTS_KEY, LISTS_PREFIX
@@ -42,6 +43,7 @@ class Splicing:
         self._edit = edit
         lists = {field.name for field in old.schema if IN_LISTS_KEY in (field.metadata or {})}
         self._kind: Literal["example", "sequence"] = "sequence" if lists else "example"
+        self.losses = Losses(exact=False)
         self._payload: PayloadPlan | None = None
         self._names: list[str] = []
         if edit.new is not None:
@@ -53,7 +55,8 @@ class Splicing:
                 for name in names
             ]
             fields = zip(edit.new.schema, self._names, strict=True)
-            self._payload = plan_payload(pa.schema([f.with_name(n) for f, n in fields]), self._kind)
+            schema = pa.schema([f.with_name(n) for f, n in fields])
+            self._payload = plan_payload(schema, self._kind, self.losses)
         self._prove = old.options.checksums == "all"
 
     def tasks(self, part: Part) -> Iterator[Task]:

@@ -56,6 +56,7 @@ def write(
     shard_bytes: int | None = None,
     index: bool | str = True,
     overwrite: bool = False,
+    exact: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
     storage: Storage | None = None,
@@ -85,13 +86,15 @@ def write(
             packed at the end, and for `.beton`, where pages are filled up behind the records.
         index: write an index with each file, where its format has one; a folder to put them there.
         overwrite: replace existing files.
+        exact: refuse values that the format cannot hold exactly. Else they become the nearest that it holds, such as a
+            float64 in a TFRecord the nearest float32, and `Summary.notes` says so.
         threads: how many to use; None: one a core.
         progress: called with the number of records so far and the total (or None).
         storage: where files live; None is this machine.
         **format_options: of the format, see its page; an unknown one is an error.
 
     Returns:
-        Summary: the paths in order, the number of records, and their bytes on disk.
+        Summary: the paths in order, the number of records, their bytes on disk, and notes of what was changed.
 
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
@@ -110,7 +113,7 @@ def write(
         raise not_local(target)
     num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
     index = index_option(index)
-    kind, options = format_and_options(target, format, compression, format_options)
+    kind, options = format_and_options(target, format, compression, format_options, exact=exact)
     storage = LocalStorage() if storage is None else storage
     new_sink = _sink_maker(storage, kind)
     target = target.rstrip("/") if kind.info.is_folder else target
@@ -196,7 +199,12 @@ def format_of(target: str, format: str | None) -> Format:
 
 
 def format_and_options(
-    target: str, format: str | None, compression: str | None, given: dict[str, Any]
+    target: str,
+    format: str | None,
+    compression: str | None,
+    given: dict[str, Any],
+    *,
+    exact: bool = False,
 ) -> tuple[Format, Any]:
     """The format that a target asks for, and its options."""
     is_gzip_name = target.endswith(".gz")
@@ -212,7 +220,13 @@ def format_and_options(
         if "compression" not in {field.name for field in fields(kind.write_options)}:
             raise TypeError(f"{name} files are not compressed; compression={compression!r}")
         given = {**given, "compression": compression}
-    return kind, options_from(kind.write_options, given, name)
+    return kind, options_from(kind.write_options, with_exact(kind, given, exact=exact), name)
+
+
+def with_exact(kind: Format, given: dict[str, Any], *, exact: bool) -> dict[str, Any]:
+    """The options of a format that changes some values, with whether it may. Other formats change none."""
+    has_it = exact and "exact" in {field.name for field in fields(kind.write_options)}
+    return {**given, "exact": True} if has_it else given
 
 
 @contextmanager

@@ -1,0 +1,37 @@
+"""What a writer changes because its format cannot hold it as it is: noted, or refused with `exact=True`."""
+
+from __future__ import annotations
+
+from penstock.errors import SchemaError
+
+ROUNDED = "float64 is rounded to float32, which the format holds"
+NO_NAMES = "class labels are stored as their numbers, without their names"
+EXACT_HINT = "leave out exact=True, which refuses this"
+
+
+class Losses:
+    """The notes of one writer, each once. May be used by several threads at once."""
+
+    def __init__(self, *, exact: bool) -> None:
+        self.exact = exact
+        self._notes: dict[str, None] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was changed so far, in words."""
+        return tuple(self._notes)
+
+    def add(self, field: str, what: str, record: int | None = None) -> None:
+        """Note a change in a field.
+
+        Args:
+            field: its name.
+            what: such as "float64 is rounded to float32".
+            record: the number of one that is changed, where it is known.
+
+        Raises:
+            SchemaError: with `exact`.
+        """
+        if self.exact:
+            raise SchemaError(what, record=record, field=field, hint=EXACT_HINT)
+        self._notes[f"field {field!r}: {what}"] = None
