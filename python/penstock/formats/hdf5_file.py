@@ -320,7 +320,7 @@ def _check_claims(
     if total > most:
         raise LimitError(
             f"{total} bytes of values in a file of {size} bytes",
-            hint=f"open(..., limits=penstock.Limits(member_bytes={total}))",
+            hint=f"open(..., limits={{'member_bytes': {total}}})",
         )
     record = dtype.itemsize
     for length in shape[1:]:

@@ -71,7 +71,7 @@ class Inflated:
                     raise LimitError(
                         f"a compressed shard is larger than the limit member_bytes={most}",
                         file=self.path,
-                        hint="open(..., limits=penstock.Limits(member_bytes=...))",
+                        hint="open(..., limits={'member_bytes': ...})",
                     )
                 data = self._data = _core.Buffer.from_bytes(plain)
                 self.size = len(data)

@@ -344,5 +344,5 @@ def _sample(shard: Shard, infer_records: int | str) -> tuple[_core.MsgpackFacts,
 
 
 def _deep(error: PenstockError) -> PenstockError:
-    error.hint = "open(..., limits=penstock.Limits(nesting=...)), or raw=True"
+    error.hint = "open(..., limits={'nesting': ...}), or raw=True"
     return error

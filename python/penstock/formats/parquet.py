@@ -51,6 +51,7 @@ from penstock.formats.batches import (
 )
 from penstock.formats.borrowed import Bytes, translated
 from penstock.formats.parquet_footer import check_nesting, codecs
+from penstock.formats.parquet_pages import check_pages
 from penstock.inferred import as_stored
 from penstock.storage import Sink, Source
 from penstock.types import own_types
@@ -162,7 +163,11 @@ class ParquetReader:
     def __init__(self, source: Source, options: Options) -> None:
         self._path = source.path
         self._asked = options.schema
-        self._nesting = options.limits.nesting
+        self._limits = options.limits
+        self._large_groups: set[int] = set()
+        """Row groups of which a page may be larger than one record may be."""
+        self._looked_at: set[Any] = set()
+        """Those, with columns, whose pages are not."""
         self._verify = options.checksums != "none"
         self._data_end = _check_ends(source, options)
         self._bytes = Bytes(source, mmap=options.mmap)
@@ -196,7 +201,7 @@ class ParquetReader:
             pre_buffer=False,
             buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
             page_checksum_verification=self._verify,
-            **_newer_arguments(self._nesting),
+            **_newer_arguments(self._limits.nesting),
         )
 
     def _plan(self) -> list[Part]:
@@ -208,6 +213,8 @@ class ParquetReader:
             count, size = row_group.num_rows, row_group.total_byte_size
             if count < 0 or size < 0:
                 raise FormatError(f"row group {group} has a negative size", found=min(count, size))
+            if size > self._limits.record_bytes:
+                self._large_groups.add(group)
             step = CHUNK_RECORDS
             if size > SPLIT_BYTES:
                 step = max(1, min(step, count * CHUNK_BYTES // size))
@@ -236,9 +243,10 @@ class ParquetReader:
         """The codecs of the columns, such as "snappy"; empty where nothing is compressed."""
         if not self._metadata.num_row_groups:
             return ""
-        size = self._bytes.source.size
-        footer = self._bytes.range(self._data_end, size - 8 - self._data_end).to_pybytes()
-        return ", ".join(sorted(codecs(footer)))
+        return ", ".join(sorted(codecs(self._footer())))
+
+    def _footer(self) -> bytes:
+        return self._bytes.read(self._data_end, self._bytes.source.size - 8 - self._data_end)
 
     def options_alike(self) -> Any:
         """See penstock.format.Alike: compressed alike, where all columns are."""
@@ -295,6 +303,9 @@ class ParquetReader:
     def _decoded(self, part: Part, stored: Any) -> Any:
         """One part of a row group as it is stored, not yet proved."""
         key = (part.group, tuple(stored.names))
+        if part.group in self._large_groups and key not in self._looked_at:
+            check_pages(self._bytes.read, self._footer(), part.group, stored.names, self._limits)
+            self._looked_at.add(key)
         with self._in_turn(key, part):
             cursor = self._resume(key, part, stored)
             while cursor.at < part.start:

@@ -29,7 +29,7 @@ SKIPPED_DEPTH = 32
 def check_nesting(footer: bytes, limit: int) -> None:
     """Raise LimitError if the schema nests deeper than `limit`, FormatError if it is no schema."""
     try:
-        _Walk(footer).file_metadata(limit)
+        Walk(footer).file_metadata(limit)
     except IndexError:
         raise FormatError("the footer ends inside its schema") from None
 
@@ -37,13 +37,13 @@ def check_nesting(footer: bytes, limit: int) -> None:
 def codecs(footer: bytes) -> set[str]:
     """The codecs of the columns of the first row group, as far as they are told in the clear."""
     try:
-        found = _Walk(footer).codecs()
+        found = Walk(footer).codecs()
     except (IndexError, FormatError):
         return set()  # pyarrow made sense of it; only the telling is left out
     return {CODECS[code] for code in found if 0 < code < len(CODECS)}
 
 
-class _Walk:
+class Walk:
     """A place in bytes of Thrift's compact protocol. Reading beyond the end is an IndexError."""
 
     def __init__(self, data: bytes) -> None:
@@ -66,6 +66,18 @@ class _Walk:
             if shift > 63:
                 raise FormatError("the footer has a number that is too long")
 
+    def integer(self) -> int:
+        """A number with a sign."""
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def binary(self) -> bytes:
+        length = self.varint()
+        self.at += length
+        if self.at > len(self.data):
+            raise IndexError
+        return self.data[self.at - length : self.at]
+
     def field(self, last: int) -> tuple[int, int]:
         """The next field's number and kind; kind 0 ends a struct."""
         head = self.byte()
@@ -74,8 +86,7 @@ class _Walk:
             return 0, 0
         if head >> 4:
             return last + (head >> 4), kind
-        number = self.varint()
-        return (number >> 1) ^ -(number & 1), kind
+        return self.integer(), kind
 
     def list_head(self) -> tuple[int, int]:
         head = self.byte()
@@ -148,7 +159,7 @@ class _Walk:
             if len(left) - 1 > limit:
                 raise LimitError(
                     f"the schema nests deeper than the limit nesting={limit}",
-                    hint=f"open(..., limits=penstock.Limits(nesting={2 * limit}))",
+                    hint=f"open(..., limits={{'nesting': {2 * limit}}})",
                 )
 
     def element(self) -> int:
@@ -157,8 +168,7 @@ class _Walk:
         number, kind = self.field(0)
         while kind:
             if number == CHILDREN_FIELD and kind in INTEGERS:
-                value = self.varint()
-                children = (value >> 1) ^ -(value & 1)
+                children = self.integer()
             else:
                 self.skip(kind)
             number, kind = self.field(number)

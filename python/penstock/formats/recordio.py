@@ -273,7 +273,7 @@ def _checking(shard: Shard, options: Options) -> RecordIODecoder | None:
     mine = options_from(RecordIOOptions, options.format_options, "recordio")
     quiet = replace(options, damage="skip", skipped=lambda region: None)
     try:
-        return _decoder_for(replace(shard, options=quiet), mine)
+        return _decoder_for(replace(shard, options=quiet), mine).lending()  # which copies no bytes
     except (SchemaError, FormatError):
         return None
 

@@ -318,7 +318,7 @@ def _checking(shard: Shard, mine: TFRecordOptions) -> ExampleDecoder | None:
         fields = plan_fields(infer_schema(facts, seen))
     except SchemaError:
         fields = []  # they have no schema together; that they are messages can be seen
-    return ExampleDecoder(fields, shard.options.dialect)
+    return ExampleDecoder(fields, shard.options.dialect).lending()  # which copies no bytes
 
 
 def decoder_of(

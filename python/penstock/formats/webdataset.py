@@ -295,7 +295,7 @@ def _checking(shard: Shard, mine: WebDatasetOptions) -> Any:
     """What decodes records as `open` does; None where they have no columns that they all fit."""
     quiet = replace(shard.options, damage="skip", skipped=lambda region: None)
     try:
-        return _decoder(replace(shard, options=quiet), mine)
+        return _decoder(replace(shard, options=quiet), mine).lending()  # which copies no bytes
     except (SchemaError, FormatError):
         return None
 
