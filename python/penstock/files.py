@@ -315,10 +315,14 @@ class Files:
         if shard in self._alike or not batch.num_rows:
             return
         self._alike.add(shard)
-        own = [name for name in batch.schema.names if name not in OF_EVERY_RECORD]
-        if not own or any(batch.column(name).null_count < batch.num_rows for name in own):
-            return
-        self._refuse_disjoint(shard, self.schema)
+        has_own = False
+        for number, column in enumerate(batch.columns):
+            if batch.schema.field(number).name not in OF_EVERY_RECORD:
+                has_own = True
+                if column.null_count < batch.num_rows:
+                    return
+        if has_own:
+            self._refuse_disjoint(shard, self.schema)
 
     def _refuse_disjoint(self, shard: int, schema: pa.Schema) -> None:
         """Raise where a file has none of the fields that are read from all."""

@@ -78,32 +78,40 @@ def why_not_there(entry: os.DirEntry[str]) -> str | None:
     return why_not_data(name, may_begin_with_underscore=may_begin)
 
 
-def _shown(path: str) -> list[os.DirEntry[str]]:
-    """What may be data in a folder of images, sorted."""
+def _shown(path: str) -> Iterator[os.DirEntry[str]]:
+    """What may be data in a folder of images."""
     with os.scandir(path) as entries:
-        found = [e for e in entries if not is_own(e.name) and why_not_there(e) is None]
-    return sorted(found, key=lambda entry: entry.name)
+        for entry in entries:
+            if not is_own(entry.name) and why_not_there(entry) is None:
+                yield entry
 
 
 def holds_images(path: str) -> bool:
     """Whether a folder is one of images, by the names of its files: there is an image directly in it, or a table
     of labels above images, or a folder in it begins with one; and nothing else is directly in it."""
-    shown = _shown(path)
-    # A link to a folder is no file; `Folder` says why it is not followed.
-    files = [entry.name for entry in shown if not (entry.is_dir() or _is_beside(entry))]
-    if not all(is_image_name(name) or is_table_name(name) for name in files):
-        return False
-    if any(map(is_image_name, files)):
+    has_images, tables, deeper = False, list[str](), list[str]()
+    for entry in _shown(path):
+        if entry.is_dir():
+            # A link to a folder is no file; `Folder` says why it is not followed.
+            if not entry.is_symlink():
+                deeper.append(entry.path)
+        elif is_image_name(entry.name):
+            has_images = True
+        elif is_table_name(entry.name):
+            tables.append(entry.name)
+        elif not _is_beside(entry):
+            return False
+    if has_images:
         return True
-    deeper = [entry.path for entry in shown if entry.is_dir(follow_symlinks=False)]
-    if not files:
+    deeper.sort()
+    if not tables:
         return any(_begins_with_an_image(folder, 1) for folder in deeper[:1000])
     firsts = (_first_file(folder, Limits().nesting) for folder in deeper)
     first = next((name for name in firsts if name is not None), None)
     if first is not None:
         return is_image_name(first)
     # A table alone: of a kind that is no format by itself, it is one of images that are not there.
-    return any(not name.lower().endswith(".parquet") for name in files)
+    return any(not name.lower().endswith(".parquet") for name in tables)
 
 
 def _begins_with_an_image(path: str, levels: int) -> bool:
@@ -114,7 +122,7 @@ def _begins_with_an_image(path: str, levels: int) -> bool:
 def _first_file(path: str, levels: int) -> str | None:
     """The name of the first file that may be data in a folder, or in so many levels of folders."""
     with suppress(PermissionError):
-        for entry in _shown(path):
+        for entry in sorted(_shown(path), key=lambda entry: entry.name):
             if entry.is_file():
                 if not (_is_beside(entry) or is_table_name(entry.name)):
                     return entry.name
