@@ -455,6 +455,11 @@ def test_a_file_of_no_bytes_is_a_finding_and_no_dataset(tmp_path: Path, ending: 
         report = ps.verify(source)
         assert {finding.kind for finding in report.findings} == {"empty_file"}
         assert not report.ok
+    repaired = ps.repair(tmp_path / f"a.{ending}", into=tmp_path / f"c.{ending}")
+    assert repaired.findings == ps.verify(tmp_path / f"a.{ending}").findings
+    if repaired.paths:  # an archive of no records
+        assert ps.verify(repaired.paths[0]).ok
+        assert len(ps.open(repaired.paths[0])) == 0
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,11 @@ from penstock.verbs.rewrite_journal import alone_with, clear
 from penstock.verbs.verify import (
     Progress,
     decoding,
+    empty_file,
     first_error,
     format_of,
     found_in,
+    is_empty_file,
     is_misfit,
     tally_of,
     tell_long,
@@ -170,6 +172,10 @@ class _Work:
         try:
             try:
                 kind = format_of(source, self.format)
+                if is_empty_file(source, kind):
+                    self.findings.append(empty_file(kind, path))
+                    if not isinstance(kind, Surveyed):
+                        return  # of the others an archive of no records is made
                 saving = _saving(source, kind, self)
             except PenstockError as error:
                 self.findings.append(found_in(error, path, 0, source.size))

@@ -134,7 +134,7 @@ def _tasks(
     try:
         try:
             kind = format_of(source, format)
-            if not (source.size or kind.info.may_be_empty or kind.info.is_folder):
+            if is_empty_file(source, kind):
                 yield partial(_just, Tally(0, (empty_file(kind, path),), 0))
                 return
             for finding in overlay_findings(kind, source, options, storage):
@@ -182,6 +182,11 @@ def format_of(source: Source, name: str | None) -> Format:
     if name is not None:
         return formats.by_name(name)
     return formats.of(source)
+
+
+def is_empty_file(source: Source, kind: Format) -> bool:
+    """Whether a file has no bytes, and is of a format whose files always have some."""
+    return not (source.size or kind.info.may_be_empty or kind.info.is_folder)
 
 
 def empty_file(kind: Format, path: str) -> Finding:
