@@ -15,12 +15,14 @@ export PATH := $(VIRTUAL_ENV)/bin:$(PATH):$(HOME)/.cargo/bin
 unexport PYTHONHOME PYTHONPATH CONDA_PREFIX PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types rust-tests python-tests fuzz stress bench docs clean
+.PHONY: help demo tools test lint types rust-tests python-tests fuzz stress bench docs clean
 
 help: ; @grep -hE '^[a-z]+:.* ## [a-z]' $(MAKEFILE_LIST) | sed -E 's/:.* ## /\t/' | expand -t 10
 
 demo: $(VENV)/built ## write a small data set and walk through what penstock does with it
 	penstock demo
+
+tools: $(VENV)/tools $(VENV)/built ## what single tests and checks need, into .venv
 
 test: lint types rust-tests python-tests ## everything that CI runs
 

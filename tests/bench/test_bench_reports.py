@@ -73,6 +73,21 @@ def test_what_is_within_the_spread_is_not_called_slower() -> None:
     assert "Quickest at random: a, 9 records/s, 3.0 times b." in said
 
 
+def test_one_round_names_no_winner() -> None:
+    def row(name: str, scan: float, repeats: int, spread: float = 0.0) -> FormatRow:
+        found = Measured(scan, scan * (1 - spread), scan * (1 + spread), repeats)
+        return FormatRow(name, name, None, None, 100, 0, found, found, found)
+
+    once = format_sentences([row("npz", 90, 1), row("tfrecord", 50, 1)], 1 << 24)
+    assert "one round" in once[0] and not any("Quickest" in one or "All in" in one for one in once)
+    noisy = format_sentences([row("npz", 60, 5, 0.2), row("tfrecord", 50, 5, 0.2)], 1 << 24)
+    assert "as good: tfrecord" in noisy[0]
+    assert "npz cannot be appended to or read as a stream" in noisy[0]
+    assert any(one.startswith("Beyond speed: tfrecord can be appended to;") for one in noisy)
+    clear = format_sentences([row("npz", 90, 5), row("tfrecord", 50, 5)], 1 << 24)
+    assert "as good" not in clear[0] and "npz cannot be appended to" in clear[0]
+
+
 def test_images_are_compared_with_what_they_are(tmp_path: Path) -> None:
     y, x = np.mgrid[0:64, 0:80]
     waves = np.stack([127 + 100 * np.sin(x / 9 + y / (5 + n)) for n in range(6)])

@@ -73,6 +73,17 @@ def test_a_slow_disk_is_named(data: Path, threads: int) -> None:
     assert stats.waiting_share > 0.5
 
 
+@pytest.mark.parametrize("threads", [0, 1, 2])
+@pytest.mark.parametrize("order", [ps.Sequential(), ps.Shuffled(0)])
+def test_decompression_is_named(tmp_path: Path, threads: int, order: Any) -> None:
+    path = tmp_path / "packed.tfrecord.gz"
+    ps.write({"a": [bytes(20_000)] * 2000}, path)
+    loader = ps.Loader(ps.open(path), 16, order=order, threads=threads)
+    stats = after_an_epoch(loader)
+    assert max(stats.threads, key=stats.threads.__getitem__) == "read", stats
+    assert "decompressed" in stats.bottleneck and "faster disk" not in stats.bottleneck
+
+
 @pytest.mark.parametrize("threads", [0, 2])
 def test_a_slow_map_is_named(data: Path, threads: int) -> None:
     stats = after_an_epoch(ps.Loader(ps.open(data), 16, map=slow_map, threads=threads))

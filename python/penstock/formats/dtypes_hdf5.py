@@ -5,6 +5,7 @@ names for numbers. Known here without h5py, so that `dtypes.py` needs none.
 |---|---|
 | `vlen`: str or bytes | string |
 | `vlen`: uint8 | binary; of other numbers a list |
+| `vlen`: S | list of binary, or of string where `h5py_encoding` is marked |
 | `enum`: FALSE 0, TRUE 1 | bool (h5py makes it one by itself) |
 | `enum`: other names | dictionary of the names, in the order of their numbers |
 | `h5py_encoding` on S | string |
@@ -32,6 +33,8 @@ def marked_type(dtype: np.dtype[Any]) -> Any:
         if base in (str, bytes):
             return pa.string()
         base = np.dtype(base)
+        if base.kind == "S":
+            return pa.list_(marked_type(base) or pa.binary())
         if base.kind not in "biuf" or base.itemsize > 8 or base.metadata:
             raise UnsupportedError(f"lists of {base}")
         if base == np.uint8:
@@ -53,21 +56,37 @@ def marked_column(values: np.ndarray, type_: Any) -> Any:
         return _named(values, marks["enum"], type_)
     if marks["vlen"] in (str, bytes):
         return text_column(_joined([_as_bytes(value) for value in values]))
-    base = np.dtype(marks["vlen"]).newbyteorder("=")
+    base = np.dtype(marks["vlen"])
+    base = base if base.kind == "S" else base.newbyteorder("=")
     parts = [np.zeros(0, base) if _is_nothing(part) else np.asarray(part) for part in values]
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     if offsets[-1] > 0x7FFFFFFF:
         raise batch_limit("more than 2 GiB of lists in one batch")
     data = np.concatenate(parts) if parts else np.zeros(0, base)
-    data = np.ascontiguousarray(data.astype(base, copy=False))
     places = pa.py_buffer(offsets.astype(np.int32))
+    if base.kind == "S":
+        inner = _texts(data, offsets, type_.value_type)
+        return pa.Array.from_buffers(type_, len(parts), [None, places], children=[inner])
+    data = np.ascontiguousarray(data.astype(base, copy=False))
     if type_ == pa.binary():
         return pa.Array.from_buffers(type_, len(parts), [None, places, pa.py_buffer(data)])
     if base.kind == "b":
         data = np.packbits(data.view(np.uint8) != 0, bitorder="little")
     inner = pa.Array.from_buffers(type_.value_type, int(offsets[-1]), [None, pa.py_buffer(data)])
     return pa.Array.from_buffers(type_, len(parts), [None, places], children=[inner])
+
+
+def _texts(data: np.ndarray, offsets: np.ndarray, type_: Any) -> Any:
+    """Strings of fixed length, which lists of them end at these offsets, as a column."""
+    strings = _joined(data.tolist())
+    if type_ == strings.type:
+        return strings
+    try:
+        return text_column(strings)
+    except FormatError as error:
+        error.record = int(np.searchsorted(offsets, error.record or 0, "right")) - 1
+        raise
 
 
 def text_column(array: Any) -> Any:

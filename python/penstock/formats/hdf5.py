@@ -182,11 +182,8 @@ class _Field:
         for first, last, places in self._slabs(cut):
             count = last - first
             whole = values[at : at + count] if places is None else np.zeros((count, *inner), kind)
-            memory = h5py.h5s.create_simple((count, *rest))
-            stored = found.id.get_space()
-            stored.select_hyperslab((first, *(0 for _ in rest)), (count, *rest))
             if count and 0 not in rest:
-                found.id.read(memory, stored, whole, type_)
+                _read_run(found, first, whole, type_)
             if places is not None:
                 values[at : at + len(places)] = whole[places]
                 count = len(places)
@@ -334,6 +331,28 @@ def _unequal(lengths: dict[int, list[str]]) -> SchemaError:
         found=told[:2000],
         hint=f"open(..., datasets={most[:8]!r}), or names of groups",
     )
+
+
+def _read_run(found: Found, first: int, into: np.ndarray, type_: Any) -> None:
+    """Read the records from `first` on into an array of them.
+
+    h5py refuses an empty list of fixed strings, so a run that has one is read in two halves, and the
+    list that is left over at last stays as it is: nothing.
+    """
+    import h5py
+
+    rest = found.shape[1:]
+    stored = found.id.get_space()
+    stored.select_hyperslab((first, *(0 for _ in rest)), (len(into), *rest))
+    try:
+        found.id.read(h5py.h5s.create_simple((len(into), *rest)), stored, into, type_)
+    except ValueError as error:
+        if rest or "NULL pointer" not in str(error):
+            raise
+        half = len(into) // 2
+        if half:
+            _read_run(found, first, into[:half], type_)
+            _read_run(found, first + half, into[half:], type_)
 
 
 def _is_small(found: Found) -> bool:

@@ -323,12 +323,15 @@ class Loader:
         )
         if not left:
             self._at = (epoch + 1, 0)
-        asked = time.perf_counter()
+        asked, worked = time.perf_counter(), time.process_time()
         try:
             for made, part in results:
                 left -= 1
                 given = time.perf_counter()
-                self._meter.delivered(made.num_records, made.num_bytes, made.spent, given - asked)
+                busy = time.process_time() - worked
+                self._meter.delivered(
+                    made.num_records, made.num_bytes, made.spent, given - asked, busy
+                )
                 if self._cached is not None:
                     self._cached.tell()
                 ends = not left or made.stops
@@ -336,7 +339,7 @@ class Loader:
                 self.planned_records = part.num_records
                 yield made
                 del made
-                asked = time.perf_counter()
+                asked, worked = time.perf_counter(), time.process_time()
                 self._meter.kept(asked - given)
                 if ends:
                     break

@@ -27,6 +27,8 @@ class LoaderStats:
 
     `threads` holds the time that all threads together spent in each stage. `waiting_for_data` is
     how long the consumer waited for batches, `waiting_for_consumer` how long it kept them.
+    `busy_while_waiting` is what the processor worked meanwhile, all cores together: less than the wait
+    where threads wait for the disk. Worker processes are not counted in it.
     """
 
     batches: int
@@ -37,6 +39,7 @@ class LoaderStats:
     waiting_for_consumer: float
     threads: dict[str, float] = field(default_factory=dict[str, float])
     passed_over: int = 0
+    busy_while_waiting: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -69,6 +72,7 @@ class LoaderStats:
             self.waiting_for_consumer - before.waiting_for_consumer,
             {name: max(s - before.threads.get(name, 0), 0.0) for name, s in self.threads.items()},
             self.passed_over - before.passed_over,
+            self.busy_while_waiting - before.busy_while_waiting,
         )
 
     @property
@@ -85,7 +89,11 @@ class LoaderStats:
         slowest = max(self.threads, key=lambda stage: self.threads[stage])
         spent = sum(self.threads.values()) or 1.0
         part = self.threads[slowest] / spent
-        work = f"{part:.0%} of the threads' work was {_ADVICE[slowest]}"
+        is_unpacking = (
+            slowest == "read" and self.busy_while_waiting > _BUSY_SHARE * self.waiting_for_data
+        )
+        advice = _UNPACKING if is_unpacking else _ADVICE[slowest]
+        work = f"{part:.0%} of the threads' work was {advice}"
         return f"The loop waited for data {share:.0%} of its time, and {work}"
 
     def __str__(self) -> str:
@@ -112,6 +120,15 @@ _ADVICE = {
     " measures it).",
     "map": "the function given as map: make it work on whole batches in NumPy, or give processes=.",
 }
+
+
+_BUSY_SHARE = 0.25
+"""A thread that waits for a disk leaves the processor alone; one that decompresses does not, but other
+programs may take their share."""
+_UNPACKING = (
+    "reading, in which the processor was busy, so it is not the disk: files that are compressed have to be"
+    " decompressed. Give more threads= or cache=, or penstock convert them to files that are not."
+)
 
 
 class Clock:
@@ -164,13 +181,14 @@ class Meter:
         """Begin to count anew."""
         self._spent = dict.fromkeys(STAGES, 0.0)
         self._batches = self._records = self._bytes = 0
-        self._waited = self._kept = 0.0
+        self._waited = self._busy = self._kept = 0.0
         self._verified = self._verified_of = 0.0
 
     def delivered(
-        self, records: int, num_bytes: int, spent: dict[str, float], waited: float
+        self, records: int, num_bytes: int, spent: dict[str, float], waited: float, busy: float
     ) -> None:
-        """A batch was given to the loop, which waited for it."""
+        """A batch was given to the loop, which waited for it; the processor was `busy` meanwhile."""
+        self._busy += busy
         self._batches += 1
         self._records += records
         self._bytes += num_bytes
@@ -200,4 +218,5 @@ class Meter:
             waiting_for_consumer=self._kept,
             threads=threads,
             passed_over=passed_over,
+            busy_while_waiting=self._busy,
         )
