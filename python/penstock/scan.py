@@ -27,6 +27,7 @@ Result = tuple[int, pa.RecordBatch | SkippedRegion | list[Part]]
 Failed = tuple[int, Exception]
 """An error of a shard, which counts only if reading comes to it: `damage="stop"` may end before."""
 T = TypeVar("T")
+_SKIP_HINT = 'open(..., damage="skip") leaves such records out'
 
 _AWAY_SECONDS = 0.002
 """Seconds after which a consumer has work of its own, and all threads read without it."""
@@ -260,6 +261,8 @@ class _Around:
                 if isinstance(part, pa.RecordBatch):
                     yield part
                 elif not (self._skipping and isinstance(part, FormatError)):
+                    if isinstance(part, FormatError) and part.record is not None:
+                        part.at(hint=_SKIP_HINT)
                     raise part
                 else:
                     self._skip(part, first if end == first + 1 else None, end - first)

@@ -36,6 +36,7 @@ def test_what_cannot_be_decoded_is_an_error_a_finding_and_left_out(
     with pytest.raises(ps.FormatError) as caught:
         rows(ps.open(path, index="never"))
     assert caught.value.record == BAD
+    assert 'damage="skip"' in str(caught.value.hint)
 
     skipping = ps.open(path, index="never", damage="skip")
     kept = rows(skipping)
@@ -59,3 +60,16 @@ def test_repair_leaves_out_what_cannot_be_decoded_and_nothing_else(
     wanted = rows(ps.open(path, index="never", damage="skip"))
     assert rows(ps.open(tmp_path / f"whole{path.suffix}", index="never")) == wanted
     assert ps.verify(tmp_path / f"whole{path.suffix}", index="never").ok
+
+
+@per_case
+def test_a_record_that_cannot_be_decoded_costs_no_other_that_is_taken(
+    name: str, make: Make, tmp_path: Path
+) -> None:
+    path = make(tmp_path)
+    dataset = ps.open(path, index="never")
+    around = [BAD + 1, 3, BAD - 1, BAD + 2]
+    assert dataset.take(around).num_rows == len(around)
+    with pytest.raises(ps.FormatError) as caught:
+        dataset.take([BAD - 1, BAD])
+    assert caught.value.record == BAD

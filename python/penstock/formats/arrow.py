@@ -62,6 +62,7 @@ from penstock.formats.batches import (
     look_at_names,
     position,
     projected,
+    sound_runs,
 )
 from penstock.formats.borrowed import Bytes, Pool, translated
 from penstock.inferred import as_stored
@@ -259,7 +260,7 @@ class ArrowReader:
                 return gather_parts(self._wanted(records, schema), records, schema, self._path)
             rows, first = chunk.data, chunk.first_record
             if not isinstance(rows, Rows):
-                return self._batch(rows, schema, records, first)
+                return self._batch(rows, schema, first, records)
             place = rows.entry.number, rows.first, tuple(schema.names)
             batch = self._proof.kept(place)
             if batch is None:
@@ -275,7 +276,9 @@ class ArrowReader:
             entry = entries[place]
             runs = self._runs(entry, records[places == place] - entry.first_record, schema)
             if runs is None:
-                yield entry.first_record, self._batch(entry, schema, None, entry.first_record)
+                begin = entry.first_record
+                read_batch = partial(self._batch, entry, schema, begin)
+                yield from sound_runs(read_batch, records, begin, begin + entry.message.num_records)
                 continue
             with placed(self._path, entry.message):
                 read = self._cutter.reader(entry.message)
@@ -317,7 +320,7 @@ class ArrowReader:
             return list(range(len(schema.names)))
         return [position(self._stored, name, self._path) for name in schema.names]
 
-    def _batch(self, entry: Entry, schema: Any, records: Selection, first_record: int) -> Any:
+    def _batch(self, entry: Entry, schema: Any, first_record: int, records: Selection) -> Any:
         """One whole batch of `schema`, or some rows of it, proved to be sound."""
         if not schema.names:
             count = entry.message.num_records if records is None else len(records)

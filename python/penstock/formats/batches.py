@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -154,6 +154,24 @@ class Proof:
         bad = _first_unsound(rows)
         record = None if bad is None else first_record + start + bad
         raise FormatError(f"the batch is not sound: {fault}", file=self._path, record=record)
+
+
+def sound_runs(
+    read: Callable[[Selection], Any], records: np.ndarray, first_record: int, last_record: int
+) -> Iterator[tuple[int, Any]]:
+    """A batch of which some records are asked for, with the number of its first; where another one in it is not
+    sound, the runs of those asked for. `read` gives all rows or some, proved to be sound."""
+    try:
+        whole = read(None)
+    except FormatError as error:
+        if error.record is None:
+            raise
+    else:
+        yield first_record, whole
+        return
+    asked = np.unique(records[(records >= first_record) & (records < last_record)]) - first_record
+    for run in np.split(asked, np.flatnonzero(np.diff(asked) != 1) + 1):
+        yield first_record + int(run[0]), read(run)
 
 
 def _fault_of(batch: Any) -> Exception | None:

@@ -23,6 +23,7 @@ import os
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +49,7 @@ from penstock.formats.batches import (
     empty_columns,
     gather_parts,
     projected,
+    sound_runs,
 )
 from penstock.formats.borrowed import Bytes, translated
 from penstock.formats.parquet_footer import check_nesting, codecs
@@ -282,16 +284,17 @@ class ParquetReader:
                     records = np.arange(self.num_records)
                 parts = self._wanted(records, schema)
                 return gather_parts(parts, records, schema, self._path)
-            return self._read(chunk.data, schema, records, chunk.first_record)
+            return self._read(chunk.data, schema, chunk.first_record, records)
 
     def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
         """The chunks that hold these records, each decoded once, in the file's order."""
         places = np.searchsorted(np.asarray(self._starts), records, side="right") - 1
         for place in np.unique(places):
-            first = self._starts[place]
-            yield first, self._read(self._parts[place], schema, None, first)
+            part, first = self._parts[place], self._starts[place]
+            read = partial(self._read, part, schema, first)
+            yield from sound_runs(read, records, first, first + part.num_records)
 
-    def _read(self, part: Part, schema: Any, records: Selection, first_record: int) -> Any:
+    def _read(self, part: Part, schema: Any, first_record: int, records: Selection) -> Any:
         """Decode one part of a row group, or some rows of it, to one sound batch of `schema`."""
         stored = projected(self._stored, schema.names, self._path) if self._asked else schema
         place = part, tuple(stored.names)
