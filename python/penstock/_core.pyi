@@ -54,6 +54,7 @@ __all__ = [
     "encode_recordio",
     "encode_tar",
     "examples_at",
+    "exchange",
     "frame_extent",
     "frame_records",
     "frame_values",
@@ -95,6 +96,7 @@ __all__ = [
     "riegeli_records",
     "splice_fields",
     "start_sync",
+    "sync_file_system",
     "tar_comment",
     "tar_end_bytes",
     "tar_fields",
@@ -349,6 +351,14 @@ class ZlibDeflater:
 
 def start_sync(fd: int, start: int, length: int) -> None:
     """Have the system begin to write these bytes of a file to its disk, without waiting for it."""
+
+def exchange(one: str, other: str) -> bool:
+    """Give each of two files or folders the name of the other in one step. False where the system or the file
+    system has no such call."""
+
+def sync_file_system(fd: int) -> bool:
+    """Make all that was written to the file system of an open file or folder durable, and report what went wrong
+    since that was opened. False where the system has no call that reports."""
 
 def reserve(fd: int, start: int, length: int) -> bool:
     """Have the file system keep room for these bytes of a file, where that makes writing them quicker; whether

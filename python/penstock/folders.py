@@ -23,7 +23,7 @@ from penstock.errors import ChangedError, FormatError, LimitError, no_folder
 from penstock.hidden import is_own
 from penstock.limits import Limits, raise_limit
 from penstock.lookalikes import LOOK_BYTES, is_text
-from penstock.sinks import TEMPORARY_SUFFIX, Calls, write_all
+from penstock.sinks import TEMPORARY_SUFFIX, Calls, openness, sync_path, temporary_beside, write_all
 from penstock.skipped import SkippedFile, why_not_data
 
 if TYPE_CHECKING:
@@ -178,6 +178,24 @@ def remove(path: str) -> None:
         os.unlink(path)
 
 
+def put_in_place(calls: Calls, new: str, path: str) -> None:
+    """Give a folder that is whole and durable the name of another one, which is deleted. At any moment there is one
+    or the other, where the file system can exchange names."""
+    if not calls.exchange(new, path):
+        old = path.rstrip("/") + ".old" + TEMPORARY_SUFFIX
+        if os.path.lexists(old):
+            remove(old)  # of a run that was killed
+        calls.rename(path, old)
+        try:
+            calls.rename(new, path)
+        except BaseException:
+            calls.rename(old, path)
+            raise
+        new = old
+    sync_path(calls, os.path.dirname(path))
+    _remove_folder(new)
+
+
 class Entry(NamedTuple):
     """A file in a folder: its name there; its size, and when it was last written, when it was looked at."""
 
@@ -301,22 +319,23 @@ class Folder:
 class FolderSink:
     """A folder being written, beside its place. It is a `Sink` for who finishes and commits it."""
 
-    def __init__(self, path: str, *, overwrite: bool, calls: Calls) -> None:
+    def __init__(self, path: str, *, overwrite: bool, calls: Calls, most: int = 0o777) -> None:
         self.path = path
         self._calls = calls
         self._overwrite = overwrite
         self._refuse_what_is_there(path)
-        parent, name = os.path.split(path)
-        self._parent = parent or "."
-        self._temporary = os.path.join(
-            self._parent, f".{name}.{os.urandom(6).hex()}{TEMPORARY_SUFFIX}"
-        )
+        self._parent = os.path.dirname(path) or "."
+        self._temporary = temporary_beside(path)
+        # What replaces a folder is open to no more people than that and its files were.
+        self._mode = most & openness([path])
         self._made = {""}
-        self._is_finished = False
+        self._root: int | None = None
         try:
-            calls.mkdir(self._temporary)
+            calls.mkdir(self._temporary, self._mode)
         except FileNotFoundError as error:
             raise no_folder(error.errno, self._parent, self.path) from None
+        # From here on the system keeps the errors of what is written for whoever asks this descriptor.
+        self._root = calls.open(self._temporary, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
     def _refuse_what_is_there(self, path: str) -> None:
         if not os.path.lexists(path):
@@ -329,14 +348,14 @@ class FolderSink:
         """A folder in it, and those that it is in."""
         if name not in self._made:
             self.make_folder(name.rpartition("/")[0])
-            self._calls.mkdir(os.path.join(self._temporary, name))
+            self._calls.mkdir(os.path.join(self._temporary, name), self._mode)
             self._made.add(name)
 
     def add(self, name: str, parts: Sequence[object]) -> None:
         """A file in it. Raises FileExistsError where there is one of this name."""
         self.make_folder(name.rpartition("/")[0])
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-        fd = self._calls.open(os.path.join(self._temporary, name), flags)
+        fd = self._calls.open(os.path.join(self._temporary, name), flags, self._mode & 0o666)
         try:
             write_all(self._calls, fd, parts)
         finally:
@@ -355,31 +374,30 @@ class FolderSink:
         raise TypeError("a folder has files, and no bytes of its own")
 
     def finish(self) -> None:
-        if not self._is_finished:
-            # One for all instead of one for each of a million files.
-            self._calls.sync()
-            self._is_finished = True
+        root = self._root
+        if root is None:
+            return
+        # One for all instead of one for each of a million files.
+        if not self._calls.sync_file_system(root):
+            for folder, _, names in os.walk(self._temporary):
+                for name in (*names, ""):
+                    sync_path(self._calls, os.path.join(folder, name))
+        self._root = None
+        self._calls.close(root)
 
     def commit(self, path: str | None = None) -> None:
         self.finish()
         self.path = path or self.path
         self._refuse_what_is_there(self.path)
         if os.path.isdir(self.path):
-            old = self._temporary.removesuffix(TEMPORARY_SUFFIX) + ".old" + TEMPORARY_SUFFIX
-            self._calls.rename(self.path, old)
-            try:
-                self._calls.rename(self._temporary, self.path)
-            except BaseException:
-                self._calls.rename(old, self.path)
-                raise
-            _remove_folder(old)
+            put_in_place(self._calls, self._temporary, self.path)
         else:
             self._calls.rename(self._temporary, self.path)
-        parent = self._calls.open(self._parent, os.O_RDONLY)
-        try:
-            self._calls.fsync(parent)
-        finally:
-            self._calls.close(parent)
+            sync_path(self._calls, self._parent)
 
     def abort(self) -> None:
+        root, self._root = self._root, None
+        if root is not None:
+            with suppress(OSError):  # what matters is that the temporary goes
+                self._calls.close(root)
         _remove_folder(self._temporary, ignore_errors=True)

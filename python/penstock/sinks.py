@@ -6,8 +6,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import accumulate
 
@@ -56,14 +57,20 @@ class Calls:
     def fsync(self, fd: int) -> None:
         os.fsync(fd)
 
-    def sync(self) -> None:
-        os.sync()
+    def sync_file_system(self, fd: int) -> bool:
+        """Make all that was written to a file system durable; errors since `fd` was opened are raised. False
+        where the system cannot report those, and `fsync` of each file has to."""
+        return _syncs_report() and _core.sync_file_system(fd)
 
     def close(self, fd: int) -> None:
         os.close(fd)
 
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)
+
+    def exchange(self, one: str, other: str) -> bool:
+        """Let two files or folders change names in one step; False where the file system cannot."""
+        return _core.exchange(one, other)
 
     def link(self, old: str, new: str) -> None:
         os.link(old, new)
@@ -76,6 +83,13 @@ class Calls:
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
+
+
+def _syncs_report() -> bool:
+    """Whether syncing a whole file system reports errors: Linux does since 5.8."""
+    major, minor, *_ = (*os.uname().release.split("."), "", "")
+    number = int(minor) if minor.isdigit() else 0
+    return sys.platform == "linux" and major.isdigit() and (int(major), number) >= (5, 8)
 
 
 def write_all(calls: Calls, fd: int, parts: Sequence[object]) -> int:
@@ -106,6 +120,54 @@ def closed_as(path: str, mode: int) -> int:
         return mode  # there is none
 
 
+def openness(paths: Iterable[str]) -> int:
+    """To whom a file that is made of all of these may be open, at most, as permission bits. Its owner may do
+    anything, which a source that is only read does not change."""
+    mode = 0o777
+    for path in paths:
+        for found in _modes(path):
+            # Who may read a file may enter a folder that is made of it.
+            mode &= found | (found & 0o444) >> 2 | 0o700
+    return mode
+
+
+def _modes(path: str) -> Iterable[int]:
+    """The permission bits of a file, or of a folder and all files in it; none where there is neither."""
+    with suppress(OSError):
+        yield stat.S_IMODE(os.stat(path).st_mode)
+    if os.path.isdir(path):
+        for folder, _, names in os.walk(path):
+            for name in names:
+                with suppress(OSError):
+                    yield stat.S_IMODE(os.stat(os.path.join(folder, name)).st_mode)
+
+
+def temporary_beside(path: str) -> str:
+    """A name in the same folder for what takes a file's place when it is whole, which nobody else has."""
+    folder, name = os.path.split(path)
+    ending = f".{os.urandom(6).hex()}{TEMPORARY_SUFFIX}"
+    # As long as names may be, and most of it is the file's own.
+    start = os.fsdecode(os.fsencode(f".{name}")[: _NAME_BYTES - len(ending)])
+    return os.path.join(folder or ".", start + ending)
+
+
+def private_beside(path: str) -> str:
+    """An empty temporary file, which its owner alone may read, for what is put together before it is copied."""
+    made = temporary_beside(path)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+    os.close(os.open(made, flags, 0o600))
+    return made
+
+
+def sync_path(calls: Calls, path: str) -> None:
+    """Make the bytes of a file, or the names in a folder, durable. The empty path is the folder we are in."""
+    fd = calls.open(path or ".", os.O_RDONLY)
+    try:
+        calls.fsync(fd)
+    finally:
+        calls.close(fd)
+
+
 def close_as(path: str, like: str) -> None:
     """Make a file that is there already so."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
@@ -127,11 +189,18 @@ def refuse_device(path: str) -> None:
 class LocalSink:
     """A local file that appears under its final name only when it is whole.
 
-    `like` is a file that this one tells of, such as the file of an index.
+    `like` is a file that this one tells of, such as the file of an index. `most` are the permission bits that it
+    may have at most.
     """
 
     def __init__(
-        self, path: str, *, overwrite: bool, calls: Calls, like: str | None = None
+        self,
+        path: str,
+        *,
+        overwrite: bool,
+        calls: Calls,
+        like: str | None = None,
+        most: int = 0o777,
     ) -> None:
         # A link keeps pointing where it points: its target is what gets replaced. But nobody asked for
         # a file that tells of another one, so a link in its place may lead it to what is none of its business.
@@ -142,18 +211,14 @@ class LocalSink:
         refuse_device(self.path)
         self._calls = calls
         self._overwrite = overwrite
-        folder, name = os.path.split(self.path)
-        self._folder = folder or "."
-        ending = f".{os.urandom(6).hex()}{TEMPORARY_SUFFIX}"
-        # As long as names may be, and most of it is the file's own.
-        start = os.fsdecode(os.fsencode(f".{name}")[: _NAME_BYTES - len(ending)])
-        self._temporary = os.path.join(self._folder, start + ending)
+        self._folder = os.path.dirname(self.path) or "."
+        self._temporary = temporary_beside(self.path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
         # What replaces a file is never open to more people than the file was, nor what tells of one.
         mode = os.stat(self.path).st_mode & 0o777 if os.path.exists(self.path) else 0o666
         mode = mode if like is None else closed_as(like, mode)
         try:
-            fd = calls.open(self._temporary, flags | getattr(os, "O_CLOEXEC", 0), mode)
+            fd = calls.open(self._temporary, flags | getattr(os, "O_CLOEXEC", 0), mode & most)
         except FileNotFoundError as error:
             raise no_folder(error.errno, self._folder, self.path) from None
         self._fd: int | None = fd
@@ -227,11 +292,7 @@ class LocalSink:
             self._calls.rename(self._temporary, self.path)
         else:
             self._publish()
-        folder = self._calls.open(self._folder, os.O_RDONLY)
-        try:
-            self._calls.fsync(folder)
-        finally:
-            self._calls.close(folder)
+        sync_path(self._calls, self._folder)
 
     def _publish(self) -> None:
         """Give the file its name unless somebody else has taken it meanwhile."""

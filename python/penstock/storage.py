@@ -6,11 +6,12 @@ whole or not at all: a temporary beside it, fsync, rename, fsync of the folder.
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import stat
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -18,7 +19,7 @@ from penstock import _core, journal
 from penstock.errors import ChangedError, UnsupportedError
 from penstock.hidden import is_own
 from penstock.open_files import open_file
-from penstock.sinks import Calls, LocalSink, closed_as
+from penstock.sinks import Calls, LocalSink, closed_as, openness, sync_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -285,8 +286,17 @@ class FrontPart:
 class LocalStorage:
     """The files of this machine."""
 
+    _most = 0o777
+    """The permission bits that what is written may have at most."""
+
     def __init__(self, calls: Calls | None = None) -> None:
         self.calls = calls or Calls()
+
+    def no_more_open_than(self, paths: Iterable[str]) -> LocalStorage:
+        """The same, where nothing that is written is open to more people than all of these files are."""
+        other = copy.copy(self)
+        other._most = self._most & openness(paths)
+        return other
 
     def source(self, path: str, *, mmap: bool = False) -> LocalSource | FrontPart | Folder:
         if os.path.isdir(path):
@@ -309,13 +319,15 @@ class LocalStorage:
 
     def sink(self, path: str, *, overwrite: bool = False, like: str | None = None) -> LocalSink:
         """A file being written; open to no more people than `like` is, a file that it tells of."""
-        return LocalSink(path, overwrite=overwrite, calls=self.calls, like=like)
+        return LocalSink(
+            path, overwrite=overwrite, calls=self.calls, like=like, most=self._most
+        )
 
     def folder_sink(self, path: str, *, overwrite: bool = False) -> FolderSink:
         """A folder being written, for formats whose shards are folders."""
         from penstock.folders import FolderSink
 
-        return FolderSink(path, overwrite=overwrite, calls=self.calls)
+        return FolderSink(path, overwrite=overwrite, calls=self.calls, most=self._most)
 
     def make_folder(self, path: str, *, like: str) -> None:
         """A folder in one that is there, durable; nothing is done where it exists. It is open to no more people
@@ -325,11 +337,7 @@ class LocalStorage:
         mode = closed_as(like, 0o666)
         # Who may read the file may enter; its owner makes files there, even beside one that is only read.
         self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
-        parent = self.calls.open(os.path.dirname(path) or ".", os.O_RDONLY)
-        try:
-            self.calls.fsync(parent)
-        finally:
-            self.calls.close(parent)
+        sync_path(self.calls, os.path.dirname(path))
 
     def list(self, folder: str) -> list[str]:
         with no_longer_names(folder), os.scandir(folder) as entries:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock import _core, journal
 from penstock.errors import ChangedError
 from penstock.journal import Journal
-from penstock.sinks import Calls, LocalSink, write_all
+from penstock.sinks import Calls, LocalSink, sync_path, write_all
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -158,11 +158,7 @@ class Tail:
     def _sync_folder(self) -> None:
         # A note that comes back after a power cut does no harm: it is found to be done with.
         with suppress(OSError):
-            folder = self._calls.open(os.path.dirname(self.path) or ".", os.O_RDONLY)
-            try:
-                self._calls.fsync(folder)
-            finally:
-                self._calls.close(folder)
+            sync_path(self._calls, os.path.dirname(self.path))
 
 
 def settle(path: str, calls: Calls) -> None:

@@ -19,6 +19,8 @@ CALLS = (
     "unlink",
     "mkdir",
     "truncate",
+    "exchange",
+    "sync_file_system",
 )
 
 
@@ -84,6 +86,14 @@ class FailingCalls(Calls):
     def truncate(self, fd: int, size: int) -> None:
         self._count("truncate")
         super().truncate(fd, size)
+
+    def exchange(self, one: str, other: str) -> bool:
+        self._count("exchange")
+        return super().exchange(one, other)
+
+    def sync_file_system(self, fd: int) -> bool:
+        self._count("sync_file_system")
+        return super().sync_file_system(fd)
 
 
 class FullDisk(FailingCalls):

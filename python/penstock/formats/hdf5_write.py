@@ -24,6 +24,7 @@ from penstock.formats.dtypes_values import missing_of, values_of
 from penstock.formats.hdf5 import SCHEMA_ATTRIBUTE
 from penstock.formats.hdf5_file import MOST_ATTRIBUTE_BYTES, h5py_or_error
 from penstock.formats.regroup import Regroup, record_bytes
+from penstock.sinks import LocalSink, private_beside
 from penstock.storage import Sink
 from penstock.types import is_bytes, is_text, refuse_ragged
 
@@ -302,8 +303,11 @@ class Hdf5Writer:
         # Datasets get their records in steps of one length, which is a part of each one's chunk.
         step = min(dataset.chunk_records for dataset in self._datasets)
         self._regroup = Regroup(self._schema, group_records=step, group_bytes=1 << 62)
-        handle, self._path = tempfile.mkstemp(prefix="penstock-", suffix=".h5")
-        os.close(handle)
+        if isinstance(sink, LocalSink):
+            self._path = private_beside(sink.path)
+        else:
+            handle, self._path = tempfile.mkstemp(prefix="penstock-", suffix=".h5")
+            os.close(handle)
         try:
             self._file = h5py.File(self._path, "w", locking=False)
             for key, value in (self._schema.metadata or {}).items():

@@ -51,8 +51,12 @@ class NpzOptions:
 class _Spool:
     """One temporary file that keeps the bytes of many arrays apart."""
 
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="penstock-", buffering=0)  # noqa: SIM115
+    def __init__(self, path: str) -> None:
+        # It has no name, so nothing is left of it; beside the target there is room for as much.
+        folder = os.path.dirname(path) or "."
+        self._file = tempfile.TemporaryFile(  # noqa: SIM115
+            prefix="penstock-", buffering=0, dir=folder if os.path.isdir(folder) else None
+        )
         self._end = 0
         self.num_bytes = 0
 
@@ -273,7 +277,7 @@ class NpzWriter:
         self._sink = sink
         self._schema: Any = schema
         self._records = 0
-        self._spool = _Spool()
+        self._spool = _Spool(sink.path)
         self._archive = Archive(sink, options.level if codec == "deflate" else None)
         try:
             self._parts = self._plan(options)

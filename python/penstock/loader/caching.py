@@ -45,7 +45,8 @@ from penstock.framing.sidecar import path_for
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
 from penstock.scan import join
-from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.sinks import TEMPORARY_SUFFIX, openness
+from penstock.storage import LocalStorage
 from penstock.take import reordered, take
 
 VERSION = 1
@@ -333,7 +334,9 @@ def _in_folder(
 ) -> _FileCopy:
     from penstock.verbs.write import write
 
-    os.makedirs(folder, exist_ok=True)
+    paths = [path for dataset in source.datasets for path in dataset.paths]
+    os.makedirs(folder, openness(paths), exist_ok=True)
+    storage = LocalStorage().no_more_open_than(paths)
     place, state = _names(source)
     ending = ".tfrecord" if all(_is_example(f.type) for f in source.schema) else ".msgpack"
     path = os.path.join(folder, f"cache-{place}-{state}{ending}")
@@ -351,7 +354,7 @@ def _in_folder(
             _tidy(folder, place, keep=os.path.basename(path))
             blocks = _while_there_is_room(folder, _blocks(source, limit_bytes, stop))
             with suppress(FileExistsError):  # somebody was first, where folders cannot be locked
-                write(blocks, path, threads=1)
+                write(blocks, path, threads=1, storage=storage)
 
 
 def _opened(path: str, source: Records | EndToEnd) -> _FileCopy | None:

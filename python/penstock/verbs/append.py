@@ -131,6 +131,7 @@ def append(
     there = datasets.open(where.paths, schema=schema, index="never", storage=place)
     incoming = _fitting(batches_of(data), there.schema, kind, last)
     next_name = partial(_next_name, target, shard, place)
+    place = place.no_more_open_than([last])
     sink = place.sink(last, overwrite=True) if where.new is None else _new_sink(place, next_name)
     try:
         made = work.encode(incoming, sink, options)

@@ -17,6 +17,7 @@ from penstock.format import Format, lends
 from penstock.formats.framed_writer import LARGE_RECORD_BYTES
 from penstock.lending import IN_PARTS, lent_schema, whole
 from penstock.overlay.file import has_overlays
+from penstock.storage import LocalStorage
 from penstock.types import ImageType, cast_values, refuse_twins, storage_of
 from penstock.verbs.choice import Choice, chosen
 from penstock.verbs.pictures import pictures_of
@@ -56,6 +57,9 @@ class Reading:
         threads: int | None,
     ) -> None:
         self.dataset = dataset
+        is_here = isinstance(dataset.files.storage, LocalStorage)
+        self.storage = LocalStorage().no_more_open_than(dataset.paths if is_here else ())
+        """For what is written: files that are open to no more people than the source."""
         self._columns = list(dataset.schema.names if columns is None else columns)
         self._threads = threads
         has = set(dataset.schema.names)

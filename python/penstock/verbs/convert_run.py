@@ -97,6 +97,7 @@ def run(
 ) -> Summary:
     """Write the parts that are not finished yet, and give all of them their names."""
     finals = [part.final for part in parts]
+    storage = reading.storage
     cuts = [[part.number, part.first, part.last, part.final] for part in parts]
     journal = _journal(target, os.path.dirname(finals[0]), cuts, reading, writing)
     if not overwrite and not journal.is_publishing:
@@ -109,7 +110,9 @@ def run(
         stream = Incoming(reading.schema, batches, None)
         path = journal.part_path(part.number)
         try:
-            made = writing.file(stream, path, overwrite=True)
+            made = writing.file(
+                stream, path, overwrite=True, storage=storage.no_more_open_than([part.final])
+            )
         except PenstockError as error:
             if error.file == path:
                 error.file = part.final  # nobody knows the part by its own name
@@ -152,7 +155,10 @@ def run_by_bytes(
             refuse_device(first)
             batches = tell.watch(reading.batches(0, reading.num_records, lend=True))
             stream = Incoming(reading.schema, batches, None)
-            made = writing.file(stream, journal.part_pattern, overwrite=True, **limits)
+            storage = reading.storage.no_more_open_than(names.taken(LocalStorage()))
+            made = writing.file(
+                stream, journal.part_pattern, overwrite=True, storage=storage, **limits
+            )
             for number, path in enumerate(made.paths):
                 journal.parts[number] = FinishedPart(number, size_of(path), made.notes)
         total = len(journal.parts)
@@ -174,7 +180,7 @@ def _journal(
     folder = None if isinstance(writing.index, bool) else writing.index
     text = writing.kind.text_index if isinstance(writing.kind, TextIndexed) else None
     job = _job(cuts, reading, writing)
-    journal = Journal(target, place, job, folder, LocalStorage(), text)
+    journal = Journal(target, place, job, folder, reading.storage, text)
     journal.load()
     return journal
 

@@ -209,7 +209,8 @@ class _Work:
                 self._save(saving, kind, target, sink)
                 return
             refuse_device(target)
-            sink = self.storage.sink(hidden, overwrite=replaces, like=target)
+            storage = self.storage.no_more_open_than([path])
+            sink = storage.sink(hidden, overwrite=replaces, like=target)
             self._save(saving, kind, target, sink)
 
     def _save(self, saving: _Saving, kind: Format, target: str, sink: Sink) -> None:

@@ -33,7 +33,7 @@ from penstock.framing.framed import FramedReader
 from penstock.inferred import has_no_records
 from penstock.pipeline import checked_threads, in_order
 from penstock.schema import is_raw
-from penstock.sinks import close_as
+from penstock.sinks import Calls, close_as, sync_path
 from penstock.storage import LocalStorage
 from penstock.tail import Tail
 from penstock.verbs import textindex
@@ -213,7 +213,6 @@ class _Work:
         self._job = job
         self._journal = journal
         self._index_folder = index_folder
-        self._storage = LocalStorage()
         self._threads = checked_threads(job.threads)
         self._source_bytes = [os.path.getsize(path) for path in job.dataset.paths]
         self._total_bytes = sum(self._source_bytes)
@@ -266,12 +265,17 @@ class _Work:
                 output.abort()
             raise
 
+    def _storage(self, shard: int) -> LocalStorage:
+        """For a shard's new file: neither the old one nor what it replaces may become open to more people."""
+        names = self._job.dataset.paths[shard], self._job.targets[shard]
+        return LocalStorage().no_more_open_than(names)
+
     def _output(self, shard: int) -> Output:
         job = self._job
         return Output(
             job.dataset.paths[shard],
             job.targets[shard],
-            self._storage,
+            self._storage(shard),
             overwrite=job.in_place or job.overwrite,
             threads=job.threads,
         )
@@ -290,8 +294,8 @@ class _Work:
             self._journal.begin(shard, output.temporary, facts)
             output.commit()
         if self._job.index is not False:
-            sidecar.save(index, self._job.targets[shard], self._storage, self._index_folder)
-        textindex.follow(TFRecordFormat(), index, self._job.targets[shard], self._storage)
+            sidecar.save(index, self._job.targets[shard], LocalStorage(), self._index_folder)
+        textindex.follow(TFRecordFormat(), index, self._job.targets[shard], LocalStorage())
         self._journal.finish(shard)
         self._job.published(shard)
         self._count(shard, index.num_records, index.data_bytes)
@@ -303,7 +307,7 @@ class _Work:
             self._journal.check(shard)
             yield
             return
-        with Tail(self._job.targets[shard], self._storage.calls):
+        with Tail(self._job.targets[shard], Calls()):
             self._journal.check(shard)
             yield
 
@@ -327,6 +331,7 @@ class _Work:
         stream = pa.RecordBatchReader.from_batches(first.schema, told())
         path = self._journal.part(part.shard)
         how: dict[str, Any] = {"threads": job.threads, "index": False, "overwrite": True}
+        how["storage"] = self._storage(part.shard)
         reader = old.files.reader(part.place)
         if isinstance(reader, FramedReader) and reader.index.compression:
             how["compression"] = reader.index.compression
@@ -343,6 +348,8 @@ class _Work:
             self._journal.begin(part.shard, path, facts)
             close_as(path, job.targets[part.shard])
             os.replace(path, job.targets[part.shard])
+            # Before the overlays go that have values of it.
+            sync_path(Calls(), os.path.dirname(job.targets[part.shard]))
             _move_text_index(_format_name(old, part), path, job.targets[part.shard])
         self._journal.finish(part.shard)
         job.published(part.shard)

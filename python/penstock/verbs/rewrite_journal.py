@@ -126,7 +126,7 @@ class Journal:
         self._path = os.path.join(self._folder, f"{PREFIX}{_digest(chr(0).join(self._files))}.json")
         paths = [os.path.realpath(source) for source in sources]
         self._job = _digest(json.dumps([job, paths, in_place], sort_keys=True, default=str))
-        self._storage = LocalStorage()
+        self._storage = LocalStorage().no_more_open_than(sources)
         self.before: list[State | None] = [state_of(source) for source in sources]
         """The state of each source when the job began."""
         self.done: dict[int, dict[str, Any]] = {}
@@ -222,7 +222,7 @@ class Journal:
         for folder in {os.path.dirname(target) or "." for target in self._targets}:
             mine = {
                 f".{os.path.basename(path)}."
-                for target in self._targets
+                for target in (*self._targets, *map(self.part, range(len(self._targets))))
                 if (os.path.dirname(target) or ".") == folder
                 for path in (target, path_for(target, None))
             }

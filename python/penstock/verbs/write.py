@@ -7,7 +7,6 @@ their names.
 from __future__ import annotations
 
 import os
-import secrets
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from penstock.framing import sidecar
 from penstock.numbers import checked_count
 from penstock.paths import index_option
 from penstock.pipeline import checked_threads
-from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.sinks import private_beside
 from penstock.storage import LocalStorage, Sink, Storage
 from penstock.types import own_batch, refuse_bits
 from penstock.verbs.incoming import Incoming, batches_of
@@ -115,12 +114,14 @@ def write(
     index = index_option(index)
     kind, options = format_and_options(target, format, compression, format_options, exact=exact)
     storage = LocalStorage() if storage is None else storage
-    new_sink = _sink_maker(storage, kind)
     target = target.rstrip("/") if kind.info.is_folder else target
     threads = checked_threads(threads)
     is_sharded = any(cut is not None for cut in (num_shards, shard_records, shard_bytes))
     names = Names(target, kind.info.extensions, is_sharded, num_shards)
     names.refuse_existing(storage, num_shards, overwrite=overwrite)
+    if overwrite and isinstance(storage, LocalStorage):
+        storage = storage.no_more_open_than(names.taken(storage))
+    new_sink = _sink_maker(storage, kind)
     with _counted(batches_of(data), target, storage, needed=num_shards is not None) as incoming:
         if kind.info.loses_dtypes:
             refuse_bits(incoming.schema, kind.info.name)
@@ -256,7 +257,6 @@ def _counted(
 
 
 def _spool_path(target: str, storage: Storage) -> str:
-    folder, name = os.path.split(target)
     if not isinstance(storage, LocalStorage):
-        folder = tempfile.gettempdir()
-    return os.path.join(folder or ".", f".{name}.{secrets.token_hex(6)}{TEMPORARY_SUFFIX}")
+        target = os.path.join(tempfile.gettempdir(), os.path.basename(target))
+    return private_beside(target)

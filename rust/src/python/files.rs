@@ -315,6 +315,78 @@ pub fn start_sync(py: Python<'_>, fd: i32, start: i64, length: i64) {
     });
 }
 
+/// Give each of two files or folders the name of the other in one step, so that neither name is ever missing.
+/// False where the system or the file system has no such call.
+#[pyfunction]
+pub fn exchange(
+    py: Python<'_>,
+    one: std::path::PathBuf,
+    other: std::path::PathBuf,
+) -> PyResult<bool> {
+    use std::os::unix::ffi::OsStrExt;
+    let named = |path: &std::path::Path| {
+        std::ffi::CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| PyValueError::new_err("a path with a NUL in it"))
+    };
+    let (from, to) = (named(&one)?, named(&other)?);
+    let error = py.detach(|| {
+        // SAFETY: both are C strings that outlive the call.
+        let failed = unsafe { swap_names(&from, &to) } != 0;
+        failed.then(std::io::Error::last_os_error)
+    });
+    match error {
+        None => Ok(true),
+        Some(error) => match error.raw_os_error() {
+            Some(libc::ENOSYS | libc::EINVAL | libc::ENOTSUP) => Ok(false),
+            _ => Err(os_error(&error, &one)),
+        },
+    }
+}
+
+#[cfg(target_os = "linux")]
+unsafe fn swap_names(from: &std::ffi::CStr, to: &std::ffi::CStr) -> i64 {
+    // The call by its number: not every C library that Linux has knows it by name.
+    unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            libc::AT_FDCWD,
+            from.as_ptr(),
+            libc::AT_FDCWD,
+            to.as_ptr(),
+            libc::RENAME_EXCHANGE,
+        )
+    }
+}
+
+#[cfg(target_os = "macos")]
+unsafe fn swap_names(from: &std::ffi::CStr, to: &std::ffi::CStr) -> i64 {
+    i64::from(unsafe { libc::renamex_np(from.as_ptr(), to.as_ptr(), libc::RENAME_SWAP) })
+}
+
+/// Make all that was written to the file system of an open file or folder durable, and report what went wrong
+/// with any of it since that was opened. False where the system has no call that reports.
+#[pyfunction]
+pub fn sync_file_system(py: Python<'_>, fd: i32) -> PyResult<bool> {
+    #[cfg(target_os = "linux")]
+    {
+        let error = py.detach(|| {
+            // SAFETY: the call touches no memory of the process.
+            let failed = unsafe { libc::syncfs(fd) } != 0;
+            failed.then(std::io::Error::last_os_error)
+        });
+        match error {
+            None => Ok(true),
+            Some(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(false),
+            Some(error) => Err(error.into()),
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (py, fd);
+        Ok(false)
+    }
+}
+
 /// Have the file system keep room for these bytes of a file, whose size stays as it is, so that it need not look
 /// for room page by page as they are written. Only where that is known to be quicker (ext4; in memory it is
 /// slower), and little of what is free; whether it was done.

@@ -187,7 +187,7 @@ mod _core {
             unpack_chunks,
         },
         encode::{PyFramed, encode_examples, frame_records},
-        files::{PyFile, read_files, reserve, start_sync},
+        files::{PyFile, exchange, read_files, reserve, start_sync, sync_file_system},
         frames::{PyFrames, PyPlan, frames_at, next_head, read_frames, walk},
         headed::glue,
         image_arrays::{
