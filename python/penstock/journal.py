@@ -31,6 +31,8 @@ SUFFIX = ".penstock-append"
 EDGE_BYTES = 4096
 _BLOCK_BYTES = 4 << 20
 _MOST_BYTES = 1 << 16
+_DISK_BYTES = 512
+"""What disks write whole, at the least; larger blocks and pages are several of these."""
 
 Read = Callable[[int, int], _core.Buffer]
 """Bytes of a file by (start, length); shorter where it ends."""
@@ -62,14 +64,25 @@ class Journal:
             return "foreign"
         head = bytes.fromhex(self.head)
         found = read(self.old_size, min(len(head), size - self.old_size)).to_bytes()
-        same = next(
-            (n for n, (a, b) in enumerate(zip(found, head, strict=False)) if a != b), len(found)
-        )
-        if found[same:].strip(b"\0"):
-            return "foreign"  # zeros may stand where a power cut lost bytes, others may not
+        if not _is_left_of(found, head, self.old_size):
+            return "foreign"
         if size == self.new_size and checksum(read, self.old_size, size) == self.tail:
             return "whole"
         return "torn"
+
+
+def _is_left_of(found: bytes, written: bytes, start: int) -> bool:
+    """Whether bytes can be what a power cut left of those that were written at this place of a file. A disk keeps
+    any of its blocks and loses any; a block that was lost is zeros, or was written when its end was not yet."""
+    at = 0
+    while at < len(found):
+        end = at + _DISK_BYTES - (start + at) % _DISK_BYTES
+        block, whole = found[at:end], written[at:end]
+        kept = block.rstrip(b"\0")
+        if not whole.startswith(kept):
+            return False
+        at = end
+    return True
 
 
 def path_for(data_path: str) -> str:

@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.errors import FormatError
-from penstock.facts import Facts, parsed_object
-from penstock.folders import refuse_other_files, remove, size_of
+from penstock.facts import COUNT_END, Facts, parsed_object
+from penstock.folders import put_in_place, refuse_other_files, remove, size_of
 from penstock.format import TextIndex
 from penstock.framing import sidecar
-from penstock.sinks import TEMPORARY_SUFFIX, close_as, refuse_device
+from penstock.sinks import TEMPORARY_SUFFIX, Calls, close_as, refuse_device, sync_path
 from penstock.storage import Storage
 from penstock.verbs.rewrite_journal import alone_with
 
@@ -53,15 +53,25 @@ def _token(target: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FinishedPart:
-    """One whole part: its number, how long it is, and what its writer changed."""
+    """One whole part: its number, how long it is, what tells it from another file or folder that long, and what its
+    writer changed."""
 
     number: int
     num_bytes: int
+    inode: int
     notes: tuple[str, ...] = ()
+
+    def is_at(self, path: str) -> bool:
+        """Whether this is what has a name."""
+        try:
+            return _inode(path) == self.inode and size_of(path) == self.num_bytes
+        except (OSError, FormatError):
+            return False
 
 
 def _part(told: Facts) -> FinishedPart:
-    return FinishedPart(told.count("number"), told.count("num_bytes"), tuple(told.texts("notes")))
+    counts = map(told.count, ("number", "num_bytes", "inode"))
+    return FinishedPart(*counts, tuple(told.texts("notes")))
 
 
 class Journal:
@@ -128,7 +138,7 @@ class Journal:
             places = [self.part_path(part.number)]
             if part.number < len(finals):
                 places.append(finals[part.number])
-            if any(_size(place) == part.num_bytes for place in places):
+            if any(map(part.is_at, places)):
                 self.parts[part.number] = part
         self._tidy()
 
@@ -163,9 +173,13 @@ class Journal:
             kind.path_for(final) for final, is_made in zip(finals, made, strict=True) if is_made
         ]
 
-    def finish(self, part: FinishedPart) -> None:
-        """Note that a part is whole."""
-        self.parts[part.number] = part
+    def add(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
+        """Remember that a part is whole."""
+        self.parts[number] = FinishedPart(number, num_bytes, _inode(self.part_path(number)), notes)
+
+    def finish(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
+        """The same, and write it down."""
+        self.add(number, num_bytes, notes)
         self._save()
 
     def _save(self) -> None:
@@ -189,13 +203,12 @@ class Journal:
         self._finals = finals
         self._save()
         for number, final in enumerate(finals):
-            part = self.part_path(number)
-            if os.path.isdir(part) and os.path.isdir(final):
+            part, is_named = self.part_path(number), self.parts[number].is_at(final)
+            if os.path.isdir(part) and is_named:
+                remove(part)  # it is what had the name before
+            elif os.path.isdir(part) and os.path.isdir(final):
                 refuse_other_files(final)
-                old_folder = final.rstrip("/") + TEMPORARY_SUFFIX
-                os.replace(final, old_folder)
-                os.replace(part, final)
-                remove(old_folder)
+                put_in_place(Calls(), part, final)
             elif os.path.exists(part):
                 close_as(part, final)
                 os.replace(part, final)
@@ -203,7 +216,7 @@ class Journal:
                 if os.path.exists(old):
                     close_as(old, final)
                     os.replace(old, new)
-        _sync(self._folder)
+        sync_path(Calls(), self._folder)
         self.forget()
 
     def forget(self) -> None:
@@ -219,23 +232,12 @@ class Journal:
             os.unlink(self._path)
 
 
+def _inode(path: str) -> int:
+    return os.stat(path).st_ino % COUNT_END
+
+
 def refuse_existing(paths: list[str]) -> None:
     """Raise FileExistsError if one of the names is taken."""
     for path in paths:
         if os.path.lexists(path):
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
-
-
-def _size(path: str) -> int:
-    try:
-        return size_of(path)
-    except (OSError, FormatError):
-        return -1
-
-
-def _sync(folder: str) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -27,7 +27,7 @@ from penstock.schema import is_raw
 from penstock.sinks import refuse_device
 from penstock.storage import LocalStorage
 from penstock.verbs import textindex
-from penstock.verbs.convert_journal import FinishedPart, Journal, refuse_existing
+from penstock.verbs.convert_journal import Journal, refuse_existing
 from penstock.verbs.convert_parts import Part, check_names
 from penstock.verbs.convert_reading import Reading, is_tfrecord
 from penstock.verbs.incoming import Incoming
@@ -97,9 +97,10 @@ def run(
 ) -> Summary:
     """Write the parts that are not finished yet, and give all of them their names."""
     finals = [part.final for part in parts]
-    storage = reading.storage
     cuts = [[part.number, part.first, part.last, part.final] for part in parts]
-    journal = _journal(target, os.path.dirname(finals[0]), cuts, reading, writing)
+    place = os.path.dirname(finals[0])
+    storage = reading.storage.no_more_open_than(finals)
+    journal = _journal(target, place, cuts, reading, writing, storage)
     if not overwrite and not journal.is_publishing:
         refuse_existing(finals)
     for part in parts:
@@ -111,7 +112,10 @@ def run(
         path = journal.part_path(part.number)
         try:
             made = writing.file(
-                stream, path, overwrite=True, storage=storage.no_more_open_than([part.final])
+                stream,
+                path,
+                overwrite=True,
+                storage=reading.storage.no_more_open_than([part.final]),
             )
         except PenstockError as error:
             if error.file == path:
@@ -119,7 +123,7 @@ def run(
             if isinstance(error, SchemaError):
                 journal.forget()  # no other run of this job would come further
             raise
-        journal.finish(FinishedPart(part.number, made.num_bytes, made.notes))
+        journal.finish(part.number, made.num_bytes, made.notes)
     if prove:
         for part in parts:
             path = journal.part_path(part.number)
@@ -144,7 +148,9 @@ def run_by_bytes(
     """Write shards that end by their bytes. How many there are is part of their names, and known at the end."""
     names = Names(target, writing.kind.info.extensions, is_sharded=True, total=None)
     first = names.provisional(0)
-    journal = _journal(target, os.path.dirname(target), [target, limits], reading, writing)
+    place, cuts = os.path.dirname(target), [target, limits]
+    storage = reading.storage.no_more_open_than(names.taken())
+    journal = _journal(target, place, cuts, reading, writing, storage)
     try:
         if journal.is_whole:
             tell.add(reading.num_records)
@@ -155,12 +161,11 @@ def run_by_bytes(
             refuse_device(first)
             batches = tell.watch(reading.batches(0, reading.num_records, lend=True))
             stream = Incoming(reading.schema, batches, None)
-            storage = reading.storage.no_more_open_than(names.taken(LocalStorage()))
             made = writing.file(
                 stream, journal.part_pattern, overwrite=True, storage=storage, **limits
             )
             for number, path in enumerate(made.paths):
-                journal.parts[number] = FinishedPart(number, size_of(path), made.notes)
+                journal.add(number, size_of(path), made.notes)
         total = len(journal.parts)
         finals = [names.final(number, total) for number in range(total)]
         check_names(finals, target, reading)
@@ -174,13 +179,18 @@ def run_by_bytes(
 
 
 def _journal(
-    target: str, place: str, cuts: list[Any], reading: Reading, writing: Writing
+    target: str,
+    place: str,
+    cuts: list[Any],
+    reading: Reading,
+    writing: Writing,
+    storage: LocalStorage,
 ) -> Journal:
     """What is finished of a job; `cuts` say which records become which files."""
     folder = None if isinstance(writing.index, bool) else writing.index
     text = writing.kind.text_index if isinstance(writing.kind, TextIndexed) else None
     job = _job(cuts, reading, writing)
-    journal = Journal(target, place, job, folder, reading.storage, text)
+    journal = Journal(target, place, job, folder, storage, text)
     journal.load()
     return journal
 

@@ -17,6 +17,7 @@ from penstock.limits import limits_from
 from penstock.overlay.file import Overlay, OverlayWriter, find, folder_of, name_in, path_of
 from penstock.overlay.identity import Identity, identity_of
 from penstock.paths import expand
+from penstock.sinks import sync_path
 from penstock.storage import LocalStorage, Sink
 
 
@@ -112,7 +113,10 @@ def remove_overlay(source: Any, name: str) -> list[str]:
         )
     for path in removed:
         os.unlink(path)
-        _remove_empty(os.path.dirname(path))
+        folder = os.path.dirname(path)
+        # Else one that comes back after a power cut would lie beside a file that it does not fit by then.
+        sync_path(storage.calls, folder)
+        _remove_empty(folder)
     return removed
 
 

@@ -192,11 +192,11 @@ class _Work:
             if self.in_place and kind.info.is_folder:
                 message = "a folder is repaired into another, since it may hold more than its data"
                 raise UnsupportedError(message, file=path, hint="repair(..., into=...)")
-            self._write(saving, kind, target)
+            self._write(saving, kind, path, target)
         finally:
             source.close()
 
-    def _write(self, saving: _Saving, kind: Format, target: str) -> None:
+    def _write(self, saving: _Saving, kind: Format, path: str, target: str) -> None:
         replaces = self.overwrite or self.in_place
         if not isinstance(self.storage, LocalStorage):
             self._save(saving, kind, target, self.storage.sink(target, overwrite=replaces))
@@ -204,12 +204,12 @@ class _Work:
         with _alone_at(target) as hidden:
             if not replaces:
                 refuse_existing([target])
+            storage = self.storage.no_more_open_than([path])
             if kind.info.is_folder:
-                sink = self.storage.folder_sink(target, overwrite=replaces)
+                sink = storage.folder_sink(target, overwrite=replaces)
                 self._save(saving, kind, target, sink)
                 return
             refuse_device(target)
-            storage = self.storage.no_more_open_than([path])
             sink = storage.sink(hidden, overwrite=replaces, like=target)
             self._save(saving, kind, target, sink)
 

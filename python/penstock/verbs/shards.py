@@ -68,8 +68,8 @@ class Names:
             return self.final(number, self._total or 1)
         return f"{self._stem}-{number:05d}-of-unknown{self._suffix}"
 
-    def taken(self, storage: Storage) -> list[str]:
-        """The files that shards may replace whose names are known at the end only."""
+    def taken(self) -> list[str]:
+        """The files or folders of this machine that shards may replace whose names are known at the end only."""
         if self._total is not None or self._is_pattern or not self._is_sharded:
             return []
         folder = os.path.dirname(self._stem)
@@ -77,7 +77,8 @@ class Names:
             return []
         name = re.escape(os.path.basename(self._stem)), re.escape(self._suffix)
         shard = re.compile(rf"{name[0]}-\d+-of-\d+{name[1]}")
-        return [p for p in storage.list(folder or ".") if shard.fullmatch(os.path.basename(p))]
+        names = os.listdir(folder or ".")
+        return [os.path.join(folder, name) for name in names if shard.fullmatch(name)]
 
     def refuse_existing(self, storage: Storage, total: int | None, *, overwrite: bool) -> None:
         """Raise FileExistsError before any work is done, if a name is taken."""

@@ -120,7 +120,7 @@ def write(
     names = Names(target, kind.info.extensions, is_sharded, num_shards)
     names.refuse_existing(storage, num_shards, overwrite=overwrite)
     if overwrite and isinstance(storage, LocalStorage):
-        storage = storage.no_more_open_than(names.taken(storage))
+        storage = storage.no_more_open_than(names.taken())
     new_sink = _sink_maker(storage, kind)
     with _counted(batches_of(data), target, storage, needed=num_shards is not None) as incoming:
         if kind.info.loses_dtypes:
