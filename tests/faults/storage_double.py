@@ -230,7 +230,7 @@ class RecordingCalls(Calls):
 
     def _number(self, inode: int, *, is_new: bool = False) -> int:
         """Inodes are used again; these numbers are not."""
-        if is_new:
+        if is_new or inode not in self._numbers:  # a lock, which no call makes
             self._next += 1
             self._numbers[inode] = self._next
             self._synced[self._next] = self._cached[self._next] = b""

@@ -70,8 +70,8 @@ class FinishedPart:
 
 
 def _part(told: Facts) -> FinishedPart:
-    counts = map(told.count, ("number", "num_bytes", "inode"))
-    return FinishedPart(*counts, tuple(told.texts("notes")))
+    number, num_bytes, inode = map(told.count, ("number", "num_bytes", "inode"))
+    return FinishedPart(number, num_bytes, inode, tuple(told.texts("notes")))
 
 
 class Journal:
