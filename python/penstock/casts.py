@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.numbers import as_arrow
-from penstock.types import cast_values, is_list
+from penstock.types import cast_values, is_fixed_tensor, is_list
 
 
 def map_values(
@@ -39,9 +39,17 @@ def fitted(array: Any, wanted: pa.DataType) -> Any:
     Raises:
         ArrowInvalid: a value would become another one.
     """
+    if is_fixed_tensor(array.type) and is_fixed_tensor(wanted) and _is_alike(array.type, wanted):
+        storage = fitted(array.storage, wanted.storage_type)
+        return pa.ExtensionArray.from_storage(wanted, storage)
     made = cast_values(array, wanted)
     check_survived(array, made)
     return made
+
+
+def _is_alike(given: Any, wanted: Any) -> bool:
+    """Whether tensors have the same shape, in the same order."""
+    return given.shape == wanted.shape and given.permutation == wanted.permutation
 
 
 def check_survived(array: Any, made: Any) -> None:

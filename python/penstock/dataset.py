@@ -268,6 +268,10 @@ class Dataset:
         """The columns that `open` was asked for, None for all."""
         return self._columns
 
+    def note_record(self, number: int, region: SkippedRegion) -> None:
+        """See Notes.add_record."""
+        self._notes.add_record(number, region)
+
     def noting(self, call: Callable[[], Result]) -> tuple[Result, list[SkippedRegion]]:
         """See Notes.collecting."""
         return self._notes.collecting(call)

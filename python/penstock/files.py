@@ -187,7 +187,9 @@ class Files:
     def _by_more_files(self, first: pa.Schema) -> pa.Schema | None:
         """What the records of several files hold, where the first file has too few to tell."""
         told = InferredFrom.of(first)
-        is_all = told is not None and told.is_all and told.num_records > 0
+        if told is None:
+            return self._without_nulls(first)
+        is_all = told.is_all and told.num_records > 0
         if not is_all or first.names == RAW_SCHEMA.names:
             return None  # a file as large as most are; or no fields were inferred
         found: list[pa.Schema] = []
@@ -214,6 +216,23 @@ class Files:
                 break
         refuse_disjoint(fields, self.storage)
         return common
+
+    def _without_nulls(self, first: pa.Schema) -> pa.Schema | None:
+        """The stored schema of the first file with the types that the next files have for columns of which it
+        has no value; None where there are no such columns."""
+        places = {f.name: n for n, f in enumerate(first) if pa.types.is_null(f.type)}
+        found = first
+        for shard in range(1, min(len(self.paths), _LOOKED_FILES)):
+            if not places:
+                break
+            try:
+                alone = bare(self._open(shard).reader).schema
+            except (PenstockError, OSError):
+                break  # the error is raised when its turn comes
+            for field in alone:
+                if field.name in places and not pa.types.is_null(field.type):
+                    found = found.set(places.pop(field.name), field.with_nullable(True))
+        return None if found is first else found
 
     # -- one file -------------------------------------------------------------------------------
 
@@ -300,7 +319,7 @@ class Files:
         if settled is None:
             return open_shard(fmt, source, options)
         try:
-            return open_shard(fmt, source, replace(options, schema=settled))
+            return open_shard(fmt, source, replace(options, schema=settled, settled=True))
         except SchemaError:
             self._refuse_disjoint(shard, settled)
             raise

@@ -119,6 +119,9 @@ class Options:
     """Called with every region that is passed over. Must be safe to call from several threads."""
     beside: Callable[[str], Source | None] = lambda name: None
     """Opens a file of the shard's folder by its bare name; None where there is none."""
+    settled: bool = False
+    """Whether `schema` is what the first files of the dataset hold, and not the caller's: then a value that it
+    cannot hold exactly is an error."""
     complete: bool = False
     """Whether a record that has fields besides those of the schema is a SchemaError where all of them
     are read, for who would lose them."""

@@ -17,6 +17,7 @@ class Notes:
 
     def __init__(self) -> None:
         self._regions: dict[SkippedRegion, None] = {}
+        self._records: set[int] = set()
         self._local = threading.local()
 
     @property
@@ -31,6 +32,13 @@ class Notes:
             self._regions[region] = None
         else:
             held.append(region)
+
+    def add_record(self, number: int, region: SkippedRegion) -> None:
+        """Note a record of the dataset that could not be used, once: what is wrong with it may be told in
+        other words each time that it is met."""
+        if number not in self._records:
+            self._records.add(number)
+            self.add(region)
 
     def collecting(self, call: Callable[[], Result]) -> tuple[Result, list[SkippedRegion]]:
         """Call something, and give with its result what it passed over, which is not yet noted:

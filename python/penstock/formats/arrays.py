@@ -350,7 +350,7 @@ class ArraysReader:
         self._span = span
         asked = options.schema
         if asked is not None:
-            check_columns(asked, self._stored, self._path)
+            check_columns(asked, self._stored, self._path, options.settled)
         own = self._stored if restore is None else restore(self._stored)
         self.schema: pa.Schema = asked if asked is not None else own
         size = sum(column.record_bytes for column in columns)

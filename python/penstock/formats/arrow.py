@@ -161,7 +161,7 @@ class ArrowReader:
             self._stored: Any = as_stored(own_types(self._written))
             look_at_names(self._stored)
         if self._asked is not None:
-            check_columns(self._asked, self._stored, self._path)
+            check_columns(self._asked, self._stored, self._path, options.settled)
         self.schema: pa.Schema = self._asked if self._asked is not None else self._stored
         self._batches = Batches(self._bytes, options, self._footer, self._start)
         self._dictionaries_checked = False

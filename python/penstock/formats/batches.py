@@ -14,7 +14,7 @@ from penstock.format import Projection, Selection
 from penstock.joined import join, picked
 from penstock.null_slots import without_garbage
 from penstock.numbers import outside
-from penstock.types import check_shapes, own_tensors
+from penstock.types import check_shapes, is_list, own_tensors, storage_of
 
 
 def look_at_names(fields: Any) -> None:
@@ -32,10 +32,32 @@ def look_at_names(fields: Any) -> None:
         look_at_names(type_.field(place) for place in range(type_.num_fields))
 
 
-def check_columns(wanted: Any, found: Any, path: str) -> None:
-    """Raise SchemaError for the first field of `wanted` that the file does not have, once."""
-    for name in wanted.names:
-        position(found, name, path)
+def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> None:
+    """Raise SchemaError for the first field of `wanted` that the file does not have, once; and where other
+    files `settled` the schema, for floats that it would round."""
+    for field in wanted:
+        own = found.field(position(found, field.name, path))
+        if settled and rounds(own.type, field.type):
+            raise SchemaError(
+                "the values of this file would be rounded to the type that they have in the first one",
+                file=path,
+                field=field.name,
+                expected=field.type,
+                found=own.type,
+                hint=f"open(..., schema=...) with {own.type} for {field.name!r}",
+            )
+
+
+def rounds(given: Any, wanted: Any) -> bool:
+    """Whether floats of a type, also inside lists, tensors and structs, are wider than those of another."""
+    given, wanted = storage_of(given), storage_of(wanted)
+    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+        names = {field.name for field in wanted}
+        return any(rounds(f.type, wanted.field(f.name).type) for f in given if f.name in names)
+    if is_list(given) and is_list(wanted):
+        return rounds(given.value_type, wanted.value_type)
+    floats = pa.types.is_floating(given) and pa.types.is_floating(wanted)
+    return floats and given.bit_width > wanted.bit_width
 
 
 def position(schema: Any, name: str, path: str) -> int:

@@ -159,7 +159,7 @@ class BetonReader:
             ]
         )
         if asked is not None:
-            check_columns(asked, self._stored, self._path)
+            check_columns(asked, self._stored, self._path, options.settled)
         self.schema: pa.Schema = self._stored if asked is None else asked
         # A later shard is opened with the schema of the first, which mostly is its own as well.
         stored = {field.name: field.type for field in self._stored}

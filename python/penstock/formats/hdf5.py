@@ -251,7 +251,7 @@ class Hdf5Reader:
         stored: Any = pa.schema([field.field for field in fields], metadata or None)
         self._stored = stored
         if self._asked is not None:
-            check_columns(self._asked, stored, self._path)
+            check_columns(self._asked, stored, self._path, options.settled)
         own = stored if kept is None else restored(stored, kept, is_empty=not self.num_records)
         self.schema: pa.Schema = self._asked if self._asked is not None else own
         self._step = _step(fields)

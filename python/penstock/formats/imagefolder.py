@@ -143,7 +143,7 @@ class ImageFolderReader:
         is_empty = not len(self._files)
         self._stored = pa.schema(fields, InferredFrom(0).metadata if is_empty else None)
         if asked is not None:
-            check_columns(asked, self._stored, self._path)
+            check_columns(asked, self._stored, self._path, options.settled)
         self.schema: pa.Schema = self._stored if asked is None else asked
         self.num_records = len(self._files)
         sizes = np.array([entry.size for entry in source.entries], np.int64)[self._files]

@@ -136,7 +136,7 @@ class MDSReader:
         except PenstockError as error:
             raise error.at(file=self._path) from None
         if self._asked is not None:
-            check_columns(self._asked, self._own, self._path)
+            check_columns(self._asked, self._own, self._path, options.settled)
         self.schema: pa.Schema = self._asked if self._asked is not None else self._own
 
     # -- opening --------------------------------------------------------------------------------

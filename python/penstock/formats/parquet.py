@@ -180,7 +180,7 @@ class ParquetReader:
             self._stored: Any = as_stored(own_types(file.schema_arrow))
             self._parts = self._plan()
         if self._asked is not None:
-            check_columns(self._asked, self._stored, self._path)
+            check_columns(self._asked, self._stored, self._path, options.settled)
         self.schema: pa.Schema = self._asked if self._asked is not None else self._stored
         starts = np.cumsum([0, *(part.num_records for part in self._parts)])
         self._starts = [int(start) for start in starts]

@@ -375,11 +375,11 @@ def sample(
         return _facts(looking, sample_chunks(looking), infer_records)
     # A file whose first records are lost is still to be read as what the later ones are.
     reads_on = options.damage in ("skip", "salvage")
-    looking = _looking(shard, "skip" if reads_on else "stop")
+    looking = _looking(shard, "skip" if reads_on else "stop", options.checksums)
     facts, seen = _facts(looking, sample_chunks(looking), infer_records)
     if seen.num_records or reads_on or (known is None and options.damage == "error"):
         return facts, seen
-    looking = _looking(shard, "skip")
+    looking = _looking(shard, "skip", options.checksums)
     chunks = sample_chunks(looking) if known is None else indexed_chunks(known)
     return _facts(looking, chunks, infer_records)
 
@@ -403,8 +403,8 @@ def _facts(
     for chunk in chunks:
         held = chunk_frames.read(chunk, None)
         frames = held.frames
-        bad = frames.verify(None)
-        if bad and shard.proves and shard.options.damage == "error":
+        bad = frames.verify(None) if shard.proves else []
+        if bad and shard.options.damage == "error":
             raise chunk_frames.located(bad[0], held, chunk)
         if bad:
             wrong = np.array([fault.record for fault in bad], dtype=np.int64)

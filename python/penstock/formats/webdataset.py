@@ -62,7 +62,7 @@ from penstock.framing.inflated import InflatedStream
 from penstock.framing.shard import Shard
 from penstock.framing.stream import PlainStream, Stream
 from penstock.framing.survey import Survey
-from penstock.inferred import InferredFrom
+from penstock.inferred import InferredFrom, file_name
 from penstock.lending import lent_schema
 from penstock.limits import Limits
 from penstock.numbers import checked_infer
@@ -232,7 +232,9 @@ class RecordDecoder:
         """See penstock.framing.framed.Lender."""
         schema = lent_schema(self.schema)
         plans = [
-            plan_field(schema.field(plan.column.name), plan.field, self._limits, plan.is_asked)
+            plan_field(
+                schema.field(plan.column.name), plan.field, self._limits, plan.is_asked, plan.exact
+            )
             for plan in self._plans.values()
         ]
         return RecordDecoder(plans, schema, self._url, self._limits, complete=self._complete)
@@ -330,7 +332,8 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
             stored is not None and place != name and stored.schema.field(name).type == field.type
         )
         is_asked = options.schema is not None and not is_own and type_by_name(place) != field.type
-        plans.append(plan_field(field, place, options.limits, is_asked))
+        exact = options.schema is None or options.settled
+        plans.append(plan_field(field, place, options.limits, is_asked, exact))
     seen = [plan.field for plan in plans]
     if len(set(seen)) < len(seen):
         raise SchemaError("two columns of one field", field=seen[0])
@@ -375,23 +378,22 @@ def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.
     """The columns of a shard: those stored in it, or by its first records."""
     if stored is not None and mine.decode:
         return stored.schema
-    counts, headers, num_records = _sample(shard, mine)
+    counts, headers, seen = _sample(shard, mine)
     fields: list[Any] = []
     for name in sorted(counts):
         type_ = type_by_name(name) if mine.decode else pa.binary()
         if type_ is None:
             type_ = headers.get(name, pa.binary())
         fields.append(pa.field(name, type_))
-    metadata = None
-    if not num_records:
-        metadata = InferredFrom(0).metadata
     key, url = pa.field(KEY, pa.string(), nullable=False), pa.field(URL, URL_TYPE, nullable=False)
-    return pa.schema([key, *fields, url], metadata)
+    return pa.schema([key, *fields, url], seen.metadata)
 
 
-def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict[str, Any], int]:
-    """The fields of the first records of a shard (or of all), and the types of those that
-    their contents tell.
+def _sample(
+    shard: Shard, mine: WebDatasetOptions
+) -> tuple[dict[str, int], dict[str, Any], InferredFrom]:
+    """The fields of the first records of a shard (or of all), the types of those that their contents
+    tell, and which records these are.
 
     Damage is passed over here: it is reported when the records are read.
     """
@@ -404,9 +406,15 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
     counts: dict[str, int] = {}
     samples: dict[str, list[Any]] = {}
     num_records = seen_bytes = 0
+    is_all = True
     for chunk in sample_chunks(shard):
+        if left is not None and (left <= 0 or seen_bytes >= SAMPLE_BYTES):
+            is_all = False
+            break
         frames = frames_of.read(chunk, None).frames
-        frames = frames if left is None else frames[:left]
+        if left is not None:
+            is_all = is_all and len(frames) <= left
+            frames = frames[:left]
         for part in _sound(shard, frames):
             for name, count in _core.tar_fields(part, MOST_FIELDS).items():
                 counts[name] = counts.get(name, 0) + count
@@ -420,10 +428,10 @@ def _sample(shard: Shard, mine: WebDatasetOptions) -> tuple[dict[str, int], dict
         seen_bytes += chunk.end_byte - chunk.start_byte
         if left is not None:
             left -= len(frames)
-            if left <= 0 or seen_bytes >= SAMPLE_BYTES:
+            if not is_all:
                 break
     types = {name: _type_by_contents(name, parts) for name, parts in samples.items()}
-    return counts, types, num_records
+    return counts, types, InferredFrom(num_records, is_all, file_name(shard.source.path))
 
 
 def _sound(shard: Shard, frames: _core.Frames) -> Iterator[_core.Frames]:

@@ -102,6 +102,8 @@ class Plan:
     inflates: bool = False
     is_asked: bool = False
     """Whether its type is the caller's wish, which the contents may not fit though they are sound."""
+    exact: bool = False
+    """Whether its type is that of other records, and no float may be rounded to it."""
 
     def make(self, values: Any, limits: Limits) -> Any:
         """The column of what the kernel gave.
@@ -158,22 +160,24 @@ def undecodable(message: str, **place: Any) -> FormatError:
     return FormatError(message, **place, hint=SKIP_HINT)
 
 
-def plan_field(column: pa.Field, field: str, limits: Limits, is_asked: bool = False) -> Plan:
-    """How a column of this type is made of a field. For `is_asked` see Plan.
+def plan_field(
+    column: pa.Field, field: str, limits: Limits, is_asked: bool = False, exact: bool = False
+) -> Plan:
+    """How a column of this type is made of a field. For `is_asked` and `exact` see Plan.
 
     Raises:
         SchemaError: no member holds such values.
     """
     last, inflates = ending(field)
-    contents, finish = _how(column, last, limits)
+    contents, finish = _how(column, last, limits, exact)
     if column.type in (pa.binary(), pa.large_binary(), pa.binary_view()):
         inflates = False  # bytes were asked for, and these are the member's own
     if inflates and contents == "views":
         contents = "bytes"  # what is inflated lies nowhere
-    return Plan(column, field, contents, finish, inflates, is_asked)
+    return Plan(column, field, contents, finish, inflates, is_asked, exact)
 
 
-def _how(column: pa.Field, last: str, limits: Limits) -> tuple[str, Finish]:
+def _how(column: pa.Field, last: str, limits: Limits, exact: bool) -> tuple[str, Finish]:
     type_, kind = column.type, pa.types
     storage = storage_of(type_)
     if is_json(type_):
@@ -185,11 +189,11 @@ def _how(column: pa.Field, last: str, limits: Limits) -> tuple[str, Finish]:
     if is_text(storage):
         return "text", lambda values: _wrapped(type_, as_type(values, storage))
     if kind.is_null(type_):
-        return "bytes", lambda values: pa.nulls(len(values))
+        return "bytes", _nulls
     if last == NPY:
-        return "bytes", lambda values: npy_column(values, type_)
+        return "bytes", lambda values: npy_column(values, type_, exact)
     if last in OBJECTS and kind.is_struct(type_):
-        return "bytes", lambda values: column_of_objects(last, values, type_, limits)
+        return "bytes", lambda values: column_of_objects(last, values, type_, limits, exact)
     if kind.is_uint64(type_):
         return "text", lambda values: pc.utf8_trim_whitespace(values).cast(type_)
     if is_number(type_) or is_time(type_):
@@ -228,6 +232,17 @@ def is_array(type_: Any) -> bool:
         return is_numeric(type_.value_type)
     lists = kind.is_list(type_) or kind.is_large_list(type_) or kind.is_fixed_size_list(type_)
     return bool(lists) and is_numeric(type_.value_type)
+
+
+def _nulls(values: Any) -> Any:
+    """A column of a type that has no values."""
+    if values.null_count < len(values):
+        raise SchemaError(
+            "the field has a value, and none in the records that its type was told from",
+            record=pc.index(values.is_valid(), pa.scalar(value=True)).as_py(),
+            hint="open(..., schema=...) with a type for it",
+        )
+    return pa.nulls(len(values))
 
 
 def as_type(values: Any, type_: Any) -> Any:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.casts import fitted
 from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.formats.batches import rounds
 from penstock.formats.dtypes import name_of_bits
 from penstock.formats.npy_header import Header, header_bytes, parse_header
 from penstock.types import (
@@ -60,26 +61,30 @@ def type_of(headers: Sequence[Header | None]) -> Any:
         return pa.binary()
     dtypes = {header.dtype.newbyteorder("=") for header in headers if header is not None}
     shapes = {header.shape for header in headers if header is not None}
-    if len(dtypes) > 1 or len({len(shape) for shape in shapes}) > 1:
+    kinds = {dtype.kind for dtype in dtypes}
+    if len(kinds) > 1 or len({len(shape) for shape in shapes}) > 1:
         return pa.binary()
-    value = pa.from_numpy_dtype(dtypes.pop())
+    value = pa.from_numpy_dtype(np.result_type(*dtypes))
     if len(shapes) > 1:
         return VariableShapeTensorType(value, len(first.shape))
     return pa.fixed_shape_tensor(value, first.shape) if first.shape else value
 
 
-def column(values: Any, type_: Any) -> Any:
-    """The arrays in a column of npy files (binary, nulls stay nulls) as values of a type.
+def column(values: Any, type_: Any, exact: bool = False) -> Any:
+    """The arrays in a column of npy files (binary, nulls stay nulls) as values of a type; with `exact` none is
+    rounded.
 
     Raises:
         SchemaError: one is none, or does not fit the type; names its row.
     """
     there = values.is_valid()
     full = values.drop_null() if values.null_count else values
-    found = _stacked(full, type_)
+    found = _stacked(full, type_, exact)
     if found is None:
         rows = np.flatnonzero(there.to_numpy(zero_copy_only=False))
         arrays = [_array(data, int(row)) for data, row in zip(full.to_pylist(), rows, strict=True)]
+        if exact:
+            _check_exact(arrays, rows, type_)
         found = _joined(arrays, rows, type_)
     if not values.null_count:
         return found
@@ -90,7 +95,27 @@ def column(values: Any, type_: Any) -> Any:
     return found.take(places)
 
 
-def _stacked(values: Any, type_: Any) -> Any:
+def _check_exact(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> None:
+    wanted = _number_type(type_)
+    for array, row in zip(arrays, rows, strict=True):
+        if rounds(pa.from_numpy_dtype(array.dtype), wanted):
+            raise SchemaError(
+                f"an array of {array.dtype} would be rounded to the type of the first records",
+                record=int(row),
+                expected=wanted,
+                found=array.dtype,
+                hint='open(..., infer_records="all"), or schema= with the wider type',
+            )
+
+
+def _number_type(type_: Any) -> pa.DataType:
+    """The type of the numbers in arrays, or the type itself."""
+    while isinstance(type_, pa.BaseExtensionType) or pa.types.is_nested(type_):
+        type_ = type_.value_type
+    return type_
+
+
+def _stacked(values: Any, type_: Any, exact: bool) -> Any:
     """All arrays at once, if they have one header and one size that fit the type; else None."""
     if not len(values):
         return None
@@ -103,6 +128,8 @@ def _stacked(values: Any, type_: Any) -> Any:
     rows = data[offsets[0] : offsets[-1]].reshape(len(values), size)
     header = header_of(rows[0].tobytes())
     if header is None or not _fits(header, size, type_):
+        return None
+    if exact and rounds(pa.from_numpy_dtype(header.dtype.newbyteorder("=")), _number_type(type_)):
         return None
     if (rows[:, : header.start] != rows[0, : header.start]).any():
         return None

@@ -55,8 +55,11 @@ def _sound(read: Callable[[bytes], Any], samples: Any) -> list[Any]:
     return found
 
 
-def column_of_objects(last: str, values: Any, type_: Any, limits: Limits) -> Any:
-    """The values of a field (binary, nulls stay nulls) as a struct column of this type.
+def column_of_objects(
+    last: str, values: Any, type_: Any, limits: Limits, exact: bool = False
+) -> Any:
+    """The values of a field (binary, nulls stay nulls) as a struct column of this type; with `exact` no float
+    is rounded.
 
     Raises:
         SchemaError: a value is none of its kind, or does not fit; names its row.
@@ -67,7 +70,7 @@ def column_of_objects(last: str, values: Any, type_: Any, limits: Limits) -> Any
     made = {NPZ: _npz_column, MESSAGE_PACK: _message_column, CBOR: _cbor_column}
     kind = next(names for names in made if last in names)
     try:
-        found = made[kind](full, type_, limits)
+        found = made[kind](full, type_, limits, exact)
     except (FormatError, SchemaError) as error:
         if error.record is not None:
             error.record = int(rows[error.record])
@@ -134,7 +137,7 @@ def _npz_type(samples: list[dict[str, bytes]]) -> Any:
     return pa.struct(list(zip(names, types, strict=True)))
 
 
-def _npz_column(values: Any, type_: Any, limits: Limits) -> Any:
+def _npz_column(values: Any, type_: Any, limits: Limits, exact: bool) -> Any:
     rows: list[dict[str, bytes]] = []
     total = 0
     for row, data in enumerate(values.to_pylist()):
@@ -150,7 +153,7 @@ def _npz_column(values: Any, type_: Any, limits: Limits) -> Any:
     for field in type_:
         column = pa.array([row.get(field.name) for row in rows], pa.binary())
         as_it_is = pa.types.is_binary(field.type)
-        children.append(column if as_it_is else npy_column(column, field.type))
+        children.append(column if as_it_is else npy_column(column, field.type, exact))
     return pa.StructArray.from_arrays(children, fields=list(type_))
 
 
@@ -173,8 +176,8 @@ def _message_type(samples: Any, limits: Limits) -> Any:
     return pa.struct([inferred_field(field) for field in pa.record_batch(columns).schema])
 
 
-def _message_column(values: Any, type_: Any, limits: Limits) -> Any:
-    decoder = MapDecoder([plan_reading(field, exact=False) for field in type_], limits)
+def _message_column(values: Any, type_: Any, limits: Limits, exact: bool) -> Any:
+    decoder = MapDecoder([plan_reading(field, exact=exact) for field in type_], limits)
     try:
         batch = decoder.decode(_frames(values), None)
     except _core.KernelError as error:
@@ -204,8 +207,8 @@ def _cbor_type(samples: Any) -> Any:
     return type_ if pa.types.is_struct(type_) else pa.binary()
 
 
-def _cbor_column(values: Any, type_: Any, limits: Limits) -> Any:
-    del limits
+def _cbor_column(values: Any, type_: Any, limits: Limits, exact: bool) -> Any:
+    del limits, exact  # its floats are all float64
     cbor2 = _cbor2()
     if cbor2 is None:
         raise SchemaError("CBOR is read by cbor2", hint="pip install penstock[webdataset]")

@@ -258,7 +258,8 @@ class Recipe:
                 error.hint = 'open(..., damage="skip"), to pass over damaged records'
                 raise error
             message = f"record {error.record}, field {error.field}: {error.message}"
-            self.source.skipped(SkippedRegion(error.file or "", 0, 0, 1, message))
+            region = SkippedRegion(error.file or "", 0, 0, 1, message)
+            self.source.skipped(int(numbers[place]), region)
 
     def _located(self, error: SchemaError, numbers: np.ndarray) -> SchemaError:
         """An error about a place in a batch as one about the record there."""

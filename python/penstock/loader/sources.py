@@ -6,6 +6,7 @@ import hashlib
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from penstock.dataset import Dataset
 from penstock.errors import FormatError, RecordIndexError, SchemaError, StaleIndexError
-from penstock.format import SkippedRegion
+from penstock.format import PartlyReadable, SkippedRegion, bare
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
 from penstock.scan import join
@@ -83,9 +84,9 @@ class Records:
         shards, local = self.dataset.files.locate(np.array([number]))
         return self.dataset.paths[int(shards[0])], int(local[0])
 
-    def skipped(self, region: SkippedRegion) -> None:
-        """Note what was passed over."""
-        self.dataset.options.skipped(region)
+    def skipped(self, number: int, region: SkippedRegion) -> None:
+        """Note a record that was skipped, once for the dataset."""
+        self.dataset.note_record(number, region)
 
     def take(
         self, numbers: np.ndarray, clock: Clock, *, lend: bool = False
@@ -104,7 +105,7 @@ class Records:
             if self.damage_mode == "error":
                 raise
             if len(numbers) == 1:
-                self._pass_over(error)
+                self._skip(int(numbers[0]), error)
                 return self._take(numbers[:0], clock, False), places[:0]
         # Halves of halves: each damaged record costs a few reads, and none is guessed at.
         middle = len(numbers) // 2
@@ -129,9 +130,17 @@ class Records:
         for shard in np.unique(shards).tolist():
             self.dataset.files.check_unchanged(shard)
 
-    def _pass_over(self, error: FormatError) -> None:
-        start = error.byte or 0
-        self.skipped(SkippedRegion(error.file or "", start, start, 1, error.message))
+    def _skip(self, number: int, error: FormatError) -> None:
+        """Note a damaged record, as a scan would."""
+        start = end = error.byte or 0
+        shards, local = self.dataset.files.locate(np.array([number]))
+        reader = bare(self.dataset.files.reader(int(shards[0])))
+        if isinstance(reader, PartlyReadable):
+            with suppress(FormatError):  # its place is damaged, too
+                for chunk, _ in reader.pick(local):
+                    starts, ends = reader.places(chunk)
+                    start, end = int(starts[0]), int(ends[0])
+        self.skipped(number, SkippedRegion(error.file or "", start, end, 1, error.message))
 
 
 class EndToEnd:
@@ -203,9 +212,10 @@ class EndToEnd:
         owner = int(np.searchsorted(self._firsts, number, "right")) - 1
         return self._sets[owner].place_of(number - int(self._firsts[owner]))
 
-    def skipped(self, region: SkippedRegion) -> None:
+    def skipped(self, number: int, region: SkippedRegion) -> None:
         """See Records.skipped."""
-        self._sets[0].skipped(region)
+        owner = int(np.searchsorted(self._firsts, number, "right")) - 1
+        self._sets[owner].skipped(number - int(self._firsts[owner]), region)
 
     def take(
         self, numbers: np.ndarray, clock: Clock, *, lend: bool = False

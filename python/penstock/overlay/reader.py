@@ -117,9 +117,9 @@ class Overlays:
             kept += [field for name, field in self.fields.items() if name not in names]
         while True:
             try:
-                return open_shard(
-                    fmt, source, replace(options, schema=pa.schema(kept, schema.metadata))
-                )
+                fields = pa.schema(kept, schema.metadata)
+                is_settled = options.schema is None
+                return open_shard(fmt, source, replace(options, schema=fields, settled=is_settled))
             except SchemaError as error:
                 # A field that only overlays of other shards have: here it is null.
                 rest = [field for field in kept if field.name != error.field]

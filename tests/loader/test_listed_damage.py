@@ -1,0 +1,56 @@
+"""Each damaged record is listed once, however often and in whatever way it is met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock as ps
+
+BAD = (7, 23, 41)
+
+
+@pytest.mark.parametrize("ending", ["tfrecord", "msgpack", "tar"])
+@pytest.mark.parametrize("order", [ps.Sequential(), ps.Shuffled(0), ps.Blocked(0)])
+def test_a_damaged_record_is_listed_once(tmp_path: Path, ending: str, order: Any) -> None:
+    path = tmp_path / f"a.{ending}"
+    ps.write({"a": [b"AAAA%04d" % n * 5 for n in range(60)]}, path)
+    data = bytearray(path.read_bytes())
+    for record in BAD:
+        data[data.index(b"AAAA%04d" % record)] ^= 1
+    path.write_bytes(data)
+    ds = ps.open(path, damage="skip")
+    loader = ps.Loader(ds, 8, order=order)
+    for _ in range(2):
+        list(loader)
+    other = ps.Loader(ds, 5, order=ps.Shuffled(3), columns=["a"])
+    list(other)
+    assert len(loader.damage) == len(other.damage) == len(BAD)
+    list(ds.scan())
+    assert len(ds.damage) == len(BAD)
+    # Each region is the whole record, as a scan of another dataset finds it.
+    alone = ps.open(path, damage="skip")
+    list(alone.scan())
+    assert set(ds.damage) == set(alone.damage)
+
+
+def test_a_damaged_image_is_listed_once(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 64, 64, 3), np.uint8)
+    images = [image.as_py() for image in ps.encode_images(list(pixels), "jpeg").storage]
+    for record in (2, 9):
+        images[record] = images[record][: len(images[record]) // 2]
+    ps.write({"image": images}, tmp_path / "a.tfrecord")
+    ds = ps.open(tmp_path / "a.tfrecord", damage="skip")
+    look = ps.Image(16, crop="random", flip=True)
+    loader = ps.Loader(ds, 4, order=ps.Shuffled(0), decode={"image": look})
+    for _ in range(5):
+        list(loader)
+    assert len(loader.damage) == 2
+    joined = ps.Loader(
+        [ds, ps.open(tmp_path / "a.tfrecord", damage="skip")], 4, decode={"image": look}
+    )
+    list(joined), list(joined)
+    assert len(joined.damage) == 4
