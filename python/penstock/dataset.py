@@ -32,7 +32,7 @@ from penstock.take import take
 Result = TypeVar("Result")
 
 _CHOICES = {
-    "checksums": ("all", "headers", "none"),
+    "checksums": ("all", "headers", "none", "index"),
     "damage": ("error", "stop", "skip", "salvage"),
     "dialect": ("protobuf", "tensorflow"),
 }
@@ -358,7 +358,8 @@ def open(
         raw: give the payloads as they are, in one binary_view column `record`.
         checksums: "all" verifies everything that the format stores; "headers" leaves payloads
             unverified; "none" believes heads as well, and reads files whose writer left their
-            checksums out.
+            checksums out. "index" verifies what "all" does, and besides each MiB that is read by the
+            checksums that `index(checksums=True)` keeps, for formats that store none.
         damage: "error" raises; "stop" reads each file up to its damage; "skip" passes over damaged
             records and lists them in `Dataset.damage`; "salvage" also gives records that nobody can
             prove to be records, marked in a boolean column `unproved`.
@@ -401,6 +402,9 @@ def open(
             raise ValueError(f"{word}={value!r} is not one of {listed}")
     _check_are_names(columns)
     index = reading_index(index)
+    if checksums == "index" and (mmap or index == "never"):
+        with_what = "mmap=True borrows bytes unverified" if mmap else 'index="never" reads no index'
+        raise ValueError(f'checksums="index" compares what is read with an index; {with_what}')
     if raw and schema is not None:
         raise ValueError("raw=True gives records as bytes, which have no schema; leave out one")
     if cache is not None and storage is not None:

@@ -32,6 +32,7 @@ from penstock.format import (
     open_shard,
 )
 from penstock.formats.framed_raw import RAW_SCHEMA
+from penstock.framing import blocks
 from penstock.framing.framed import UNPROVED
 from penstock.framing.sidecar import discard
 from penstock.inference import in_common
@@ -280,7 +281,7 @@ class Files:
         """Drop the sidecar of a file that turned out not to fit, so that the next `open` makes
         a new one. A sidecar that the caller keeps in a folder of their own stays."""
         if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
-            discard(self.paths[shard])
+            discard(self.paths[shard], but_checksums=True)
 
     def _of(self, shard: int) -> _Opened:
         with self._locks[shard]:
@@ -293,14 +294,19 @@ class Files:
         path = self.paths[shard]
         source = self.storage.source(path, mmap=self.options.mmap)
         try:
+            is_compared = self.options.checksums == "index"
+            if is_compared:
+                source = blocks.checked(source, self.options.index)
             fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
             check, watched = None, source if isinstance(source, Watched) else None
             if watched is not None:
-                proves = isinstance(fmt, Framed) and self.options.checksums == "all"
+                proves = isinstance(fmt, Framed) and self.options.verifies
                 check = partial(watched.check_unchanged, proves=proves)
             reader = self._reader_of(shard, fmt, source)
             own = bare(reader)
-            compares = own.compares if isinstance(own, Comparing) else _never
+            compares = own.compares if isinstance(own, Comparing) else lambda _: False
+            if is_compared:
+                compares = lambda _: True  # noqa: E731
             return _Opened(reader, fmt, source, check, watched, compares)
         except BaseException:
             source.close()  # an error that somebody keeps would keep the file open, too
@@ -440,10 +446,6 @@ class Files:
     def overlay_digests(self, shard: int) -> list[str]:
         """What tells the overlays that are joined with one file from any others."""
         return [] if self._overlays is None else self._overlays.digests(shard)
-
-
-def _never(_: Chunk | None) -> bool:
-    return False
 
 
 def _beside(storage: Storage, path: str, name: str) -> Source | None:

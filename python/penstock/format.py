@@ -127,6 +127,11 @@ class Options:
     are read, for who would lose them."""
     format_options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def verifies(self) -> bool:
+        """Whether all checksums that the file stores are verified."""
+        return self.checksums in ("all", "index")
+
 
 class Reader(Protocol):
     """One open shard. All methods may be called from several threads at once."""

@@ -154,7 +154,9 @@ class LocalSource:
         self._opened = _past_its_tick(path, self._opened)
         self.file = open_file(path)
         self.size: int = self.file.size
-        self._state = self._opened.st_size, self._opened.st_mtime_ns
+        self.written_ns: int = self._opened.st_mtime_ns
+        """When it was last written; a later change has a later time."""
+        self._state = self._opened.st_size, self.written_ns
         self.mapped: _core.Buffer | None = self.file.map() if mmap and self.size else None
 
     def read(self, start: int, length: int) -> _core.Buffer:

@@ -16,9 +16,15 @@ Examples:
   penstock index 'train-*.tfrecord'
   penstock index --folder ~/indexes 'train-*.tfrecord'
   penstock index --text train.tfrecord
+  penstock index --checksums train.npy
 """,
 )
 @source_argument
+@click.option(
+    "--checksums",
+    is_flag=True,
+    help="Also keep a checksum of each MiB, for formats that store none; verify compares them.",
+)
 @click.option(
     "--folder", type=click.Path(), help="Keep the indexes there. [default: beside the data]"
 )
@@ -37,6 +43,7 @@ Examples:
 @json_option
 def command(
     source: tuple[str, ...],
+    checksums: bool,
     folder: str | None,
     text: bool,
     from_text: bool,
@@ -54,6 +61,7 @@ def command(
     with output.progress("index") as progress, misuse():
         paths = ps.index(
             one_or_many(source),
+            checksums=checksums,
             folder=folder,
             text=text,
             from_text=from_text,

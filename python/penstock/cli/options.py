@@ -75,10 +75,10 @@ _READING: dict[str, Callable[[Any], Any]] = {
     ),
     "checksums": click.option(
         "--checksums",
-        type=click.Choice(["all", "headers", "none"]),
+        type=click.Choice(["all", "headers", "none", "index"]),
         default="all",
         show_default=True,
-        help="Which checksums to verify.",
+        help="Which checksums to verify; index: also those of `penstock index --checksums`.",
     ),
     "damage": click.option(
         "--damage",

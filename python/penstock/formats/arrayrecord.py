@@ -411,7 +411,7 @@ class ArrayRecordReader:
             sizes,
             limits.record_bytes,
             limits.member_bytes,
-            self._options.checksums == "all",
+            self._options.verifies,
         )
 
     def _sound(self, chunk: Chunk) -> np.ndarray:

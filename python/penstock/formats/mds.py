@@ -215,7 +215,7 @@ class MDSReader:
                     message = f"{INDEX_NAME} lists another number of records"
                     listed = f"{shard.num_records} (listed)"
                     raise FormatError(message, expected=listed, found=self.num_records)
-                if options.checksums == "all":
+                if options.verifies:
                     self._unproved = file
 
     def _types(self) -> pa.Schema:

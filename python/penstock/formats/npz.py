@@ -117,13 +117,13 @@ def _open(
                 check = MemberCheck(source, member, header.start, place.size)
                 checks.append(check)
             is_value = header.dtype.itemsize <= MOST_SCALAR and header.dtype.kind in "biufcSUmM"
-            if check is not None and options.checksums == "all" and not header.shape and is_value:
+            if check is not None and options.verifies and not header.shape and is_value:
                 check.verify()
         except PenstockError as error:
             raise error.at(field=name) from None
         methods.add(member.method)
         if header.shape:
-            used = check if options.checksums == "all" else None
+            used = check if options.verifies else None
             arrays[name] = StoredArray(header, place, source.path, used)
         elif is_value:
             value = place.read(0, header.dtype.itemsize).view(header.dtype)[0]

@@ -276,9 +276,11 @@ class ChunkFrames:
         except _core.KernelError as error:
             fault = error.args[0]
             record = None if fault.record is None else int(records[fault.record])
-            fitting = fault.kind == "stale" and fits(index, self._shard.source, self._framing)
-            if fitting and record is not None:
-                if self._walks_to_its_end(index):
+            is_checked = self._framing.is_checked
+            is_damage = not is_checked or fits(index, self._shard.source, self._framing)
+            if fault.kind == "stale" and is_damage and record is not None:
+                # Frames without checksums of their own may lead to the end of the file by chance.
+                if is_checked and self._walks_to_its_end(index):
                     message = "the file is whole, but not the one that was indexed"
                     raise StaleIndexError(message, file=path, record=record) from None
                 raise self._damaged_head(index, record) from None

@@ -1,4 +1,10 @@
-"""Whether an index is of a file as it is now. The file says so itself, time stamps are not asked.
+"""Whether an index is of a file as it is now: the file may have been rewritten since, or it may be damaged.
+
+| word | when | the index |
+|---|---|---|
+| same | the system says that nothing has changed since the index was made | stays |
+| rewritten | the file was written or replaced since (`was_written`), and can be read whole by its own rules | is made again |
+| damaged | nothing says that it was written since, or it cannot be read whole | stays, so that what differs is found |
 
 Why it is done so: docs/decisions/0003-index-is-tied-by-content.md.
 """
@@ -16,7 +22,7 @@ from penstock import _core
 from penstock.errors import StaleIndexError
 from penstock.framing.forward import Inflation
 from penstock.framing.framings import Framing, Readable
-from penstock.framing.sidecar import Index, SeekPoint, state_of
+from penstock.framing.sidecar import Index, SeekPoint, state_now
 from penstock.numbers import as_numpy
 from penstock.storage import LocalSource, Source
 
@@ -35,29 +41,74 @@ claim anything."""
 
 def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "front", "nothing"]:
     """How much of a file an index is of: its front, where records were put behind that; or nothing, where the
-    file is another one by now."""
-    if fits(index, source, framing):
-        return "all" if _stands(index, source, framing) else "nothing"
-    is_front = _begins(index, source, framing) and _stands(index, source, framing, _FRONT_BYTES)
-    return "front" if is_front else "nothing"
+    file was rewritten."""
+    if index.data_bytes != source.size:
+        is_front = _begins(index, source, framing)
+        is_front = is_front and not _is_rewritten(index, source, framing, _FRONT_BYTES)
+        return "front" if is_front else "nothing"
+    if is_same(index, source):
+        return "all"
+    if index.layout != "plain":
+        return "all" if _fits_inflated(index, source, framing) else "nothing"
+    if was_written(index, source):
+        return "nothing" if _is_rewritten(index, source, framing) else "all"
+    # A sidecar that came here with another file of the same size has none of its records.
+    share = _agreeing(index, source, framing)
+    return "all" if share > 0 or index.num_records < 2 else "nothing"
+
+
+def is_same(index: Index, source: Source) -> bool:
+    """Whether the system knows the file as the one that the index was made of, and as not written to since."""
+    return index.state.is_known and index.state == state_now(source)
+
+
+def was_written(index: Index, source: Source) -> bool:
+    """Whether the system says that a file was written, replaced or copied since its index was made: what it said of
+    the file then is kept with the index; a writer's index keeps nothing, but is younger than its file."""
+    now = state_now(source)
+    if not now.is_known:
+        return False  # it is not on this machine
+    return index.state != now if index.state.is_known else now.mtime_ns > index.made_ns
 
 
 def fits(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether an index may have been made of this file: its size, and a sample of its records, or of a compressed
-    file the bytes behind its points.
-
-    Most of them must agree, so that damage to some records is not taken for another file: what the index
-    then knows of the damaged ones is worth keeping.
-    """
+    """Whether an index may have been made of this file: its size, and most of a sample of its records."""
     if index.data_bytes != source.size:
         return False
     if index.layout != "plain":
-        return _is_untouched(index, source) or _fits_inflated(index, source, framing)
+        return is_same(index, source) or _fits_inflated(index, source, framing)
+    return 2 * _agreeing(index, source, framing) >= 1
+
+
+def _agreeing(index: Index, source: Source, framing: Framing) -> float:
+    """The share of a sample of the records that stand where the index says; 0 where there are no records."""
     records = _spread(index.num_records, _SAMPLES)
-    if not records:
-        return _is_same_nothing(index, source)
-    agree = sum(_agrees(index, source, framing, record) for record in records)
-    return 2 * agree >= len(records)
+    return sum(_agrees(index, source, framing, record) for record in records) / max(len(records), 1)
+
+
+def _is_rewritten(
+    index: Index, source: Source, framing: Framing, most_bytes: int = _COMPARED_BYTES
+) -> bool:
+    """Whether a file that was written to can be read whole, and holds other records than the index says.
+
+    All heads of a local file are looked at, for which a file of other framings than TFRecord's is read whole. Of a
+    large one, and of one that is elsewhere, a sample must do.
+    """
+    if index.layout != "plain":
+        return False  # what `_begins` and `_fits_inflated` look at is nearly all of it
+    first, end = int(index.starts[0]), int(index.starts[-1])
+    if not first < end:
+        return source.size > 0
+    is_large = not framing.is_checked and source.size > most_bytes
+    if is_large or not isinstance(source, LocalSource):
+        return _agreeing(index, source, framing) < 1
+    found, stored, fault = _core.index_file(framing.name, source.file, end, first, end - first)
+    starts, checksums = as_numpy(found), as_numpy(stored)
+    if framing.is_checked:
+        return not _are_indexed(index, 0, starts, checksums, source, framing)
+    if fault:
+        return 2 * _agreeing(index, source, framing) < 1
+    return not (np.array_equal(starts, index.starts) and np.array_equal(checksums, index.checksums))
 
 
 def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
@@ -77,7 +128,7 @@ def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
 
 def _is_same_nothing(index: Index, source: Source) -> bool:
     """Whether a file is the same where there is nothing in it to compare: as many bytes may be another file's."""
-    return _is_untouched(index, source) or not source.size
+    return is_same(index, source) or not source.size
 
 
 def _begins(index: Index, source: Source, framing: Framing) -> bool:
@@ -108,11 +159,6 @@ def with_checks(points: Iterable[SeekPoint], source: Source) -> tuple[SeekPoint,
         replace(point, check=_crc32c(source, *span))
         for point, span in zip(bare, _spans(bare, source.size), strict=True)
     )
-
-
-def _is_untouched(index: Index, source: Source) -> bool:
-    """Whether the system knows the file as the one that the index was made of, and as not written to since."""
-    return index.state.is_known and index.state == state_of(source)
 
 
 # -- a sample --------------------------------------------------------------------------------------
@@ -159,30 +205,6 @@ def _crc32c(source: Source, start: int, end: int) -> int:
 
 
 # -- all of it -------------------------------------------------------------------------------------
-
-
-def _stands(
-    index: Index, source: Source, framing: Framing, most_bytes: int = _COMPARED_BYTES
-) -> bool:
-    """Whether records of a file are where an index says, all of them up to the first damage.
-
-    Costs nothing where the file is untouched since the index was made. Else all heads of a plain
-    local file are looked at, for which small files of other framings than TFRecord's are read whole.
-    Of what is left, large or remote, a sample was taken, which must do; so it must of compressed ones, of
-    which it is nearly all.
-    """
-    is_large = not framing.is_checked and source.size > most_bytes
-    if index.layout != "plain" or is_large or not isinstance(source, LocalSource):
-        return True
-    first, end = int(index.starts[0]), int(index.starts[-1])
-    if not first < end or _is_untouched(index, source):
-        return True
-    found, stored, fault = _core.index_file(framing.name, source.file, end, first, end - first)
-    starts, checksums = as_numpy(found), as_numpy(stored)
-    if not (framing.is_checked or fault) and index.state.is_known:
-        # Whoever wrote to the file made what can be read, and nothing in it speaks against that.
-        return np.array_equal(starts, index.starts) and np.array_equal(checksums, index.checksums)
-    return _are_indexed(index, 0, starts, checksums, source, framing)
 
 
 def _records_behind(

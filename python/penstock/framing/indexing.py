@@ -43,7 +43,7 @@ def load_index(shard: Shard) -> Index | None:
         if known is None:
             continue
         is_news = known is not index or (state.is_known and index.state != state)
-        if is_news and shard.framing.keeps_index:
+        if is_news and shard.framing.keeps_index and index.blocks is None:
             # What was found out is not to be found out again at each open.
             known = replace(known, state=state)
             if known.num_records == index.num_records or sidecar.worth_saving(

@@ -60,7 +60,7 @@ class Shard:
     @property
     def proves(self) -> bool:
         """Whether payloads are compared with their checksums."""
-        return self.options.checksums == "all"
+        return self.options.verifies
 
     @property
     def proves_to_find(self) -> bool:

@@ -15,7 +15,7 @@ import struct
 import time
 import zlib
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from penstock.framing.sections import UNKNOWN, Facts, Sections, State
 from penstock.hidden import SIDECAR_SUFFIX, hidden
 from penstock.numbers import as_arrow, as_numpy
 from penstock.storage import (
+    LocalSource,
     LocalStorage,
     Source,
     Storage,
@@ -104,6 +105,8 @@ class Index:
     """A digest of a sample of the file; empty where it is not kept."""
     blocks: np.ndarray | None = None
     """CRC-32C of each MiB of the file, uint32; None where it is not kept."""
+    made_ns: int = 0
+    """When the file of this index was written; 0 where that is not known."""
 
     @property
     def ends(self) -> np.ndarray:
@@ -143,13 +146,21 @@ def state_of(source: Source) -> State:
     UNKNOWN where there is none, where another change might still bear the same time, or where another
     file has taken the place of the one that is open.
     """
+    state = state_now(source)
+    # Since it was opened a tick of the clock has passed, so a later change has another time.
+    is_as_opened = isinstance(source, LocalSource) and source.written_ns == state.mtime_ns
+    if is_as_opened or abs(time.time_ns() - state.mtime_ns) > _TICK_NS:
+        return state
+    return UNKNOWN
+
+
+def state_now(source: Source) -> State:
+    """The same, also where another change might still bear the same time: to compare it with what was kept."""
     if isinstance(source, Watched) and source.was_replaced():
         return UNKNOWN
     try:
         told = os.stat(source.path)
     except OSError:
-        return UNKNOWN
-    if time.time_ns() - told.st_ctime_ns < _TICK_NS:
         return UNKNOWN
     return State(told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
 
@@ -184,12 +195,25 @@ def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> 
 
 def keep_read(index: Index, data_path: str, storage: Storage, kept: str) -> str:
     """Save what reading has found out: in the folder that is asked for; beside the file where `kept` says so, or
-    where a sidecar is already, if that can be written; else in the user's cache."""
+    where a sidecar is already, if that can be written; else in the user's cache. A sidecar with checksums of
+    the file stays as it is: it alone can tell damage."""
     if kept not in ("auto", "beside"):
-        return keep(index, data_path, storage, kept)
-    if kept == "beside" or storage.exists(path_for(data_path, None)):
+        path = path_for(data_path, kept)
+        return path if has_blocks(path, storage) else keep(index, data_path, storage, kept)
+    beside = path_for(data_path, None)
+    if (kept == "beside" or storage.exists(beside)) and not has_blocks(beside, storage):
         return keep(index, data_path, storage, None)
+    cached = path_for(data_path, cache_folder())
+    if has_blocks(cached, storage):
+        return cached
     return save(index, data_path, storage, cache_folder())
+
+
+def has_blocks(path: str, storage: Storage) -> bool:
+    """Whether there is a sidecar that keeps checksums of its file."""
+    with suppress(OSError, StaleIndexError):
+        return bool(load_section(path, storage, "blocks")[1])
+    return False
 
 
 def _facts(index: Index) -> Facts:
@@ -238,19 +262,27 @@ def _points(index: Index) -> list[bytes]:
     return [*table, *windows]
 
 
-def discard(data_path: str) -> None:
-    """Remove the sidecars of a file, beside it and in the user's cache."""
+def discard(data_path: str, *, but_checksums: bool = False) -> None:
+    """Remove the sidecars of a file, beside it and in the user's cache; with `but_checksums`, not one that
+    keeps checksums of the file."""
     for folder in (None, cache_folder()):
-        try:
-            os.unlink(path_for(data_path, folder))
-        except OSError:
-            pass  # not there, or not ours to remove: then it is refused again at the next open
+        path = path_for(data_path, folder)
+        if but_checksums and has_blocks(path, LocalStorage()):
+            continue
+        with suppress(
+            OSError
+        ):  # not there, or not ours to remove: then it is refused again at the next open
+            os.unlink(path)
 
 
 def load(path: str, storage: Storage) -> Index:
     """Read a sidecar. Raises FileNotFoundError, or StaleIndexError where it is no whole one."""
     with _opened(path, storage) as kept:
-        return _parse(kept)
+        index = _parse(kept)
+    with suppress(OSError):
+        if isinstance(storage, LocalStorage):
+            return replace(index, made_ns=os.stat(path).st_mtime_ns)
+    return index
 
 
 def load_section(path: str, storage: Storage, name: str) -> tuple[Facts, bytes]:

@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from penstock.format import (
 )
 from penstock.format_options import options_from
 from penstock.formats.batches import conform
-from penstock.framing import sidecar
+from penstock.framing import blocks, sidecar
 from penstock.framing.sidecar import Index
 from penstock.inference import innermost
 from penstock.inferred import has_no_records
@@ -343,15 +343,26 @@ class _Work:
         if self.index is False:
             return
         folder = None if self.index is True else self.index
+        with_checksums = blocks.kept(path, folder or "beside", self.storage)
         try:
             if old is not None and old.num_records:
                 kept = sidecar.kept_records(path, folder)
                 total = old.num_records + more.num_records
-                if kept is not None and not sidecar.worth_saving(kept, total):
+                is_enough = kept is not None and not sidecar.worth_saving(kept, total)
+                if is_enough and with_checksums is None:
                     return
                 more = sidecar.joined(old, more)
             if folder is not None:
                 os.makedirs(folder, exist_ok=True)
+            if with_checksums is not None:
+                source = self.storage.source(path)
+                try:
+                    found = blocks.extended(source, with_checksums[1])
+                    if found is None:
+                        return  # the old checksums tell the damage
+                    more = replace(more, blocks=found, state=sidecar.state_of(source))
+                finally:
+                    source.close()
             sidecar.save(more, path, self.storage, folder)
         except OSError as error:
             # The records are there; an index can be made again at any time.

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from penstock import formats
-from penstock.errors import StaleIndexError, UnsupportedError
+from penstock.errors import StaleIndexError, UnsupportedError, command
 from penstock.folders import size_of
-from penstock.format import Format, Framed, Options, TextIndex, TextIndexed, is_indexed, open_shard
-from penstock.framing import fitting, sidecar
+from penstock.format import (
+    Format,
+    Framed,
+    Options,
+    Reader,
+    TextIndex,
+    TextIndexed,
+    is_indexed,
+    open_shard,
+)
+from penstock.framing import blocks, fitting, sidecar
 from penstock.framing.framings import Framing
 from penstock.framing.sidecar import Index
 from penstock.paths import expand
@@ -35,6 +47,7 @@ class _Made:
 def index(
     source: Any,
     *,
+    checksums: bool = False,
     folder: str | os.PathLike[str] | None = None,
     text: bool | str | None = None,
     from_text: str | os.PathLike[str] | bool | None = None,
@@ -51,23 +64,27 @@ def index(
 
     Args:
         source: as for `open`.
+        checksums: also keep the CRC-32C of each MiB of the file, of any format, for those that store no
+            checksums. `verify` compares them, and each read does with `open(checksums="index")`. An index
+            that has them is never made again unasked: where its file was changed since, `verify` says so.
         folder: where to keep the sidecars; None keeps them beside the data under hidden names, or in the
             user's cache where that cannot be written.
         text: True also writes the text index of another library: for `x.tfrecord` that of DALI's
             tfrecord2idx, `x.tfrecord.idx`; for `x.rec` MXNet's, `x.idx`. "dali" or "mxnet" insists.
         from_text: a text index to check against the file's own heads (True: the one beside it).
-        force: build again what already fits.
+        force: build again what already fits, and an index with checksums whose file was rewritten.
         threads: how many shards are indexed at once; None for all cores.
         progress: called with the records done, the bytes done, and the bytes in all.
         storage: where the files are; None for this machine.
 
     Returns:
         The paths of the sidecars, one a shard, in their order. Parquet and Arrow files say
-        themselves where their records lie; they have none.
+        themselves where their records lie; they have none without `checksums`.
 
     Raises:
         FormatError: a file is damaged; `verify` tells the whole of it, `repair` saves the rest.
-        StaleIndexError: `from_text` does not fit its file.
+        StaleIndexError: `from_text` does not fit its file; or a file is not the one whose checksums its
+            index keeps, and `force` is not given.
         UnsupportedError: a text index is asked for that the file's format does not have.
 
     Example:
@@ -90,7 +107,7 @@ def index(
         return iter(paths)
 
     def build(path: str) -> Iterable[_Made]:
-        yield _index_one(path, kept, text, from_text, force, place)
+        yield _index_one(path, kept, text, from_text, force, place, checksums)
 
     total = sum(bytes_of(path, place) for path in paths)
     made: list[str] = []
@@ -120,21 +137,33 @@ def _index_one(
     from_text: Any,
     force: bool,
     storage: Storage,
+    checksums: bool,
 ) -> _Made:
     source = storage.source(path)
     try:
         kind = formats.of(source)
+        with_checksums = blocks.kept(path, folder or "auto", storage)
+        if with_checksums is not None and not force:
+            _check_is_the_same(source, with_checksums[1])
+        checksums = checksums or with_checksums is not None
         try:
             reader = open_shard(kind, source, Options(raw=True, index="never"))
         except UnsupportedError:
-            return _Made(None, 0, source.size)  # it knows itself where its records lie
-        if not (isinstance(kind, Framed) and is_indexed(reader)):
-            return _Made(None, reader.num_records, source.size)
+            reader = None
+        if not (reader is not None and isinstance(kind, Framed) and is_indexed(reader)):
+            # It knows itself where its records lie.
+            if not checksums:
+                return _Made(None, 0 if reader is None else reader.num_records, source.size)
+            reader = reader or open_shard(kind, source, Options(index="never"))
+            kept_at = _keep_checksums(source, reader, folder, storage)
+            return _Made(kept_at, reader.num_records, source.size)
         known = None if force else load_fitting(path, source, kind.framing, folder, storage)
         found = reader.index if known is None else known[1]
         wanted = sidecar.path_for(path, folder)
         # What reading has kept in the user's cache is put beside the data.
         is_there = known is not None and known[0] == wanted
+        if checksums and found.blocks is None:
+            found, is_there = _with_checksums(found, source), False
         kept_at = wanted if is_there else sidecar.keep(found, path, storage, folder)
         if text or (from_text is not None and from_text is not False):
             other = _text_index(kind, text, path)
@@ -146,6 +175,37 @@ def _index_one(
         return _Made(kept_at, found.num_records, source.size)
     finally:
         source.close()
+
+
+def _check_is_the_same(source: Source, index: Index) -> None:
+    """Refuse to make an index again that keeps checksums of another state of its file."""
+    if fitting.is_same(index, source):
+        return
+    known = index.blocks
+    is_whole = known is not None and index.data_bytes == source.size
+    if known is not None and is_whole and not any(blocks.differing(source, known, 0, source.size)):
+        return
+    raise StaleIndexError(
+        "its index keeps checksums, and this is not the file that they are of: it was rewritten, or it is damaged",
+        file=source.path,
+        hint=command("penstock", "verify", source.path) + ", and --force where it was rewritten",
+    )
+
+
+def _with_checksums(index: Index, source: Source) -> Index:
+    state = sidecar.state_of(source)  # before it is read: it may change meanwhile
+    return replace(index, blocks=blocks.checksums_of(source), state=state)
+
+
+def _keep_checksums(source: Source, reader: Reader, folder: str | None, storage: Storage) -> str:
+    """Keep the checksums of a file that has no places to keep, with what its index holds besides."""
+    places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
+    index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
+    with suppress(OSError, StaleIndexError):
+        kept = sidecar.load(sidecar.path_for(source.path, folder), storage)
+        if kept.data_bytes == source.size and not fitting.was_written(kept, source):
+            index = kept
+    return sidecar.keep(_with_checksums(index, source), source.path, storage, folder)
 
 
 def _text_index(kind: Format, asked: bool | str | None, path: str) -> TextIndex:

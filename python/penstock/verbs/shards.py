@@ -27,7 +27,7 @@ from penstock.format import (
     notes_of,
 )
 from penstock.framing import sidecar
-from penstock.storage import Sink, Storage, sink_for
+from penstock.storage import LocalStorage, Sink, Storage, sink_for
 from penstock.verbs import textindex
 from penstock.verbs.incoming import Incoming
 
@@ -260,6 +260,8 @@ def _text_instead(
 
 def _save_index(writer: Writer, path: str, storage: Storage, folder: str | None) -> None:
     if not isinstance(writer, IndexMaking):
+        if isinstance(storage, LocalStorage):
+            sidecar.discard(path)  # of the file that was there before
         return
     try:
         sidecar.save(writer.index(), path, storage, folder)

@@ -57,7 +57,7 @@ class Splicing:
             fields = zip(edit.new.schema, self._names, strict=True)
             schema = pa.schema([f.with_name(n) for f, n in fields])
             self._payload = plan_payload(schema, self._kind, self.losses)
-        self._prove = old.options.checksums == "all"
+        self._prove = old.options.verifies
 
     def tasks(self, part: Part) -> Iterator[Task]:
         """The chunks of a shard, then None."""

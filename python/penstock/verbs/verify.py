@@ -16,6 +16,7 @@ from penstock.errors import (
     SchemaError,
     StaleIndexError,
     UnsupportedError,
+    command,
 )
 from penstock.format import (
     Chunk,
@@ -29,8 +30,9 @@ from penstock.format import (
     open_shard,
     parts_of,
 )
-from penstock.framing import fitting, sidecar
+from penstock.framing import blocks, fitting, sidecar
 from penstock.framing.framed import FramedReader
+from penstock.framing.sidecar import Index
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Bad, Found, Frames
 from penstock.limits import Limits, limits_from, raise_limit
@@ -44,6 +46,10 @@ from penstock.verbs.index import bytes_of
 
 Progress = Callable[[int, int, int], None]
 """Called now and then with the records done, the bytes done, and the bytes in all."""
+
+
+_BLOCKS_BYTES = 64 << 20
+"""Bytes that one task compares with the checksums of an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,7 @@ def _tasks(
                 return
             for finding in overlay_findings(kind, source, options, storage):
                 yield partial(_just, Tally(0, (finding,), 0))
+            yield from _block_tasks(source, options, storage)
             if isinstance(kind, Surveyed):
                 stale = stale_index(source, kind, options, storage)
                 if stale is not None:
@@ -154,6 +161,48 @@ def _tasks(
             yield partial(_just, Tally(0, (found_in(error, path, 0, source.size),), source.size))
     finally:
         source.close()
+
+
+def _block_tasks(source: Source, options: Options, storage: Storage) -> Iterator[_Task]:
+    """The comparison of a file with the checksums that its index keeps of each MiB, if it keeps any."""
+    kept = None
+    if options.index != "never":
+        kept = blocks.kept(source.path, options.index, storage)
+    if kept is None:
+        return
+    index = kept[1]
+    if index.data_bytes != source.size:
+        message = (
+            f"the file has {source.size} bytes, and had {index.data_bytes} when it was indexed"
+        )
+        yield partial(_just, Tally(0, (_differs(source, index, 0, source.size, message),), 0))
+        return
+    for start in range(0, source.size, _BLOCKS_BYTES):
+        yield partial(_compared, source, index, start, min(start + _BLOCKS_BYTES, source.size))
+
+
+def _compared(source: Source, index: Index, start: int, end: int) -> Iterable[Tally]:
+    assert index.blocks is not None, "who has none is not compared"
+    message = "these bytes are not those that were indexed"
+    try:
+        found = [
+            _differs(source, index, *span, message)
+            for span in blocks.differing(source, index.blocks, start, end)
+        ]
+    except PenstockError as error:  # the file was changed meanwhile
+        found = [found_in(error, source.path, start, end)]
+    return [Tally(0, tuple(found), 0)]
+
+
+def _differs(source: Source, index: Index, start: int, end: int, message: str) -> Finding:
+    """What is not as it was indexed: damage, or, where the file was written since, nobody can tell."""
+    kind = "data_checksum"
+    if fitting.was_written(index, source):
+        kind = "changed"
+        again = command("penstock", "index", "--checksums", "--force", source.path)
+        message += f", and the file was written since: if it was rewritten, {again} makes its index again; "
+        message += "if nobody did, they are damaged"
+    return Finding(kind, source.path, None, start, end, message, None)
 
 
 def _just(tally: Tally) -> Iterable[Tally]:
