@@ -21,6 +21,7 @@ class Finding:
 
     `kind` is one of
 
+    - of bytes that an index keeps checksums of: "changed" (the file was written since), or "data_checksum";
     - of a record: "length_checksum" (its head), "data_checksum" (its payload), "truncated",
       "limit", "message" (its frame is right, and its contents cannot be decoded)
     - of a compressed file: "compression", "compression_checksum"
