@@ -68,7 +68,8 @@ class ClassNames:
             if names is not None
         }
         self._stored = {path: pa.array(names, pa.string()) for path, names in self.known.items()}
-        self._recent: dict[str, tuple[pa.Array, pa.Array]] = {}
+        # The dictionary that was mapped last, its numbers, and how often in a row it was another one.
+        self._recent: dict[str, tuple[pa.Array, pa.Array, int]] = {}
 
     def _is_touched(self, name: str, source: Records | EndToEnd) -> bool:
         field = source.schema.field(name)
@@ -134,13 +135,20 @@ class ClassNames:
         if not pa.types.is_dictionary(array.type):
             array = _plain(array).dictionary_encode()
         recent = self._recent.get(path)
-        if recent is None or not recent[0].equals(array.dictionary):
-            if len(array.dictionary) > max(2 * len(array), _SMALL):
+        if recent is not None and recent[0].equals(array.dictionary):
+            codes = recent[1].take(array.indices)
+            if recent[2]:
+                self._recent[path] = (*recent[:2], 0)
+        else:
+            misses = 0 if recent is None else recent[2]
+            if misses and len(array.dictionary) > max(2 * len(array), _SMALL):
+                # Every batch brings another one: only the names that it uses are looked up.
                 array = array.dictionary_decode().dictionary_encode()
             numbers = self._numbers[path]
             found = [numbers.get(_text(name)) for name in array.dictionary.to_pylist()]
-            recent = self._recent[path] = array.dictionary, pa.array(found, pa.int64())
-        codes = recent[1].take(array.indices)
+            places = pa.array(found, pa.int64())
+            self._recent[path] = array.dictionary, places, misses + (recent is not None)
+            codes = places.take(array.indices)
         if codes.null_count != array.indices.null_count:
             self._check_known(array, codes, path)
         return pa.DictionaryArray.from_arrays(codes, self._stored[path], safe=False)

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.forks import Lock
+from penstock.joined import join
 from penstock.loader.plan import Part, Plan
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
 from penstock.orders import Blocked, Mixture, Order, Window
 from penstock.orders.keys import digest
-from penstock.scan import join
 from penstock.take import reordered
 
 _PART_BYTES = 64 << 20

@@ -16,9 +16,9 @@ import pyarrow as pa
 from penstock.dataset import Dataset
 from penstock.errors import FormatError, RecordIndexError, SchemaError, StaleIndexError
 from penstock.format import PartlyReadable, SkippedRegion, bare
+from penstock.joined import join
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
-from penstock.scan import join
 from penstock.take import empty, reordered, take
 from penstock.types import ImageType, is_text, storage_of
 
