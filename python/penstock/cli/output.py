@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -31,13 +32,33 @@ PIPED_WIDTH = 100
 Progress = Callable[[int, int, int], None]
 
 
+class _Console(Console):
+    """A console on which no text steers the terminal: names and values come from files that anybody may have
+    written. Colours that are asked for are no text."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            text = segment.text
+            if segment.control or text.isprintable() or text == "\n":
+                yield segment
+            else:
+                yield Segment(printable(text), segment.style)
+
+
+def printable(text: str) -> str:
+    """The lines of a text, with every character escaped that does not print."""
+    return "\n".join(describe.escape(line) for line in text.split("\n"))
+
+
 def console() -> Console:
     """Where people read: colours on a terminal, plain text elsewhere."""
     if sys.stdout.isatty():
-        return Console(highlight=False, markup=False)
+        return _Console(highlight=False, markup=False)
     asked = os.environ.get("COLUMNS", "")
     width = int(asked) if re.fullmatch("[1-9][0-9]{0,3}", asked) else PIPED_WIDTH
-    return Console(
+    return _Console(
         highlight=False, markup=False, width=width, file=cast("IO[str]", _Trimmed(sys.stdout))
     )
 
@@ -177,7 +198,7 @@ def progress(title: str) -> Generator[Progress | None]:
         TextColumn("{task.percentage:>3.0f} %"),
         TextColumn("{task.fields[figures]}", markup=False),
         TimeRemainingColumn(compact=True),
-        console=Console(stderr=True, highlight=False, markup=False),
+        console=_Console(stderr=True, highlight=False, markup=False),
         transient=True,
     )
     task = shown.add_task(title, total=None, figures="")
@@ -204,7 +225,7 @@ def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | Non
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TimeElapsedColumn(),
-        console=Console(stderr=True, highlight=False, markup=False),
+        console=_Console(stderr=True, highlight=False, markup=False),
         transient=True,
     )
     task = shown.add_task(title, total=1.0)

@@ -131,6 +131,7 @@ def _status_of(error: BaseException, wants_json: bool) -> int:
         with suppress(OSError):  # it may be stdout that fails
             click.echo(json.dumps({"error": _facts(error)}, indent=2, default=str))
     if isinstance(error, click.ClickException):
+        vars(error)["message"] = _printable(error.message)
         error.show()
         return 2
     if isinstance(error, ps.PenstockError):
@@ -162,10 +163,14 @@ def _said(error: OSError) -> str:
 
 
 def _tell(message: str) -> None:
-    """A message on stderr; names in it that came from a file cannot steer the terminal."""
-    from penstock import describe
+    click.echo(_printable(message), err=True)
 
-    click.echo("\n".join(describe.escape(line) for line in message.split("\n")), err=True)
+
+def _printable(message: str) -> str:
+    """A message in which no name that came from a file steers the terminal."""
+    from penstock.cli.output import printable
+
+    return printable(message)
 
 
 def _leave_pipe() -> None:

@@ -62,6 +62,7 @@ from penstock.storage import Sink, Source
 CHUNK_BYTES = 2 << 20
 CHUNK_RECORDS = 1 << 20
 MOST_STEP_BYTES = 64 << 20
+MOST_BATCH_BYTES = 256 << 20
 LISTS_OF_BYTES: Any = pa.list_(pa.uint8())
 SCHEMA_ATTRIBUTE = b"penstock.schema"
 """Of the file: Arrow's schema in Base64, where the datasets alone do not tell it."""
@@ -320,7 +321,11 @@ def _step(fields: list[_Field]) -> int:
     steps = [field.step for field in fields if field.step * size <= MOST_STEP_BYTES]
     large = max(fields, key=lambda field: field.record_bytes * field.step, default=None)
     step = max(steps, default=large.step if large else 1)
-    return -(-wanted // step) * step
+    step = -(-wanted // step) * step
+    # A chunk that was never written takes no bytes of the file, whatever its size. So a batch takes at most what one
+    # such chunk does, which is within limits, or what is little enough anyway.
+    most = max(MOST_BATCH_BYTES, large.record_bytes * large.step if large else 0)
+    return max(1, min(step, most // size))
 
 
 def _unequal(lengths: dict[int, list[str]]) -> SchemaError:

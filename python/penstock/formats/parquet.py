@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -53,10 +53,10 @@ from penstock.formats.batches import (
 )
 from penstock.formats.borrowed import Bytes, translated
 from penstock.formats.parquet_footer import check_nesting, codecs
-from penstock.formats.parquet_pages import check_pages
+from penstock.formats.parquet_pages import check_pages, longest_texts
 from penstock.inferred import as_stored
 from penstock.storage import Sink, Source
-from penstock.types import own_types
+from penstock.types import is_bytes, is_text, own_types, row_bytes
 from penstock.work import wait_for
 
 CHUNK_BYTES = 16 << 20
@@ -64,6 +64,13 @@ CHUNK_BYTES = 16 << 20
 takes several times a part's size, and several parts are decoded at once."""
 SPLIT_BYTES = 24 << 20
 CHUNK_RECORDS = 1 << 20
+BATCH_BYTES = 64 << 20
+"""What a batch may take whose rows have long texts or wide values that the file holds only once."""
+_FEW_ROWS = 256
+_MANY_ROWS = 1 << 16
+"""In a row group of so many rows it costs little to read the dictionaries first."""
+_BYTES_PER_ROW = 4
+"""In a row group of fewer rows they are read first where the file has fewer bytes than so many a row."""
 _BUFFER_BYTES = 1 << 18
 _WHOLE_BYTES = 16 << 20
 """Size of a file up to which columns are read whole."""
@@ -187,11 +194,12 @@ class ParquetReader:
         self._idle: list[tuple[Any, Cursor]] = []
         self._proof = Proof(self._path)
         self._pending: dict[Any, list[int]] = {}
+        self._longest: dict[Any, int] = {}
         self._process = os.getpid()
         self._lock = Lock()
         self._turn = threading.Condition(self._lock)
 
-    def _open(self) -> Any:
+    def _open(self, **how: Any) -> Any:
         """A pyarrow reader of its own. The footer is parsed only the first time."""
         import pyarrow.parquet as pq
 
@@ -204,11 +212,15 @@ class ParquetReader:
             buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
             page_checksum_verification=self._verify,
             **_newer_arguments(self._limits.nesting),
+            **how,
         )
 
     def _plan(self) -> list[Part]:
         """Cut the row groups into chunks, by what the footer says of them."""
         parts: list[Part] = []
+        # A row takes this much even where all of its values are missing, or one and the same.
+        widths = [row_bytes(field.type) for field in self._stored]
+        most = max(1, min(CHUNK_RECORDS, BATCH_BYTES // max(sum(widths), 1)))
         total = 0
         for group in range(self._metadata.num_row_groups):
             row_group = self._metadata.row_group(group)
@@ -217,7 +229,7 @@ class ParquetReader:
                 raise FormatError(f"row group {group} has a negative size", found=min(count, size))
             if size > self._limits.record_bytes:
                 self._large_groups.add(group)
-            step = CHUNK_RECORDS
+            step = most
             if size > SPLIT_BYTES:
                 step = max(1, min(step, count * CHUNK_BYTES // size))
             # A footer can claim any number of records: never more parts than it has bytes.
@@ -290,9 +302,59 @@ class ParquetReader:
         """The chunks that hold these records, each decoded once, in the file's order."""
         places = np.searchsorted(np.asarray(self._starts), records, side="right") - 1
         for place in np.unique(places):
-            part, first = self._parts[place], self._starts[place]
-            read = partial(self._read, part, schema, first)
-            yield from sound_runs(read, records, first, first + part.num_records)
+            numbers = records[places == place]
+            for chunk in self._divided(self._parts[place], self._starts[place], schema):
+                first, end = chunk.first_record, chunk.first_record + chunk.num_records
+                if ((numbers >= first) & (numbers < end)).any():
+                    read = partial(self._read, chunk.data, schema, first)
+                    yield from sound_runs(read, numbers, first, end)
+
+    def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
+        """See penstock.format.Dividing."""
+        schema = projected(self.schema, columns, self._path)
+        with translated(self._path):
+            yield from self._divided(chunk.data, chunk.first_record, schema)
+
+    def _divided(self, part: Part, first: int, schema: Any) -> Iterator[Chunk]:
+        """A part in pieces whose values are few enough for one batch, whatever dictionaries hold."""
+        step = min(part.num_records, self._rows_at_once(part.group, schema))
+        end = part.start + part.num_records
+        for start in range(part.start, end, max(step, 1)):
+            count = min(step, end - start)
+            piece = part if count == part.num_records else Part(part.group, start, count, step)
+            yield Chunk(first + start - part.start, count, 4, self._data_end, piece)
+
+    def _rows_at_once(self, group: int, schema: Any) -> int:
+        """How many rows of a row group may be decoded at once. A text of a dictionary takes a few bits of the file
+        for each row that has it, and all of its bytes in memory. So where that may be much, the dictionaries are
+        read first."""
+        rows = self._metadata.row_group(group).num_rows
+        stored = [field for field in self._stored if field.name in set(schema.names)]
+        names = [field.name for field in stored if is_bytes(field.type) or is_text(field.type)]
+        has_few_bytes = self._bytes.source.size < rows * _BYTES_PER_ROW
+        if not names or rows < _FEW_ROWS or (rows < _MANY_ROWS and not has_few_bytes):
+            return rows
+        key = (group, tuple(names))
+        longest = self._longest.get(key)
+        if longest is None:
+            longest = self._longest[key] = self._longest_texts(group, names)
+        return max(1, BATCH_BYTES // longest) if longest else rows
+
+    def _longest_texts(self, group: int, names: list[str]) -> int:
+        self._check_pages(group, names)
+        try:
+            batches = self._open(read_dictionary=names).iter_batches(
+                1, row_groups=[group], columns=names, use_threads=False
+            )
+            return longest_texts(next(batches, None))
+        except (pa.ArrowException, OSError, ValueError):
+            return 0  # it is told where the values are read
+
+    def _check_pages(self, group: int, names: Sequence[str]) -> None:
+        key = (group, tuple(names))
+        if group in self._large_groups and key not in self._looked_at:
+            check_pages(self._bytes.read, self._footer(), group, names, self._limits)
+            self._looked_at.add(key)
 
     def _read(self, part: Part, schema: Any, first_record: int, records: Selection) -> Any:
         """Decode one part of a row group, or some rows of it, to one sound batch of `schema`."""
@@ -306,9 +368,7 @@ class ParquetReader:
     def _decoded(self, part: Part, stored: Any) -> Any:
         """One part of a row group as it is stored, not yet proved."""
         key = (part.group, tuple(stored.names))
-        if part.group in self._large_groups and key not in self._looked_at:
-            check_pages(self._bytes.read, self._footer(), part.group, stored.names, self._limits)
-            self._looked_at.add(key)
+        self._check_pages(part.group, stored.names)
         with self._in_turn(key, part):
             cursor = self._resume(key, part, stored)
             while cursor.at < part.start:

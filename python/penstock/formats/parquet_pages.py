@@ -12,7 +12,10 @@ size in the file.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from penstock.errors import FormatError, LimitError
 from penstock.formats.parquet_footer import (
@@ -149,3 +152,14 @@ def _header(read: Read, at: int) -> tuple[int, int, int] | None:
             return None
         return walk.at, sizes.get(_PLAIN_SIZE, 0), sizes.get(_SIZE, -1)
     return None
+
+
+def longest_texts(batch: Any) -> int:
+    """Bytes of a row that has the longest text of each column's dictionary."""
+    total = 0
+    for column in batch.columns if batch is not None else ():
+        if pa.types.is_dictionary(column.type) and len(column.dictionary):
+            # Offsets of 32 bits. No value of them is looked at, so they need not be sound.
+            ends = np.frombuffer(column.dictionary.buffers()[1], np.int32)
+            total += int(np.diff(ends[: len(column.dictionary) + 1]).max(initial=0))
+    return total
