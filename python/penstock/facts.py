@@ -112,6 +112,13 @@ class Facts:
             raise FormatError(f"{key!r} is no list of texts")
         return values
 
+    def paths(self, key: str) -> list[str]:
+        """A list of texts that can be paths: none has a NUL."""
+        values = self.texts(key)
+        if any("\0" in value for value in values):
+            raise FormatError(f"{key!r} is no list of paths")
+        return values
+
     def facts(self, key: str) -> Facts:
         """An object inside."""
         return Facts.of(self.any(key), repr(key))

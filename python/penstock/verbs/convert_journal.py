@@ -130,7 +130,7 @@ class Journal:
             same = stored.text("job") == self._job
             told = [Facts.of(part, "a part") for part in stored.list("parts")]
             parts = [_part(part) for part in told]
-            finals = stored.texts("finals")
+            finals = stored.paths("finals")
         except (OSError, FormatError):
             same, parts, finals = False, [], []
         self._finals = finals if same else []

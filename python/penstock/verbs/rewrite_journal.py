@@ -287,7 +287,7 @@ def _stored(path: str) -> dict[str, Any] | None:
     try:
         with open(path, "rb") as file:
             stored = parsed_object(file.read(_MOST_BYTES + 1), _MOST_BYTES)
-        files = stored.texts("files")
+        files = stored.paths("files")
         before = [_state(state) for state in stored.list("before")]
         written = stored.facts("done")
         done = {int(shard): _made(written.any(shard)) for shard in written}
