@@ -8,13 +8,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core, formats
-from penstock.errors import PenstockError, SchemaError, TruncatedError
+from penstock.errors import PenstockError, SchemaError, TruncatedError, UnsupportedError
 from penstock.forks import Lock
 from penstock.format import (
     Chunk,
@@ -32,7 +32,7 @@ from penstock.format import (
     open_shard,
 )
 from penstock.formats.framed_raw import RAW_SCHEMA
-from penstock.framing import blocks
+from penstock.framing import blocks, kept_schema
 from penstock.framing.framed import UNPROVED
 from penstock.framing.sidecar import discard
 from penstock.inference import in_common
@@ -79,6 +79,11 @@ class NoRecords:
         """Nothing is open."""
 
 
+Types = Literal["given", "kept", "stored", "inferred"]
+"""Where the types of fields come from: schema=, sidecars that were written with the files, the files, or a look at
+records."""
+
+
 class _Opened(NamedTuple):
     """One file that has been opened."""
 
@@ -120,24 +125,50 @@ class Files:
         if len(paths) > 1:
             # Where that is refused, opening the last of them says so.
             make_room(_HANDLES * len(paths))
-        self._settled: pa.Schema | None = None
+        self.types: Types = "given" if is_given else "kept"
+        self._settled = self._kept_schema()
         self._names: Sequence[str] | None = None
-        if self._is_inferred_by_all():
+        kept_first = self._first_by_kept()
+        if kept_first is None and self._is_inferred_by_all():
             alone = [bare(self._open(n).reader).schema for n in range(len(self.paths))]
             counts = [told.num_records for told in map(InferredFrom.of, alone) if told is not None]
             self._settled = in_common(alone, InferredFrom(sum(counts), True, files(len(alone))))
-        first = self._first_reader()
+        first = kept_first or self._first_reader()
         # Overlays have settled what their files hold.
         if self._settled is None and len(paths) > 1 and self._overlays is None:
             self._settled = self._by_more_files(bare(first).schema)
             if self._settled is not None:
                 self._forget_readers()
                 first = self._first_reader()
+        if self.types == "kept" and kept_first is None:
+            self.types = "stored" if InferredFrom.of(bare(first).schema) is None else "inferred"
         self.schema = first.schema  # the fields of a record, those of overlays among them
         self._settled = bare(first).schema
         if self._overlays is not None:
             self._names = first.schema.names
         self._has_warned = len(paths) == 1
+
+    def _kept_schema(self) -> pa.Schema | None:
+        """The schema that the files were written with, where all keep the same."""
+        if self.options.schema is not None or self.options.raw:
+            return None
+        return kept_schema.of_files(self.paths, self.storage, self.options, self._format_of)
+
+    def _first_by_kept(self) -> Reader | None:
+        """The reader of the first file by the schema that it keeps, if it can be read by that."""
+        if self._settled is None:
+            return None
+        try:
+            first = self._first_reader()
+        except (SchemaError, UnsupportedError):
+            self._settled = None
+            self._forget_readers()
+            return None
+        self._alike = set(range(len(self.paths)))
+        return first
+
+    def _format_of(self, source: Source) -> Format:
+        return formats.of(source) if self._format is None else formats.by_name(self._format)
 
     def _forget_readers(self) -> None:
         self._opened: list[_Opened | None] = [None] * len(self.paths)
@@ -297,7 +328,7 @@ class Files:
             is_compared = self.options.checksums == "index"
             if is_compared:
                 source = blocks.checked(source, self.options.index)
-            fmt = formats.of(source) if self._format is None else formats.by_name(self._format)
+            fmt = self._format_of(source)
             check, watched = None, source if isinstance(source, Watched) else None
             if watched is not None:
                 proves = isinstance(fmt, Framed) and self.options.verifies

@@ -278,6 +278,16 @@ class TextIndex(Protocol):
 
 
 @runtime_checkable
+class KeepsTypes(Protocol):
+    """A Format that cannot hold all Arrow types: they are kept in the sidecar of a file that penstock writes."""
+
+    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
+        """What records of this schema read back as, given that they were written with these options: what the
+        format rounds is not undone. None where that cannot be said."""
+        ...
+
+
+@runtime_checkable
 class TextIndexed(Protocol):
     """A framed Format, for whose files another library has an index of its own."""
 

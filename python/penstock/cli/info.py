@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 12
 """Up to so many files are listed one by one."""
+_TYPE_WORDS = {
+    "given": "as asked for",
+    "kept": "as they were written, from the sidecar",
+    "stored": "as the files say",
+    "inferred": "inferred from records",
+}
 _INDEX_WORDS = {
     "found": "found",
     "made": "made just now",
@@ -60,6 +66,7 @@ def _document(found: ps.Info) -> dict[str, Any]:
         "num_records": found.num_records,
         "num_bytes": found.num_bytes,
         "record_bytes": spread_document(found.record_bytes),
+        "types": found.types,
         "fields": [{"name": f.name, "type": str(f.type)} for f in found.schema],
         "files": [
             {
@@ -97,6 +104,7 @@ def _page(found: ps.Info) -> list[Any]:
     if found.record_bytes is not None:
         pairs.append(("record size", output.spread(found.record_bytes, describe.size)))
     pairs.append(("index", _index(shards)))
+    pairs.append(("types", _TYPE_WORDS[found.types]))
     parts: list[Any] = [output.facts(pairs), "", _fields(found)]
     if 1 < len(shards) <= _MOST_FILES:
         parts += ["", _listing(shards)]

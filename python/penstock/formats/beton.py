@@ -57,6 +57,7 @@ from penstock.formats.beton_layout import (
     read_layout,
 )
 from penstock.formats.beton_values import Spans, Values, Window, array_of
+from penstock.framing import kept_schema
 from penstock.lending import in_parts, whole
 from penstock.storage import Sink, Source
 from penstock.types import ImageType, fixed_tensors
@@ -126,6 +127,11 @@ class BetonFormat:
         """
         own = options_from(BetonReadOptions, options.format_options, "beton")
         return BetonReader(source, options, own)
+
+    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
+        """See penstock.format.KeepsTypes."""
+        del options
+        return pa.schema([kept_schema.with_numbers(field, pa.int64()) for field in schema])
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.beton_write import BetonWriter

@@ -53,6 +53,7 @@ from penstock.framing.stream import PlainStream
 from penstock.inferred import INFERRED_KEY, InferredFrom, file_name
 from penstock.limits import Limits
 from penstock.numbers import checked_infer
+from penstock.schema import is_raw
 from penstock.storage import Sink, Source
 from penstock.types import is_bytes
 
@@ -140,6 +141,11 @@ class MessagePackFormat:
             message = "the last record is damaged; nothing can be appended to it"
             raise FormatError(message, file=source.path)
         return index
+
+    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
+        """See penstock.format.KeepsTypes."""
+        del options
+        return None if is_raw(schema) else schema
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.msgpack_writer import MessagePackWriter

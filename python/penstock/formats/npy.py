@@ -73,6 +73,11 @@ class NpyFormat:
         reader.text_length = _text_length(header.dtype)
         return reader
 
+    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
+        """See penstock.format.KeepsTypes."""
+        del options
+        return schema
+
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         """Begin a file. Raises SchemaError where no array holds records of `schema`."""
         from penstock.formats.npy_write import NpyWriter

@@ -45,6 +45,7 @@ from penstock.format import (
 from penstock.format_options import options_from
 from penstock.formats.framed_raw import given, without_columns
 from penstock.formats.recordio_text import MXNetIndex
+from penstock.framing import kept_schema
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import SAMPLE_BYTES, sample_chunks
 from penstock.framing.framed import FramedReader, Proof
@@ -57,6 +58,7 @@ from penstock.framing.survey import Survey
 from penstock.inferred import InferredFrom, file_name
 from penstock.lending import lent_schema
 from penstock.numbers import checked_infer
+from penstock.schema import is_raw
 from penstock.storage import Sink, Source
 from penstock.types import ImageType, storage_of
 
@@ -149,6 +151,14 @@ class RecordIOFormat:
         assert isinstance(reader, FramedReader)
         check_end(source, reader.index, RECORDIO)
         return reader.index
+
+    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
+        """See penstock.format.KeepsTypes."""
+        del options
+        if is_raw(schema):
+            return None
+        fields = [kept_schema.with_numbers(field, pa.float32()) for field in schema]
+        return pa.schema(map(kept_schema.without_doubles, fields))
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.recordio_writer import RecordIOWriter

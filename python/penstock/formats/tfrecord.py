@@ -41,7 +41,7 @@ from penstock.formats.framed_raw import (
     without_columns,
 )
 from penstock.formats.tfrecord_text import DaliIndex
-from penstock.framing import sidecar
+from penstock.framing import kept_schema, sidecar
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import SAMPLE_BYTES, indexed_chunks, sample_chunks
 from penstock.framing.framed import FramedReader, Proof
@@ -158,6 +158,14 @@ class TFRecordFormat:
         index = reader.index
         check_end(source, index)
         return index
+
+    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
+        """See penstock.format.KeepsTypes."""
+        if is_raw(schema) or options.payload not in (None, "example"):
+            return None
+        fields = kept_schema.flattened(schema)
+        is_exact = options.float64 == "exact"
+        return pa.schema(fields if is_exact else map(kept_schema.without_doubles, fields))
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.tfrecord_writer import TFRecordWriter

@@ -42,6 +42,8 @@ claim anything."""
 def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "front", "nothing"]:
     """How much of a file an index is of: its front, where records were put behind that; or nothing, where the
     file was rewritten."""
+    if index.layout == "none":
+        return "nothing"  # it knows no places
     if index.data_bytes != source.size:
         is_front = _begins(index, source, framing)
         is_front = is_front and not _is_rewritten(index, source, framing, _FRONT_BYTES)

@@ -34,7 +34,7 @@ ENDLESS = 1 << 62
 def load_index(shard: Shard) -> Index | None:
     """The sidecar of a file, if there is one and it fits. A compressed stream learns its points."""
     source, options = shard.source, shard.options
-    if options.index == "never" or not _has_place(source, options.index):
+    if options.index == "never" or not has_place(source, options.index):
         return None
     storage = LocalStorage()
     state = sidecar.state_of(source)
@@ -79,7 +79,7 @@ def _of_this_state(shard: Shard, index: Index) -> Index | None:
     return index if covered == "all" else None
 
 
-def _has_place(source: Source, kept: str) -> bool:
+def has_place(source: Source, kept: str) -> bool:
     """Whether there is a place for the sidecar of a file. What another storage calls its path is none on
     this machine, so that only a folder which is asked for holds sidecars of its files. Where another file has
     taken its name, what is kept there is of that one."""
@@ -127,7 +127,7 @@ def build_index(shard: Shard) -> Index:
     kept, since it says nothing about the file as it was meant to be.
     """
     kept = shard.options.index
-    keeps = kept != "never" and shard.framing.keeps_index and _has_place(shard.source, kept)
+    keeps = kept != "never" and shard.framing.keeps_index and has_place(shard.source, kept)
     if not keeps:
         return _found_index(shard)[0]
     with made_once(os.path.basename(sidecar.path_for(shard.source.path, cache_folder()))):

@@ -285,16 +285,16 @@ def load(path: str, storage: Storage) -> Index:
     return index
 
 
-def load_section(path: str, storage: Storage, name: str) -> tuple[Facts, bytes]:
-    """The facts of a sidecar and one section, which is empty where there is none. Reads little else.
+def load_sections(path: str, storage: Storage, *names: str) -> tuple[Facts, dict[str, bytes]]:
+    """The facts of a sidecar and some sections, which are empty where there are none. Reads little else.
 
     Raises:
         FileNotFoundError: there is no sidecar.
         StaleIndexError: it is no whole one.
     """
     with _opened(path, storage) as kept:
-        data = kept.read(name)
-        return kept.facts, b"" if data is None else data.to_bytes()
+        found = {name: kept.read(name) for name in names}
+        return kept.facts, {n: b"" if d is None else d.to_bytes() for n, d in found.items()}
 
 
 @contextmanager

@@ -16,15 +16,10 @@ import numpy as np
 from penstock import _core
 from penstock.errors import StaleIndexError
 from penstock.format import Reader
+from penstock.framing.sampled import sample_of
 from penstock.framing.sidecar import Index
 from penstock.storage import Source
 
-WHOLE_BYTES = 1 << 20
-"""Up to this size all of a file is looked at."""
-SAMPLES = 64
-SAMPLE_BYTES = 4096
-TAIL_BYTES = 64 << 10
-"""The end of a larger file, where formats keep their footers."""
 _PIECE = 1 << 20
 
 
@@ -55,7 +50,7 @@ def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identi
     index: Any = getattr(reader, "index", None)
     if not isinstance(index, Index):
         num_records = reader.num_records if count else None
-        return Identity(source.size, num_records, f"sample:{_sampled(source)}")
+        return Identity(source.size, num_records, f"sample:{sample_of(source).hex()}")
     if index.gap_ends is not None:
         raise StaleIndexError(
             "the shard is damaged and its index is lost: nobody knows which record an overlay's "
@@ -69,23 +64,9 @@ def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identi
 
 
 def _crc(numbers: np.ndarray, kind: str) -> int:
-    """CRC-32C of some numbers, a piece at a time: the index of a large file lies in a map."""
+    """CRC-32C of some numbers, a piece at a time."""
     crc = 0
     for start in range(0, len(numbers), _PIECE):
         piece = np.ascontiguousarray(numbers[start : start + _PIECE], dtype=kind)
         crc = _core.Buffer.from_bytes(piece.tobytes()).crc32c(crc)
     return crc
-
-
-def _sampled(source: Source) -> str:
-    import hashlib  # costs 3 ms at import, and is rarely needed
-
-    digest = hashlib.blake2b(digest_size=16)
-    ranges: list[Any] = [(0, source.size)]
-    if source.size > WHOLE_BYTES:
-        last = source.size - SAMPLE_BYTES
-        ranges = [(i * last // (SAMPLES - 1), SAMPLE_BYTES) for i in range(SAMPLES)]
-        ranges.append((source.size - TAIL_BYTES, TAIL_BYTES))
-    for start, length in ranges:
-        digest.update(source.read(start, length).to_bytes())
-    return digest.hexdigest()

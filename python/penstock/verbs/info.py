@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock import dataset as datasets
+from penstock.files import Types
 from penstock.format import Compressed, Reader, is_indexed
 from penstock.framing import sidecar
 from penstock.skipped import SkippedFile
@@ -45,6 +46,9 @@ class Info:
     num_records: int
     num_bytes: int
     record_bytes: Spread | None
+    types: Types = "inferred"
+    """Where the types of the fields come from: "given" by schema=, "kept" in sidecars that were written with the
+    files, "stored" in the files, or "inferred" from records."""
     skipped_files: tuple[SkippedFile, ...] = ()
     """What was found and is not read, with the reason: see `Dataset.skipped_files`."""
 
@@ -87,6 +91,7 @@ def info(source: Any) -> Info:
         sum(shard.num_records for shard in shards),
         sum(shard.num_bytes for shard in shards),
         total.spread(),
+        ds.files.types,
         ds.skipped_files,
     )
 

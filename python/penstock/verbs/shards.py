@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from penstock.format import (
     notes_of,
 )
 from penstock.framing import sidecar
+from penstock.framing.kept_schema import index_of_others
 from penstock.storage import LocalStorage, Sink, Storage, sink_for
 from penstock.verbs import textindex
 from penstock.verbs.incoming import Incoming
@@ -174,10 +175,17 @@ class Shards:
             raise
 
     def commit(
-        self, kind: Format, names: Names, storage: Storage, index: bool | str, *, overwrite: bool
+        self,
+        kind: Format,
+        names: Names,
+        storage: Storage,
+        index: bool | str,
+        *,
+        overwrite: bool,
+        schema: bytes = b"",
     ) -> Summary:
-        """Give all shards their names, in order, then write their indexes. A text index of a file that is replaced is
-        replaced with it."""
+        """Give all shards their names, in order, then write their indexes, which keep this schema. A text index of a
+        file that is replaced is replaced with it."""
         total = len(self._shards)
         paths = [names.final(number, total) for number in range(total)]
         if len(set(paths)) < total:
@@ -199,7 +207,8 @@ class Shards:
         committed, self._shards = self._shards, []
         if index is not False:
             for shard, path in zip(committed, paths, strict=True):
-                _save_index(shard.writer, path, storage, None if index is True else str(index))
+                folder = None if index is True else str(index)
+                _save_index(shard.writer, path, storage, folder, schema)
         return Summary(
             tuple(paths),
             sum(shard.num_records for shard in committed),
@@ -258,13 +267,19 @@ def _text_instead(
     return text, sink
 
 
-def _save_index(writer: Writer, path: str, storage: Storage, folder: str | None) -> None:
-    if not isinstance(writer, IndexMaking):
-        if isinstance(storage, LocalStorage):
-            sidecar.discard(path)  # of the file that was there before
-        return
+def _save_index(
+    writer: Writer, path: str, storage: Storage, folder: str | None, schema: bytes
+) -> None:
     try:
-        sidecar.save(writer.index(), path, storage, folder)
+        if isinstance(writer, IndexMaking):
+            index = replace(writer.index(), schema=schema) if schema else writer.index()
+        elif schema:
+            index = index_of_others(path, storage, schema)
+        else:
+            if isinstance(storage, LocalStorage):
+                sidecar.discard(path)  # of the file that was there before
+            return
+        sidecar.save(index, path, storage, folder)
     except OSError as error:
         # The data is whole and has its name; an index can be made again at any time.
         warnings.warn(f"{path} is written, but its index is not: {error}", stacklevel=4)

@@ -23,6 +23,7 @@ from penstock.format import (
 )
 from penstock.format_options import options_from
 from penstock.framing import sidecar
+from penstock.framing.kept_schema import of_written
 from penstock.numbers import checked_count
 from penstock.paths import index_option
 from penstock.pipeline import checked_threads
@@ -83,7 +84,8 @@ def write(
             compressed format, to within what has not been compressed yet). About so many for
             Parquet, Arrow and HDF5, where records wait for their group or chunk, for npz, which is
             packed at the end, and for `.beton`, where pages are filled up behind the records.
-        index: write an index with each file, where its format has one; a folder to put them there.
+        index: write a sidecar with each file: the index, where its format has one, and the types of its fields, where
+            its format cannot hold them; a folder to put them there.
         overwrite: replace existing files.
         exact: refuse values that the format cannot hold exactly. Else they become the nearest that it holds, such as a
             float64 in a TFRecord the nearest float32, and `Summary.notes` says so.
@@ -147,7 +149,8 @@ def write(
             shards.finish()
             finals = [names.final(n, shards.num_shards) for n in range(shards.num_shards)]
             drop_old_indexes(finals, storage, index, overwrite=overwrite)
-            return shards.commit(kind, names, storage, index, overwrite=overwrite)
+            kept = of_written(kind, incoming.schema, options) if index is not False else b""
+            return shards.commit(kind, names, storage, index, overwrite=overwrite, schema=kept)
         except BaseException:
             shards.abort()
             raise

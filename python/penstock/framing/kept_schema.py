@@ -1,0 +1,194 @@
+"""The Arrow schema that a writer keeps in the sidecar of a file whose format cannot hold it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import PenstockError, StaleIndexError
+from penstock.format import KeepsTypes, Options, open_shard
+from penstock.framing import sidecar
+from penstock.framing.indexing import has_place
+from penstock.framing.sampled import sample_of
+from penstock.framing.sections import Facts
+from penstock.framing.sidecar import Index
+from penstock.storage import LocalStorage, Source, Storage
+from penstock.types import own_types
+
+
+def to_bytes(schema: pa.Schema | None) -> bytes:
+    """A schema as a sidecar keeps it, without what it says besides of the whole; nothing of None."""
+    return b"" if schema is None else schema.remove_metadata().serialize().to_pybytes()
+
+
+def from_bytes(data: bytes) -> pa.Schema | None:
+    """What `to_bytes` made; None where it is not whole."""
+    if not data:
+        return None
+    try:
+        return own_types(pa.ipc.read_schema(pa.py_buffer(data)))
+    except (pa.ArrowException, ValueError, TypeError, KeyError, OSError, RecursionError):
+        return None
+
+
+def index_of_others(path: str, storage: Storage, schema: bytes) -> Index:
+    """What is kept of a file whose format has no places of records to keep."""
+    source = storage.source(path)
+    try:
+        size, sample = source.size, sample_of(source)
+    finally:
+        source.close()
+    none = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
+    return Index(0, size, size, "", *none, layout="none", schema=schema, sample=sample)
+
+
+def of_written(kind: Any, schema: pa.Schema, options: Any) -> bytes:
+    """What is kept with files of a format that are written with these options."""
+    return to_bytes(kind.kept_schema(schema, options)) if isinstance(kind, KeepsTypes) else b""
+
+
+def of_files(
+    paths: Sequence[str], storage: Storage, options: Options, opened: Callable[[Source], Any]
+) -> pa.Schema | None:
+    """The schema that all of some files have been written with: None unless each has a sidecar that is of the file
+    as it is, and all keep the same.
+
+    Args:
+        paths: the files.
+        storage: where they are.
+        options: of the reading; where sidecars are looked for.
+        opened: the format of an open file.
+    """
+    found = b""
+    for path in paths:
+        kept = _of_file(path, storage, options, opened)
+        if not kept or (found and kept != found):
+            return None
+        found = kept
+    return from_bytes(found)
+
+
+def _of_file(
+    path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
+) -> bytes:
+    if options.index == "never" or not isinstance(storage, LocalStorage):
+        return b""
+    for folder in sidecar.folders(options.index):
+        kept_at = sidecar.path_for(path, folder)
+        with suppress(OSError, StaleIndexError):
+            facts, kept = sidecar.load_sections(kept_at, storage, "schema", "sample")
+            if not kept["schema"]:
+                continue
+            if _is_untouched(path, kept_at, facts):
+                return kept["schema"]
+            return _of_changed(path, storage, options, opened, kept)
+    return b""
+
+
+def _is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
+    """Whether a file was not written to since its sidecar was, as far as sizes and times tell."""
+    told = os.stat(path)
+    if told.st_size != facts.data_bytes:
+        return False
+    if facts.state.is_known:
+        return facts.state == (told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
+    return max(told.st_mtime_ns, told.st_ctime_ns) <= os.stat(kept_at).st_mtime_ns
+
+
+def _of_changed(
+    path: str,
+    storage: LocalStorage,
+    options: Options,
+    opened: Callable[[Source], Any],
+    kept: dict[str, bytes],
+) -> bytes:
+    """What was kept of a file that was copied, moved or written to since: the schema, if the file is the same, or
+    records were put behind it."""
+    source = storage.source(path)
+    try:
+        if kept["sample"]:
+            return kept["schema"] if kept["sample"] == sample_of(source) else b""
+        if not has_place(source, options.index):
+            return b""
+        reader: Any = open_shard(opened(source), source, Options(raw=True, index=options.index))
+        return reader.index.schema if getattr(reader, "has_index", False) else b""
+    except PenstockError:
+        return b""
+    finally:
+        source.close()
+
+
+def joined(old: bytes, new: bytes) -> bytes:
+    """What is kept of a file behind which records of another schema were put: types that both fit, or nothing."""
+    first, second = from_bytes(old), from_bytes(new)
+    if first is None or second is None:
+        return b""
+    if old == new:
+        return old
+    if set(second.names) - set(first.names):
+        return b""
+    fields: list[pa.Field] = []
+    for field in first:
+        place = second.get_field_index(field.name)
+        other = field if place < 0 else second.field(place)
+        wanted = _common(field.type, other.type)
+        if wanted is None:
+            return b""
+        nullable = field.nullable or other.nullable or place < 0
+        fields.append(field.with_type(wanted).with_nullable(nullable))
+    return to_bytes(pa.schema(fields))
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_integer(one) and pa.types.is_integer(other):
+        return pa.int64()
+    if pa.types.is_floating(one) and pa.types.is_floating(other):
+        return max((one, other), key=lambda type_: type_.bit_width)
+    texts = (pa.string(), pa.large_string(), pa.string_view())
+    return one if one in texts and other in texts else None
+
+
+def flattened(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    """Fields with those of structs in their places, called `parent/child`, however deep."""
+    found: list[pa.Field] = []
+    for field in fields:
+        if not pa.types.is_struct(field.type):
+            found.append(field)
+            continue
+        inside = [field.type.field(n) for n in range(field.type.num_fields)]
+        found += flattened(
+            child.with_name(f"{field.name}/{child.name}").with_nullable(True) for child in inside
+        )
+    return found
+
+
+def with_numbers(field: pa.Field, numbers: pa.DataType) -> pa.Field:
+    """A field of class labels of which a file has the numbers, not the names; any other one as it is."""
+    return field.with_type(numbers) if pa.types.is_dictionary(field.type) else field
+
+
+def without_doubles(field: pa.Field) -> pa.Field:
+    """A field whose float64 values have become float32."""
+    return field.with_type(_single(field.type))
+
+
+def _single(type_: pa.DataType) -> pa.DataType:
+    if isinstance(type_, pa.FixedShapeTensorType):
+        inner = _single(type_.value_type)
+        return pa.fixed_shape_tensor(
+            inner, type_.shape, dim_names=type_.dim_names, permutation=type_.permutation
+        )
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(type_.value_field.with_type(_single(type_.value_type)), type_.list_size)
+    if pa.types.is_large_list(type_):
+        return pa.large_list(type_.value_field.with_type(_single(type_.value_type)))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_single(type_.value_type)))
+    return pa.float32() if type_ == pa.float64() else type_

@@ -1,0 +1,97 @@
+"""What penstock wrote reads back with its types, in every format: those that a format cannot hold are in the sidecar."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from held import WRITABLE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_laws import drawn, in_one_folder, same, whole
+
+import penstock as ps
+from penstock.format import Format, KeepsTypes
+from penstock.format_options import options_from
+from penstock.verbs.write import write
+from reading import index_of
+
+per_format = pytest.mark.parametrize("fmt", WRITABLE, ids=lambda fmt: fmt.info.name)
+
+
+def kept_by(fmt: Format, schema: pa.Schema) -> pa.Schema | None:
+    if not isinstance(fmt, KeepsTypes):
+        return schema if fmt.info.lossless else None
+    return fmt.kept_schema(schema, options_from(fmt.write_options, {}, fmt.info.name))
+
+
+@per_format
+@settings(in_one_folder, max_examples=20)
+@given(data=st.data())
+def test_what_is_written_reads_back_with_its_types(
+    fmt: Format, data: st.DataObject, tmp_path: Path
+) -> None:
+    batch = drawn(fmt, data)
+    path = str(tmp_path / "a") + fmt.info.extensions[0]
+    path = write(batch, path, format=fmt.info.name, overwrite=True).paths[0]
+    wanted = kept_by(fmt, batch.schema)
+    dataset = ps.open(path)
+    found = whole(dataset)
+    same(found, batch)
+    if wanted is not None:
+        assert [(f.name, f.type) for f in found.schema] == [(f.name, f.type) for f in wanted]
+        assert ps.info(dataset).types == ("stored" if fmt.info.lossless else "kept")
+
+
+KEEPING = [fmt for fmt in WRITABLE if isinstance(fmt, KeepsTypes) and fmt.info.name != "recordio"]
+
+
+@pytest.fixture(params=KEEPING, ids=lambda fmt: fmt.info.name)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    fmt: Format = request.param
+    made = ps.write({"n": pa.array([1, 2, 3], pa.int8())}, tmp_path / f"a{fmt.info.extensions[0]}")
+    return made.paths[0]
+
+
+def types_of(path: object) -> tuple[str, list[pa.DataType]]:
+    dataset = ps.open(path)
+    return ps.info(dataset).types, dataset.schema.types
+
+
+def test_an_explicit_schema_counts_more(path: str) -> None:
+    assert types_of(path) == ("kept", [pa.int8()])
+    dataset = ps.open(path, schema=pa.schema({"n": pa.int32()}))
+    assert (ps.info(dataset).types, dataset.schema.types) == ("given", [pa.int32()])
+
+
+def test_without_a_sidecar_types_are_those_of_the_file(path: str) -> None:
+    index_of(path).unlink()
+    assert types_of(path)[0] in ("inferred", "stored")
+    assert ps.open(path, index="never").schema == ps.open(path).schema
+
+
+def test_a_copy_keeps_its_types(path: str, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    other = tmp_path / "new" / Path(path).name
+    index_of(other).write_bytes(index_of(path).read_bytes())
+    other.write_bytes(Path(path).read_bytes())
+    assert types_of(other) == ("kept", [pa.int8()])
+
+
+def test_a_file_that_was_replaced_has_its_own_types(path: str, tmp_path: Path) -> None:
+    new = str(tmp_path / f"new{Path(path).suffix}")
+    ps.write({"n": [300, 2, 3]}, new, index=False)
+    Path(path).write_bytes(Path(new).read_bytes())
+    assert types_of(path)[0] in ("inferred", "stored")
+    assert ps.open(path).take([0]).column(0).to_pylist() == [300]
+
+
+def test_files_that_keep_other_types_are_looked_at(path: str, tmp_path: Path) -> None:
+    other = str(tmp_path / f"b{Path(path).suffix}")
+    ps.write({"n": pa.array([4], pa.int8())}, other)
+    assert types_of([path, other]) == ("kept", [pa.int8()])
+    ps.write({"n": pa.array([4], pa.int16())}, other, overwrite=True)
+    if path.endswith(".npy"):
+        return  # which stores them, so that these are two kinds of file
+    assert types_of([path, other])[0] in ("inferred", "stored")
