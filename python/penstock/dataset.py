@@ -393,7 +393,7 @@ def open(
         >>> import penstock as ps
         >>> _ = ps.write({"id": [1, 2], "name": ["a", "b"]}, "two.tfrecord", overwrite=True)
         >>> ps.open("two.tfrecord", columns=["name"])[0]
-        {'name': b'a'}
+        {'name': 'a'}
     """
     given = {"checksums": checksums, "damage": damage, "dialect": dialect}
     for word, value in given.items():

@@ -66,16 +66,17 @@ def of_files(
     """
     found = b""
     for path in paths:
-        kept = _of_file(path, storage, options, opened)
+        kept = of_file(path, storage, options, opened)
         if not kept or (found and kept != found):
             return None
         found = kept
     return from_bytes(found)
 
 
-def _of_file(
+def of_file(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
 ) -> bytes:
+    """What is kept of one file, if its sidecar is of the file as it is; else nothing."""
     if options.index == "never" or not isinstance(storage, LocalStorage):
         return b""
     for folder in sidecar.folders(options.index):
@@ -151,8 +152,14 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return pa.int64()
     if pa.types.is_floating(one) and pa.types.is_floating(other):
         return max((one, other), key=lambda type_: type_.bit_width)
-    texts = (pa.string(), pa.large_string(), pa.string_view())
-    return one if one in texts and other in texts else None
+    return one if _is_text(one) and _is_text(other) else None
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    """Whether values are text, or class names."""
+    if pa.types.is_dictionary(type_):
+        return _is_text(type_.value_type)
+    return type_ in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def flattened(fields: Iterable[pa.Field]) -> list[pa.Field]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from penstock import dataset as datasets
 from penstock import formats
-from penstock.errors import PenstockError, SchemaError, UnsupportedError, command
+from penstock.errors import PenstockError, SchemaError, StaleIndexError, UnsupportedError, command
 from penstock.format import (
     Appendable,
     Format,
@@ -31,7 +31,8 @@ from penstock.format import (
 )
 from penstock.format_options import options_from
 from penstock.formats.batches import conform
-from penstock.framing import blocks, sidecar
+from penstock.framing import blocks, kept_schema, sidecar
+from penstock.framing.kept_schema import of_written
 from penstock.framing.sidecar import Index
 from penstock.inference import innermost
 from penstock.inferred import has_no_records
@@ -130,6 +131,7 @@ def append(
     options = _options(kind, compression, with_exact(kind, format_options, exact=exact))
     there = datasets.open(where.paths, schema=schema, index="never", storage=place)
     incoming = _fitting(batches_of(data), there.schema, kind, last)
+    work = replace(work, schema=of_written(kind, incoming.schema, options))
     next_name = partial(_next_name, target, shard, place)
     place = place.no_more_open_than([last])
     sink = place.sink(last, overwrite=True) if where.new is None else _new_sink(place, next_name)
@@ -221,6 +223,8 @@ class _Work:
     index: bool | str
     threads: int
     progress: Progress | None
+    schema: bytes = b""
+    """What sidecars keep of the types of the new records."""
 
     @property
     def index_option(self) -> str:
@@ -302,11 +306,12 @@ class _Work:
             if _state_of(path) != state or old.data_bytes != state[2]:
                 old = self.end_of(path)
             if old.num_records:
+                old = self._with_schema(old, path)
                 tail.grow(sink.temporary, old.data_bytes)
             else:
                 # A compressed file without records is an empty member, which nothing may follow.
                 sink.commit()
-            more = made.writer.index()
+            more = replace(made.writer.index(), schema=self.schema)
             self._save_index(old, more, path)
             self._save_text(sidecar.joined(old, more), path, old.num_records, made)
         return Summary((path,), made.num_records, made.num_bytes, notes_of([made.writer]))
@@ -324,9 +329,26 @@ class _Work:
                     raise
                 new = next_name()
         if hasattr(made.writer, "index"):
-            self._save_index(None, made.writer.index(), new)
+            self._save_index(None, replace(made.writer.index(), schema=self.schema), new)
             self._save_text(made.writer.index(), new, 0, made)
         return Summary((new,), made.num_records, made.num_bytes, notes_of([made.writer]))
+
+    def _with_schema(self, old: Index, path: str) -> Index:
+        """The index of a file with a schema that the new records fit as well. It is saved before they are there:
+        nobody is to read them by types that are not theirs."""
+        folder = None if isinstance(self.index, bool) else self.index
+        kept = old.schema
+        with suppress(OSError, StaleIndexError):
+            kept_at = sidecar.path_for(path, folder)
+            kept = sidecar.load_sections(kept_at, self.storage, "schema")[1]["schema"]
+        both = kept_schema.joined(kept, self.schema) if kept else b""
+        if both == kept:
+            return replace(old, schema=kept)
+        if self.index is False:
+            sidecar.discard(path)
+        else:
+            sidecar.save(replace(old, schema=both), path, self.storage, folder)
+        return replace(old, schema=both)
 
     def _save_text(self, index: Index, path: str, old: int, made: _Made) -> None:
         """The index of another library, where one is wanted or there already."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from penstock.dataset import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, lends
 from penstock.formats.framed_writer import LARGE_RECORD_BYTES
+from penstock.framing import kept_schema
 from penstock.lending import IN_PARTS, lent_schema, whole
 from penstock.overlay.file import has_overlays
 from penstock.storage import LocalStorage
@@ -41,6 +43,16 @@ def opened(source: Any, kind: Format, options: Any, *, whole_records: bool) -> D
     if payload == "raw" or (same and not has_overlays(raw.paths, raw.files.storage)):
         return raw
     return open_dataset(source)
+
+
+def _kept_by(dataset: Dataset, kind: Format) -> bytes:
+    """What sidecars keep of the types of raw records, which are copied to files of the same format."""
+    files = dataset.files
+    if not files.options.raw or files.format_name(0) != kind.info.name:
+        return b""
+    options = replace(files.options, raw=False)
+    found = kept_schema.of_files(files.paths, files.storage, options, lambda source: kind)
+    return kept_schema.to_bytes(found)
 
 
 class Reading:
@@ -86,6 +98,7 @@ class Reading:
             ],
             metadata=None if is_tfrecord(kind) else _kept_metadata(dataset.schema.metadata),
         )
+        self.kept = _kept_by(dataset, kind)
         self._delivered: Delivered | None = None
         if dataset.options.damage != "error":
             self._delivered = Delivered(dataset, self._columns, threads)

@@ -108,7 +108,7 @@ def run(
             tell.add(part.last - part.first)
             continue
         batches = tell.watch(reading.batches(part.first, part.last, lend=True))
-        stream = Incoming(reading.schema, batches, None)
+        stream = Incoming(reading.schema, batches, None, reading.kept)
         path = journal.part_path(part.number)
         try:
             made = writing.file(
@@ -160,7 +160,7 @@ def run_by_bytes(
                 refuse_existing([first])
             refuse_device(first)
             batches = tell.watch(reading.batches(0, reading.num_records, lend=True))
-            stream = Incoming(reading.schema, batches, None)
+            stream = Incoming(reading.schema, batches, None, reading.kept)
             made = writing.file(
                 stream, journal.part_pattern, overwrite=True, storage=storage, **limits
             )

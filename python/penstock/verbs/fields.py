@@ -123,7 +123,7 @@ def add_fields(
         ...     overwrite=True,
         ... )
         >>> ps.open("scored.tfrecord")[1]
-        {'id': 2, 'score': 1.0, 'split': b'train'}
+        {'id': 2, 'score': 1.0, 'split': 'train'}
         >>> def double(batch):
         ...     return {"twice": [2 * value.as_py() for value in batch["id"]]}
         >>> _ = ps.add_fields("numbers.tfrecord", double, reads=["id"], in_place=True)

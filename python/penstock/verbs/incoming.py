@@ -51,6 +51,8 @@ class Incoming(NamedTuple):
     batches: Iterator[pa.RecordBatch]
     num_records: int | None
     """None where only the end of the batches will tell."""
+    kept: bytes = b""
+    """What sidecars keep of the types, where the schema of raw records does not tell them."""
 
 
 def batches_of(data: Any) -> Incoming:
@@ -70,7 +72,7 @@ def batches_of(data: Any) -> Incoming:
         SchemaError: a value, column or batch does not fit the others.
 
     Example:
-        >>> schema, batches, num_records = batches_of({"label": [1, 2], "name": ["a", "b"]})
+        >>> schema, batches, num_records, _ = batches_of({"label": [1, 2], "name": ["a", "b"]})
         >>> schema.names, num_records
         (['label', 'name'], 2)
     """

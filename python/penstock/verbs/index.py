@@ -25,6 +25,7 @@ from penstock.format import (
 )
 from penstock.framing import blocks, fitting, sidecar
 from penstock.framing.framings import Framing
+from penstock.framing.kept_schema import of_file
 from penstock.framing.sidecar import Index
 from penstock.paths import expand
 from penstock.pipeline import in_order
@@ -158,7 +159,7 @@ def _index_one(
             kept_at = _keep_checksums(source, reader, folder, storage)
             return _Made(kept_at, reader.num_records, source.size)
         known = None if force else load_fitting(path, source, kind.framing, folder, storage)
-        found = reader.index if known is None else known[1]
+        found = _made_anew(reader.index, kind, path, folder, storage) if known is None else known[1]
         wanted = sidecar.path_for(path, folder)
         # What reading has kept in the user's cache is put beside the data.
         is_there = known is not None and known[0] == wanted
@@ -206,6 +207,14 @@ def _keep_checksums(source: Source, reader: Reader, folder: str | None, storage:
         if kept.data_bytes == source.size and not fitting.was_written(kept, source):
             index = kept
     return sidecar.keep(_with_checksums(index, source), source.path, storage, folder)
+
+
+def _made_anew(
+    found: Index, kind: Format, path: str, folder: str | None, storage: Storage
+) -> Index:
+    """A new index, with the types that the old one keeps of the file."""
+    options = Options(index="auto" if folder is None else folder)
+    return replace(found, schema=of_file(path, storage, options, lambda source: kind))
 
 
 def _text_index(kind: Format, asked: bool | str | None, path: str) -> TextIndex:

@@ -116,7 +116,7 @@ def _table(fields: Any) -> pa.Table:
     """Values in memory (or mapped), as a table without chunks."""
     if isinstance(fields, str) or hasattr(fields, "__fspath__"):
         fields = open_dataset(fields)
-    schema, batches, _ = batches_of(fields)
+    schema, batches, *_ = batches_of(fields)
     return pa.Table.from_batches(batches, schema=schema).replace_schema_metadata(None)
 
 
@@ -434,7 +434,7 @@ class _Computed(NewFields):
                 for name, v in cast("Mapping[str, Any]", made).items()
             }
             made = columns
-        schema, batches, _ = batches_of(made)
+        schema, batches, *_ = batches_of(made)
         return _one_batch(pa.Table.from_batches(batches, schema=schema).combine_chunks())
 
     def facts(self) -> Any:

@@ -14,7 +14,7 @@ import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -26,9 +26,10 @@ from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
 from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.format import Summary
+from penstock.format_options import options_from
 from penstock.formats.tfrecord import TFRecordFormat
 from penstock.formats.webdataset import URL, WebDatasetFormat
-from penstock.framing import sidecar
+from penstock.framing import kept_schema, sidecar
 from penstock.framing.framed import FramedReader
 from penstock.inferred import has_no_records
 from penstock.pipeline import checked_threads, in_order
@@ -294,6 +295,7 @@ class _Work:
             self._journal.begin(shard, output.temporary, facts)
             output.commit()
         if self._job.index is not False:
+            index = replace(index, schema=_kept_after(self._job))
             sidecar.save(index, self._job.targets[shard], LocalStorage(), self._index_folder)
         textindex.follow(TFRecordFormat(), index, self._job.targets[shard], LocalStorage())
         self._journal.finish(shard)
@@ -354,6 +356,19 @@ class _Work:
         self._journal.finish(part.shard)
         job.published(part.shard)
         self._count(part.shard, made.num_records, made.num_bytes)
+
+
+def _kept_after(job: Job) -> bytes:
+    """What sidecars keep of the types of the records that a job writes, where all of them are known."""
+    old, edit = job.dataset, job.edit
+    if old.files.types != "kept":
+        return b""
+    after = names_after(old.schema.names, edit)
+    fields = {new: old.schema.field(was).with_name(new) for new, was in after.items()}
+    if edit.new is not None:
+        fields |= {field.name: field for field in edit.new.schema}
+    options = options_from(TFRecordFormat().write_options, {}, "tfrecord")
+    return kept_schema.of_written(TFRecordFormat(), pa.schema(list(fields.values())), options)
 
 
 def _move_text_index(format: str, path: str, target: str) -> None:

@@ -149,7 +149,9 @@ def write(
             shards.finish()
             finals = [names.final(n, shards.num_shards) for n in range(shards.num_shards)]
             drop_old_indexes(finals, storage, index, overwrite=overwrite)
-            kept = of_written(kind, incoming.schema, options) if index is not False else b""
+            kept = b""
+            if index is not False:
+                kept = incoming.kept or of_written(kind, incoming.schema, options)
             return shards.commit(kind, names, storage, index, overwrite=overwrite, schema=kept)
         except BaseException:
             shards.abort()
@@ -253,7 +255,7 @@ def _counted(
                 num_records += batch.num_rows
         with pa.OSFile(os.fsencode(spool), "rb") as file, pa.ipc.open_stream(file) as stream:
             batches = (own_batch(batch, incoming.schema) for batch in stream)
-            yield Incoming(incoming.schema, batches, num_records)
+            yield Incoming(incoming.schema, batches, num_records, incoming.kept)
     finally:
         if os.path.lexists(spool):
             os.unlink(spool)
