@@ -33,7 +33,7 @@ def ids_of(path: str | Path) -> list[int]:
 
 
 def table_of(data: Any) -> pa.Table:
-    schema, batches, num_records = batches_of(data)
+    schema, batches, num_records, _ = batches_of(data)
     table = pa.Table.from_batches(batches, schema)
     assert num_records in (None, table.num_rows)
     return table

@@ -56,9 +56,10 @@ from penstock.framing.survey import Survey
 from penstock.inference import infer_schema, looks_like_examples, merge_facts
 from penstock.inferred import InferredFrom, file_name
 from penstock.numbers import checked_infer
-from penstock.schema import DecodePlan, FieldPlan, is_raw, lent, plan_fields
+from penstock.schema import IN_LISTS_KEY, DecodePlan, FieldPlan, is_raw, lent, plan_fields
 from penstock.sequence_parts import check_parts, names_of_parts, with_parts, without_values
 from penstock.storage import Sink, Source
+from penstock.types import is_list
 
 _HEAD_BYTES = 4096
 """How much is looked at to tell the compression: enough to inflate the first bytes."""
@@ -163,7 +164,7 @@ class TFRecordFormat:
         """See penstock.format.KeepsTypes."""
         if is_raw(schema) or options.payload not in (None, "example"):
             return None
-        fields = kept_schema.flattened(schema)
+        fields = [_told_as_list(field) for field in kept_schema.flattened(schema)]
         is_exact = options.float64 == "exact"
         return pa.schema(fields if is_exact else map(kept_schema.without_doubles, fields))
 
@@ -429,3 +430,10 @@ def _facts(
     facts = merge_facts(parts)
     name = file_name(shard.source.path)
     return facts, InferredFrom(facts["num_records"], not done, name)
+
+
+def _told_as_list(field: pa.Field) -> pa.Field:
+    """A list of lists as inference tells of it: it is a feature list of SequenceExamples."""
+    if not (is_list(field.type) and is_list(field.type.value_type)):
+        return field
+    return field.with_metadata({**(field.metadata or {}), IN_LISTS_KEY: b"1"})

@@ -73,7 +73,8 @@ def schemas(
     everything: bool = False,
     threads: int | None = None,
 ) -> Schemas:
-    """Say which fields each file of a dataset has, and which files lack which field.
+    """Say which fields each file of a dataset has, and which files lack which field. Types are those of the files,
+    not those that penstock keeps in sidecars of what it wrote.
 
     Parquet and Arrow files store their fields. Those of Examples are told from the first records
     of each file (1000, or the `infer_records` of the Dataset), so a field that only later records
@@ -101,6 +102,8 @@ def schemas(
         [('id', 2, ()), ('label', 1, ('part-0.tfrecord',))]
     """
     ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    if ds.files.types == "kept":
+        ds = ds.reopened(index="never")  # what the files hold, not what they were written from
     chosen = columns if columns is not None else ds.columns
     other: dict[str, Any] = {"columns": None}
     if everything and InferredFrom.of(ds.schema) is not None:
