@@ -154,14 +154,13 @@ class RecordIOFormat:
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
         """See penstock.format.KeepsTypes."""
-        del options
         if is_raw(schema):
             return None
         fields = [kept_schema.with_numbers(field, pa.float32()) for field in schema]
         if "label" in schema.names:  # each record of a pack has these
             given = ("id", "id2")
             fields += [pa.field(name, pa.uint64()) for name in given if name not in schema.names]
-        return pa.schema(map(kept_schema.without_doubles, fields))
+        return pa.schema(fields if options.exact else map(kept_schema.without_doubles, fields))
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.recordio_writer import RecordIOWriter

@@ -165,7 +165,7 @@ class TFRecordFormat:
         if is_raw(schema) or options.payload not in (None, "example"):
             return None
         fields = [_told_as_list(field) for field in kept_schema.flattened(schema)]
-        is_exact = options.float64 == "exact"
+        is_exact = options.exact
         return pa.schema(fields if is_exact else map(kept_schema.without_doubles, fields))
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
