@@ -377,7 +377,7 @@ def test_the_index_says_where_records_lie(tmp_path: Path, compression: str | Non
     for point in index.points[:: max(1, len(index.points) // 5)]:
         tail = source.read(point.compressed_bit // 8, source.size)
         inflater = _core.Inflater.at_point(
-            compression or "", point.compressed_bit, point.plain_start, point.window
+            compression or "", point.compressed_bit, point.plain_start, point.bytes_before()
         )
         found, _ = inflater.push(tail, True, 1000)
         assert found.to_bytes() == plain[point.plain_start : point.plain_start + len(found)]
