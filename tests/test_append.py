@@ -32,7 +32,7 @@ def test_append_keeps_old_bytes(tmp_path: Path, name: str) -> None:
     assert made == ps.Summary((str(path),), 300, len(after) - len(before))
     assert ids(path) == list(range(1300))
     assert ps.verify(path).findings == ()
-    assert ps.open(path)[1299] == {"id": 1299, "text": b"new 299"}
+    assert ps.open(path)[1299] == {"id": 1299, "text": "new 299"}
     assert names_in(tmp_path) == {name, str(index_of(name))}
 
 

@@ -56,7 +56,16 @@ from penstock.framing.survey import Survey
 from penstock.inference import infer_schema, looks_like_examples, merge_facts
 from penstock.inferred import InferredFrom, file_name
 from penstock.numbers import checked_infer
-from penstock.schema import IN_LISTS_KEY, DecodePlan, FieldPlan, is_raw, lent, plan_fields
+from penstock.schema import (
+    IN_LISTS_KEY,
+    RECORD,
+    WIRE_KEY,
+    DecodePlan,
+    FieldPlan,
+    is_raw,
+    lent,
+    plan_fields,
+)
 from penstock.sequence_parts import check_parts, names_of_parts, with_parts, without_values
 from penstock.storage import Sink, Source
 from penstock.types import is_list
@@ -433,7 +442,10 @@ def _facts(
 
 
 def _told_as_list(field: pa.Field) -> pa.Field:
-    """A list of lists as inference tells of it: it is a feature list of SequenceExamples."""
+    """A field as inference tells of it: a list of lists is a feature list of SequenceExamples, and a feature
+    `record` is no raw record."""
+    if field.name == RECORD:
+        return field.with_metadata({**(field.metadata or {}), WIRE_KEY: RECORD.encode()})
     if not (is_list(field.type) and is_list(field.type.value_type)):
         return field
     return field.with_metadata({**(field.metadata or {}), IN_LISTS_KEY: b"1"})
