@@ -150,8 +150,9 @@ class Files:
 
     def _kept_schema(self) -> pa.Schema | None:
         """The schema that the files were written with, where all keep the same."""
-        if self.options.schema is not None or self.options.raw:
-            return None
+        options = self.options
+        if options.schema is not None or options.raw or options.format_options:
+            return None  # what is asked for counts
         return kept_schema.of_files(self.paths, self.storage, self.options, self._format_of)
 
     def _first_by_kept(self) -> Reader | None:

@@ -364,7 +364,7 @@ def test_padded_batches_are_full_also_where_records_are_damaged(
     for step in zip(*ranks, strict=True):
         for batch in step:
             assert {len(column) for column in batch.values()} == {7}
-            assert batch["text"].tolist() == [b"text %d" % n for n in batch["n"]]
+            assert batch["text"].tolist() == [f"text {n}" for n in batch["n"]]
             assert len(set(batch["keys"])) == len(set(batch["n"]))
             seen += batch["n"][batch["mask"]].tolist()
     assert seen == [n for n in order.take(50, 0, 0, 50).tolist() if n not in (20, 33)]

@@ -160,6 +160,7 @@ class RecordIOFormat:
         if "label" in schema.names:  # each record of a pack has these
             given = ("id", "id2")
             fields += [pa.field(name, pa.uint64()) for name in given if name not in schema.names]
+            fields.sort(key=lambda field: PACK.index(field.name))
         return pa.schema(fields if options.exact else map(kept_schema.without_doubles, fields))
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
