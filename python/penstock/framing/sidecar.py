@@ -212,7 +212,7 @@ def keep_read(index: Index, data_path: str, storage: Storage, kept: str) -> str:
 def has_blocks(path: str, storage: Storage) -> bool:
     """Whether there is a sidecar that keeps checksums of its file."""
     with suppress(OSError, StaleIndexError):
-        return bool(load_section(path, storage, "blocks")[1])
+        return bool(load_sections(path, storage, "blocks")[1]["blocks"])
     return False
 
 
