@@ -54,7 +54,8 @@ def test_a_conversion_clears_away_what_a_killed_one_left(tmp_path: Path, name: s
     for other in others:
         (target.parent / (other + TEMPORARY_SUFFIX)).touch()
     convert(source, target, shard_bytes=1 << 22)
-    found = {path.name for path in target.parent.iterdir() if path.name.startswith(".")}
+    names = {path.name for path in target.parent.iterdir()}
+    found = {name for name in names if name.endswith(TEMPORARY_SUFFIX)}
     assert found == {other + TEMPORARY_SUFFIX for other in others}
 
 
@@ -140,3 +141,32 @@ def test_records_of_fields_of_many_kinds_make_hdf5_of_the_size(tmp_path: Path) -
     sizes = [os.path.getsize(path) for path in made.paths]
     assert len(sizes) > 3
     assert all(400_000 < size < 650_000 for size in sizes[:-1])
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zlib"])
+@pytest.mark.parametrize("is_packed", [True, False], ids=["packs well", "does not pack"])
+def test_compressed_shards_end_by_their_bytes_on_disk(
+    tmp_path: Path, compression: str, is_packed: bool
+) -> None:
+    random = np.random.default_rng(2)
+    length = 600
+    values = [random.bytes(60) * 10 if is_packed else random.bytes(length) for _ in range(4000)]
+    table = pa.table({"b": pa.array(values, pa.binary())})
+    for number, shard_bytes in enumerate((20_000, 300_000)):
+        made = {}
+        for threads in (1, 3):
+            paths = write(
+                table,
+                tmp_path / f"{number}-{threads}-{{shard:03d}}.tfrecord",
+                shard_bytes=shard_bytes,
+                compression=compression,
+                threads=threads,
+            ).paths
+            made[threads] = [Path(path).read_bytes() for path in paths]
+        assert made[1] == made[3]
+        sizes = [len(data) for data in made[1]]
+        if is_packed and shard_bytes == 300_000:
+            continue  # all of it is less than that, or little more
+        assert max(sizes) < 1.7 * shard_bytes
+        assert min(sizes[:-1]) > 0.5 * shard_bytes
+        assert sum(lengths_of(tuple(paths))) == 4000

@@ -169,7 +169,7 @@ class Work(Generic[Task, Result]):
         self._at_once = at_once or (lambda: threads)
         self._threads = threads
         self._idle = 0
-        self._stopped = False
+        self._stopped = self._is_over = False
         # Re-entrant, since a scan that nobody holds may be collected in the middle of any of this.
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -186,6 +186,8 @@ class Work(Generic[Task, Result]):
             thread.start()
 
     def stop(self, at_most: float = math.inf) -> None:
+        if self._is_over:
+            return  # a loop that the interpreter ends as its last, when modules are empty already
         self._stopped = True
         if os.getpid() != self._process:
             return  # a forked child has neither the threads nor, perhaps, the lock
@@ -205,6 +207,7 @@ class Work(Generic[Task, Result]):
                     break
                 thread.join(_LOOK)
         _UNDER_WAY.discard(self)
+        self._is_over = True
 
     # -- the consumer's side --------------------------------------------------------------------
 

@@ -3,6 +3,7 @@ writer goes on."""
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import random
@@ -19,6 +20,7 @@ import pytest
 from power import Recorder
 
 import penstock as ps
+from penstock.framing import sidecar
 from penstock.verbs import convert_journal, rewrite_journal
 
 OLD = [{"id": n, "text": f"record {n} " * 20} for n in range(60)]
@@ -104,9 +106,13 @@ def cached(folder: Path) -> None:
     loader = ps.Loader(ps.open(folder.parent / "source.msgpack"), 10, cache=str(folder))
     for _ in range(500):
         list(loader)
-        if any(name.startswith("cache-") for name in os.listdir(folder)):
+        if any(is_indexed(folder, name) for name in os.listdir(folder)):
             break
         time.sleep(0.01)
+
+
+def is_indexed(folder: Path, name: str) -> bool:
+    return name.startswith("cache-") and os.path.exists(sidecar.path_for(str(folder / name), None))
 
 
 def one(name: str, *allowed: Rows | None) -> dict[str, list[Rows | None]]:
@@ -350,6 +356,8 @@ def test_a_copy_in_a_cache_is_whole_or_made_again(place: Path) -> None:
         for _ in range(2):
             found = [n for batch in loader for n in batch["id"].tolist()]
             assert sorted(found) == [row["id"] for row in NEW]
+        del loader
+        gc.collect()  # or its thread may still be at work there
         shutil.rmtree(disk)
 
 

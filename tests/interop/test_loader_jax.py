@@ -6,6 +6,8 @@ XLA_FLAGS=--xla_force_host_platform_device_count=8 makes eight devices of one pr
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -215,3 +217,19 @@ def test_bfloat16_of_any_library_is_refused_where_it_would_be_read_as_numbers(
         ps.write({"c": values}, tmp_path / "x.parquet", overwrite=True)
         field = ps.open(tmp_path / "x.parquet").schema.field("c")
         assert field.metadata[b"penstock.dtype"] == b"bfloat16"
+
+
+LEFT = """
+import sys
+import penstock as ps
+
+batches = iter(ps.Loader(ps.open(sys.argv[1]), 8).jax())
+next(batches)
+"""
+
+
+def test_a_loop_that_is_left_at_the_end_of_a_program_is_quiet(numbers: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", LEFT, str(numbers)], capture_output=True, text=True, check=True
+    )
+    assert not run.stderr

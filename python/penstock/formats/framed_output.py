@@ -54,6 +54,10 @@ class PlainOutput:
     def drain(self) -> None:
         """Wait until everything that can be written is counted."""
 
+    def size(self) -> int:
+        """Bytes that the file would have if it ended here; of what is not compressed yet, about so many."""
+        return self.num_bytes
+
     def close(self) -> None:
         """Write what is left."""
         self._write_out(self._waiting_bytes)
@@ -121,6 +125,11 @@ class GzipMembers(PlainOutput):
     def drain(self) -> None:
         self._work.drain()
 
+    def size(self) -> int:
+        return self.num_bytes + packed_bytes(
+            self._parts, self._open_bytes, self.num_bytes, self._plain_start, self._level
+        )
+
     def close(self) -> None:
         if self._open_records:
             self._close_member()
@@ -155,6 +164,8 @@ class OneStream(PlainOutput):
     def __init__(self, sink: Sink, compression: str, level: int) -> None:
         super().__init__(sink)
         self.compression = compression
+        self._level = level
+        self._plain_bytes = 0
         self._deflater = _core.ZlibDeflater(level, compression == "gzip")
         self._inflater = _core.Inflater(self.compression, POINT_BYTES)
         # Plain bytes that do not make a whole push yet.
@@ -177,6 +188,11 @@ class OneStream(PlainOutput):
             self._parts.append(data.slice(start, len(data)))
             self._open_bytes += len(data) - start
 
+    def size(self) -> int:
+        return self.num_bytes + packed_bytes(
+            self._parts, self._open_bytes, self.num_bytes, self._plain_bytes, self._level
+        )
+
     def close(self) -> None:
         if self._open_bytes:
             self._push()
@@ -185,7 +201,9 @@ class OneStream(PlainOutput):
 
     def _push(self) -> None:
         parts, self._parts, self._open_bytes = self._parts, [], 0
-        self._follow(self._deflater.push(joined(parts)), at_end=False)
+        data = joined(parts)
+        self._plain_bytes += len(data)
+        self._follow(self._deflater.push(data), at_end=False)
 
     def _follow(self, data: _core.Buffer, *, at_end: bool) -> None:
         self.put(data)
@@ -210,6 +228,16 @@ class OneStream(PlainOutput):
             check = _core.Buffer.from_bytes(self._behind[:end]).crc32c()
             self.points.append(replace(self._point, check=check))
         self._behind = self._behind[end:]
+
+
+def packed_bytes(parts: Sequence[Part], num_bytes: int, packed: int, plain: int, level: int) -> int:
+    """About how many bytes become of those that wait to be compressed: as the `plain` ones before have become
+    `packed` ones. Where there are none before, they are compressed to find out."""
+    if not num_bytes:
+        return 0
+    if plain and packed:
+        return num_bytes * packed // plain
+    return len(_core.gzip_member(joined(parts), 0, num_bytes, 1, level))
 
 
 def parts_of(framed: _core.Framed) -> list[Part]:

@@ -134,9 +134,9 @@ class FramedWriter:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of output that all records so far have made; of gzip, those of whole members."""
+        """Bytes of output that all records so far have made; about so many where some wait to be compressed."""
         self.flush()
-        return self._output.num_bytes
+        return self._output.size()
 
     def close(self) -> None:
         """Finish the shard's bytes."""

@@ -80,9 +80,8 @@ def write(
         num_shards: so many shards, contiguous, whose sizes differ by one record at most. A stream
             of unknown length is first spooled to a temporary file beside the target.
         shard_records: a shard ends with this record.
-        shard_bytes: a shard ends with the record that brings it to so many bytes on disk (of a
-            compressed format, to within what has not been compressed yet). About so many for
-            Parquet, Arrow and HDF5, where records wait for their group or chunk, for npz, which is
+        shard_bytes: a shard ends with the record that brings it to so many bytes on disk. About so many
+            where it is compressed, by what the records before became, and for Parquet, Arrow and HDF5, where records wait for their group or chunk, for npz, which is
             packed at the end, and for `.beton`, where pages are filled up behind the records.
         index: write a sidecar with each file: the index, where its format has one, and the types of its fields, where
             its format cannot hold them; a folder to put them there.
