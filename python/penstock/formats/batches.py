@@ -52,8 +52,9 @@ def rounds(given: Any, wanted: Any) -> bool:
     """Whether floats of a type, also inside lists, tensors and structs, are wider than those of another."""
     given, wanted = storage_of(given), storage_of(wanted)
     if pa.types.is_struct(given) and pa.types.is_struct(wanted):
-        names = {field.name for field in wanted}
-        return any(rounds(f.type, wanted.field(f.name).type) for f in given if f.name in names)
+        # -1 of a name that is not there, or there twice, which says nothing of one field
+        places = ((field, wanted.get_field_index(field.name)) for field in given)
+        return any(rounds(f.type, wanted.field(place).type) for f, place in places if place >= 0)
     if is_list(given) and is_list(wanted):
         return rounds(given.value_type, wanted.value_type)
     floats = pa.types.is_floating(given) and pa.types.is_floating(wanted)

@@ -39,6 +39,14 @@ Lists = dict[str, Names | None]
 """The names of each column by its path; None where there are too many, or where they are no names."""
 
 
+def _as_texts(names: list[str], path: str) -> pa.Array:
+    try:
+        return pa.array(names, pa.string())
+    except UnicodeEncodeError:
+        message = "the names of its classes are bytes that are no UTF-8"
+        raise SchemaError(message, field=path, hint="leave it out: columns=[...]") from None
+
+
 class ClassNames:
     """The names of the classes of every label column of a loader, and the batches in their numbers."""
 
@@ -67,7 +75,7 @@ class ClassNames:
             for path, names in self.lists.items()
             if names is not None
         }
-        self._stored = {path: pa.array(names, pa.string()) for path, names in self.known.items()}
+        self._stored = {path: _as_texts(names, path) for path, names in self.known.items()}
         # The dictionary that was mapped last, its numbers, and how often in a row it was another one.
         self._recent: dict[str, tuple[pa.Array, pa.Array, int]] = {}
 
