@@ -25,7 +25,7 @@ def _is_plain(word: str) -> bool:
     return not word.startswith("-") or word[2:].replace("-", "").isalpha()
 
 
-def no_folder(number: int, folder: str, path: str) -> Exception:
+def no_folder(number: int | None, folder: str, path: str) -> Exception:
     """The error of a file that cannot be made, since its folder is not there: `number` is the system's."""
     if "://" in path:
         return not_local(path)

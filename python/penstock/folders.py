@@ -20,10 +20,10 @@ import numpy as np
 
 from penstock import _core
 from penstock.errors import ChangedError, FormatError, LimitError, no_folder
-from penstock.hidden import is_own
+from penstock.hidden import TEMPORARY_SUFFIX, is_own
 from penstock.limits import Limits, raise_limit
 from penstock.lookalikes import LOOK_BYTES, is_text
-from penstock.sinks import TEMPORARY_SUFFIX, Calls, openness, sync_path, temporary_beside, write_all
+from penstock.sinks import Calls, openness, sync_path, temporary_beside, write_all
 from penstock.skipped import SkippedFile, why_not_data
 
 if TYPE_CHECKING:

@@ -158,8 +158,8 @@ def facts_of(header: bytes) -> tuple[Facts, int, int, int]:
     (header_crc,) = _CHECK.unpack_from(header, _HEADER.size)
     if _core.Buffer.from_bytes(header[: _HEADER.size]).crc32c() != header_crc:
         raise ValueError("the checksum of its header does not match")
-    named = COMPRESSIONS[compression], LAYOUTS[layout]
-    facts = Facts(*named, *numbers[:4], State(*numbers[4:8]))
+    counts, state = numbers[:4], State(*numbers[4:8])
+    facts = Facts(COMPRESSIONS[compression], LAYOUTS[layout], *counts, state=state)
     if facts.layout != "none" and bool(facts.compression) != (facts.layout != "plain"):
         raise ValueError("its layout is not one of its compression")
     return facts, num_sections, numbers[8], table_crc

@@ -42,10 +42,11 @@ import pyarrow as pa
 from penstock.dataset import open as open_dataset
 from penstock.errors import PenstockError
 from penstock.framing.sidecar import path_for
+from penstock.hidden import TEMPORARY_SUFFIX
 from penstock.joined import join
 from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
-from penstock.sinks import TEMPORARY_SUFFIX, openness
+from penstock.sinks import openness
 from penstock.storage import LocalStorage
 from penstock.take import reordered, take
 

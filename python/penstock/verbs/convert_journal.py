@@ -24,7 +24,8 @@ from penstock.facts import COUNT_END, Facts, parsed_object
 from penstock.folders import put_in_place, refuse_other_files, remove, size_of
 from penstock.format import TextIndex
 from penstock.framing import sidecar
-from penstock.sinks import TEMPORARY_SUFFIX, Calls, close_as, refuse_device, sync_path
+from penstock.hidden import TEMPORARY_SUFFIX
+from penstock.sinks import Calls, close_as, refuse_device, sync_path
 from penstock.storage import Storage
 from penstock.verbs.rewrite_journal import alone_with
 

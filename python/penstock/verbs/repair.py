@@ -32,13 +32,14 @@ from penstock.framing import sidecar
 from penstock.framing.framings import Framing
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Found, Frames
+from penstock.hidden import TEMPORARY_SUFFIX
 from penstock.journal import resolved
 from penstock.limits import Limits, limits_from
 from penstock.numbers import as_numpy
 from penstock.paths import expand, index_option
 from penstock.pipeline import checked_threads, in_order
 from penstock.report import Finding, Report
-from penstock.sinks import TEMPORARY_SUFFIX, refuse_device
+from penstock.sinks import refuse_device
 from penstock.storage import LocalStorage, Sink, Source, Storage
 from penstock.verbs import textindex
 from penstock.verbs.convert_journal import refuse_existing

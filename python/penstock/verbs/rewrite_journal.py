@@ -28,8 +28,8 @@ from penstock.errors import (
 )
 from penstock.facts import Facts, is_count, parsed_object
 from penstock.framing.sidecar import Index, path_for
+from penstock.hidden import TEMPORARY_SUFFIX
 from penstock.numbers import as_arrow
-from penstock.sinks import TEMPORARY_SUFFIX
 from penstock.storage import LocalStorage
 
 PREFIX = ".penstock-fields-"
