@@ -128,6 +128,9 @@ class Files:
         self.types: Types = "given" if is_given else "kept"
         self._settled = self._kept_schema()
         self._names: Sequence[str] | None = None
+        if self._settled is not None and self._overlays is not None:
+            known = self._settled.names
+            self._names = [*known, *(n for n in self._overlays.fields if n not in known)]
         kept_first = self._first_by_kept()
         if kept_first is None and self._is_inferred_by_all():
             alone = [bare(self._open(n).reader).schema for n in range(len(self.paths))]
@@ -153,7 +156,9 @@ class Files:
         options = self.options
         if options.schema is not None or options.raw or options.format_options:
             return None  # what is asked for counts
-        return kept_schema.of_files(self.paths, self.storage, self.options, self._format_of)
+        found = kept_schema.of_files(self.paths, self.storage, self.options, self._format_of)
+        # A field called as the mark of salvage would be taken for that.
+        return None if found is None or UNPROVED in found.names else found
 
     def _first_by_kept(self) -> Reader | None:
         """The reader of the first file by the schema that it keeps, if it can be read by that."""
@@ -162,7 +167,7 @@ class Files:
         try:
             first = self._first_reader()
         except (SchemaError, UnsupportedError):
-            self._settled = None
+            self._settled = self._names = None
             self._forget_readers()
             return None
         self._alike = set(range(len(self.paths)))
