@@ -39,7 +39,7 @@ Lists = dict[str, Names | None]
 """The names of each column by its path; None where there are too many, or where they are no names."""
 
 
-def _as_texts(names: list[str], path: str) -> pa.Array:
+def _as_texts(names: Names, path: str) -> pa.Array:
     try:
         return pa.array(names, pa.string())
     except UnicodeEncodeError:
