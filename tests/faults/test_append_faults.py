@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import warnings
 from pathlib import Path
@@ -148,3 +149,27 @@ def test_an_interrupt_takes_the_append_back(tmp_path: Path) -> None:
             appended(path, Interrupted(failing))
         assert ids(path) in (list(range(300)), list(range(500)))
         assert path.read_bytes() in (before, after)
+
+
+def test_an_append_whose_first_page_was_lost_is_taken_back(tmp_path: Path) -> None:
+    path = started(tmp_path / "real", "x.tfrecord")
+    before, stop = path.read_bytes(), KeyboardInterrupt
+
+    class Cut(FailingCalls):
+        def fsync(self, fd: int) -> None:
+            if os.fstat(fd).st_ino == path.stat().st_ino:
+                raise stop  # all is written, nothing of it is durable
+            super().fsync(fd)
+
+        def truncate(self, fd: int, size: int) -> None:
+            raise OSError(errno.EIO, "the power is gone")
+
+    with pytest.raises(stop):
+        appended(path, Cut(None))
+    data = bytearray(path.read_bytes())
+    page = -(-len(before) // 4096) * 4096
+    assert len(before) < page < len(data)
+    data[len(before) : page] = bytes(page - len(before))  # the page behind it was written
+    path.write_bytes(data)
+    assert ids(path) == list(range(300))
+    assert path.read_bytes() == before
