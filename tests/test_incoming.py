@@ -34,7 +34,7 @@ def test_a_generator_may_use_its_dict_and_arrays_again(tmp_path: Path) -> None:
         assert {**row, "x": list(row["x"])} == {
             "id": number,
             "x": [number] * 2,
-            "l": number,
+            "l": [number],
             "b": text,
         }
 
