@@ -116,7 +116,7 @@ mod tests {
         values.extend_from_slice(&(long.len() as u32).to_be_bytes());
         values.extend_from_slice(&long);
         values.extend_from_slice(&[0xdd, 0, 2, 0, 0]);
-        values.resize(values.len() + (2 << 16), 0xcc);
+        values.resize(values.len() + 2 * (2 << 16), 0xcc); // each is a head and its byte
         agrees(MessagePack, &values, 0);
         assert_eq!(crc32c(&long), extend(extend(0, &long[..9]), &long[9..]));
     }
