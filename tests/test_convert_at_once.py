@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from reading import index_of
 
 WAITING = """
 import sys
@@ -114,7 +115,8 @@ def test_a_killed_conversion_locks_nobody_out(tmp_path: Path, how: dict[str, Any
     assert contents(out)
     ps.convert(source, out / "o.tfrecord", columns=["id"], **how)
     left = contents(out)
-    assert not [name for name in left if name.startswith(".")]
+    data = [name for name in left if not name.startswith(".")]
+    assert left.keys() == {*data, *(index_of(name).name for name in data)}
     (tmp_path / "whole").mkdir()
     ps.convert(source, tmp_path / "whole" / "o.tfrecord", columns=["id"], **how)
     assert left == contents(tmp_path / "whole")
@@ -126,10 +128,10 @@ def test_conversions_into_two_targets_of_a_folder_go_on_side_by_side(tmp_path: P
         ps.convert(source, tmp_path / "b.parquet")
     assert first.returncode == 0
     assert sorted(contents(tmp_path)) == [
+        ".in.tfrecord.penstock",
         "a.parquet",
         "b.parquet",
         "in.tfrecord",
-        ".in.tfrecord.penstock",
     ]
 
 
@@ -155,7 +157,7 @@ def test_a_folder_without_locks_is_written_all_the_same(
     source = source_of(tmp_path)
     monkeypatch.setattr(fcntl, "flock", flock)
     assert ps.convert(source, tmp_path / "a.parquet").num_records == 3000
-    assert not [name for name in contents(tmp_path) if name.startswith(".")]
+    assert sorted(contents(tmp_path)) == [".in.tfrecord.penstock", "a.parquet", "in.tfrecord"]
 
 
 NAMES = ["o.tfrecord", "o-{shard:03d}.tfrecord"]
@@ -257,7 +259,7 @@ def test_a_second_repair_into_a_file_is_refused(tmp_path: Path) -> None:
         ps.repair(source, into=target)
     assert first.returncode == 0
     assert sorted(os.listdir(tmp_path)) == [
-        "whole.tfrecord",
         ".whole.tfrecord.penstock",
+        "whole.tfrecord",
         "x.tfrecord",
     ]

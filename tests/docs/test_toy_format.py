@@ -96,13 +96,13 @@ def test_the_name_decides_between_formats_over_one_framing(lines: Path) -> None:
     assert ps.open(wrongly_named).schema.names == ["x"]
 
 
-def test_a_framed_format_scans_takes_and_keeps_an_index(lines: Path) -> None:
+def test_a_framed_format_scans_takes_and_keeps_an_index(lines: Path, index_beside: None) -> None:
     ds = ps.open(lines)
     assert ds.shards[0].format == "lines"
     assert pa.table(ds).column("line").to_pylist() == LINES
     asked = [99_999, 0, 7, 7]
     assert ds.take(asked).column("line").to_pylist() == [LINES[n] for n in asked]
-    assert lines.with_name(".text.tfl.penstock").exists()
+    assert index_of(lines).exists()
     assert pa.table(ps.open(lines)).column("line").to_pylist() == LINES
     assert sum(batch.num_rows for batch in ds.scan(columns=[])) == len(LINES)
 

@@ -189,7 +189,7 @@ def test_a_record_of_nulls_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_bytes_and_index_depend_on_the_records_alone(
-    compression: str | None, table: pa.Table, tmp_path: Path
+    compression: str | None, table: pa.Table, tmp_path: Path, index_beside: None
 ) -> None:
     table = pa.concat_tables([table] * 100).combine_chunks()
     seen = set()
