@@ -240,7 +240,7 @@ def test_raw_records_are_framed_as_they_are(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], int | None, str]] = {
     "uint64 beyond int64": ({"x": pa.array([1, 2**63], pa.uint64())}, {}, 1, "x"),
-    "rounded float64": ({"x": pa.array([0.5, 0.25, 0.1])}, {"float64": "exact"}, 2, "x"),
+    "rounded float64": ({"x": pa.array([0.5, 0.25, 0.1])}, {"exact": True}, 2, "x"),
     "float64 too large": ({"x": pa.array([[1.0], [1e300]])}, {}, 1, "x"),
     "null in a list": ({"x": pa.array([[1], [2, None]])}, {}, 1, "x"),
     "null in a list of text": ({"x": pa.array([["a"], [], ["b", None]])}, {}, 2, "x"),
@@ -386,7 +386,9 @@ def test_the_index_says_where_records_lie(tmp_path: Path, compression: str | Non
 def test_unknown_options_are_errors_that_list_the_known(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="member_bytes"):
         write({"x": [1]}, tmp_path / "x.tfrecord", membr_bytes=1)
-    for wrong in ({"compression": "snappy"}, {"level": 0}, {"payload": "json"}, {"float64": "x"}):
+    with pytest.raises(TypeError, match="has no option 'float64'; its options: .*exact"):
+        write({"x": [1.0]}, tmp_path / "x.tfrecord", float64="exact")
+    for wrong in ({"compression": "snappy"}, {"level": 0}, {"payload": "json"}):
         with pytest.raises(ValueError):
             TFRecordWriteOptions(**wrong)  # type: ignore[arg-type]
 
