@@ -386,7 +386,7 @@ def test_the_index_says_where_records_lie(tmp_path: Path, compression: str | Non
 def test_unknown_options_are_errors_that_list_the_known(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="member_bytes"):
         write({"x": [1]}, tmp_path / "x.tfrecord", membr_bytes=1)
-    with pytest.raises(TypeError, match="has no option 'float64'; its options: .*exact"):
+    with pytest.raises(TypeError, match=r"has no option 'float64'; its options: .*exact"):
         write({"x": [1.0]}, tmp_path / "x.tfrecord", float64="exact")
     for wrong in ({"compression": "snappy"}, {"level": 0}, {"payload": "json"}):
         with pytest.raises(ValueError):
