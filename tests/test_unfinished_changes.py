@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.sinks import TEMPORARY_SUFFIX, temporary_beside
 from penstock.verbs import fields
 from penstock.verbs.rewrite_journal import Journal
+from reading import index_of
 
 
 class Killed(BaseException):
@@ -89,11 +90,15 @@ def test_every_killed_job_is_finished_by_the_same_call(
     three: list[str], tmp_path: Path, job: Callable[[list[str]], Any], shard: int
 ) -> None:
     reference = [shutil.copy(path, tmp_path / f"b-{n}.tfrecord") for n, path in enumerate(three)]
+    for path, copy in zip(three, reference, strict=True):
+        shutil.copy(index_of(path), index_of(copy))
     job([str(path) for path in reference])
     killed_after(shard, lambda: job(three), Journal, "finish")
     made = job(three)
     assert [Path(p).read_bytes() for p in three] == [Path(p).read_bytes() for p in reference]
     assert (made.num_records, made.num_bytes) == (9, sum(os.path.getsize(p) for p in three))
+    assert ps.open(three).schema == ps.open(reference).schema, "types that were kept stay"
+    assert list(ps.open(three)) == list(ps.open(reference))
     assert not [p.name for p in tmp_path.iterdir() if p.name.startswith(".penstock")]
 
 
@@ -116,7 +121,8 @@ def test_what_a_job_killed_in_its_first_shard_leaves_is_cleared_away(
     # Nothing was changed, so another job may be done instead.
     how: dict[str, Any] = {"into": folder} if into else {"in_place": True}
     ps.add_fields(three, {"y": 8}, **how)
-    assert not [p.name for p in where.iterdir() if p.name.startswith(".")]
+    hidden = {p for p in where.iterdir() if p.name.startswith(".")}
+    assert hidden == {index_of(where / Path(path).name) for path in three}
     assert [row["y"] for row in ps.open(where)] == [8] * 9
 
 
@@ -140,7 +146,7 @@ def test_fields_kept_since_a_killed_bake_are_baked_and_not_lost(three: list[str]
     bake = lambda: ps.bake_fields(three, in_place=True)  # noqa: E731
     killed_after(0, bake, fields, "_remove_overlays")
     ps.add_fields(three, {"y": np.arange(9) * 2})
-    wanted = [{"id": n, "text": b"text %d" % n, "x": n, "y": 2 * n} for n in range(9)]
+    wanted = [{"id": n, "text": f"text {n}", "x": n, "y": 2 * n} for n in range(9)]
     assert [row for path in three for row in ps.open(path)] == wanted
     bake()
     assert ps.overlays(three) == []
@@ -172,7 +178,7 @@ def test_what_a_job_killed_before_it_had_a_note_leaves_is_cleared_away(
     three: list[str], tmp_path: Path, name: str
 ) -> None:
     """Such as half an index, of a file that it had only opened."""
-    left = tmp_path / f".{Path(three[1]).name}.penstock.0123456789ab{TEMPORARY_SUFFIX}"
+    left = Path(temporary_beside(str(index_of(three[1]))))
     others = tmp_path / f".somebody-elses.tfrecord.0123456789ab{TEMPORARY_SUFFIX}"
     for path in (left, others):
         path.write_bytes(b"half")

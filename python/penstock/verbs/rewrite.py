@@ -291,11 +291,13 @@ class _Work:
             "num_bytes": index.data_bytes,
             "contents": contents_of(index),
         }
+        # The old sidecar is of the old file, which is gone after a commit in place.
+        kept = _kept_after(old, part, self._job.edit)
         with self._kept_from_others(shard):
             self._journal.begin(shard, output.temporary, facts)
             output.commit()
         if self._job.index is not False:
-            index = replace(index, schema=_kept_after(self._job))
+            index = replace(index, schema=kept)
             sidecar.save(index, self._job.targets[shard], LocalStorage(), self._index_folder)
         textindex.follow(TFRecordFormat(), index, self._job.targets[shard], LocalStorage())
         self._journal.finish(shard)
@@ -358,17 +360,21 @@ class _Work:
         self._count(part.shard, made.num_records, made.num_bytes)
 
 
-def _kept_after(job: Job) -> bytes:
-    """What sidecars keep of the types of the records that a job writes, where all of them are known."""
-    old, edit = job.dataset, job.edit
-    if old.files.types != "kept":
+def _kept_after(old: Dataset, part: Part, edit: Edit) -> bytes:
+    """What the sidecar of a new shard keeps of its types, where that of the old one keeps them. Other shards may
+    keep other fields: a killed job has changed some of them."""
+    path, kind = old.paths[part.place], TFRecordFormat()
+    found = kept_schema.of_file(path, old.files.storage, old.options, lambda source: kind)
+    kept = kept_schema.from_bytes(found)
+    if kept is None:
         return b""
-    after = names_after(old.schema.names, edit)
-    fields = {new: old.schema.field(was).with_name(new) for new, was in after.items()}
+    fields = {
+        new: kept.field(was).with_name(new) for new, was in names_after(kept.names, edit).items()
+    }
     if edit.new is not None:
         fields |= {field.name: field for field in edit.new.schema}
-    options = options_from(TFRecordFormat().write_options, {}, "tfrecord")
-    return kept_schema.of_written(TFRecordFormat(), pa.schema(list(fields.values())), options)
+    options = options_from(kind.write_options, {}, "tfrecord")
+    return kept_schema.of_written(kind, pa.schema(list(fields.values())), options)
 
 
 def _move_text_index(format: str, path: str, target: str) -> None:
