@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import LimitError, UnsupportedError, not_local
 from penstock.folders import holds_images, is_companion
-from penstock.hidden import SIDECAR_SUFFIX, is_own
+from penstock.hidden import is_own
 from penstock.limits import Limits
 from penstock.listing import INDEX_NAME, listed_paths
 from penstock.patterns import is_pattern, matching
@@ -266,17 +266,22 @@ def _first_bytes(path: str, how: _How, length: int) -> bytes:
 
 
 def _without_indexes(paths: list[str], how: _How) -> list[str]:
-    """The same paths without the indexes of files that are among them: penstock's own; DALI's `x.idx` of a
-    file `x`; MXNet's `x.idx` of `x.rec`, and the list `x.lst` that `x.rec` was made from."""
+    """The same paths without the indexes of files that are among them: DALI's `x.idx` of a file `x`; MXNet's
+    `x.idx` of `x.rec`, and the list `x.lst` that `x.rec` was made from; and without whatever penstock keeps
+    beside files, unless there is nothing else."""
     names = set(paths)
 
     def is_beside(path: str) -> bool:
         stem, end = os.path.splitext(path)
-        return (end in (".idx", SIDECAR_SUFFIX) and stem in names) or (
-            end in (".idx", ".lst") and f"{stem}.rec" in names
+        return (
+            is_own(os.path.basename(path))
+            or (end == ".idx" and stem in names)
+            or (end in (".idx", ".lst") and f"{stem}.rec" in names)
         )
 
     beside = {path for path in paths if is_beside(path)}
+    if len(beside) == len(names):
+        return paths
     how.skipped.extend(SkippedFile(path, INDEX) for path in beside)
     return [path for path in paths if path not in beside]
 
