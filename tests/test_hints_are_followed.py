@@ -150,6 +150,16 @@ def files_of_two_kinds() -> tuple[Step, Step]:
     )
 
 
+def class_names_of_bytes() -> tuple[Step, Step]:
+    labels = pa.array(["a", "b"]).dictionary_encode()
+    ps.write({"label": labels, "x": [1, 2]}, "a.parquet")
+    names = {"label": ["a", "\udcff"]}  # as `os.listdir` gives a folder whose name is no UTF-8
+    return (
+        lambda: ps.Loader(ps.open("a.parquet"), 2, class_names=names),
+        lambda: list(ps.Loader(ps.open("a.parquet", columns=["x"]), 2)),
+    )
+
+
 CASES: dict[str, Callable[[], tuple[Step, Step]]] = {
     "'payload=\"sequence\"'": lists_of_lists,
     "'payload=\"map\"'": wrong_payload,
@@ -160,6 +170,7 @@ CASES: dict[str, Callable[[], tuple[Step, Step]]] = {
     "f'open(..., datasets={most[:8]!r}), or names of groups'": unequal_datasets,
     "'add_fields adds new ones'": unknown_field,
     "'unpack it first'": packed,
+    "'leave it out: columns=[...]'": class_names_of_bytes,
     "'take or scan, which give it as Arrow'": no_python_value,
     "'fill={name: value}, or a default in the schema of open'": missing_number,
     "f'open(..., schema=...) {_how_to_read([kind[1] for kind in kinds])}, and the other fields you want'": (
