@@ -16,6 +16,8 @@ from penstock.framing.sidecar import path_for
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("PENSTOCK_SHARED", ROOT.parent / "shared"))
+HOSTILE = "cat\x1b[31m\u202etac\x07"
+"""A name that would steer a terminal."""
 
 
 def shared_path(*parts: str) -> Path:

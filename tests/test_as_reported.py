@@ -256,8 +256,8 @@ def test_two_sets_of_one_name_are_not_read_as_one(tmp_path: Path) -> None:
 def test_a_description_for_tensorflow_holds_for_all_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ps.write([{"a": 1}, {"a": 2}], tmp_path / "s-00000-of-00002.tfrecord")
-    ps.write([{"b": [1, 2]}], tmp_path / "s-00001-of-00002.tfrecord")
+    ps.write([{"a": 1, "id": 0}, {"a": 2, "id": 1}], tmp_path / "s-00000-of-00002.tfrecord")
+    ps.write([{"b": [1, 2], "id": 2}], tmp_path / "s-00001-of-00002.tfrecord")
     found = ps.schemas(f"{tmp_path}/s@2.tfrecord")
     assert "'a': tf.io.VarLenFeature(tf.int64)" in ps.features.describe(found.schema)
 

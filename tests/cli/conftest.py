@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-
-HOSTILE = "cat\x1b[31m\u202etac\x07"
+from reading import HOSTILE
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ import pytest
 from running import run, run_process
 
 import penstock as ps
-from conftest import HOSTILE
 from penstock.types import ImageType, fixed_tensors
-from reading import index_of
+from reading import HOSTILE, index_of
 
 # -- info -----------------------------------------------------------------------------------------
 
