@@ -1,10 +1,14 @@
-"""A file of 64 KiB to damage, and how the tests turn over a bit of it."""
+"""A file of 64 KiB to damage, how the tests turn over a bit of it, and how an index takes a change for damage."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from pathlib import Path
 
 import frames
+from penstock.framing import sidecar
+from penstock.storage import LocalSource, LocalStorage
 
 SIZE = 1 << 16
 SEED = 20
@@ -31,3 +35,13 @@ def flipped(data: bytes, bit: int) -> bytes:
     bad = bytearray(data)
     bad[bit >> 3] ^= 1 << (bit & 7)
     return bytes(bad)
+
+
+def tell_the_old_state(index: dict[Path, bytes], path: Path) -> None:
+    """Write an index beside a file as if it were of the file as it is now."""
+    for place, data in index.items():
+        place.write_bytes(data)
+        known = sidecar.load(str(place), LocalStorage())
+        if known.state.is_known:
+            now = sidecar.state_now(LocalSource(str(path)))
+            sidecar.save(replace(known, state=now), str(path), LocalStorage())

@@ -19,8 +19,9 @@ import pytest
 from tars import END, archive, member
 
 import penstock as ps
+from damaging import tell_the_old_state
 from penstock.types import ImageType
-from reading import shared_path
+from reading import index_of, shared_path
 
 GOLDEN = shared_path("specs", "golden", "webdataset")
 
@@ -284,14 +285,15 @@ def test_records_are_found_through_large_members_and_many(tmp_path: Path) -> Non
         read(path, limits={"record_bytes": 1 << 20})
 
 
-def test_an_index_knows_the_bytes_of_every_record(tmp_path: Path) -> None:
+def test_an_index_knows_the_bytes_of_every_record(tmp_path: Path, index_beside: None) -> None:
     path = tmp_path / "a.tar"
     path.write_bytes(archive([(f"{n}.txt", b"text %d" % n) for n in range(100)]))
     assert len(ps.open(str(path))) == 100
     data = bytearray(path.read_bytes())
     data[50 * 1024 + 515] ^= 1  # in the contents of record 50, which nothing in a tar guards
     path.write_bytes(data)
-    with pytest.raises(ps.PenstockError) as caught:
+    tell_the_old_state({index_of(path): index_of(path).read_bytes()}, path)
+    with pytest.raises(ps.ChecksumError) as caught:
         list(ps.open(str(path)).scan())
     assert caught.value.record == 50
 

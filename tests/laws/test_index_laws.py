@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from damaging import tell_the_old_state
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "5"))
 FLIPS = int(os.environ.get("PENSTOCK_FLIPS", "150"))
@@ -68,21 +69,6 @@ def test_no_flipped_bit_is_silent_where_an_index_knows_better(
             except ps.PenstockError:
                 continue
             assert found == wanted, "silent"
-
-
-def tell_the_old_state(index: dict[Path, bytes], path: Path) -> None:
-    """Write an index beside a file as if it were of the file as it is now."""
-    from dataclasses import replace
-
-    from penstock.framing import sidecar
-    from penstock.storage import LocalSource, LocalStorage
-
-    for place, data in index.items():
-        place.write_bytes(data)
-        known = sidecar.load(str(place), LocalStorage())
-        if known.state.is_known:
-            now = sidecar.state_now(LocalSource(str(path)))
-            sidecar.save(replace(known, state=now), str(path), LocalStorage())
 
 
 @per_name
