@@ -59,7 +59,10 @@ class Limits:
             message = (
                 f"a batch would take {asked} bytes, beyond the limit batch_bytes={self.batch_bytes}"
             )
-            raise batch_limit(message)
+            error = batch_limit(message)
+            # One record alone may be more than the limit.
+            error.hint = f"{error.hint}; or {raise_limit('batch_bytes', ...)}"
+            raise error
 
 
 def raise_limit(name: str, asked: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import sys
 import tarfile
@@ -128,9 +129,30 @@ def test_cbor_that_holds_itself_is_left_alone(value: bytes, tmp_path: Path) -> N
         read(path, infer_records=1)
 
 
-def test_npz_members_stay_within_the_limits_together(tmp_path: Path) -> None:
-    one = io.BytesIO()
-    np.savez_compressed(one, x=np.zeros(1 << 18, np.uint8))
-    path = archive(tmp_path / "a.tar", [{"npz": one.getvalue()}] * 8)
-    with pytest.raises(ps.LimitError, match="batch_bytes"):
-        read(path, limits={"batch_bytes": 1 << 20})
+@pytest.mark.parametrize("damage", ["error", "skip"])
+@pytest.mark.parametrize("field", ["npz", "txt.gz"])
+def test_members_that_inflate_stay_within_the_limits_together(
+    tmp_path: Path, field: str, damage: str
+) -> None:
+    """A scan reads fewer at once; `take`, which is asked for so many, and one that alone is too much are refused."""
+
+    def member(size: int) -> bytes:
+        if field == "txt.gz":
+            return gzip.compress(bytes(size))
+        one = io.BytesIO()
+        np.savez_compressed(one, x=np.zeros(size, np.uint8))
+        return one.getvalue()
+
+    path = archive(tmp_path / "a.tar", [{field: member((1 << 18) + n % 2)} for n in range(8)])
+    limits = {"batch_bytes": 600_000}
+    dataset = ps.open(path, index="never", limits=limits, damage=damage)
+    batches = list(dataset.scan())
+    assert sum(batch.num_rows for batch in batches) == 8
+    assert max(batch.nbytes for batch in batches) <= limits["batch_bytes"]
+    assert dataset.damage == []
+    with pytest.raises(ps.LimitError, match="batch_bytes=600000") as caught:
+        dataset.take(range(8))
+    assert "fewer records at once" in str(caught.value.hint)
+    with pytest.raises(ps.LimitError, match="batch_bytes=9999") as caught:
+        ps.open(path, index="never", limits={"batch_bytes": 9_999}, damage=damage).take([3])
+    assert "limits={'batch_bytes': " in str(caught.value.hint)

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.casts import check_survived, fitted
-from penstock.errors import FormatError, LimitError, SchemaError, batch_limit
+from penstock.errors import FormatError, LimitError, SchemaError
 from penstock.formats.webdataset_npy import column as npy_column
 from penstock.formats.webdataset_objects import OBJECTS, column_of_objects
 from penstock.limits import Limits
@@ -335,8 +335,7 @@ def inflated(values: Any, limits: Limits) -> Any:
     for row, value in enumerate(values.to_pylist()):
         found.append(None if value is None else _inflate(value, limits, row))
         total += len(found[-1] or b"")
-        if total > limits.batch_bytes:
-            raise batch_limit(f"inflates beyond the limit batch_bytes={limits.batch_bytes}")
+        limits.check_batch(total)
     return pa.array(found, pa.binary())
 
 
