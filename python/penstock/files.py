@@ -127,6 +127,7 @@ class Files:
             make_room(_HANDLES * len(paths))
         self.types: Types = "given" if is_given else "kept"
         self._settled = self._kept_schema()
+        self._is_kept = self._settled is not None
         self._names: Sequence[str] | None = None
         if self._settled is not None and self._overlays is not None:
             known = self._settled.names
@@ -168,6 +169,7 @@ class Files:
             first = self._first_reader()
         except (SchemaError, UnsupportedError):
             self._settled = self._names = None
+            self._is_kept = False
             self._forget_readers()
             return None
         self._alike = set(range(len(self.paths)))
@@ -357,12 +359,14 @@ class Files:
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
             settled = _stored(self._settled)
+            # The types that a file was written with round none of its values, though it may hold them as wider ones.
+            options = replace(options, settled=not self._is_kept)
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
         if settled is None:
             return open_shard(fmt, source, options)
         try:
-            return open_shard(fmt, source, replace(options, schema=settled, settled=True))
+            return open_shard(fmt, source, replace(options, schema=settled))
         except SchemaError:
             self._refuse_disjoint(shard, settled)
             raise

@@ -59,6 +59,21 @@ def types_of(path: object) -> tuple[str, list[pa.DataType]]:
     return ps.info(dataset).types, dataset.schema.types
 
 
+@pytest.mark.parametrize(
+    "type_", [pa.float32(), pa.float16(), pa.int16(), pa.uint64(), pa.bool_()], ids=str
+)
+@pytest.mark.parametrize("fmt", KEEPING, ids=lambda fmt: fmt.info.name)
+def test_numbers_that_a_format_widens_are_as_narrow_as_they_were(
+    fmt: Format, type_: pa.DataType, tmp_path: Path
+) -> None:
+    batch = pa.record_batch({"n": pa.array([0, 1, 1]).cast(type_)})
+    paths = ps.write(batch, tmp_path / f"a{fmt.info.extensions[0]}", num_shards=2).paths
+    assert types_of(paths) == ("kept", [type_])
+    ps.add_fields(paths, {"more": [1, 2, 3]})
+    assert types_of(paths) == ("kept", [type_, pa.int64()])
+    assert [row["n"] for row in ps.open(paths)] == [0, 1, 1]
+
+
 def test_an_explicit_schema_counts_more(path: str) -> None:
     assert types_of(path) == ("kept", [pa.int8()])
     dataset = ps.open(path, schema=pa.schema({"n": pa.int32()}))

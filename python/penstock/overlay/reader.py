@@ -118,8 +118,7 @@ class Overlays:
         while True:
             try:
                 fields = pa.schema(kept, schema.metadata)
-                is_settled = options.schema is None
-                return open_shard(fmt, source, replace(options, schema=fields, settled=is_settled))
+                return open_shard(fmt, source, replace(options, schema=fields))
             except SchemaError as error:
                 # A field that only overlays of other shards have: here it is null.
                 rest = [field for field in kept if field.name != error.field]
