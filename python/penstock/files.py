@@ -14,7 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core, formats
-from penstock.errors import PenstockError, SchemaError, TruncatedError, UnsupportedError
+from penstock.errors import (
+    ChangedError,
+    PenstockError,
+    SchemaError,
+    TruncatedError,
+    UnsupportedError,
+)
 from penstock.forks import Lock
 from penstock.format import (
     Chunk,
@@ -39,7 +45,7 @@ from penstock.inference import in_common
 from penstock.inferred import InferredFrom, files, has_no_records
 from penstock.numbers import as_arrow
 from penstock.one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
-from penstock.open_files import make_room
+from penstock.open_files import Recent
 from penstock.overlay.reader import Overlays
 from penstock.shard_lists import ShardList
 from penstock.skipped import NO_BYTES, SkippedFile
@@ -122,9 +128,6 @@ class Files:
         # One file has the fields of the dataset; and a schema that is given counts whatever files have.
         is_given = options.schema is not None or options.raw
         self._alike = set(range(len(paths))) if is_given or len(paths) == 1 else set[int]()
-        if len(paths) > 1:
-            # Where that is refused, opening the last of them says so.
-            make_room(_HANDLES * len(paths))
         self.types: Types = "given" if is_given else "kept"
         self._settled = self._kept_schema()
         self._is_kept = self._settled is not None
@@ -181,6 +184,8 @@ class Files:
     def _forget_readers(self) -> None:
         self._opened: list[_Opened | None] = [None] * len(self.paths)
         self._locks = [Lock() for _ in self.paths]
+        self._recent = Recent(len(self.paths), _HANDLES)
+        self._states: dict[int, Any] = {}
 
     def _is_inferred_by_all(self) -> bool:
         options = self.options
@@ -302,14 +307,14 @@ class Files:
     def check_unchanged(self, shard: int) -> None:
         """Raise ChangedError where an open file has been changed, replaced or taken away. A file
         whose records are proved one by one may grow. Costs a look at the folder, reads nothing."""
-        opened = self._opened[shard]
+        opened = self._still_open(shard)
         if opened is not None and opened.check is not None:
             opened.check()
 
     def check_read(self, shard: int, chunk: Chunk | None = None) -> None:
         """Raise ChangedError where records of a file that were just read may be a mix of what it was and what it
         is by now. Records that were compared with checksums are not, unless they were borrowed from a map."""
-        opened = self._opened[shard]
+        opened = self._still_open(shard)
         if opened is None or opened.watched is None:
             return
         is_compared = opened.compares(chunk)
@@ -326,8 +331,29 @@ class Files:
         with self._locks[shard]:
             opened = self._opened[shard]
             if opened is None:
-                opened = self._opened[shard] = self._open(shard)
-            return opened
+                opened = self._open(shard)
+                self._check_same(shard, opened.source)
+                self._opened[shard] = opened
+        closed = self._recent.use(shard)
+        if closed is not None:
+            self._opened[closed] = None  # it is closed when its last reader lets go of it
+        return opened
+
+    def _still_open(self, shard: int) -> _Opened | None:
+        """A file that has been opened; one that was closed to make room for others is opened again."""
+        return self._of(shard) if shard in self._states else self._opened[shard]
+
+    def _check_same(self, shard: int, source: Source) -> None:
+        """Raise ChangedError where a file is opened again that is not as it was the first time."""
+        if not self._recent.is_bounded:
+            return  # it is opened once
+        state = source.size, getattr(source, "written_ns", None)
+        if self._states.setdefault(shard, state) != state:
+            raise ChangedError(
+                "the file was changed while the dataset was open",
+                file=self.paths[shard],
+                hint="open the data again",
+            )
 
     def _open(self, shard: int) -> _Opened:
         path = self.paths[shard]
@@ -459,13 +485,13 @@ class Files:
         """Bytes of all files."""
         return sum(map(self.num_bytes, range(len(self.paths))))
 
-    def readers(self) -> list[Reader]:
-        """The open readers of all files."""
-        return [self.reader(shard) for shard in range(len(self.paths))]
+    def readers(self) -> Iterator[Reader]:
+        """The readers of all files, one after another: there may be more than can be open at once."""
+        return map(self.reader, range(len(self.paths)))
 
-    def bare_readers(self) -> list[Reader]:
+    def bare_readers(self) -> Iterator[Reader]:
         """The same, each without the overlays that it is joined with."""
-        return [bare(reader) for reader in self.readers()]
+        return map(bare, self.readers())
 
     def complete(self) -> Files:
         """These files for who would lose what the schema does not show: where it was inferred from

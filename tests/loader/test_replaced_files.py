@@ -119,7 +119,8 @@ def test_many_damaged_records_do_not_cost_a_look_at_the_whole_file_each(
     for _ in range(3):
         next(batches)
     assert len(loader.damage) > 10
-    assert len(looks) == 1
+    # Of a tar no frame proves itself, so there is nothing that a look could find out.
+    assert len(looks) == (0 if name == "x.tar" else 1)
 
 
 @pytest.mark.parametrize("name", ["plain.tfrecord", "gzip.tfrecord"])

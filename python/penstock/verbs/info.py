@@ -78,12 +78,13 @@ def info(source: Any) -> Info:
     ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
     total = Range()
     # Which indexes were there has to be asked before counting makes them.
-    readers = ds.files.bare_readers()
-    had_index = [reader.has_index if is_indexed(reader) else None for reader in readers]
+    had_index = [
+        reader.has_index if is_indexed(reader) else None for reader in ds.files.bare_readers()
+    ]
     found = ds.shards
     shards = [
         _shard(ds, reader, shard, had, total)
-        for reader, shard, had in zip(readers, found, had_index, strict=True)
+        for reader, shard, had in zip(ds.files.bare_readers(), found, had_index, strict=True)
     ]
     return Info(
         tuple(shards),
