@@ -16,6 +16,7 @@ SAVED: dict[str, dict[str, Any]] = {
     "JPEG": {"quality": 90, "subsampling": 2},
     "JPEG progressive": {"quality": 75, "subsampling": 1, "progressive": True},
     "JPEG 4:4:4": {"quality": 100, "subsampling": 0},
+    "JPEG grey": {"quality": 90},
     "PNG": {},
     "WEBP": {"quality": 80},
 }
@@ -28,7 +29,8 @@ def _encoded(kind: str, height: int, width: int, seed: int) -> bytes:
         0, 64, (height, width, 3)
     )
     out = io.BytesIO()
-    Image.fromarray(pixels.astype(np.uint8)).save(out, kind.split(maxsplit=1)[0], **SAVED[kind])
+    image = Image.fromarray(pixels.astype(np.uint8)).convert("L" if "grey" in kind else "RGB")
+    image.save(out, kind.split(maxsplit=1)[0], **SAVED[kind])
     return out.getvalue()
 
 
@@ -49,7 +51,7 @@ def test_it_is_a_slice(
     short = max(round(size / fraction), 1)
     height, width = (short + longer, short) if is_tall else (short, short + longer)
     data = _encoded(kind, height, width, seed)
-    whole = np.asarray(ps.decode_images([data])[0])
+    whole = np.asarray(ps.decode_images([data], ps.Image())[0])
     how = ps.Image(size, crop="center", center_fraction=fraction, exact=exact)
     found = np.asarray(ps.decode_images([data], how)[0])
     top, left = round((height - size) / 2), round((width - size) / 2)

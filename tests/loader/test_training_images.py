@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from pictures import RANDOM, jpeg, made, picture, recipe
 from PIL import Image as Pillow
 
@@ -196,39 +194,6 @@ def test_a_crop_of_its_target_size_is_a_copy_of_the_pixels() -> None:
 
 
 # The description
-
-
-@given(
-    height=st.integers(1, 120),
-    width=st.integers(1, 120),
-    share=st.sampled_from([1.0, 0.875, 0.75, 0.5]),
-    kind=st.sampled_from(["JPEG", "PNG", "WEBP"]),
-    mode=st.sampled_from(["RGB", "L", "CMYK"]),
-    sampling=st.sampled_from([0, 1, 2]),
-    progressive=st.booleans(),
-)
-@settings(max_examples=150, deadline=None)
-def test_a_middle_that_needs_no_resize_is_a_slice_of_the_decoded_picture(
-    height: int, width: int, share: float, kind: str, mode: str, sampling: int, progressive: bool
-) -> None:
-    pixels = Pillow.fromarray(picture(height, width)).convert(mode)
-    options: dict[str, Any] = {}
-    if kind == "JPEG":
-        options = {"quality": 80, "progressive": progressive}
-        options |= {} if mode == "L" else {"subsampling": sampling}
-    elif mode == "CMYK":
-        pixels = pixels.convert("RGB")
-    file = io.BytesIO()
-    pixels.save(file, kind, **options)
-    shorter = min(height, width)
-    size = max(round(shorter * share), 1)
-    assume(round(size / share) == shorter)
-    whole = ps.decode_images([file.getvalue()], ps.Image())[0]
-    # torchvision's CenterCrop rounds halves to even numbers.
-    top, left = round((height - size) / 2), round((width - size) / 2)
-    spec = ps.Image(size, crop="center", center_fraction=share)
-    found = ps.decode_images([file.getvalue()], spec)[0]
-    np.testing.assert_array_equal(found, whole[top : top + size, left : left + size])
 
 
 def test_a_description_is_frozen_pickled_and_told() -> None:
