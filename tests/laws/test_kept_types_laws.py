@@ -74,6 +74,22 @@ def test_numbers_that_a_format_widens_are_as_narrow_as_they_were(
     assert [row["n"] for row in ps.open(paths)] == [0, 1, 1]
 
 
+@pytest.mark.parametrize("fmt", KEEPING, ids=lambda fmt: fmt.info.name)
+def test_other_fields_keep_their_types_where_some_are_added(fmt: Format, tmp_path: Path) -> None:
+    batch = pa.record_batch(
+        {"n": pa.array([1, 2, 3], pa.int8()), "x": pa.array([1, 2, 3.5], pa.float32())}
+    )
+    paths = ps.write(batch, tmp_path / f"a{fmt.info.extensions[0]}", num_shards=2).paths
+    wanted = [pa.int8(), pa.float32(), pa.int16()]
+    new = {"more": pa.array([4, 5, 6], pa.int16())}
+    other = ps.add_fields(paths, new, into=tmp_path / "other").paths
+    ps.add_fields(paths, new, in_place=True)
+    for made in (paths, other):
+        assert types_of(made) == ("kept", wanted)
+        assert [row["more"] for row in ps.open(made)] == [4, 5, 6]
+        assert ps.verify(made).ok
+
+
 def test_an_explicit_schema_counts_more(path: str) -> None:
     assert types_of(path) == ("kept", [pa.int8()])
     dataset = ps.open(path, schema=pa.schema({"n": pa.int32()}))

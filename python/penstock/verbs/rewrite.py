@@ -12,6 +12,7 @@ import errno
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,14 +25,15 @@ import pyarrow as pa
 from penstock import formats
 from penstock.dataset import Dataset
 from penstock.dataset import open as open_dataset
-from penstock.errors import FormatError, SchemaError, UnsupportedError
-from penstock.format import Summary
+from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
+from penstock.format import Format, Framed, Options, Summary, open_shard
 from penstock.format_options import options_from
 from penstock.formats.tfrecord import TFRecordFormat
 from penstock.formats.webdataset import URL, WebDatasetFormat
 from penstock.framing import kept_schema, sidecar
 from penstock.framing.framed import FramedReader
 from penstock.inferred import has_no_records
+from penstock.limits import Limits
 from penstock.pipeline import checked_threads, in_order
 from penstock.schema import is_raw
 from penstock.sinks import Calls, close_as, sync_path
@@ -348,6 +350,7 @@ class _Work:
             "num_bytes": made.num_bytes,
             "contents": bytes_of(path),
         }
+        kept = _kept_after(old, part, job.edit)
         with self._kept_from_others(part.shard):
             self._journal.begin(part.shard, path, facts)
             close_as(path, job.targets[part.shard])
@@ -355,15 +358,43 @@ class _Work:
             # Before the overlays go that have values of it.
             sync_path(Calls(), os.path.dirname(job.targets[part.shard]))
             _move_text_index(_format_name(old, part), path, job.targets[part.shard])
+        if kept and job.index is not False:
+            self._keep_types(old, part, kept)
         self._journal.finish(part.shard)
         job.published(part.shard)
         self._count(part.shard, made.num_records, made.num_bytes)
+
+    def _keep_types(self, old: Dataset, part: Part, kept: bytes) -> None:
+        """Write the sidecar of a shard whose format cannot hold its types."""
+        kind = formats.by_name(_format_name(old, part))
+        path, storage = self._job.targets[part.shard], LocalStorage()
+        try:
+            if isinstance(kind, Framed):
+                index = _index_of(kind, path, old.options.limits)
+                index = replace(index, schema=kept)
+            else:
+                index = kept_schema.index_of_others(path, storage, kept)
+            sidecar.save(index, path, storage, self._index_folder)
+        except (OSError, PenstockError) as error:
+            # The data is whole and has its name.
+            warnings.warn(f"{path} is written, but its types are not: {error}", stacklevel=4)
+
+
+def _index_of(kind: Format, path: str, limits: Limits) -> sidecar.Index:
+    """Where the records of a new file lie."""
+    source = LocalStorage().source(path)
+    try:
+        reader = open_shard(kind, source, Options(raw=True, index="never", limits=limits))
+        assert isinstance(reader, FramedReader)
+        return reader.index
+    finally:
+        source.close()
 
 
 def _kept_after(old: Dataset, part: Part, edit: Edit) -> bytes:
     """What the sidecar of a new shard keeps of its types, where that of the old one keeps them. Other shards may
     keep other fields: a killed job has changed some of them."""
-    path, kind = old.paths[part.place], TFRecordFormat()
+    path, kind = old.paths[part.place], formats.by_name(_format_name(old, part))
     found = kept_schema.of_file(path, old.files.storage, old.options, lambda source: kind)
     kept = kept_schema.from_bytes(found)
     if kept is None:
@@ -373,7 +404,7 @@ def _kept_after(old: Dataset, part: Part, edit: Edit) -> bytes:
     }
     if edit.new is not None:
         fields |= {field.name: field for field in edit.new.schema}
-    options = options_from(kind.write_options, {}, "tfrecord")
+    options = options_from(kind.write_options, {}, kind.info.name)
     return kept_schema.of_written(kind, pa.schema(list(fields.values())), options)
 
 
