@@ -40,11 +40,14 @@ def test_a_name_with_a_nul_is_never_cut(tmp_path: Path, suffix: str, table: pa.T
     assert renamed.num_records == 2
 
 
-def test_empty_feature_lists_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("index", [True, False])
+def test_empty_feature_lists_are_read(tmp_path: Path, index: bool) -> None:
     path = tmp_path / "a.tfrecord"
-    ps.write({"x": pa.array([[], []], pa.list_(pa.list_(pa.int64()))), "y": [0, 1]}, path)
-    # Nothing says what they would hold, so they are of nulls.
-    assert ps.open(path).schema.field("x").type == pa.list_(pa.list_(pa.null()))
+    table = {"x": pa.array([[], []], pa.list_(pa.list_(pa.int64()))), "y": [0, 1]}
+    ps.write(table, path, index=index)
+    # The sidecar says what they would hold; without it nothing does, so they are of nulls.
+    inner = pa.int64() if index else pa.null()
+    assert ps.open(path).schema.field("x").type == pa.list_(pa.list_(inner))
     assert [record["x"] or [] for record in ps.open(path)] == [[], []]
     assert [record["y"] for record in ps.open(path)] == [0, 1]
     ps.convert(path, tmp_path / "b.tfrecord", prove=True)

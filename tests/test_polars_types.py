@@ -46,5 +46,5 @@ def test_they_become_other_files(path: Path, tmp_path: Path, target: str) -> Non
 def test_categories_are_written_by_their_values(tmp_path: Path) -> None:
     ps.write(FRAME.select("id", "tags", "kind", "level"), tmp_path / "a.tfrecord")
     found = ps.open(tmp_path / "a.tfrecord").take([0, 1]).to_pylist()
-    assert [row["kind"] for row in found] == [b"a", None]
-    assert [row["level"] for row in found] == [b"low", b"high"]
+    assert [row["kind"] for row in found] == ["a", None]
+    assert [row["level"] for row in found] == ["low", "high"]

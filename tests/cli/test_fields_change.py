@@ -78,14 +78,14 @@ def test_add_set_into_a_folder_takes_values_for_what_they_are(shards: Path, tmp_
     assert str(into) in ran.out
     assert len(ran.out.splitlines()) == 1
     first = ps.open(into)[0]
-    assert (first["split"], first["n"], first["id"]) == (b"train", 7, 0)
+    assert (first["split"], first["n"], first["id"]) == ("train", 7, 0)
     assert "split" not in ps.open(shards).schema.names
     again = run("fields", "add", shards, "--set", "split=train", "--into", into)
     assert again.status == 2
     assert "overwrite" in again.err
     more = ("--set", "split=test", "--into", into, "--overwrite")
     assert run("fields", "add", shards, *more).status == 0
-    assert set(column(into, "split")) == {b"test"}
+    assert set(column(into, "split")) == {"test"}
 
 
 @pytest.mark.usefixtures("own_modules")
@@ -118,7 +118,7 @@ def test_a_field_that_is_there_is_refused_unless_replaced(single: Path) -> None:
     assert single.read_bytes() == before
     ran = run("fields", "add", single, "--set", "name=x", "--in-place", "--replace")
     assert ran.status == 0
-    assert set(column(single, "name")) == {b"x"}
+    assert set(column(single, "name")) == {"x"}
 
 
 def test_a_missing_key_is_told_or_becomes_a_null(single: Path, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_replace_gives_other_values(shards: Path, tmp_path: Path) -> None:
     ps.write({"id": list(range(300)), "name": [f"n{n}" for n in range(300)]}, table)
     ran = run("fields", "replace", shards, "--from", table, "--by", "id", "--in-place", "--verify")
     assert ran.status == 0
-    assert column(shards, "name") == [f"n{n}".encode() for n in range(300)]
+    assert column(shards, "name") == [f"n{n}" for n in range(300)]
     unknown = run("fields", "replace", shards, "--set", "colour=red", "--in-place")
     assert unknown.status == 2
     assert "there is no field 'colour'; there are: id, name, score, tokens" in unknown.err
