@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.around import around, is_of_a_batch
+from penstock.around import Found, around, is_of_a_batch
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 from penstock.format import Chunk, Dividing, PartlyReadable, Reader, SkippedRegion, Threaded, bare
 from penstock.joined import join
@@ -242,6 +242,8 @@ class _Around:
 
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
         """The records but those with a fault; or those before the first, and then its error."""
+        found: Iterator[Found] = iter(())
+        part: pa.RecordBatch | PenstockError | None = None
         try:
             reader = bare(self._reader)
             if self._skipping and isinstance(reader, PartlyReadable):
@@ -267,7 +269,7 @@ class _Around:
                 else:
                     self._skip(part, first if end == first + 1 else None, end - first)
         finally:
-            del error  # it knows this frame, which would keep the files open
+            del error, found, part  # an error knows this frame, which would keep the files open
 
     def passed(self) -> list[SkippedRegion]:
         """What was passed over, in the order of the file: what the reader has told, which it tells at each reading, and
