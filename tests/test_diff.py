@@ -55,6 +55,14 @@ def test_the_same_rows_are_equal_in_all_formats(left: str, right: str, tmp_path:
     assert found.records == ps.RecordsDiff(3000, 3000, 3000, 0, None, 0, 0)
 
 
+@pytest.mark.parametrize("right", FILES)
+def test_the_same_rows_are_equal_without_the_schema_kept(right: str, tmp_path: Path) -> None:
+    a, b = tmp_path / "bare.tfrecord", written(tmp_path, f"2{right}", TABLE)
+    ps.write(TABLE, a, index=False)
+    assert ps.diff(a, b).fields == ps.diff(b, a).fields == ()
+    assert ps.diff(a, b).records == ps.RecordsDiff(3000, 3000, 3000, 0, None, 0, 0)
+
+
 @pytest.mark.parametrize("left", FILES)
 @pytest.mark.parametrize("right", FILES)
 @pytest.mark.parametrize("threads", [1, 3])

@@ -235,7 +235,7 @@ def _compare(sides: tuple[Side, Side], pair: _Pair) -> Iterator[_PairSeen]:
             return
     left = sides[0].columns(a, rows, pair.numbers_a, sides[1].names)
     right = sides[1].columns(b, rows, pair.numbers_b, list(left))
-    if sides[0].has_payloads != sides[1].has_payloads:
+    if any(side.has_features for side in sides):
         left, right = (
             columns if side.has_payloads else _features(columns)
             for side, columns in zip(sides, (left, right), strict=True)
@@ -334,7 +334,7 @@ class _Seen:
         self._total = _PairSeen(0, 0)
         self._fields: dict[str, _FieldSeen] = {}
         for place, side in enumerate(sides):
-            for name, type_ in side.types(as_features=sides[1 - place].has_payloads).items():
+            for name, type_ in side.types(as_features=sides[1 - place].has_features).items():
                 setattr(self._fields.setdefault(name, _FieldSeen()), f"type_{'ab'[place]}", type_)
 
     @property

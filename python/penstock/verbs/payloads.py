@@ -84,6 +84,8 @@ class Side:
         payloads = _payloads_of(self.dataset)
         self.has_payloads = payloads is not None
         """Whether batches are payloads of Examples."""
+        self.has_features = self.has_payloads or _is_of_examples(self.dataset)
+        """Whether structs are features `parent/child`, whether or not a schema is kept beside."""
         self._read = payloads or self.dataset
         self._plans: dict[tuple[Any, ...], DecodePlan] = {}
 
@@ -215,6 +217,11 @@ _OF_EXAMPLES = {"tfrecord", "arrayrecord"}
 """Formats whose payloads may be Examples."""
 
 
+def _is_of_examples(dataset: datasets.Dataset) -> bool:
+    found = {dataset.files.format_name(n) for n in range(len(dataset.paths))}
+    return bool(found) and found <= _OF_EXAMPLES
+
+
 def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
     """The same records as payloads, where the dataset's schema was told from a sample of Examples.
 
@@ -225,7 +232,7 @@ def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
     is_told = is_told and not dataset.schema.equals(RAW_SCHEMA)
     if not is_told or dataset.options.damage != "error" or dataset.files.has_overlays:
         return None
-    if not {dataset.files.format_name(n) for n in range(len(dataset.paths))} <= _OF_EXAMPLES:
+    if not _is_of_examples(dataset):
         return None
     payloads = dataset.reopened(raw=True, columns=None)
     return payloads if payloads.schema.names == RAW_SCHEMA.names else None
