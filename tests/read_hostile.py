@@ -22,6 +22,7 @@ import shutil
 import struct
 import sys
 import sysconfig
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -116,9 +117,24 @@ class Audit:
                 self.events.append(f"{event} {str(arguments[0])[:80]!r}")
         elif event.startswith(ALWAYS):
             names = [a for a in arguments if isinstance(a, str)]
-            own = names and all(os.path.realpath(name).startswith(self._own) for name in names)
+            own = names and all(self._is_own(os.path.realpath(name)) for name in names)
             if not own and not _importing():
                 self.events.append(f"{event} {arguments!r}"[:200])
+
+    def _is_own(self, path: str) -> bool:
+        return path.startswith(self._own) or self._is_lock(path)
+
+    def _is_lock(self, path: str) -> bool:
+        """Whether it is what penstock locks in the user's cache while it makes the index of a file
+        that may be read, and removes then."""
+        folder, name = os.path.split(path)
+        found = re.fullmatch(r"\.(.+)\.[0-9a-f]{16}\.penstock\.lock\.penstock-tmp", name)
+        assert self._allowed is not None
+        return (
+            found is not None
+            and folder == os.path.join(os.environ["XDG_CACHE_HOME"], "penstock", "index")
+            and found[1] in {os.path.basename(one) for one in self._allowed}
+        )
 
     def _may_open(self, path: Any) -> bool:
         if path is None or isinstance(path, int):  # a descriptor that is open already
@@ -131,7 +147,7 @@ class Audit:
             or real.startswith((self._own, *LIBRARIES))
         ):
             return True
-        if any(_is_sidecar(real, one) for one in self._allowed):
+        if any(_is_sidecar(real, one) for one in self._allowed) or self._is_lock(real):
             return True
         # A folder may be listed that holds what was asked for.
         return any(one.startswith(real + os.sep) and os.path.isdir(real) for one in self._allowed)
@@ -316,7 +332,7 @@ def outcome(task: dict[str, Any], audit: Audit) -> dict[str, Any]:
                 continue
             again: list[Any] = []
             answer[key] = measured(
-                audit, (own,), lambda o=options, a=again: read(neutral, own, a, **o)
+                audit, (own, neutral), lambda o=options, a=again: read(neutral, own, a, **o)
             )
             if again and keep and answer[key].get("format") == named.get("format"):
                 one, other = (without_url(pa.Table.from_batches(b)) for b in (keep, again))
@@ -366,6 +382,12 @@ WORK = {"file": outcome, "picture": picture, "hostile": hostile}
 
 
 def main() -> None:
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["XDG_CACHE_HOME"] = os.path.realpath(cache)
+        _answer()
+
+
+def _answer() -> None:
     for name in sys.argv[1:]:  # what is imported, and started, when it is first needed
         for batch in ps.open(name, index="never").scan():
             batch.to_pylist()
