@@ -52,8 +52,9 @@ def diff(
     columns of other formats are compared with it as `write` would store them, structs as features
     `parent/child`, but floats to the last bit.
 
-    Every record of both is read, in bounded memory. Examples whose payloads are the same bytes are
-    not parsed, so equal TFRecord files are compared about as fast as they are read.
+    Every record of both is read, in bounded memory. Examples whose fields are told from a sample
+    are not parsed where their payloads are the same bytes, so equal files of them are compared
+    about as fast as they are read. Those whose schema a sidecar keeps are read by it.
 
     Args:
         a: a Dataset, or anything that `penstock.open` takes.
