@@ -4,6 +4,7 @@ who takes them (docs/decisions/0016-long-values-are-lent-to-writers.md).
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -60,7 +61,13 @@ def _lent(field: pa.Field) -> pa.Field:
 def in_parts(codec: str, heads: Any, bodies: Any) -> Any:
     """Images whose heads (binary) lie apart from their bodies (binary_view)."""
     parts = pa.StructArray.from_arrays([heads, bodies], fields=list(IN_PARTS))
-    return pa.ExtensionArray.from_storage(ImageType(codec, IN_PARTS), parts)
+    return pa.ExtensionArray.from_storage(_type_in_parts(codec), parts)
+
+
+@cache
+def _type_in_parts(codec: str) -> ImageType:
+    """One type that lives on: pyarrow would make another by what a file may say of images, which is not this."""
+    return ImageType(codec, IN_PARTS)
 
 
 def whole(array: Any) -> Any:

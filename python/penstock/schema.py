@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.casts import check_survived, first_unfit, map_values
 from penstock.errors import FormatError, SchemaError
-from penstock.types import is_bytes, is_bytes_view, is_list, is_text
+from penstock.types import ImageType, is_bytes, is_bytes_view, is_list, is_text, storage_of
 
 if TYPE_CHECKING:
     from penstock.framing.places import Places
@@ -143,9 +143,15 @@ class DecodePlan:
 def lent(plan: FieldPlan) -> FieldPlan:
     """The same with byte strings as views into what was read, where the field has one for a record."""
     wire = plan.wires[0] if len(plan.wires) == 1 else None
-    if wire is None or plan.field.type != pa.binary():
+    given = plan.field.type
+    if wire is None or storage_of(given) != pa.binary():
         return plan
-    field = plan.field.with_type(pa.binary_view())
+    if isinstance(given, ImageType):
+        field = plan.field.with_type(ImageType(given.codec, pa.binary_view()))
+    elif given == pa.binary():
+        field = plan.field.with_type(pa.binary_view())
+    else:
+        return plan
     return FieldPlan(field, (replace(wire, strings="views"),), _finisher(field))
 
 

@@ -32,12 +32,12 @@ def sizes(images: list[bytes]) -> list[Any]:
 
 
 def as_tfrecord_has_it(value: Any) -> Any:
-    """A float of 64 bits becomes one of 32, a text its bytes."""
+    """A float of 64 bits becomes one of 32."""
     if isinstance(value, float):
         return pa.scalar(value, pa.float32()).as_py()
     if isinstance(value, list):
         return [as_tfrecord_has_it(one) for one in value]
-    return value.encode() if isinstance(value, str) else value
+    return value
 
 
 @each_source

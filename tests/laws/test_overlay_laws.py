@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from held import NUM_RECORDS, WRITABLE, table_of
-from test_laws import contents, opened, same, whole, written
+from test_laws import contents, opened, same, same_rows, whole, written
 
 import penstock as ps
 from penstock.format import Format
@@ -92,7 +92,7 @@ def test_take_equals_scan_with_an_overlay(fmt: Format, tmp_path: Path) -> None:
             narrow = opened(path, tmp_path, columns=columns)
             same(narrow.take(numbers), wanted.select(columns).take(places))
     same(dataset[5:9], wanted.slice(5, 4))
-    assert dataset[12] == wanted.slice(12, 1).to_pylist()[0]
+    same_rows([dataset[12]], wanted.slice(12, 1))
 
 
 @per_overlaid_format

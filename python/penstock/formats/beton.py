@@ -130,8 +130,12 @@ class BetonFormat:
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
         """See penstock.format.KeepsTypes."""
-        del options
-        return pa.schema([kept_schema.with_numbers(field, pa.int64()) for field in schema])
+        codec = {"jpg": "jpeg", "raw": "ppm"}.get(options.image_mode, "")
+        fields = [kept_schema.with_numbers(field, pa.int64()) for field in schema]
+        return pa.schema(
+            field.with_type(ImageType(codec)) if isinstance(field.type, ImageType) else field
+            for field in fields
+        )
 
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.beton_write import BetonWriter
@@ -169,7 +173,20 @@ class BetonReader:
         self.schema: pa.Schema = self._stored if asked is None else asked
         # A later shard is opened with the schema of the first, which mostly is its own as well.
         stored = {field.name: field.type for field in self._stored}
-        self._can_lend = all(field.type == stored[field.name] for field in self.schema)
+        asked_types = {field.name: field.type for field in self.schema}
+        self._codecs = {
+            name: type_.codec for name, type_ in asked_types.items() if isinstance(type_, ImageType)
+        }
+        # Those whose values need no cast; that images are said to be of some codec changes none.
+        self._lendable = {
+            name
+            for name, type_ in asked_types.items()
+            if type_ == stored[name]
+            or (
+                isinstance(stored[name], ImageType)
+                and type_ == ImageType(self._codecs.get(name, ""))
+            )
+        }
 
     @property
     def num_records(self) -> int:
@@ -258,7 +275,7 @@ class BetonReader:
 
     def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         """See penstock.format.Lending."""
-        return self._decoded(chunk, records, columns, lends=self._can_lend)
+        return self._decoded(chunk, records, columns, lends=True)
 
     def _decoded(
         self, chunk: Chunk, records: Selection, columns: Projection, *, lends: bool
@@ -279,7 +296,11 @@ class BetonReader:
             raise error.at(file=self._path) from None
         fields = [field.with_type(a.type) for field, a in zip(schema, arrays, strict=True)]
         batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, schema.metadata))
-        return batch if lends else conform(batch, schema, self._path)
+        if lends:
+            pairs = zip(schema, fields, strict=True)
+            wanted_fields = [own if f.name in self._lendable else f for f, own in pairs]
+            schema = pa.schema(wanted_fields, schema.metadata)
+        return conform(batch, schema, self._path)
 
     def _columns(
         self, rows: np.ndarray, numbers: np.ndarray, wanted: list[Field], lends: bool
@@ -287,7 +308,14 @@ class BetonReader:
         spans = {f.name: self._spans(f, rows[f.name], numbers) for f in wanted if f.is_stored}
         window = self._values.window(list(spans.values())) if len(rows) else None
         return [
-            self._stored_column(each, rows[each.name], spans[each.name], window, numbers, lends)
+            self._stored_column(
+                each,
+                rows[each.name],
+                spans[each.name],
+                window,
+                numbers,
+                lends and each.name in self._lendable,
+            )
             if each.name in spans
             else _row_column(each, rows[each.name])
             for each in wanted
@@ -316,6 +344,7 @@ class BetonReader:
         numbers: np.ndarray,
         lends: bool,
     ) -> Any:
+        codec = self._codecs.get(each.name, "")
         has_pixels = each.kind == IMAGE and bool((row["mode"] == RAW_MODE).any())
         if has_pixels or (lends and each.kind in (IMAGE, BYTES)):
             array = self._values.views(spans, window)
@@ -324,10 +353,10 @@ class BetonReader:
         if each.kind == BYTES:
             return array
         if has_pixels:
-            parts = in_parts(each.type.codec, _ppm_heads(row), array)
+            parts = in_parts(codec, _ppm_heads(row), array)
             return parts if lends else whole(parts)
         if each.kind == IMAGE:
-            return pa.ExtensionArray.from_storage(ImageType(each.type.codec, array.type), array)
+            return pa.ExtensionArray.from_storage(ImageType(codec, array.type), array)
         if each.kind == JSON:
             return pa.ExtensionArray.from_storage(each.type, _texts(each, array, numbers))
         return _tensors(each, array)
