@@ -11,13 +11,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.faults import kind_of
-from penstock.types import ImageType, storage_of
-
-IN_PARTS = pa.struct(
-    [pa.field("head", pa.binary(), False), pa.field("body", pa.binary_view(), False)]
-)
-"""How images are lent whose files are made: pixels where they were read, and the heads that make files
-of them; no head before what is a file. See `whole`."""
+from penstock.types import IN_PARTS, ImageType, storage_of
 
 
 def lent_schema(schema: pa.Schema) -> pa.Schema:

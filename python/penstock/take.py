@@ -11,9 +11,9 @@ import pyarrow as pa
 from penstock.errors import FormatError, RecordIndexError, StaleIndexError
 from penstock.format import Chunk, lends, takes_at_once
 from penstock.joined import join, picked
-from penstock.lending import IN_PARTS, as_lent
+from penstock.lending import as_lent
 from penstock.numbers import as_arrow, outside
-from penstock.types import storage_of
+from penstock.types import IN_PARTS, storage_of
 
 if TYPE_CHECKING:
     from penstock.dataset import Dataset

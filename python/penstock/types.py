@@ -30,6 +30,12 @@ from penstock.facts import parsed_object
 DTYPE_KEY = b"penstock.dtype"
 """Metadata of a field: the NumPy name of the dtype that its values have."""
 
+IN_PARTS = pa.struct(
+    [pa.field("head", pa.binary(), False), pa.field("body", pa.binary_view(), False)]
+)
+"""How images are lent whose files are made: pixels where they were read, and the heads that make files
+of them; no head before what is a file. See `penstock.lending.whole`."""
+
 
 class ImageType(pa.ExtensionType):
     """An encoded image: the bytes of a JPEG, PNG, WebP or PPM file.
@@ -112,6 +118,7 @@ def _can_hold_images(storage: pa.DataType) -> bool:
         or is_text(storage)
         or kind.is_fixed_size_binary(storage)
         or kind.is_null(storage)
+        or storage == IN_PARTS
     )
 
 

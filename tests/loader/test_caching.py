@@ -190,7 +190,7 @@ def test_a_copy_of_an_older_state_is_made_anew(data: Path, tmp_path: Path) -> No
     old = set(os.listdir(folder))
     columns = ps.open(data).take(range(COUNT)).to_pydict()
     columns["id"] = [n + 1000 for n in columns["id"]]
-    columns["name"] = [b"m" + name[1:] for name in columns["name"]]
+    columns["name"] = ["m" + name[1:] for name in columns["name"]]
     ps.write(pa.table(columns), data, overwrite=True)
     one = made(loader(data, folder))
     assert min(n for batch in one for n in batch["id"]) == 1000

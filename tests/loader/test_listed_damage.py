@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ def test_a_damaged_record_is_listed_once(tmp_path: Path, ending: str, order: Any
     data = bytearray(path.read_bytes())
     for record in BAD:
         data[data.index(b"AAAA%04d" % record)] ^= 1
+    before = path.stat()
     path.write_bytes(data)
+    # The disk's fault, not a writer's: a file that was written since its index was made has been rewritten.
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     ds = ps.open(path, damage="skip")
     loader = ps.Loader(ds, 8, order=order)
     for _ in range(2):

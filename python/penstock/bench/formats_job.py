@@ -58,7 +58,8 @@ def _sizes(target: str) -> tuple[int, int]:
     for folder, _, names in os.walk(os.path.dirname(target)):
         for name in names:
             path = os.path.join(folder, name)
-            if not os.path.relpath(path, os.path.dirname(target)).startswith("sample"):
+            top = os.path.relpath(path, os.path.dirname(target)).removeprefix(".")
+            if not top.startswith("sample"):
                 continue
             size = os.stat(path).st_size
             is_index = name.endswith((".penstock", ".idx"))

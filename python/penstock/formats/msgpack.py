@@ -117,8 +117,6 @@ class MessagePackFormat:
         begin, count = _layout(source, mine)
         shard = Shard(source, PlainStream(source), MSGPACK, options, begin, skips_long=goes_on)
         known = load_index(shard)
-        if known is not None and int(known.starts[0]) != begin:
-            known = None  # made with another layout
         if goes_on and known is not None:
             shard = replace(shard, options=replace(options, damage="skip"))
         decoder = decoder_for(shard, mine)

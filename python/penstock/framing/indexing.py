@@ -73,6 +73,8 @@ def _of_this_state(shard: Shard, index: Index) -> Index | None:
     """An index if it is of the file as it is, or of what was its first part, then extended."""
     if index.compression != shard.stream.container:
         return None  # compression= says otherwise than the file's first reader saw
+    if not shard.framing.head_bytes and int(index.starts[0]) != shard.begin:
+        return None  # layout= says otherwise where the first record begins
     covered = fitting.covers(index, shard.source, shard.framing)
     if covered == "front":
         return _extended(shard, index)

@@ -442,7 +442,8 @@ def _tidy(folder: str, place: str, keep: str) -> None:
     """Delete what is left of killed writers, and copies of older states of the same data."""
     for name in os.listdir(folder):
         is_left = name.startswith(".cache-") and name.endswith(TEMPORARY_SUFFIX)
-        is_old = name.startswith(f"cache-{place}-") and not name.startswith(keep)
+        copy = name.removeprefix(".")  # an index has the hidden name of its copy
+        is_old = copy.startswith(f"cache-{place}-") and not copy.startswith(keep)
         if is_left or is_old:
             with suppress(OSError):
                 os.unlink(os.path.join(folder, name))

@@ -20,10 +20,9 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import PenstockError, SchemaError
 from penstock.images import bytes_of, fault_error
-from penstock.lending import IN_PARTS
 from penstock.limits import Limits, limits_from
 from penstock.numbers import as_arrow
-from penstock.types import is_fixed_tensor, storage_of
+from penstock.types import IN_PARTS, is_fixed_tensor, storage_of
 
 Damage = Literal["error", "skip", "salvage"]
 _MOST_SIDE = 1 << 20

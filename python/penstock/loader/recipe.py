@@ -19,7 +19,6 @@ import pyarrow as pa
 from penstock import _core
 from penstock.errors import PenstockError, SchemaError
 from penstock.format import SkippedRegion
-from penstock.lending import IN_PARTS
 from penstock.loader.class_names import ClassNames
 from penstock.loader.columns import Way, as_arrays
 from penstock.loader.images import Image, decode_into
@@ -28,6 +27,7 @@ from penstock.loader.sources import EndToEnd, Records
 from penstock.loader.stats import Clock
 from penstock.numbers import as_arrow, as_numpy, view_lengths
 from penstock.take import reordered
+from penstock.types import IN_PARTS
 from penstock.work import users_code
 
 Batch = dict[str, Any]

@@ -17,10 +17,10 @@ from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Format, lends
 from penstock.formats.framed_writer import LARGE_RECORD_BYTES
 from penstock.framing import kept_schema
-from penstock.lending import IN_PARTS, lent_schema, whole
+from penstock.lending import lent_schema, whole
 from penstock.overlay.file import has_overlays
 from penstock.storage import LocalStorage
-from penstock.types import ImageType, cast_values, refuse_twins, storage_of
+from penstock.types import IN_PARTS, ImageType, cast_values, refuse_twins, storage_of
 from penstock.verbs.choice import Choice, chosen
 from penstock.verbs.pictures import pictures_of
 from penstock.verbs.ranges import Delivered, batches_between, shuffled_between
