@@ -243,7 +243,7 @@ class _Around:
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
         """The records but those with a fault; or those before the first, and then its error."""
         found: Iterator[Found] = iter(())
-        part: pa.RecordBatch | PenstockError | None = None
+        part: Any = None
         try:
             reader = bare(self._reader)
             if self._skipping and isinstance(reader, PartlyReadable):
