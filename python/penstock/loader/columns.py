@@ -177,7 +177,7 @@ def _filled(array: pa.Array, fill: Any) -> pa.Array:
         raise SchemaError(
             "a value is missing, and NumPy's numbers cannot say so",
             record=record,
-            hint="fill={name: value}, or a default in the schema of open",
+            hint="fill={name: value}, or schema= with features.FixedLen(..., default=...) where records are Examples",
         )
     if pa.types.is_nested(array.type):
         raise SchemaError("fill= stands for numbers, not for lists")

@@ -1,0 +1,97 @@
+"""Hints are true: the input that raises one is read, or written, once its advice is followed.
+
+All hints of the code base are collected from its source. Each is followed by a case of one of the modules
+beside this one, or is named in hints_without_a_case.txt; so a new hint without a case fails here.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from steps import Cases, Make
+
+import penstock as ps
+from reading import ROOT
+
+WITHOUT = Path(__file__).with_name("hints_without_a_case.txt")
+MODULES: list[Cases] = [
+    importlib.import_module(path.stem).CASES
+    for path in sorted(Path(__file__).parent.glob("cases_*.py"))
+]
+MAKERS: list[tuple[str, Make]] = [
+    (hint, make)
+    for cases in MODULES
+    for hint, makes in cases.items()
+    for make in (makes if isinstance(makes, tuple) else (makes,))
+]
+
+
+def hints() -> set[str]:
+    """The source text of every hint= of the package."""
+    found: set[str] = set()
+    for path in sorted((ROOT / "python" / "penstock").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            words = node.keywords if isinstance(node, ast.Call) else []
+            values = [word.value for word in words if word.arg == "hint"]
+            found |= {ast.unparse(v) for v in values if not _says_nothing(v)}
+    return found
+
+
+def _says_nothing(value: ast.expr) -> bool:
+    """None, or what another function was given."""
+    return (isinstance(value, ast.Constant) and value.value is None) or isinstance(value, ast.Name)
+
+
+def _pattern(hint: str) -> str:
+    """What the hint of this source text looks like: what an f-string fills in may be anything."""
+    value = ast.parse(hint, mode="eval").body
+    parts = value.values if isinstance(value, ast.JoinedStr) else [value]
+    assert all(isinstance(part, ast.Constant | ast.FormattedValue) for part in parts), (
+        "the source does not tell this hint: the case gives its text"
+    )
+    return "".join(
+        re.escape(str(part.value)) if isinstance(part, ast.Constant) else ".+" for part in parts
+    )
+
+
+@pytest.mark.parametrize(
+    ("hint", "make"), MAKERS, ids=[make.__name__.strip("_") for _, make in MAKERS]
+)
+def test_what_a_hint_advises_works(
+    hint: str, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = make()
+    with pytest.raises(ps.PenstockError) as refused:
+        case.fails()
+    if case.hint is None:
+        assert re.fullmatch(_pattern(hint), str(refused.value.hint), re.DOTALL)
+    else:
+        assert refused.value.hint == case.hint
+    case.advised()
+
+
+def test_every_hint_has_a_case_or_is_named() -> None:
+    named = set(WITHOUT.read_text().splitlines())
+    found = hints()
+    cases = set(chain.from_iterable(MODULES))
+    assert not (found - cases - named), "a new hint needs a case that follows it"
+    assert not (named - found), "a hint that is gone, or has another text, is not to be named"
+    assert not (named & cases)
+    assert cases <= found
+
+
+def test_every_hint_has_one_place_for_its_cases() -> None:
+    assert len(set(chain.from_iterable(MODULES))) == sum(map(len, MODULES))
+
+
+def test_the_list_of_hints_without_a_case_only_grows_shorter() -> None:
+    assert len(WITHOUT.read_text().splitlines()) <= MOST_WITHOUT
+
+
+MOST_WITHOUT = 136
