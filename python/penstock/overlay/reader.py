@@ -34,14 +34,14 @@ class Overlays:
         self._shards = [find(path, storage, limits, kept) for path in paths]
         self._owners = [fields_of(overlays) for overlays in self._shards]
         self.fields: dict[str, pa.Field] = {}
-        for owners in self._owners:
+        for path, owners in zip(paths, self._owners, strict=True):
             for name, overlay in owners.items():
-                self._add(overlay.schema.field(name), overlay)
+                self._add(overlay.schema.field(name), overlay, path)
         for name, field in self.fields.items():
             if any(name not in owners for owners in self._owners):
                 self.fields[name] = field.with_nullable(True)
 
-    def _add(self, field: pa.Field, overlay: Overlay) -> None:
+    def _add(self, field: pa.Field, overlay: Overlay, path: str) -> None:
         known = self.fields.setdefault(field.name, field)
         if known.type != field.type:
             raise SchemaError(
@@ -50,7 +50,7 @@ class Overlays:
                 field=field.name,
                 expected=known.type,
                 found=field.type,
-                hint="penstock fields remove, or open(..., overlays=False)",
+                hint=_without(path, overlay.name),
             )
         if field.nullable:
             self.fields[field.name] = known.with_nullable(True)
@@ -144,13 +144,17 @@ class Overlays:
                     f"{made_for.digest}",
                     found=f"{identity.num_records} records in {identity.num_bytes} bytes, "
                     f"{identity.digest}",
-                    hint=command("penstock", "fields", "remove", source.path, overlay.name)
-                    + ", or open(..., overlays=False)",
+                    hint=_without(source.path, overlay.name),
                 )
         return None
 
     def __bool__(self) -> bool:
         return bool(self.fields)
+
+
+def _without(path: str, name: str) -> str:
+    """How to read a file without fields that are kept beside it."""
+    return f"{command('penstock', 'fields', 'remove', path, name)}, or open(..., overlays=False)"
 
 
 class _Picked(NamedTuple):

@@ -434,7 +434,7 @@ def _rewrite(
         raise UnsupportedError(
             "fields are kept beside these files, and would be lost",
             file=dataset.paths[0],
-            hint="penstock fields bake, or open(..., overlays=False) to leave them behind",
+            hint="penstock fields bake --in-place SOURCE, or open(..., overlays=False) to leave them behind",
         )
     targets = dataset.paths if into is None else _targets(dataset.paths, os.fspath(into))
     told = (

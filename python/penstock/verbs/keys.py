@@ -71,7 +71,7 @@ def _keys(dataset: Dataset, key: str, threads: int | None) -> pa.ChunkedArray:
         raise UnsupportedError(
             "records of a dataset that passes over damage cannot be matched by a key",
             file=dataset.paths[0],
-            hint="penstock repair, then compare what it wrote",
+            hint="penstock repair SOURCE --into NEW, then compare what it wrote",
         )
     if key not in dataset.schema.names:
         known = ", ".join(dataset.schema.names)

@@ -143,7 +143,7 @@ def _check(job: Job, old: Dataset, todo: list[int]) -> None:
     if old.options.damage != "error":
         raise UnsupportedError(
             f"fields are not changed under damage={old.options.damage!r}: records would be lost",
-            hint="penstock repair first",
+            hint="penstock repair --in-place SOURCE first",
         )
     has_records = not has_no_records(old.schema)
     if is_raw(old.schema) and has_records and isinstance(old.files.reader(0), FramedReader):
