@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from penstock.errors import (
@@ -16,7 +17,7 @@ from penstock.errors import (
     batch_limit,
     command,
 )
-from penstock.limits import raise_limit
+from penstock.limits import Limits, raise_limit
 
 _KINDS: dict[str, type[PenstockError]] = {
     "length_checksum": ChecksumError,
@@ -33,7 +34,7 @@ _KINDS: dict[str, type[PenstockError]] = {
 }
 
 
-_OF_A_BATCH = ("read fewer records at once", "limit batch_bytes")
+_OF_A_BATCH = ("read fewer records at once", "limit batch_bytes", "of one batch")
 """What kernels say of a batch that is too large, for which no record is to blame."""
 
 
@@ -84,15 +85,17 @@ def _number_hint(message: str) -> str | None:
 def _hint(fault: Any, file: str) -> str | None:
     kind = fault.kind
     if kind == "limit":
-        named = [name for name in ("nesting", "batch_bytes") if name in fault.message]
-        name = (named or ["record_bytes"])[0]
-        return raise_limit(name, fault.found or ...)
+        named = [limit.name for limit in fields(Limits) if limit.name in fault.message]
+        if fault.message == "the record is too large":
+            named = ["record_bytes"]
+        # What no limit of ours is about, such as a lack of memory, none helps with.
+        return raise_limit(named[0], fault.found or ...) if named else None
     if kind == "schema":
         return _number_hint(fault.message) or command("penstock", "schema", "--all", file)
     if kind == "unexpected":
         return 'open(..., infer_records="all"), or name the columns to keep'
     if kind == "stale":
-        return command("penstock", "index", file)
+        return f"{command('penstock', 'index', file)}, and open the data again"
     if kind == "unsupported":
         return None
     if kind == "message":

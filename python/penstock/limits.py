@@ -48,8 +48,9 @@ class Limits:
         """Raise LimitError if `asked` is beyond the limit called `name`."""
         limit = getattr(self, name)
         if asked > limit:
+            what = "levels" if name == "nesting" else "bytes"
             raise LimitError(
-                f"asks for {asked} bytes, beyond the limit {name}={limit}",
+                f"asks for {asked} {what}, beyond the limit {name}={limit}",
                 hint=raise_limit(name, asked),
             )
 

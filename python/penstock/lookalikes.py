@@ -97,7 +97,9 @@ def _text(head: bytes, path: str) -> Look:
     marks = max((b",", b"\t", b";"), key=lines[0].count) if lines else b","
     if len(lines) > 1 and lines[0].count(marks) == lines[1].count(marks) > 0:
         mark = (
-            "" if marks == b"," else f", parse_options=pyarrow.csv.ParseOptions({marks.decode()!r})"
+            ""
+            if marks == b","
+            else f", parse_options=pyarrow.csv.ParseOptions(delimiter={marks.decode()!r})"
         )
         made = f"ps.write(pyarrow.csv.read_csv({path!r}{mark}), ...)"
         return Look("CSV", f"{made}, which makes records of its rows")

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import ChangedError, FormatError, LimitError
+from penstock.errors import ChangedError, FormatError, LimitError, batch_limit
 from penstock.forks import Lock
 from penstock.formats.beton_layout import ENTRY, JPEG_MODE, RAW_MODE, Field, Layout
 from penstock.limits import Limits
@@ -98,11 +98,8 @@ class Values:
             record = int(records[int(lengths.argmax())]) if len(records) else None
             raise error.at(field=field.name, record=record) from None
         if total > _MOST_OFFSET:
-            raise LimitError(
-                f"{total} bytes in one column of a batch, beyond Arrow's offsets",
-                field=field.name,
-                hint="take fewer records at once",
-            )
+            message = f"{total} bytes in one column of a batch, beyond Arrow's offsets"
+            raise batch_limit(message, field=field.name)
         return lengths.astype(np.int64)
 
     def _row_byte(self, record: int) -> int:

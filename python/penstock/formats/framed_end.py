@@ -37,7 +37,7 @@ def check_end(source: Source, index: Index, framing: Framing = TFRECORD) -> None
         raise UnsupportedError(
             "the last gzip member is empty, and TensorFlow reads nothing behind such a one",
             file=source.path,
-            hint=command("penstock", "repair", "--in-place", source.path),
+            hint=f"{command('penstock', 'repair', source.path, '--into', 'NEW')}, and append to that",
         )
     _check_stream(source, index)
 
