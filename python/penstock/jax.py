@@ -85,7 +85,8 @@ class JaxBatches(View):
             raise SchemaError(
                 f"an array of shape {array.shape} does not fit the sharding: {error}",
                 field=name,
-                hint='drop_last=True, or uneven="pad", where only the last batch is too short',
+                hint="a batch_size that the devices share evenly; drop_last=True or "
+                'uneven="pad" where only the last batch is too short',
             ) from error
 
 

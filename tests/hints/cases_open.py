@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,22 +46,6 @@ def no_python_value() -> Case:
     return Case(lambda: ps.open("a.parquet")[0], as_arrow)
 
 
-def missing_number() -> Case:
-    ps.write({"a": [1, None]}, "a.parquet")
-    ps.write({"a": [1, None]}, "a.tfrecord")
-
-    def load(path: str, fill: Any = None, **options: Any) -> Any:
-        (batch,) = ps.Loader(ps.open(path, **options), 2, fill=fill)
-        return batch["a"].tolist()
-
-    def filled() -> None:
-        assert load("a.parquet", fill={"a": 0}) == [1, 0]
-        schema = {"a": ps.features.FixedLen([], "int64", default=0)}
-        assert load("a.tfrecord", schema=schema) == [1, 0]
-
-    return Case(lambda: load("a.parquet"), filled)
-
-
 def numbers_of_two_kinds() -> Case:
     ps.write({"a": [1]}, "a.tfrecord"), ps.write({"a": [0.5]}, "b.tfrecord")
     Path("c.tfrecord").write_bytes(
@@ -99,7 +82,6 @@ CASES: Cases = {
     '\'open(..., format="tfrecord", checksums="none")\'': foreign_checksums,
     "'unpack it first'": packed,
     "'take or scan, which give it as Arrow'": no_python_value,
-    "'fill={name: value}, or schema= with features.FixedLen(..., default=...) where records are Examples'": missing_number,
     "f'open(..., schema=...) {_how_to_read([kind[1] for kind in kinds])}, and the other fields you want'": (
         numbers_of_two_kinds
     ),

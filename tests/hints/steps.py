@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+import pyarrow as pa
+from click.testing import CliRunner
 
 import penstock as ps
 
@@ -38,3 +46,58 @@ def twice(call: Callable[..., Any], *given: Any, gives: Any, **advice: Any) -> C
 def rows(*given: Any, **options: Any) -> list[Any]:
     """All records of what is opened."""
     return list(ps.open(*given, **options))
+
+
+def equal_in(table: pa.Table, *paths: str, **options: Any) -> None:
+    """Write a table to each of these paths, where values and types come back as they are."""
+    for path in paths:
+        ps.write(table, path, **options)
+        found = pa.table(ps.open(path))
+        assert found.column_names == table.column_names, path
+        for name in table.column_names:
+            assert found.column(name).type == table.column(name).type, (path, name)
+            assert found.column(name).to_pylist() == table.column(name).to_pylist(), (path, name)
+
+
+def left_out(table: pa.Table, name: str, target: str, **options: Any) -> None:
+    """Write a table without one column, as convert's columns= does it."""
+    ps.write(table, "all.arrow", overwrite=True)
+    rest = [other for other in table.column_names if other != name]
+    ps.convert("all.arrow", target, columns=rest, **options)
+    assert rows(target) == table.select(rest).to_pylist()
+
+
+def apart(program: str, **variables: str) -> Case:
+    """A case whose libraries want a process of their own: `fails` and `advised` of a program."""
+
+    def run(step: str, seconds: float = 120) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", f"{program}\nif __name__ == '__main__':\n    {step}"],
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **variables},
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        hint = re.search("^hint: (.*)", done.stdout, re.MULTILINE)
+        if hint is not None:
+            raise ps.PenstockError("in the other process", hint=hint[1])
+
+    fails = """
+    import penstock
+    try:
+        fails()
+    except penstock.PenstockError as error:
+        print("hint:", error.hint)
+"""
+    return Case(lambda: run(fails), lambda: run("advised()"))
+
+
+def cli(line: str) -> str:
+    """Type a command, without the word penstock, and see that it did its work."""
+    from penstock.cli.program import program
+
+    done = CliRunner().invoke(program, shlex.split(line), catch_exceptions=False)
+    assert not done.exit_code, done.output
+    return done.stdout

@@ -27,9 +27,7 @@ def values_of(array: Any, dtype: np.dtype[Any], name: str) -> np.ndarray:
         return found.view(base)
     if array.null_count:
         record = int(np.flatnonzero(missing_of(array))[0])
-        raise SchemaError(
-            "a value is missing, and an array holds no nulls", record=record, field=name
-        )
+        raise _missing("a value is missing, and an array holds no nulls", record, name)
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if shape:
@@ -37,6 +35,12 @@ def values_of(array: Any, dtype: np.dtype[Any], name: str) -> np.ndarray:
     if base.kind == "c" or pa.types.is_fixed_size_list(array.type):  # a tensor without axes
         return _flat(array, base, name).reshape(count)
     return _plain_values(array, base, name)
+
+
+def _missing(message: str, record: int, name: str) -> SchemaError:
+    return SchemaError(
+        message, record=record, field=name, hint="fill it, or write Parquet or Arrow"
+    )
 
 
 def _flat(array: Any, base: np.dtype[Any], name: str) -> np.ndarray:
@@ -50,7 +54,7 @@ def _flat(array: Any, base: np.dtype[Any], name: str) -> np.ndarray:
         if array.null_count:
             first = int(np.flatnonzero(missing_of(array))[0])
             message = "a value in a list is missing, and an array holds no nulls"
-            raise SchemaError(message, record=first // max(per_record, 1), field=name)
+            raise _missing(message, first // max(per_record, 1), name)
     if base.kind == "c":
         part = np.dtype(f"<f{base.itemsize // 2}")
         return _plain_values(array, part, name).view(base)

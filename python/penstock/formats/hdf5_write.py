@@ -67,6 +67,17 @@ def _refuse_times_inside(dtype: np.dtype[Any], field: Any) -> None:
         _refuse_times_inside(inside, field)
 
 
+def _as_read(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A structure as it is read again: its members have no attributes that say what their values are bits of."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((_as_read(base), shape))
+    if dtype.names is None:
+        return np.dtype(dtype.str)
+    members = dtype.fields or {}
+    return np.dtype([(name, _as_read(members[name][0])) for name in dtype.names])
+
+
 class _Dataset:
     """One field on its way into the file."""
 
@@ -94,7 +105,7 @@ class _Dataset:
                 raise SchemaError(
                     f"HDF5 holds lists of numbers, not of {type_.value_type}",
                     field=field.name,
-                    hint="cast it, leave it out (columns=), or write Parquet, Arrow or npz",
+                    hint="cast it to lists of numbers, leave it out (columns=), or write Parquet, Arrow or npz",
                 )
             self._kind, self.dtype = "lists", h5py.vlen_dtype(inner)
         elif types.is_dictionary(type_) and types.is_string(type_.value_type):
@@ -108,7 +119,7 @@ class _Dataset:
                 raise SchemaError(
                     f"HDF5 holds no values without bytes, such as those of {type_}",
                     field=field.name,
-                    hint="leave it out (columns=), or write Parquet or Arrow",
+                    hint="leave it out (columns=), or write Arrow or npz",
                 )
         self.native = self._native(type_)
         self.chunk_records = options.chunk_records or self._chunk_records()
@@ -122,7 +133,8 @@ class _Dataset:
     def _native(self, type_: Any) -> Any:
         if self._kind == "labels":
             return None  # the type of the numbers depends on how many names there are
-        kept = field_of(self.name, self.dtype, self.shape)
+        dtype = self.dtype if self.dtype.names is None else _as_read(self.dtype)
+        kept = field_of(self.name, dtype, self.shape)
         metadata = {**self._metadata, **(kept.metadata or {})}
         return kept.with_metadata(metadata or None)
 

@@ -39,19 +39,27 @@ class ParquetOptions:
     page_checksums: bool = True
 
 
-def _refuse_empty_lists(name: str, type_: Any, path: str) -> None:
-    """pyarrow writes lists of no values each, and cannot read them back."""
+def _refuse_empty(name: str, type_: Any, path: str) -> None:
+    """pyarrow writes lists of no values each, and cannot read them back; the others it does not write."""
     type_ = storage_of(type_)
-    if pa.types.is_fixed_size_list(type_) and not type_.list_size:
+    kind = pa.types
+    what = ""
+    if kind.is_fixed_size_list(type_) and not type_.list_size:
+        what = "lists that all have a length of 0"
+    elif kind.is_fixed_size_binary(type_) and not type_.byte_width:
+        what = "byte strings that all have a length of 0"
+    elif kind.is_struct(type_) and not type_.num_fields:
+        what = "structs without fields"
+    if what:
         raise SchemaError(
-            "Parquet cannot hold lists that all have a length of 0",
+            f"Parquet cannot hold {what}",
             file=path,
             field=name,
-            hint="leave it out (columns=), or write Arrow",
+            hint="leave it out (columns=), or write Arrow or npz",
         )
     if pa.types.is_nested(type_):
         for number in range(type_.num_fields):
-            _refuse_empty_lists(name, type_.field(number).type, path)
+            _refuse_empty(name, type_.field(number).type, path)
 
 
 class ParquetWriter:
@@ -66,7 +74,7 @@ class ParquetWriter:
         if not schema.names:
             raise UnsupportedError("Parquet cannot hold records without columns", file=sink.path)
         for field in schema:
-            _refuse_empty_lists(field.name, field.type, sink.path)
+            _refuse_empty(field.name, field.type, sink.path)
         self._path = sink.path
         self._schema = schema
         self._file = SinkFile(sink)

@@ -44,7 +44,9 @@ def check_state(known: Known, told: Any) -> None:
             f"the state is of a loader with other class names: {_difference(known, told)}",
             expected=wanted,
             found=reprlib.repr(digest),
-            hint="class_names= of Loader, with the names in the order of the other loader",
+            hint="class_names= of Loader, with the names in the order of the other loader"
+            if told
+            else "leave class_names= out, as the other loader did",
         )
 
 

@@ -234,11 +234,18 @@ class _Work:
     def end_of(self, path: str) -> Index:
         """The index of a file to whose end records can go."""
         kind = self.kind
+        if not kind.info.can_write:
+            raise UnsupportedError(
+                f"{kind.info.name} files are read, not written",
+                file=path,
+                hint="penstock convert to TFRecord, which can be appended to",
+            )
         if not isinstance(kind, Appendable):
             raise UnsupportedError(
-                f"nothing can be put behind the end of a {self.kind.info.name} file",
+                f"nothing can be put behind the end of a {kind.info.name} file",
                 file=path,
-                hint="append to its folder, or to a pattern such as 'part-*', for a new shard",
+                hint="append to its folder for a new shard, if its name has a running number; "
+                "or write another file, and open both",
             )
         source = self.storage.source(path)
         try:
@@ -280,7 +287,9 @@ class _Work:
             "storage": self.storage,
         }
         try:
-            found = datasets.open(encoded, **reading, infer_records="all")
+            infers = "infer_records" in {field.name for field in fields(self.kind.read_options)}
+            every: dict[str, Any] = {"infer_records": "all"} if infers else {}
+            found = datasets.open(encoded, **reading, **every)
             _check_features(found.schema, incoming.schema.names, schema, path)
             for _ in datasets.open(encoded, **reading, schema=schema).scan(threads=self.threads):
                 pass
