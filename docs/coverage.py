@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import penstock.tf as ours
-from penstock.tf.missing import nearest
+from penstock.tf.missing import IN_TENSORFLOW, in_numpy, nearest
 
 PAGE = Path(__file__).resolve().parent / "guide" / "tensorflow.md"
 BLOCK = re.compile(r"(<!-- coverage -->\n).*?(<!-- end of coverage -->)", re.DOTALL)
@@ -99,7 +99,9 @@ def section(space: str, theirs: Any, mine: Any) -> str:
         if gone
     ]
     if space in LARGE:
-        words.append(f"\nOf the rest: {nearest(space + '.')}.\n")
+        words.append(
+            f"\nOf the rest: {in_numpy('NAME')}, where NumPy has it; else {IN_TENSORFLOW}.\n"
+        )
     elif absent:
         ways: dict[str, list[str]] = {}
         for name in absent:

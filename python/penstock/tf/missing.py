@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from penstock.tf.errors import UnimplementedError
 
 NEAREST: dict[str, str] = {
     "tf.audio": "soundfile in a function given to Dataset.map",
-    "tf.compat.v1": "the same name without compat.v1, where penstock.tf has it",
     "tf.config": "nothing: all cores are used, by threads",
     "tf.GradientTape": "torch, JAX or keras: penstock prepares data",
     "tf.RaggedTensor": "its values and row_splits, which are arrays",
@@ -32,9 +33,18 @@ NEAREST: dict[str, str] = {
     "tf.errors": "the classes of tf.errors, such as tf.errors.NotFoundError",
     "tf.image": "ps.Image in ps.Loader, or pillow in a function given to Dataset.map",
     "tf.io": "ps.open and ps.write",
+    "tf.io.decode_base64": "base64 in a function given to Dataset.map",
+    "tf.io.decode_compressed": "zlib or gzip in a function given to Dataset.map",
     "tf.io.decode_csv": "pyarrow.csv, then Dataset.from_tensor_slices",
+    "tf.io.decode_json_example": "json in a function given to Dataset.map",
+    "tf.io.decode_proto": "FromString of the message's class, in a function given to Dataset.map",
+    "tf.io.decode_webp": "ps.Image in ps.Loader, or pillow in a function given to Dataset.map",
+    "tf.io.encode_base64": "base64 in a function given to Dataset.map",
+    "tf.io.encode_proto": "SerializeToString of a message, in a function given to Dataset.map",
+    "tf.io.match_filenames_once": "tf.io.matching_files",
     "tf.keras": "import keras: its fit takes datasets of penstock.tf, on torch and JAX",
     "tf.linalg": "numpy.linalg, which takes tensors of penstock.tf",
+    "tf.lookup": "a dict, in a function given to Dataset.map",
     "tf.nn": "torch, JAX or keras: penstock prepares data",
     "tf.random": "numpy.random, or tf.random.uniform",
     "tf.ragged": "the values and row_splits of a ragged tensor, which are arrays",
@@ -45,7 +55,7 @@ NEAREST: dict[str, str] = {
     "tf.while_loop": "while, since a function given to Dataset.map sees values",
 }
 """The nearest way, by the beginning of a symbol; the longest one that fits counts."""
-OTHERWISE = "the function of that name in numpy, which takes tensors of penstock.tf"
+IN_TENSORFLOW = "TensorFlow itself, which takes tensors of penstock.tf as arrays"
 
 
 class MissingSymbolError(UnimplementedError, AttributeError):
@@ -53,9 +63,30 @@ class MissingSymbolError(UnimplementedError, AttributeError):
 
 
 def nearest(symbol: str) -> str:
-    """The way of penstock that comes nearest to a symbol of TensorFlow."""
+    """The way of penstock, or beside it, that comes nearest to a symbol of TensorFlow."""
+    symbol = symbol.replace("tf.compat.v1.", "tf.")
+    symbol = _OLD_NAMES.get(symbol, symbol)
     fits = [start for start in NEAREST if f"{symbol}.".startswith(f"{start}.")]
-    return NEAREST[max(fits, key=len)] if fits else OTHERWISE
+    if fits:
+        return NEAREST[max(fits, key=len)]
+    name = symbol.rpartition(".")[2]
+    return in_numpy(name) if _is_function(getattr(np, name, None)) else IN_TENSORFLOW
+
+
+def in_numpy(name: str) -> str:
+    """The way of what NumPy has under the same name."""
+    return f"numpy.{name}, which takes tensors of penstock.tf"
+
+
+def _is_function(found: object) -> bool:
+    return callable(found) and hasattr(found, "__name__") and not isinstance(found, type)
+
+
+_OLD_NAMES = {
+    f"tf.data.experimental.{name}": f"tf.data.Dataset.{name}"
+    for name in ("load", "rejection_resample", "save", "snapshot")
+} | {"tf.data.experimental.dense_to_sparse_batch": "tf.data.Dataset.sparse_batch"}
+"""Functions that became methods."""
 
 
 def missing(symbol: str) -> MissingSymbolError:
@@ -80,3 +111,10 @@ def absent_from(space: str) -> Callable[[str], Any]:
         raise missing(f"{space}.{name}")
 
     return refuse
+
+
+class AllThereIs(type):
+    """The type of a class of TensorFlow's that raises that error for every name that neither it nor its values have."""
+
+    def __getattr__(cls, name: str) -> Any:
+        return absent_from(f"tf.{cls.__name__}")(name)

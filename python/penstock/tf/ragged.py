@@ -9,13 +9,13 @@ import numpy as np
 
 import penstock.tf.row_splits as rows
 from penstock.tf.dtypes import DType, as_dtype, int64, string
-from penstock.tf.missing import absent_from
+from penstock.tf.missing import AllThereIs, absent_from
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, convert_to_tensor
 from penstock.tf.tensor import constant as dense_constant
 
 
-class RaggedTensor:
+class RaggedTensor(metaclass=AllThereIs):
     """Rows of different lengths: all their values one after another, and where each row begins.
 
     Made by parsing, by `tf.ragged.constant` and by the `from_...` methods. Row i is
@@ -371,6 +371,9 @@ class RaggedTensor:
             else values[(slice(None), *rest)]
         )
         return chosen.with_values(inner)
+
+    def __getattr__(self, name: str) -> Any:
+        return absent_from("tf.RaggedTensor")(name)
 
     def __repr__(self) -> str:
         with np.printoptions(formatter={"all": _text}):

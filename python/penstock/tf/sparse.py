@@ -12,12 +12,12 @@ import numpy as np
 
 from penstock.tf.dtypes import DType, as_dtype, string
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.missing import absent_from
+from penstock.tf.missing import AllThereIs, absent_from
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
-class SparseTensor:
+class SparseTensor(metaclass=AllThereIs):
     """Elements of a tensor by their indices; all others are zero or empty.
 
     Args:
@@ -71,6 +71,9 @@ class SparseTensor:
     def with_values(self, new_values: Any) -> SparseTensor:
         """Other elements in the same places."""
         return SparseTensor(self.indices, new_values, self.dense_shape)
+
+    def __getattr__(self, name: str) -> Any:
+        return absent_from("tf.SparseTensor")(name)
 
     def __repr__(self) -> str:
         return f"SparseTensor(indices={self.indices}, values={self.values}, dense_shape={self.dense_shape})"

@@ -1,0 +1,446 @@
+"""Hints of penstock.tf, of JAX and of Keras."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+import subprocess
+import sys
+import wave
+import zlib
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.csv
+import pytest
+from PIL import Image
+from steps import Case, Cases, Make, rows
+
+import penstock as ps
+import penstock.tf as tf
+from penstock.tf.missing import IN_TENSORFLOW, NEAREST, in_numpy
+
+
+def listed(dataset: Iterable[Any]) -> list[Any]:
+    """The elements of a dataset as Python's values."""
+    return [np.asarray(element).tolist() for element in dataset]
+
+
+def mapped(values: Any, function: Callable[[Any], Any]) -> list[Any]:
+    """What a function given to Dataset.map makes of values."""
+    return listed(tf.data.Dataset.from_tensor_slices(values).map(function))
+
+
+def elsewhere() -> Case:
+    Path("there").mkdir()
+    Path("there/a.txt").write_bytes(b"text")
+
+    def copied() -> None:
+        Path("a.txt").write_bytes(Path("there/a.txt").read_bytes())
+        assert tf.io.read_file("a.txt").numpy() == b"text"
+
+    return Case(lambda: tf.io.read_file("gs://there/a.txt"), copied)
+
+
+# -- ways around what TensorFlow has --------------------------------------------------------------
+
+
+def _sound() -> None:
+    file = BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setparams((1, 2, 8000, 0, "NONE", ""))
+        sound.writeframes(np.array([1, 2], "<i2").tobytes())
+
+    def decoded(value: Any) -> Any:  # as soundfile.read does it for more kinds of sound
+        with wave.open(BytesIO(value.numpy())) as read:
+            return np.frombuffer(read.readframes(2), "<i2")
+
+    assert mapped([file.getvalue()], decoded) == [[1, 2]]
+
+
+def _threads() -> None:
+    dataset = tf.data.Dataset.range(4).map(lambda x: x + 1, num_parallel_calls=tf.data.AUTOTUNE)
+    assert listed(dataset) == [1, 2, 3, 4]
+
+
+def _torch() -> None:
+    import torch
+
+    weight = torch.ones(2, requires_grad=True)
+    for batch in tf.data.Dataset.from_tensor_slices([[1.0, 2.0]]).batch(1):
+        (torch.from_numpy(batch.numpy()) * weight).sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.tolist() == [1, 2]
+
+
+def _numpy_array() -> None:
+    total = np.zeros(2)
+    for element in tf.data.Dataset.from_tensor_slices([[1, 2], [3, 4]]):
+        total += element
+    assert total.tolist() == [4, 6]
+
+
+def _plain_if() -> None:
+    assert mapped([1, 2], lambda x: 10 * x if x > 1 else x) == [1, 20]
+
+
+def _plain_while() -> None:
+    def halved(value: Any) -> Any:
+        while value > 1:
+            value = value // 2
+        return value
+
+    assert mapped([8, 3], halved) == [1, 1]
+
+
+def _written(path: str = "a.tfrecord") -> ps.Dataset:
+    ps.write({"a": [1, 2, 3, 4]}, path, overwrite=True)
+    return ps.open(path)
+
+
+def _loader() -> None:
+    (batch,) = ps.Loader(_written(), 4)
+    assert batch["a"].tolist() == [1, 2, 3, 4]
+
+
+def _two_ranks() -> None:
+    data = _written()
+    parts = [list(ps.Loader(data, 1, rank=rank, world_size=2)) for rank in (0, 1)]
+    assert sorted(batch["a"].item() for part in parts for batch in part) == [1, 2, 3, 4]
+    assert [len(part) for part in parts] == [2, 2]
+
+
+def _fingerprint() -> None:
+    assert _written("a.tfrecord").fingerprint == ps.open("a.tfrecord").fingerprint
+    ps.write({"a": [1]}, "b.tfrecord")
+    assert ps.open("b.tfrecord").fingerprint != ps.open("a.tfrecord").fingerprint
+
+
+def _cache() -> None:
+    made: list[int] = []
+
+    def seen(value: Any) -> Any:
+        made.append(int(value))
+        return value
+
+    dataset = tf.data.Dataset.range(3).map(seen).cache("kept")
+    for _ in range(2):  # of which the second looks at two elements, to compare their types
+        assert listed(dataset) == [0, 1, 2]
+    made.clear()
+    assert (listed(dataset), made) == ([0, 1, 2], [])
+    assert Path("kept.index").exists()
+
+
+def _cache_or_open() -> None:
+    _cache()
+    assert [row["a"] for row in _written()] == [1, 2, 3, 4]
+
+
+def _cache_or_write() -> None:
+    _cache()
+    ps.write({"a": listed(tf.data.Dataset.range(3))}, "kept.parquet")
+    assert rows("kept.parquet") == [{"a": 0}, {"a": 1}, {"a": 2}]
+
+
+def _filter() -> None:
+    chosen = tf.data.Dataset.from_tensor_slices([0, 0, 1, 1, 0]).filter(lambda x: x == 1)
+    assert listed(chosen) == [1, 1]
+
+
+def _ragged_batch() -> None:
+    dataset = tf.data.Dataset.from_tensor_slices([1, 2]).map(lambda n: tf.ones([n]))
+    (batch,) = dataset.ragged_batch(2)
+    assert (batch.values.numpy().tolist(), batch.row_splits.numpy().tolist()) == (
+        [1, 1, 1],
+        [0, 1, 3],
+    )
+
+
+def _csv() -> None:
+    Path("a.csv").write_text("a,b\n1,x\n2,y\n")
+    columns = pyarrow.csv.read_csv("a.csv").to_pydict()
+    found = [
+        (int(row["a"]), row["b"].numpy()) for row in tf.data.Dataset.from_tensor_slices(columns)
+    ]
+    assert found == [(1, b"x"), (2, b"y")]
+
+
+def _sqlite() -> None:
+    with sqlite3.connect(":memory:") as base:
+        base.execute("create table t (a integer)")
+        base.executemany("insert into t values (?)", [(1,), (2,)])
+
+        def records() -> Iterable[Any]:
+            for (value,) in base.execute("select a from t order by a"):
+                yield value
+
+        dataset = tf.data.Dataset.from_generator(
+            records, output_signature=tf.TensorSpec((), tf.int64)
+        )
+        assert listed(dataset) == [1, 2]
+    base.close()
+
+
+def _errors() -> None:
+    with pytest.raises(tf.errors.NotFoundError):
+        tf.io.read_file("none")
+
+
+def _picture(ending: str) -> bytes:
+    file = BytesIO()
+    Image.new("RGB", (3, 2), (9, 8, 7)).save(file, ending, lossless=True)
+    return file.getvalue()
+
+
+def _images() -> None:
+    def decoded(value: Any) -> Any:
+        return np.asarray(Image.open(BytesIO(value.numpy())))
+
+    (pixels,) = mapped([_picture("webp")], decoded)
+    assert np.shape(pixels) == (2, 3, 3)
+    ps.write({"image": [_picture("webp")]}, "a.parquet")
+    (batch,) = ps.Loader(ps.open("a.parquet"), 1, decode={"image": ps.Image()})
+    assert batch["image"][0].tolist() == pixels
+
+
+def _open_and_write() -> None:
+    ps.write({"a": [[1, 0, 2]]}, "a.parquet")
+    assert rows("a.parquet") == [{"a": [1, 0, 2]}]
+
+
+def _base64() -> None:
+    text = mapped([b"one"], lambda x: base64.urlsafe_b64encode(x.numpy()))
+    assert mapped(text, lambda x: base64.urlsafe_b64decode(x.numpy())) == [b"one"]
+
+
+def _zlib() -> None:
+    assert mapped([zlib.compress(b"one")], lambda x: zlib.decompress(x.numpy())) == [b"one"]
+
+
+def _json() -> None:
+    assert mapped([b'{"a": 3}'], lambda x: json.loads(x.numpy())["a"]) == [3]
+
+
+def _from_string() -> None:
+    from google.protobuf.wrappers_pb2 import Int64Value
+
+    data = Int64Value(value=7).SerializeToString()
+    assert mapped([data], lambda x: Int64Value.FromString(x.numpy()).value) == [7]
+
+
+def _to_string() -> None:
+    from google.protobuf.wrappers_pb2 import Int64Value
+
+    made = mapped([7], lambda x: Int64Value(value=int(x)).SerializeToString())
+    assert Int64Value.FromString(made[0]).value == 7
+
+
+def _matching() -> None:
+    Path("a.txt").write_text("a")
+    assert tf.io.matching_files("*.txt").numpy().tolist() == [b"./a.txt"]
+
+
+def _keras() -> None:
+    program = """
+import keras, numpy as np, penstock.tf as tf
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+data = tf.data.Dataset.from_tensor_slices((np.ones((4, 2), "f4"), np.ones((4, 1), "f4"))).batch(2)
+print(len(model.fit(data, verbose=0).history["loss"]))
+"""
+    assert _said(program) == "1"
+
+
+def _linalg() -> None:
+    assert np.linalg.det(tf.constant([[2.0, 0.0], [0.0, 3.0]])) == pytest.approx(6)
+
+
+def _lookup() -> None:
+    numbers = {b"cat": 0, b"dog": 1}
+    assert mapped(["dog", "cat"], lambda x: numbers[x.numpy()]) == [1, 0]
+
+
+def _random() -> None:
+    assert np.random.default_rng(0).poisson(3.0, 4).shape == (4,)
+    assert (tf.random.uniform([4], 1, 2).numpy() >= 1).all()
+
+
+def _ragged() -> None:
+    ragged = tf.ragged.constant([[1, 2], [3]])
+    doubled = tf.RaggedTensor.from_row_splits(2 * np.asarray(ragged.values), ragged.row_splits)
+    assert doubled.to_list() == [[2, 4], [6]]
+
+
+def _sparse() -> None:
+    sparse = tf.SparseTensor([[0, 1], [1, 0]], [5, 6], [2, 2])
+    dense = np.zeros(np.asarray(sparse.dense_shape), int)
+    dense[tuple(np.asarray(sparse.indices).T)] = np.asarray(sparse.values)
+    assert dense.tolist() == [[0, 5], [6, 0]]
+
+
+def _strings() -> None:
+    assert mapped(["One"], lambda x: x.numpy().lower()) == [b"one"]
+
+
+def _sinh() -> None:
+    assert float(np.sinh(tf.constant(0.0))) == 0
+
+
+def _tensorflow() -> None:
+    import tensorflow  # noqa: ICN001 -- tf is penstock's here
+
+    assert float(tensorflow.math.lgamma(tf.constant(3.0).numpy())) == pytest.approx(np.log(2))
+
+
+WAYS: dict[str, tuple[str, Callable[[], None]]] = {
+    "tf.GradientTape": ("tf.GradientTape", _torch),
+    "tf.RaggedTensor": ("tf.RaggedTensor.from_sparse", _ragged),
+    "tf.SparseTensor": ("tf.SparseTensor.consumers", _sparse),
+    "tf.Variable": ("tf.Variable", _numpy_array),
+    "tf.audio": ("tf.audio", _sound),
+    "tf.case": ("tf.case", _plain_if),
+    "tf.config": ("tf.config.optimizer", _threads),
+    "tf.data": ("tf.data.NumpyIterator", _loader),
+    "tf.data.Dataset.fingerprint": ("tf.data.Dataset.fingerprint", _fingerprint),
+    "tf.data.Dataset.load": ("tf.data.experimental.load", _cache_or_open),
+    "tf.data.Dataset.rejection_resample": ("tf.data.Dataset.rejection_resample", _filter),
+    "tf.data.Dataset.save": ("tf.data.Dataset.save", _cache_or_write),
+    "tf.data.Dataset.snapshot": ("tf.data.experimental.snapshot", _cache),
+    "tf.data.Dataset.sparse_batch": ("tf.data.experimental.dense_to_sparse_batch", _ragged_batch),
+    "tf.data.experimental": ("tf.data.experimental.RandomDataset", _loader),
+    "tf.data.experimental.CsvDataset": ("tf.data.experimental.CsvDataset", _csv),
+    "tf.data.experimental.SqlDataset": ("tf.data.experimental.SqlDataset", _sqlite),
+    "tf.data.experimental.make_csv_dataset": ("tf.data.experimental.make_csv_dataset", _csv),
+    "tf.data.experimental.service": ("tf.data.experimental.service", _two_ranks),
+    "tf.distribute": ("tf.distribute", _two_ranks),
+    "tf.errors": ("tf.errors.NOT_FOUND", _errors),
+    "tf.image": ("tf.image.decode_webp", _images),
+    "tf.io": ("tf.io.serialize_sparse", _open_and_write),
+    "tf.io.decode_base64": ("tf.io.decode_base64", _base64),
+    "tf.io.decode_compressed": ("tf.io.decode_compressed", _zlib),
+    "tf.io.decode_csv": ("tf.io.decode_csv", _csv),
+    "tf.io.decode_json_example": ("tf.io.decode_json_example", _json),
+    "tf.io.decode_proto": ("tf.io.decode_proto", _from_string),
+    "tf.io.decode_webp": ("tf.io.decode_webp", _images),
+    "tf.io.encode_base64": ("tf.io.encode_base64", _base64),
+    "tf.io.encode_proto": ("tf.io.encode_proto", _to_string),
+    "tf.io.match_filenames_once": ("tf.io.match_filenames_once", _matching),
+    "tf.keras": ("tf.keras", _keras),
+    "tf.linalg": ("tf.linalg", _linalg),
+    "tf.lookup": ("tf.compat.v1.lookup", _lookup),
+    "tf.nn": ("tf.nn", _torch),
+    "tf.ragged": ("tf.ragged.boolean_mask", _ragged),
+    "tf.random": ("tf.random.poisson", _random),
+    "tf.sparse": ("tf.sparse.concat", _sparse),
+    "tf.strings": ("tf.strings", _strings),
+    "tf.switch_case": ("tf.switch_case", _plain_if),
+    "tf.train": ("tf.train.Checkpoint", _torch),
+    "tf.while_loop": ("tf.while_loop", _plain_while),
+}
+"""By the name in NEAREST: a symbol that is missing, and what goes the way."""
+assert WAYS.keys() == NEAREST.keys(), "a new way needs a case that goes it"
+
+
+def _way(hint: str, symbol: str, advised: Callable[[], None]) -> Make:
+    def reached() -> None:
+        found: Any = tf
+        for part in symbol.split(".")[1:]:
+            found = getattr(found, part)
+
+    def make() -> Case:
+        return Case(reached, advised, hint)
+
+    make.__name__ = symbol
+    return make
+
+
+# -- JAX and Keras, in processes of their own -----------------------------------------------------
+
+
+def _said(program: str) -> str:
+    """What a program prints in the last line."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def _both(program: str) -> Case:
+    """A program that prints what is refused, as JSON, and asserts what the advice gives."""
+    ps.write({"a": [[1], [2, 3]], "y": [0.0, 1.0]}, "a.parquet")
+
+    def refused() -> None:
+        raise ps.SchemaError("in another process", hint=json.loads(_said(program))["hint"])
+
+    def advised() -> None:
+        assert json.loads(_said(program))["gives"] == [[1, 0], [2, 3]]
+
+    return Case(refused, advised)
+
+
+def lists_for_keras() -> Case:
+    return _both("""
+import json
+import penstock as ps
+def batch(**options):
+    loader = ps.Loader(ps.open("a.parquet"), 2, **options)
+    return loader.keras(x="a", y="y")[0]
+try:
+    batch()
+except ps.SchemaError as error:
+    print(json.dumps({"hint": error.hint, "gives": batch(ragged="pad")[0].tolist()}))
+""")
+
+
+IN_JAX = """
+import json
+import jax
+import penstock as ps
+mesh = jax.make_mesh((1,), ("data",))
+sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+def batches(**options):
+    loader = ps.Loader(ps.open("a.parquet"), 2, columns=["a"], **options)
+    return loader.jax(sharding=sharding)
+try:
+    REFUSED
+except ps.SchemaError as error:
+    (batch,) = batches(pad_to={"a": 2})
+    print(json.dumps({"hint": error.hint, "gives": batch["a"].tolist()}))
+"""
+PADDED = "pad_to={'a': length} of Loader, which gives every batch the same shape"
+
+
+def lists_in_global_arrays() -> Case:
+    return _both(IN_JAX.replace("REFUSED", "next(iter(batches()))"))._replace(hint=PADDED)
+
+
+def padding_of_several_processes() -> Case:
+    several = """
+    real, jax.process_count = jax.process_count, lambda: 2
+    try:
+        batches(ragged="pad")
+    finally:
+        jax.process_count = real
+"""
+    return _both(IN_JAX.replace("    REFUSED", several))._replace(hint=PADDED)
+
+
+CASES: Cases = {
+    "'penstock.tf reads and writes local files only; copy the files to this machine first'": (
+        elsewhere
+    ),
+    "nearest(symbol)": (
+        *(_way(NEAREST[name], *way) for name, way in WAYS.items()),
+        _way(in_numpy("sinh"), "tf.math.sinh", _sinh),
+        _way(in_numpy("sinh"), "tf.compat.v1.sinh", _sinh),
+        _way(IN_TENSORFLOW, "tf.math.lgamma", _tensorflow),
+        _way(IN_TENSORFLOW, "tf.compat.v1.Session", _tensorflow),
+    ),
+    "_fixed(name)": (lists_in_global_arrays, padding_of_several_processes),
+    "'ragged=\"pad\"'": lists_for_keras,
+}
