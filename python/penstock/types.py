@@ -300,7 +300,6 @@ def _refuse_permuted(type_: Any, name: str) -> None:
         raise UnsupportedError(
             f"tensors of a type that penstock does not know: {text}",
             field=name,
-            hint="write the type without parameters",
         )
     order = known[1]
     if order and [int(axis) for axis in order.split(",")] != list(range(axes)):

@@ -341,10 +341,10 @@ try:
 except ps.UnsupportedError as error:
     print(error.hint)
 """
-    assert run_python(code, str(GOLDEN)).strip() == "pip install penstock[hdf5]"
+    assert run_python(code, str(GOLDEN)).strip() == "pip install 'penstock[hdf5]'"
     # A file is not damaged because nothing here can read it.
     assert run_python(code.replace("open", "verify"), str(GOLDEN)).strip() == (
-        "pip install penstock[hdf5]"
+        "pip install 'penstock[hdf5]'"
     )
 
 

@@ -44,7 +44,7 @@ def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> 
                 field=field.name,
                 expected=field.type,
                 found=own.type,
-                hint=f"open(..., schema=...) with {own.type} for {field.name!r}",
+                hint=f"open(..., schema=...) with {own.type} for {field.name!r}, and the other fields you want",
             )
 
 

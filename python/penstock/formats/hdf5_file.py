@@ -72,7 +72,8 @@ def h5py_or_error() -> Any:
         import h5py
     except ImportError as error:
         raise UnsupportedError(
-            f"HDF5 needs h5py, which cannot be imported: {error}", hint="pip install penstock[hdf5]"
+            f"HDF5 needs h5py, which cannot be imported: {error}",
+            hint="pip install 'penstock[hdf5]'",
         ) from error
     return h5py
 

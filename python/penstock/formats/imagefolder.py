@@ -182,7 +182,7 @@ class ImageFolderReader:
             raise FormatError(
                 f"has several tables: {', '.join(found)}",
                 file=self._path,
-                hint=f"open(..., table={found[0]!r})",
+                hint=f'open(..., table={found[0]!r}, other_files="ignore")',
             )
         return names[found[0]]
 

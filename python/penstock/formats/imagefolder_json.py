@@ -16,7 +16,7 @@ from penstock.limits import Limits
 
 FORMS = (
     "an array of objects, or one object a line, each with file_name; "
-    'open(..., table="") reads no table'
+    'open(..., table="", other_files="ignore") reads no table'
 )
 
 # A string without an end goes to the end: so the work grows with the text, whatever it holds.

@@ -1,7 +1,7 @@
 """Members that hold several values by name: npz archives, MessagePack and CBOR maps, as struct columns.
 
 Which names and types a column has is told by the first records, as of a whole file of such values.
-CBOR is read by cbor2; where that is not installed (`pip install penstock[webdataset]`), such members
+CBOR is read by cbor2; where that is not installed (`pip install 'penstock[webdataset]'`), such members
 stay bytes, and so do values that are no maps, and maps that Arrow has no type for. Object arrays stay
 what they are: nothing is unpickled.
 """
@@ -211,7 +211,7 @@ def _cbor_column(values: Any, type_: Any, limits: Limits, exact: bool) -> Any:
     del limits, exact  # its floats are all float64
     cbor2 = _cbor2()
     if cbor2 is None:
-        raise SchemaError("CBOR is read by cbor2", hint="pip install penstock[webdataset]")
+        raise SchemaError("CBOR is read by cbor2", hint="pip install 'penstock[webdataset]'")
     found: list[Any] = []
     for row, data in enumerate(values.to_pylist()):
         try:

@@ -15,6 +15,11 @@ _OTHER_SHAPES = (
     "Arrow, MessagePack or a tar"
 )
 
+_OTHER_TYPES = (
+    "make them values of one type; or write record batches of a type that takes both, such as "
+    "pa.RecordBatch.from_pylist(rows, schema)"
+)
+
 SCHEMA_HINT = (
     "the first records tell the columns and their types; to say them yourself, write record batches, such as "
     "pa.RecordBatch.from_pylist(rows, schema)"
@@ -132,7 +137,7 @@ class Field:
             field=self.name,
             expected=_described(self.type, self.shape),
             found=_described(found, shape),
-            hint=SCHEMA_HINT
+            hint=_OTHER_TYPES
             if None in (shape, self.shape) or shape == self.shape
             else _OTHER_SHAPES,
         )
