@@ -160,7 +160,7 @@ class Files:
         options = self.options
         if options.schema is not None or options.raw or options.format_options:
             return None  # what is asked for counts
-        found = kept_schema.of_files(self.paths, self.storage, self.options, self._format_of)
+        found = kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
         # A field called as the mark of salvage would be taken for that.
         return None if found is None or UNPROVED in found.names else found
 
@@ -178,7 +178,8 @@ class Files:
         self._alike = set(range(len(self.paths)))
         return first
 
-    def _format_of(self, source: Source) -> Format:
+    def format_of(self, source: Source) -> Format:
+        """The format of an open file, if none was asked for by its bytes."""
         return formats.of(source) if self._format is None else formats.by_name(self._format)
 
     def _forget_readers(self) -> None:
@@ -289,6 +290,10 @@ class Files:
         """Bytes of a file."""
         return self._of(shard).source.size
 
+    def source(self, shard: int) -> Source:
+        """The open bytes of a file."""
+        return self._of(shard).source
+
     def checksum(self, shard: int) -> int:
         """The CRC-32C of the checksums of all records of a file, where an index has these, else 0."""
         reader = bare(self.reader(shard))
@@ -362,7 +367,7 @@ class Files:
             is_compared = self.options.checksums == "index"
             if is_compared:
                 source = blocks.checked(source, self.options.index)
-            fmt = self._format_of(source)
+            fmt = self.format_of(source)
             check, watched = None, source if isinstance(source, Watched) else None
             if watched is not None:
                 proves = isinstance(fmt, Framed) and self.options.verifies
@@ -509,6 +514,10 @@ class Files:
     def has_overlays(self) -> bool:
         """Whether fields that are kept beside the files are shown."""
         return self._overlays is not None
+
+    def is_overlaid(self, column: str) -> bool:
+        """Whether a field is kept beside the files."""
+        return self._overlays is not None and column in self._overlays.fields
 
     def overlay_digests(self, shard: int) -> list[str]:
         """What tells the overlays that are joined with one file from any others."""

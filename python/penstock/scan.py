@@ -49,13 +49,17 @@ def _chunk_batches(
 
 
 def shard_batches(
-    dataset: Dataset, columns: Sequence[str] | None, threads: int | None, first_shard: int = 0
+    dataset: Dataset,
+    columns: Sequence[str] | None,
+    threads: int | None,
+    shards: Sequence[int] | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """All records from a shard on, each batch with the number of its shard.
+    """All records of some shards, or of all, each batch with the number of its shard.
 
     What is passed over is noted in the dataset when the place it has among the records is reached.
     """
-    return _Scan(dataset, columns, threads).batches(first_shard)
+    every = range(len(dataset.paths))
+    return _Scan(dataset, columns, threads).batches(every if shards is None else shards)
 
 
 class _Scan:
@@ -69,9 +73,9 @@ class _Scan:
         self._threads = checked_threads(threads)
         self._stopped: set[int] = set()
 
-    def batches(self, first_shard: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def batches(self, shards: Sequence[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
         options = self._dataset.options
-        for shard, result in self._results(first_shard):
+        for shard, result in self._results(shards):
             if shard in self._stopped:
                 continue
             if isinstance(result, Exception):
@@ -87,10 +91,9 @@ class _Scan:
                 yield shard, result
 
     def _results(
-        self, first_shard: int
+        self, shards: Sequence[int]
     ) -> Iterator[tuple[int, pa.RecordBatch | SkippedRegion | Exception]]:
         """Everything that was read, in order."""
-        shards = range(first_shard, len(self._dataset.paths))
         streams = [lambda shard=shard: _late(shard, self._tasks(shard)) for shard in shards]
         threads = self._threads
         found = in_order(streams, self._done, _held_bytes, threads, helps_within=_AWAY_SECONDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -77,18 +77,24 @@ def of_file(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
 ) -> bytes:
     """What is kept of one file, if its sidecar is of the file as it is; else nothing."""
+    return next(sections_of(path, storage, options, opened, "schema"), b"")
+
+
+def sections_of(
+    path: str, storage: Storage, options: Options, opened: Callable[[Source], Any], name: str
+) -> Iterator[bytes]:
+    """A section of each sidecar of a file that has it and is of the file as it is. See `of_files`."""
     if options.index == "never" or not isinstance(storage, LocalStorage):
-        return b""
+        return
     for folder in sidecar.folders(options.index):
         kept_at = sidecar.path_for(path, folder)
         with suppress(OSError, StaleIndexError):
-            facts, kept = sidecar.load_sections(kept_at, storage, "schema", "sample")
-            if not kept["schema"]:
-                continue
-            if _is_untouched(path, kept_at, facts):
-                return kept["schema"]
-            return _of_changed(path, storage, options, opened, kept)
-    return b""
+            facts, kept = sidecar.load_sections(kept_at, storage, name, "sample")
+            if kept[name] and (
+                _is_untouched(path, kept_at, facts)
+                or _is_of_changed(path, storage, options, opened, kept, name)
+            ):
+                yield kept[name]
 
 
 def _is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
@@ -101,25 +107,26 @@ def _is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
     return max(told.st_mtime_ns, told.st_ctime_ns) <= os.stat(kept_at).st_mtime_ns
 
 
-def _of_changed(
+def _is_of_changed(
     path: str,
     storage: LocalStorage,
     options: Options,
     opened: Callable[[Source], Any],
     kept: dict[str, bytes],
-) -> bytes:
-    """What was kept of a file that was copied, moved or written to since: the schema, if the file is the same, or
-    records were put behind it."""
+    name: str,
+) -> bool:
+    """Whether a section of a file that was copied, moved or written to since is of the file as it is: the file is
+    the same, or records were put behind it that the section is of, too."""
     source = storage.source(path)
     try:
         if kept["sample"]:
-            return kept["schema"] if kept["sample"] == sample_of(source) else b""
+            return kept["sample"] == sample_of(source)
         if not has_place(source, options.index):
-            return b""
+            return False
         reader: Any = open_shard(opened(source), source, Options(raw=True, index=options.index))
-        return reader.index.schema if getattr(reader, "has_index", False) else b""
+        return getattr(reader, "has_index", False) and getattr(reader.index, name) == kept[name]
     except PenstockError:
-        return b""
+        return False
     finally:
         source.close()
 

@@ -25,7 +25,7 @@ A reader skips sections that it does not know. Each section begins at a multiple
 | section | holds |
 |---|---|
 | schema | the Arrow schema of the records, as an Arrow IPC message |
-| classes | JSON {column: [names]}: the numbers of class names |
+| classes | JSON {column: [names]}: the class names in a column, by its path, in order of first appearance; null: too many |
 | sample | blake2b of a sample of the data file, for formats that have no places to compare |
 | starts | u64[N + 1]: where each frame begins in the stream, then where the last one ends |
 | checksums | u32[N]: the stored checksum of each record |

@@ -100,7 +100,7 @@ class Index:
     schema: bytes = b""
     """The Arrow schema of the records, as an Arrow IPC message; empty where it is not kept."""
     classes: bytes = b""
-    """JSON {column: [names]}; empty where it is not kept."""
+    """The class names of columns, see `kept_classes`; empty where they are not kept."""
     sample: bytes = b""
     """A digest of a sample of the file; empty where it is not kept."""
     blocks: np.ndarray | None = None

@@ -7,7 +7,8 @@ and gives every batch the numbers of that list. The list is
 1. what `class_names=` says; or
 2. what the files themselves list for all their records (`FormatInfo.whole_dictionaries`: the folders of
    images, the `#names` of an npz, the enum of an HDF5 dataset), one file after another; or
-3. the names in the order in which the records have them, found by one pass over that column alone.
+3. the names in the order in which the records have them, found by one pass over that column alone, which the
+   indexes of the files keep: those of each shard, so that a pass reads the other shards alone.
 
 Columns are named by their path: `label`, and `objects.kind` for a field of a struct, also of structs in
 lists. Dictionaries of more than `MOST_NAMES` names are text rather than classes, and those of values that
@@ -25,16 +26,17 @@ import pyarrow as pa
 from penstock.dataset import Dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.format import Reader, bare, is_indexed
+from penstock.framing.kept_classes import MOST_NAMES, Names
+from penstock.loader import kept_names
 from penstock.loader.columns import has_offsets, list_parts, of_record
 from penstock.loader.sources import EndToEnd, Records
 from penstock.numbers import as_arrow
+from penstock.scan import shard_batches
 from penstock.storage import LocalStorage
 from penstock.types import is_bytes, is_text
 
-MOST_NAMES = 65_536
 _SMALL = 64
 """Dictionaries up to this size are looked up whole; of larger ones only what a batch has of them."""
-Names = tuple[str, ...]
 Lists = dict[str, Names | None]
 """The names of each column by its path; None where there are too many, or where they are no names."""
 
@@ -287,29 +289,70 @@ def _listed_in(reader: Reader, column: str, path: str) -> Names:
 
 
 def _read(dataset: Dataset, column: str, path: str) -> Names | None:
-    """The names in the order in which the records have them, by a pass over their column."""
-    if not isinstance(dataset.files.storage, LocalStorage):
-        for reader in dataset.files.bare_readers():
-            if is_indexed(reader) and not reader.has_index:
-                raise UnsupportedError(
-                    "the names of the classes are not known, and to find them all records would be"
-                    " read from another machine",
-                    field=path,
-                    hint=f"class_names={{{path!r}: [...]}}, or columns= without it",
-                )
-    # What is damaged is noted when the loop meets it.
-    return dataset.noting(lambda: _names_of(dataset.scan([column]), column, path))[0]
-
-
-def _names_of(batches: Iterator[pa.RecordBatch], column: str, path: str) -> Names | None:
-    found: dict[str, None] = {}
-    for batch in batches:
-        for labels in _labels_in(batch.column(0), column, path):
-            used = labels.dictionary.take(labels.indices.drop_null().unique())
-            found.update(dict.fromkeys(map(_text, used.drop_null().to_pylist())))
-        if len(found) > MOST_NAMES:
+    """The names in the order in which the records have them: what the indexes of the shards keep, and a pass over
+    the column of the others."""
+    found = kept_names.known(dataset, column, path)
+    shards = [shard for shard in range(len(dataset.paths)) if shard not in found]
+    if shards and _joined(list(found.values())) is not None:
+        _check_may_read(dataset, path)
+        by_shard = _ByShard(shards)
+        # What is damaged is noted when the loop meets it.
+        read = shard_batches(dataset, [column], None, shards)
+        _, passed = dataset.noting(lambda: by_shard.read(read, column, path))
+        if not passed:
+            kept_names.keep(dataset, column, path, by_shard.found)
+        found = {**found, **by_shard.found}
+        if by_shard.is_cut:
             return None
-    return tuple(found)
+    return _joined([found[shard] for shard in sorted(found)])
+
+
+def _check_may_read(dataset: Dataset, path: str) -> None:
+    if isinstance(dataset.files.storage, LocalStorage):
+        return
+    for reader in dataset.files.bare_readers():
+        if is_indexed(reader) and not reader.has_index:
+            raise UnsupportedError(
+                "the names of the classes are not known, and to find them all records would be"
+                " read from another machine",
+                field=path,
+                hint=f"class_names={{{path!r}: [...]}}, or columns= without it",
+            )
+
+
+class _ByShard:
+    """The names of each of some shards, as a pass finds them."""
+
+    def __init__(self, shards: Sequence[int]) -> None:
+        self._shards = list(shards)
+        self._names: dict[int, dict[str, None]] = {}
+        self.is_cut = False
+        """Whether there were too many, and the pass ended."""
+
+    def read(self, batches: Iterator[tuple[int, pa.RecordBatch]], column: str, path: str) -> None:
+        """Make the pass."""
+        every: dict[str, None] = {}
+        for shard, batch in batches:
+            names = self._names.setdefault(shard, {})
+            for labels in _labels_in(batch.column(0), column, path):
+                used = labels.dictionary.take(labels.indices.drop_null().unique())
+                new = dict.fromkeys(map(_text, used.drop_null().to_pylist()))
+                names.update(new)
+                every.update(new)
+            if len(every) > MOST_NAMES:
+                self.is_cut = True
+                self._shards = self._shards[: self._shards.index(shard) + 1]
+                if len(names) <= MOST_NAMES:
+                    self._shards.pop()  # there may be more in it
+                return
+
+    @property
+    def found(self) -> dict[int, Names | None]:
+        """The names of the shards that were read as far as need be."""
+        found = {shard: tuple(self._names.get(shard, ())) for shard in self._shards}
+        return {
+            shard: names if len(names) <= MOST_NAMES else None for shard, names in found.items()
+        }
 
 
 def _labels_in(array: Any, at: str, path: str) -> Iterator[Any]:

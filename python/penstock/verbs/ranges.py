@@ -97,7 +97,8 @@ class Delivered:
             return
         if first != self._at:
             shard = int(np.searchsorted(self.firsts, first, "right")) - 1
-            self._batches = shard_batches(self._dataset, self._columns, self._threads, shard)
+            rest = range(shard, len(self._dataset.paths))
+            self._batches = shard_batches(self._dataset, self._columns, self._threads, rest)
             self._left, self._at = None, int(self.firsts[shard])
         while self._at < last:
             batch = next(self._batches, (0, None))[1] if self._left is None else self._left
