@@ -190,7 +190,7 @@ class LocalSink:
     """A local file that appears under its final name only when it is whole.
 
     `like` is a file that this one tells of, such as the file of an index. `most` are the permission bits that it
-    may have at most.
+    may have at most. `temporary` is where its bytes are until then, in the same folder.
     """
 
     def __init__(
@@ -201,6 +201,7 @@ class LocalSink:
         calls: Calls,
         like: str | None = None,
         most: int = 0o777,
+        temporary: str | None = None,
     ) -> None:
         # A link keeps pointing where it points: its target is what gets replaced. But nobody asked for
         # a file that tells of another one, so a link in its place may lead it to what is none of its business.
@@ -212,7 +213,7 @@ class LocalSink:
         self._calls = calls
         self._overwrite = overwrite
         self._folder = os.path.dirname(self.path) or "."
-        self._temporary = temporary_beside(self.path)
+        self._temporary = temporary or temporary_beside(self.path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
         # What replaces a file is never open to more people than the file was, nor what tells of one.
         mode = os.stat(self.path).st_mode & 0o777 if os.path.exists(self.path) else 0o666

@@ -319,9 +319,23 @@ class LocalStorage:
                 return source
         raise AssertionError("the last look returns")
 
-    def sink(self, path: str, *, overwrite: bool = False, like: str | None = None) -> LocalSink:
+    def sink(
+        self,
+        path: str,
+        *,
+        overwrite: bool = False,
+        like: str | None = None,
+        temporary: str | None = None,
+    ) -> LocalSink:
         """A file being written; open to no more people than `like` is, a file that it tells of."""
-        return LocalSink(path, overwrite=overwrite, calls=self.calls, like=like, most=self._most)
+        return LocalSink(
+            path,
+            overwrite=overwrite,
+            calls=self.calls,
+            like=like,
+            most=self._most,
+            temporary=temporary,
+        )
 
     def folder_sink(self, path: str, *, overwrite: bool = False) -> FolderSink:
         """A folder being written, for formats whose shards are folders."""

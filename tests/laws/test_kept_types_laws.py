@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from test_laws import drawn, in_one_folder, same, whole
 
 import penstock as ps
-from penstock.format import Format, KeepsTypes
+from penstock.format import Format, Framed, KeepsTypes
 from penstock.format_options import options_from
 from penstock.verbs.write import write
 from reading import index_of
@@ -88,6 +90,49 @@ def test_other_fields_keep_their_types_where_some_are_added(fmt: Format, tmp_pat
         assert types_of(made) == ("kept", wanted)
         assert [row["more"] for row in ps.open(made)] == [4, 5, 6]
         assert ps.verify(made).ok
+
+
+@pytest.mark.parametrize("fmt", KEEPING, ids=lambda fmt: fmt.info.name)
+def test_a_shard_that_is_appended_keeps_the_types_of_the_others(
+    fmt: Format, tmp_path: Path
+) -> None:
+    table = pa.table({"n": pa.array([1, 2, 3], pa.int8())})
+    ps.write(table, tmp_path / f"0-a{fmt.info.extensions[0]}")
+    made = ps.append(table, tmp_path, shard="new")
+    assert types_of(made.paths) == types_of(tmp_path) == ("kept", [pa.int8()])
+    assert [row["n"] for row in ps.open(tmp_path)] == [1, 2, 3] * 2
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("fmt", KEEPING, ids=lambda fmt: fmt.info.name)
+def test_a_repaired_file_keeps_its_types(fmt: Format, in_place: bool, tmp_path: Path) -> None:
+    path = tmp_path / f"a{fmt.info.extensions[0]}"
+    ps.write({"n": pa.array(range(300), pa.int16())}, path)
+    told, data = path.stat(), bytearray(path.read_bytes())
+    data[-3] ^= isinstance(fmt, Framed)  # of the others nothing would tell
+    path.write_bytes(data)
+    os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
+    other = tmp_path / "other" / path.name
+    other.parent.mkdir()
+    for index in (True, str(tmp_path / "kept")) if not in_place else (True,):
+        how: dict[str, Any] = {"in_place": True} if in_place else {"into": other}
+        ps.repair(path, index=index, overwrite=not in_place, **how)
+        made = ps.open(path if in_place else other, index="auto" if index is True else index)
+        assert (ps.info(made).types, made.schema.types) == ("kept", [pa.int16()])
+        assert set(range(299)) - {row["n"] for row in made} <= {298} and ps.verify(made.paths).ok
+    if not in_place:
+        ps.repair(path, into=tmp_path / f"b{path.suffix}", index=False)
+        assert types_of(tmp_path / f"b{path.suffix}")[0] in ("inferred", "stored")
+
+
+def test_a_file_whose_sidecar_is_of_another_one_is_repaired_without_types(tmp_path: Path) -> None:
+    ps.write({"n": pa.array(range(300), pa.int16())}, tmp_path / "a.tfrecord")
+    ps.write({"n": range(1000, 1400)}, tmp_path / "b.tfrecord", index=False)
+    data = bytearray((tmp_path / "b.tfrecord").read_bytes())
+    data[-3] ^= 1
+    (tmp_path / "a.tfrecord").write_bytes(data)
+    ps.repair(tmp_path / "a.tfrecord", in_place=True)
+    assert types_of(tmp_path / "a.tfrecord") == ("inferred", [pa.int64()])
 
 
 def test_an_explicit_schema_counts_more(path: str) -> None:

@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from penstock import _core
 from penstock.errors import StaleIndexError
-from penstock.framing import fitting, gzip_members, sidecar
+from penstock.framing import ahead, fitting, gzip_members, sidecar
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import walked_chunks
 from penstock.framing.forward import ForwardStream
@@ -38,7 +39,8 @@ def load_index(shard: Shard) -> Index | None:
         return None
     storage = LocalStorage()
     state = sidecar.state_of(source)
-    for folder, index in _kept(source.path, options.index, storage, state):
+    kept = _kept(source.path, options.index, storage, state)
+    for folder, index in chain(kept, _left(source.path, options.index, storage)):
         known = _of_this_state(shard, index)
         if known is None:
             continue
@@ -69,8 +71,19 @@ def _kept(
     return found
 
 
+def _left(path: str, kept: str, storage: LocalStorage) -> Iterator[tuple[str | None, Index]]:
+    """What a killed writer left ahead of a file."""
+    folder = sidecar.folders(kept)[0]
+    left = ahead.left_of(path, folder)
+    with suppress(OSError, StaleIndexError):
+        if left is not None:
+            yield folder, sidecar.load(left, storage)
+
+
 def _of_this_state(shard: Shard, index: Index) -> Index | None:
     """An index if it is of the file as it is, or of what was its first part, then extended."""
+    if index.layout == "none":
+        return None  # it knows no places
     if index.compression != shard.stream.container:
         return None  # compression= says otherwise than the file's first reader saw
     if not shard.framing.head_bytes and int(index.starts[0]) != shard.begin:

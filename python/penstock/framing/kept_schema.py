@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, StaleIndexError
 from penstock.format import KeepsTypes, Options, open_shard
-from penstock.framing import sidecar
+from penstock.framing import ahead, sidecar
 from penstock.framing.indexing import has_place
 from penstock.framing.sampled import sample_of
 from penstock.framing.sections import Facts
@@ -86,15 +86,28 @@ def sections_of(
     """A section of each sidecar of a file that has it and is of the file as it is. See `of_files`."""
     if options.index == "never" or not isinstance(storage, LocalStorage):
         return
-    for folder in sidecar.folders(options.index):
-        kept_at = sidecar.path_for(path, folder)
+    doubtful: list[dict[str, bytes]] = []
+    for kept_at in _places(path, options.index):
         with suppress(OSError, StaleIndexError):
             facts, kept = sidecar.load_sections(kept_at, storage, name, "sample")
-            if kept[name] and (
-                _is_untouched(path, kept_at, facts)
-                or _is_of_changed(path, storage, options, opened, kept, name)
-            ):
+            if not kept[name]:
+                continue
+            if _is_untouched(path, kept_at, facts):
                 yield kept[name]
+            else:
+                doubtful.append(kept)
+    for kept in doubtful:
+        if _is_of_changed(path, storage, options, opened, kept, name):
+            yield kept[name]
+
+
+def _places(path: str, kept: str) -> Iterator[str]:
+    """Where sidecars of a file may be; where nothing is found there, also what a killed writer left ahead of it."""
+    for folder in sidecar.folders(kept):
+        yield sidecar.path_for(path, folder)
+    left = ahead.left_of(path, sidecar.folders(kept)[0])
+    if left is not None:
+        yield left
 
 
 def _is_untouched(path: str, kept_at: str, facts: Facts) -> bool:

@@ -32,6 +32,7 @@ from penstock.numbers import as_arrow, as_numpy
 from penstock.storage import (
     LocalSource,
     LocalStorage,
+    Sink,
     Source,
     Storage,
     Watched,
@@ -121,16 +122,16 @@ class Index:
         return None
 
 
-def path_for(data_path: str, folder: str | None) -> str:
+def path_for(data_path: str, folder: str | None, suffix: str = SIDECAR_SUFFIX) -> str:
     """Where the sidecar of a file is kept: beside it, or in `folder` under a name of its own."""
     if folder is None:
-        return hidden(data_path, SIDECAR_SUFFIX)
+        return hidden(data_path, suffix)
     import hashlib  # costs 3 ms at import, and is rarely needed
 
     full = os.path.abspath(data_path)
     digest = hashlib.blake2b(full.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     name = f"{os.path.basename(full)}.{digest}"
-    return hidden(os.path.join(folder, name), SIDECAR_SUFFIX)
+    return hidden(os.path.join(folder, name), suffix)
 
 
 def folders(kept: str | None) -> tuple[str | None, ...]:
@@ -167,19 +168,30 @@ def state_now(source: Source) -> State:
 
 def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
     """Write the sidecar of a file, and return its path. A folder that is not there yet is made."""
-    if folder is not None and isinstance(storage, LocalStorage):
-        if folder == cache_folder() and not make_room(_num_bytes(index)):
-            raise OSError(errno.ENOSPC, "the index is larger than the cache may be", folder)
-        os.makedirs(folder, exist_ok=True)
     path = path_for(data_path, folder)
+    if isinstance(storage, LocalStorage):
+        make_place(index, folder)
     sink = sink_for(storage, path, data_path)
     try:
-        sections.write(sink, _facts(index), _sections(index))
+        write_to(sink, index)
         sink.commit()
     except BaseException:
         sink.abort()
         raise
     return path
+
+
+def make_place(index: Index, folder: str | None) -> None:
+    """Make the folder of a sidecar, and room in the user's cache where it is that."""
+    if folder is not None:
+        if folder == cache_folder() and not make_room(_num_bytes(index)):
+            raise OSError(errno.ENOSPC, "the index is larger than the cache may be", folder)
+        os.makedirs(folder, exist_ok=True)
+
+
+def write_to(sink: Sink, index: Index) -> None:
+    """Write the sidecar of a file into its own."""
+    sections.write(sink, _facts(index), _sections(index))
 
 
 def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ from penstock.format import (
 )
 from penstock.format_options import options_from
 from penstock.formats.batches import conform
-from penstock.framing import blocks, kept_schema, sidecar
+from penstock.framing import ahead, blocks, kept_schema, sidecar
 from penstock.framing.kept_schema import of_written
 from penstock.framing.sidecar import Index
 from penstock.inference import innermost
@@ -47,7 +47,7 @@ from penstock.types import is_list, refuse_bits
 from penstock.verbs import textindex
 from penstock.verbs.append_names import place_for
 from penstock.verbs.incoming import Incoming, batches_of
-from penstock.verbs.shards import Progress
+from penstock.verbs.shards import Progress, index_of
 from penstock.verbs.write import with_exact
 
 _MOST_NAMES = 1000
@@ -319,9 +319,11 @@ class _Work:
                 tail.grow(sink.temporary, old.data_bytes)
             else:
                 # A compressed file without records is an empty member, which nothing may follow.
-                sink.commit()
+                with self._index_ahead(sink, made, path):
+                    sink.commit()
             more = replace(made.writer.index(), schema=self.schema)
-            self._save_index(old, more, path)
+            if old.num_records or blocks.kept(path, self._kept, self.storage) is not None:
+                self._save_index(old, more, path)
             self._save_text(sidecar.joined(old, more), path, old.num_records, made)
         return Summary((path,), made.num_records, made.num_bytes, notes_of([made.writer]))
 
@@ -330,7 +332,8 @@ class _Work:
         new = sink.path
         for tried in range(_MOST_NAMES):
             try:
-                sink.commit(new)
+                with self._index_ahead(sink, made, new):
+                    sink.commit(new)
                 break
             except FileExistsError:
                 # Somebody else has made a shard meanwhile.
@@ -338,7 +341,6 @@ class _Work:
                     raise
                 new = next_name()
         if hasattr(made.writer, "index"):
-            self._save_index(None, replace(made.writer.index(), schema=self.schema), new)
             self._save_text(made.writer.index(), new, 0, made)
         return Summary((new,), made.num_records, made.num_bytes, notes_of([made.writer]))
 
@@ -370,13 +372,33 @@ class _Work:
         except OSError as error:
             warnings.warn(f"{path} has the records, but not its text index: {error}", stacklevel=4)
 
-    def _save_index(self, old: Index | None, more: Index, path: str) -> None:
+    @property
+    def _kept(self) -> str:
+        """Where indexes are, as `Options.index`."""
+        return "beside" if isinstance(self.index, bool) else self.index
+
+    def _index_ahead(self, sink: LocalSink, made: _Made, path: str) -> AbstractContextManager[Any]:
+        """The index of a new file, on disk before that has its name."""
+        if self.index is False:
+            return nullcontext()
+        folder = None if self.index is True else self.index
+        try:
+            sink.finish()
+            index = index_of(made.writer, sink.temporary, self.storage, self.schema)
+            if index is not None:
+                return ahead.save(index, sink.temporary, path, self.storage, folder)
+        except OSError as error:
+            # An index can be made again at any time.
+            warnings.warn(f"{path} has the records, but no index: {error}", stacklevel=4)
+        return nullcontext()
+
+    def _save_index(self, old: Index, more: Index, path: str) -> None:
         if self.index is False:
             return
         folder = None if self.index is True else self.index
-        with_checksums = blocks.kept(path, folder or "beside", self.storage)
+        with_checksums = blocks.kept(path, self._kept, self.storage)
         try:
-            if old is not None and old.num_records:
+            if old.num_records:
                 kept = sidecar.kept_records(path, folder)
                 total = old.num_records + more.num_records
                 is_enough = kept is not None and not sidecar.worth_saving(kept, total)

@@ -23,7 +23,7 @@ from penstock.errors import FormatError
 from penstock.facts import COUNT_END, Facts, parsed_object
 from penstock.folders import put_in_place, refuse_other_files, remove, size_of
 from penstock.format import TextIndex
-from penstock.framing import sidecar
+from penstock.framing import ahead, sidecar
 from penstock.hidden import TEMPORARY_SUFFIX
 from penstock.sinks import Calls, close_as, refuse_device, sync_path
 from penstock.storage import Storage
@@ -203,6 +203,7 @@ class Journal:
             refuse_device(final)
         self._finals = finals
         self._save()
+        self._lay_indexes(finals)
         for number, final in enumerate(finals):
             part, is_named = self.part_path(number), self.parts[number].is_at(final)
             if os.path.isdir(part) and is_named:
@@ -217,8 +218,19 @@ class Journal:
                 if os.path.exists(old):
                     close_as(old, final)
                     os.replace(old, new)
+            ahead.left_of(final, self._index_folder)
         sync_path(Calls(), self._folder)
         self.forget()
+
+    def _lay_indexes(self, finals: list[str]) -> None:
+        """Put the indexes of the parts where they are found as soon as the parts have their names."""
+        for number, final in enumerate(finals):
+            part = self.part_path(number)
+            if os.path.isfile(part):
+                own = sidecar.path_for(part, self._index_folder)
+                ahead.lay(own, part, final, self._index_folder)
+        for folder in dict.fromkeys((self._folder, self._index_folder or self._folder)):
+            sync_path(Calls(), folder)
 
     def forget(self) -> None:
         """Remove the journal and whatever parts there are, finished or not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -21,15 +21,18 @@ from penstock.format import (
     Format,
     Framed,
     FrameWriter,
+    IndexMaking,
     Options,
     Reader,
     Surveyed,
+    Writer,
     bare,
     open_shard,
     parts_of,
 )
-from penstock.framing import sidecar
+from penstock.framing import ahead, kept_schema, sidecar
 from penstock.framing.framings import Framing
+from penstock.framing.sidecar import Index
 from penstock.framing.survey import Survey
 from penstock.framing.survey_parts import Found, Frames
 from penstock.hidden import TEMPORARY_SUFFIX
@@ -39,7 +42,7 @@ from penstock.numbers import as_numpy
 from penstock.paths import expand, index_option
 from penstock.pipeline import checked_threads, in_order
 from penstock.report import Finding, Report
-from penstock.sinks import refuse_device
+from penstock.sinks import LocalSink, refuse_device
 from penstock.storage import LocalStorage, Sink, Source, Storage
 from penstock.verbs import textindex
 from penstock.verbs.convert_journal import refuse_existing
@@ -197,10 +200,22 @@ class _Work:
         finally:
             source.close()
 
+    def _types_of(self, path: str, kind: Format) -> bytes:
+        """The types that the sidecar of a damaged file keeps, where it is of the file but for the damage."""
+        if self.index is False:
+            return b""
+        for kept in dict.fromkeys(("auto", "auto" if self.index is True else str(self.index))):
+            options = Options(index=kept, limits=self.options.limits)
+            found = kept_schema.of_file(path, self.storage, options, lambda source: kind)
+            if found:
+                return found
+        return b""
+
     def _write(self, saving: _Saving, kind: Format, path: str, target: str) -> None:
+        types = self._types_of(path, kind)
         replaces = self.overwrite or self.in_place
         if not isinstance(self.storage, LocalStorage):
-            self._save(saving, kind, target, self.storage.sink(target, overwrite=replaces))
+            self._save(saving, kind, target, self.storage.sink(target, overwrite=replaces), types)
             return
         with _alone_at(target) as hidden:
             if not replaces:
@@ -208,17 +223,19 @@ class _Work:
             storage = self.storage.no_more_open_than([path])
             if kind.info.is_folder:
                 sink = storage.folder_sink(target, overwrite=replaces)
-                self._save(saving, kind, target, sink)
+                self._save(saving, kind, target, sink, types)
                 return
             refuse_device(target)
             sink = storage.sink(hidden, overwrite=replaces, like=target)
-            self._save(saving, kind, target, sink)
+            self._save(saving, kind, target, sink, types)
 
-    def _save(self, saving: _Saving, kind: Format, target: str, sink: Sink) -> None:
+    def _save(self, saving: _Saving, kind: Format, target: str, sink: Sink, types: bytes) -> None:
         begun = sink.path
         try:
             num_records, findings = saving.save(sink)
-            sink.commit(target if target != begun else None)
+            made = self._index_of(saving, sink, types)
+            with self._index_ahead(made, sink, target):
+                sink.commit(target if target != begun else None)
         except BaseException as error:
             sink.abort()
             if isinstance(error, PenstockError) and error.file == begun:
@@ -227,14 +244,36 @@ class _Work:
         self.num_records += num_records
         self.findings.extend(findings)
         self.paths.append(target)
-        made = saving.index()
-        if made is not None and self.index is not False:
-            folder = None if self.index is True else str(self.index)
-            sidecar.save(made, target, self.storage, folder)
-        elif self.in_place:
+        if made is not None and self.index is not False and not isinstance(sink, LocalSink):
+            sidecar.save(made, target, self.storage, self._index_folder)
+        elif self.in_place and (made is None or self.index is False):
             sidecar.discard(target)
-        if made is not None and (self.in_place or self.overwrite):
+        if made is not None and made.layout != "none" and (self.in_place or self.overwrite):
             textindex.follow(kind, made, target, self.storage)
+
+    @property
+    def _index_folder(self) -> str | None:
+        return None if isinstance(self.index, bool) else self.index
+
+    def _index_of(self, saving: _Saving, sink: Sink, types: bytes) -> Index | None:
+        """The index of what was written; None where there is nothing to keep."""
+        made = saving.index()
+        if made is not None:
+            return replace(made, schema=types)
+        if not (types and isinstance(sink, LocalSink)):
+            return None
+        sink.finish()
+        return kept_schema.index_of_others(sink.temporary, self.storage, types)
+
+    def _index_ahead(
+        self, made: Index | None, sink: Sink, target: str
+    ) -> AbstractContextManager[Any]:
+        """The index of a new file of this machine, on disk before that has its name."""
+        if made is None or self.index is False or not isinstance(sink, LocalSink):
+            return nullcontext()
+        assert isinstance(self.storage, LocalStorage), "its files have such sinks"
+        sink.finish()
+        return ahead.save(made, sink.temporary, target, self.storage, self._index_folder)
 
     def _step(self, num_bytes: int) -> None:
         self.done_bytes += num_bytes
@@ -291,7 +330,7 @@ class _Saving:
         """The same, and write these records."""
         raise NotImplementedError
 
-    def index(self) -> Any:
+    def index(self) -> Index | None:
         """The index of what was written, or None where the format keeps none."""
         raise NotImplementedError
 
@@ -334,7 +373,7 @@ class _Framed(_Saving):
             self._work.tell(num_records, tally.num_bytes)
         return num_records, findings
 
-    def index(self) -> Any:
+    def index(self) -> Index | None:
         return None if self._writer is None else self._writer.index()
 
 
@@ -363,6 +402,7 @@ class _Chunks(_Saving):
         # The files of a folder keep their names.
         kept = {"file_names": True, **given} if kind.info.is_folder else given
         options = replace(work.options, raw=isinstance(kind, Framed), format_options=kept)
+        self._writer: Writer | None = None
         self._reader: Reader = open_shard(kind, source, options)
         self._decoding = self._reader
         if isinstance(kind, Framed) and work.payloads:
@@ -376,12 +416,13 @@ class _Chunks(_Saving):
         options = own.options_alike() if isinstance(own, Alike) else self._kind.write_options()
         threads = self._work.threads
         writer = self._kind.create(sink, self._reader.schema, options, threads)
+        self._writer = writer
         done = self._each(writer.write)
         writer.close()
         return done
 
-    def index(self) -> Any:
-        return None
+    def index(self) -> Index | None:
+        return self._writer.index() if isinstance(self._writer, IndexMaking) else None
 
     def _each(self, then: Callable[[pa.RecordBatch], None]) -> tuple[int, list[Finding]]:
         path, size = self._source.path, self._source.size

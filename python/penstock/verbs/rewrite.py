@@ -14,7 +14,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -30,7 +30,7 @@ from penstock.format import Format, Framed, Options, Summary, open_shard
 from penstock.format_options import options_from
 from penstock.formats.tfrecord import TFRecordFormat
 from penstock.formats.webdataset import URL, WebDatasetFormat
-from penstock.framing import kept_schema, sidecar
+from penstock.framing import ahead, kept_schema, sidecar
 from penstock.framing.framed import FramedReader
 from penstock.inferred import has_no_records
 from penstock.limits import Limits
@@ -295,12 +295,14 @@ class _Work:
         }
         # The old sidecar is of the old file, which is gone after a commit in place.
         kept = _kept_after(old, part, self._job.edit)
-        with self._kept_from_others(shard):
+        index, target = replace(index, schema=kept), self._job.targets[shard]
+        beside: AbstractContextManager[Any] = nullcontext()
+        if self._job.index is not False:
+            storage, folder = LocalStorage(), self._index_folder
+            beside = ahead.save(index, output.temporary, target, storage, folder)
+        with beside, self._kept_from_others(shard):
             self._journal.begin(shard, output.temporary, facts)
             output.commit()
-        if self._job.index is not False:
-            index = replace(index, schema=kept)
-            sidecar.save(index, self._job.targets[shard], LocalStorage(), self._index_folder)
         textindex.follow(TFRecordFormat(), index, self._job.targets[shard], LocalStorage())
         self._journal.finish(shard)
         self._job.published(shard)
@@ -351,33 +353,36 @@ class _Work:
             "contents": bytes_of(path),
         }
         kept = _kept_after(old, part, job.edit)
-        with self._kept_from_others(part.shard):
+        with self._types_of(old, part, path, kept), self._kept_from_others(part.shard):
             self._journal.begin(part.shard, path, facts)
             close_as(path, job.targets[part.shard])
             os.replace(path, job.targets[part.shard])
             # Before the overlays go that have values of it.
             sync_path(Calls(), os.path.dirname(job.targets[part.shard]))
             _move_text_index(_format_name(old, part), path, job.targets[part.shard])
-        if kept and job.index is not False:
-            self._keep_types(old, part, kept)
         self._journal.finish(part.shard)
         job.published(part.shard)
         self._count(part.shard, made.num_records, made.num_bytes)
 
-    def _keep_types(self, old: Dataset, part: Part, kept: bytes) -> None:
-        """Write the sidecar of a shard whose format cannot hold its types."""
+    def _types_of(
+        self, old: Dataset, part: Part, path: str, kept: bytes
+    ) -> AbstractContextManager[Any]:
+        """The sidecar of a shard whose format cannot hold its types, on disk before that has its name."""
+        if not kept or self._job.index is False:
+            return nullcontext()
         kind = formats.by_name(_format_name(old, part))
-        path, storage = self._job.targets[part.shard], LocalStorage()
+        target, storage = self._job.targets[part.shard], LocalStorage()
         try:
             if isinstance(kind, Framed):
                 index = _index_of(kind, path, old.options.limits)
                 index = replace(index, schema=kept)
             else:
                 index = kept_schema.index_of_others(path, storage, kept)
-            sidecar.save(index, path, storage, self._index_folder)
+            return ahead.save(index, path, target, storage, self._index_folder)
         except (OSError, PenstockError) as error:
-            # The data is whole and has its name.
-            warnings.warn(f"{path} is written, but its types are not: {error}", stacklevel=4)
+            # The data is whole.
+            warnings.warn(f"{target} is written, but its types are not: {error}", stacklevel=4)
+            return nullcontext()
 
 
 def _index_of(kind: Format, path: str, limits: Limits) -> sidecar.Index:

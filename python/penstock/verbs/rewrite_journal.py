@@ -27,6 +27,7 @@ from penstock.errors import (
     no_folder,
 )
 from penstock.facts import Facts, is_count, parsed_object
+from penstock.framing import ahead
 from penstock.framing.sidecar import Index, path_for
 from penstock.hidden import TEMPORARY_SUFFIX
 from penstock.numbers import as_arrow
@@ -226,6 +227,10 @@ class Journal:
                 if (os.path.dirname(target) or ".") == folder
                 for path in (target, path_for(target, None))
             }
+            for target in self._targets:
+                if (os.path.dirname(target) or ".") == folder:
+                    ahead.left_of(target, None)  # of a file that has its name
+                    mine.add(ahead.stem_of(target))
             clear(folder, mine)
 
     def written(self) -> list[int]:

@@ -10,7 +10,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -26,8 +26,11 @@ from penstock.format import (
     Writer,
     notes_of,
 )
-from penstock.framing import sidecar
+from penstock.framing import ahead, sidecar
+from penstock.framing.ahead import Ahead
 from penstock.framing.kept_schema import index_of_others
+from penstock.framing.sidecar import Index
+from penstock.sinks import LocalSink
 from penstock.storage import LocalStorage, Sink, Storage, sink_for
 from penstock.verbs import textindex
 from penstock.verbs.incoming import Incoming
@@ -109,6 +112,10 @@ class Shard:
     writer: Writer
     text: tuple[TextIndex, Sink] | None = None
     """The text index that appears with the file, if one does."""
+    ahead: Ahead | None = None
+    """The sidecar that is on disk before the file has its name."""
+    has_index: bool = False
+    """Whether that was tried."""
     num_records: int = 0
     num_bytes: int = 0
 
@@ -184,8 +191,8 @@ class Shards:
         overwrite: bool,
         schema: bytes = b"",
     ) -> Summary:
-        """Give all shards their names, in order, then write their indexes, which keep this schema. A text index of a
-        file that is replaced is replaced with it."""
+        """Give all shards their names, in order, and their indexes, which keep this schema: these are on disk before, so
+        that no kill parts the two. A text index of a file that is replaced is replaced with it."""
         total = len(self._shards)
         paths = [names.final(number, total) for number in range(total)]
         if len(set(paths)) < total:
@@ -198,8 +205,13 @@ class Shards:
         if overwrite:
             for shard, path in zip(self._shards, paths, strict=True):
                 shard.text = shard.text or _text_instead(kind, shard.writer, path, storage)
+        folder = None if index is True else str(index)
+        if index is not False:
+            for shard, path in zip(self._shards, paths, strict=True):
+                _save_ahead(shard, path, storage, folder, schema)
         for shard, path in zip(self._shards, paths, strict=True):
             shard.sink.commit(path if path != shard.sink.path else None)
+            _end_ahead(shard, path)
             if shard.text is not None:
                 text, sink = shard.text
                 beside = text.path_for(path)
@@ -207,8 +219,7 @@ class Shards:
         committed, self._shards = self._shards, []
         if index is not False:
             for shard, path in zip(committed, paths, strict=True):
-                folder = None if index is True else str(index)
-                _save_index(shard.writer, path, storage, folder, schema)
+                _save_index(shard, path, storage, folder, schema)
         return Summary(
             tuple(paths),
             sum(shard.num_records for shard in committed),
@@ -222,6 +233,9 @@ class Shards:
             try:
                 give_up(shard.writer, shard.sink)
             finally:
+                if shard.ahead is not None:
+                    with suppress(OSError):
+                        shard.ahead.end()
                 if shard.text is not None:
                     shard.text[1].abort()
 
@@ -267,22 +281,56 @@ def _text_instead(
     return text, sink
 
 
-def _save_index(
-    writer: Writer, path: str, storage: Storage, folder: str | None, schema: bytes
+def _save_ahead(
+    shard: Shard, path: str, storage: Storage, folder: str | None, schema: bytes
 ) -> None:
+    """Write the index of a file of this machine that is whole, and has no name yet."""
+    sink = shard.sink
+    if not (isinstance(storage, LocalStorage) and isinstance(sink, LocalSink)):
+        return
     try:
-        if isinstance(writer, IndexMaking):
-            index = replace(writer.index(), schema=schema) if schema else writer.index()
-        elif schema:
-            index = index_of_others(path, storage, schema)
-        else:
-            if isinstance(storage, LocalStorage):
-                sidecar.discard(path)  # of the file that was there before
-            return
-        sidecar.save(index, path, storage, folder)
+        index = index_of(shard.writer, sink.temporary, storage, schema)
+        if index is not None:
+            shard.has_index = True
+            shard.ahead = ahead.save(index, sink.temporary, path, storage, folder)
     except OSError as error:
-        # The data is whole and has its name; an index can be made again at any time.
-        warnings.warn(f"{path} is written, but its index is not: {error}", stacklevel=4)
+        _warn_of_no_index(path, error)
+
+
+def _end_ahead(shard: Shard, path: str) -> None:
+    try:
+        if shard.ahead is not None:
+            shard.ahead.end()
+    except OSError as error:
+        _warn_of_no_index(path, error)
+
+
+def _warn_of_no_index(path: str, error: OSError) -> None:
+    # The data is whole; an index can be made again at any time.
+    warnings.warn(f"{path} is written, but its index is not: {error}", stacklevel=5)
+
+
+def _save_index(
+    shard: Shard, path: str, storage: Storage, folder: str | None, schema: bytes
+) -> None:
+    """Write the index of a file that could not have one before its name, or remove that of the file before it."""
+    if shard.has_index:
+        return
+    try:
+        index = index_of(shard.writer, path, storage, schema)
+        if index is not None:
+            sidecar.save(index, path, storage, folder)
+        elif isinstance(storage, LocalStorage):
+            sidecar.discard(path)
+    except OSError as error:
+        _warn_of_no_index(path, error)
+
+
+def index_of(writer: Writer, path: str, storage: Storage, schema: bytes) -> Index | None:
+    """The index of a file that is written; None where its format has none, and keeps its types itself."""
+    if isinstance(writer, IndexMaking):
+        return replace(writer.index(), schema=schema) if schema else writer.index()
+    return index_of_others(path, storage, schema) if schema else None
 
 
 # Where shards are cut.
