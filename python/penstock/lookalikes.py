@@ -24,7 +24,7 @@ _MAGICS = (
     (b"\x80\x05", "a pickle, which could run code", "ps.write(...) what it holds, where it was made"),
 )  # fmt: skip
 _PICTURES = (b"\xff\xd8\xff", b"\x89PNG\r\n")
-_OPEN_PICTURES = "open(...) the folder that it lies in, or decode_images([...]) of its bytes"
+_OPEN_PICTURES = 'open(..., format="imagefolder") the folder that it lies in, or decode_images([...]) of its bytes'
 _DOWNLOAD = "download it again: this is a server's answer in place of the file"
 
 

@@ -290,7 +290,7 @@ def _picture() -> bytes:
     return ps.encode_images(pixels, "png")[0].as_py()
 
 
-PICTURE = "open(...) the folder that it lies in, or decode_images([...]) of its bytes"
+PICTURE = 'open(..., format="imagefolder") the folder that it lies in, or decode_images([...]) of its bytes'
 
 
 def a_picture_in_its_folder() -> Case:
@@ -298,7 +298,7 @@ def a_picture_in_its_folder() -> Case:
     (data,) = (_picture(),)
 
     def folder() -> None:
-        assert [row["image"] for row in rows("pets")] == [data]
+        assert [row["image"] for row in rows("pets", format="imagefolder")] == [data]
 
     return _look("pets/a.png", data, PICTURE, folder)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from click.testing import CliRunner
+from PIL import Image
 
 import penstock as ps
 
@@ -101,3 +104,22 @@ def cli(line: str) -> str:
     done = CliRunner().invoke(program, shlex.split(line), catch_exceptions=False)
     assert not done.exit_code, done.output
     return done.stdout
+
+
+def png(grey: int) -> bytes:
+    """An image file of two pixels."""
+    file = io.BytesIO()
+    Image.new("L", (2, 1), grey).save(file, "PNG")
+    return file.getvalue()
+
+
+IMAGES = {f"{n}.png": png(n) for n in range(2)}
+
+
+def folder_of_images(**tables: str) -> None:
+    """A folder "d" of IMAGES, with tables of these endings."""
+    Path("d").mkdir(exist_ok=True)
+    for name, data in IMAGES.items():
+        Path("d", name).write_bytes(data)
+    for ending, text in tables.items():
+        Path(f"d/metadata.{ending}").write_text(text)

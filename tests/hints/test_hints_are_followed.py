@@ -1,7 +1,7 @@
 """Hints are true: the input that raises one is read, or written, once its advice is followed.
 
-All hints of the code base are collected from its source. Each is followed by a case of one of the modules
-beside this one, or is named in hints_without_a_case.txt; so a new hint without a case fails here.
+All hints of the code base are collected from its source, and each is followed by a case of one of the
+modules beside this one; so a new hint without a case fails here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from steps import Cases, Make
 import penstock as ps
 from reading import ROOT
 
-WITHOUT = Path(__file__).with_name("hints_without_a_case.txt")
 MODULES: list[Cases] = [
     importlib.import_module(path.stem).CASES
     for path in sorted(Path(__file__).parent.glob("cases_*.py"))
@@ -76,22 +75,11 @@ def test_what_a_hint_advises_works(
     case.advised()
 
 
-def test_every_hint_has_a_case_or_is_named() -> None:
-    named = set(WITHOUT.read_text().splitlines())
-    found = hints()
-    cases = set(chain.from_iterable(MODULES))
-    assert not (found - cases - named), "a new hint needs a case that follows it"
-    assert not (named - found), "a hint that is gone, or has another text, is not to be named"
-    assert not (named & cases)
-    assert cases <= found
+def test_every_hint_has_a_case() -> None:
+    found, cases = hints(), set(chain.from_iterable(MODULES))
+    assert not (found - cases), "a new hint needs a case that follows it"
+    assert not (cases - found), "a hint that is gone, or has another text, needs no case"
 
 
 def test_every_hint_has_one_place_for_its_cases() -> None:
     assert len(set(chain.from_iterable(MODULES))) == sum(map(len, MODULES))
-
-
-def test_the_list_of_hints_without_a_case_only_grows_shorter() -> None:
-    assert len(WITHOUT.read_text().splitlines()) <= MOST_WITHOUT
-
-
-MOST_WITHOUT = 33

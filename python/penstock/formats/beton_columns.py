@@ -88,7 +88,7 @@ def column_of(field: Any, images: Encode, losses: Losses) -> Column:
     raise SchemaError(
         f"{_HOLDS}; not {type_}",
         field=name,
-        hint="leave it out (columns=), or write it as JSON or as a tensor",
+        hint="cast it to a number, text or a tensor, write it as JSON, or leave it out (columns=)",
     )
 
 

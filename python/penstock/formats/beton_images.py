@@ -22,6 +22,7 @@ _ANEW = "pictures that are no JPEGs of grey or RGB, or are too large, are encode
 _NO_ALPHA = "pictures are stored without their transparency"
 _MOST_SEGMENTS = 200
 _MOST_SIDE = (1 << 16) - 1
+_MOST_JPEG_SIDE = 65_500
 
 
 class Images:
@@ -144,12 +145,15 @@ class Images:
                 images if len(places) == len(images) else picked([images], places),
                 codec,
                 quality=quality,
-                max_side=self._most,
+                max_side=self._options.max_side,
                 mode="rgb",
                 threads=self._threads,
             ).storage
         except PenstockError as error:
-            raise self._told(error, chosen[places], first) from None
+            told = self._told(error, chosen[places], first)
+            if error.record is not None and _is_too_wide(images[int(places[error.record])]):
+                raise told.at(hint="max_side=, to shrink it") from None
+            raise told from None
 
     def _told(self, error: PenstockError, chosen: np.ndarray, first: int) -> SchemaError:
         """An error about one of some images, as one about a record."""
@@ -163,6 +167,17 @@ class Images:
             expected=error.expected,
             found=error.found,
         )
+
+
+def _is_too_wide(image: Any) -> bool:
+    """Whether an image that could not be made a JPEG has more pixels a side than a JPEG can have."""
+    from penstock.images import image_sizes
+
+    try:
+        (size,) = image_sizes([image.as_py()]).to_pylist()
+    except PenstockError:
+        return False
+    return size is not None and max(size["width"], size["height"]) > _MOST_JPEG_SIDE
 
 
 def _plain_jpegs(images: Any) -> np.ndarray:

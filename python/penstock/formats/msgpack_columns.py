@@ -94,7 +94,7 @@ def plan_reading(field: pa.Field, *, exact: bool) -> FieldPlan:
             return _viewed(array, given)
         return array if array.type == given else fitted(array, given)
 
-    return _checked(FieldPlan(field, kernel, cast), kernel.type)
+    return _checked(FieldPlan(field, kernel, cast), kernel.type, "cast")
 
 
 def plan_writing(field: pa.Field) -> FieldPlan:
@@ -113,10 +113,10 @@ def plan_writing(field: pa.Field) -> FieldPlan:
             array = _packed(array)
         return array if array.type == wanted else array.cast(wanted)
 
-    return _checked(FieldPlan(field, kernel, cast), field.type)
+    return _checked(FieldPlan(field, kernel, cast), field.type, "write")
 
 
-def _checked(plan: FieldPlan, start: pa.DataType) -> FieldPlan:
+def _checked(plan: FieldPlan, start: pa.DataType, use: Use) -> FieldPlan:
     """The plan, tried on no values."""
     try:
         plan.cast(
@@ -125,15 +125,19 @@ def _checked(plan: FieldPlan, start: pa.DataType) -> FieldPlan:
             else pa.ExtensionArray.from_storage(start, pa.array([], start.storage_type))
         )
     except _CASTS:
-        raise _unheld(plan.field) from None
+        raise _unheld(plan.field, use) from None
     return plan
 
 
-def _unheld(field: pa.Field) -> SchemaError:
+def _unheld(field: pa.Field, use: Use) -> SchemaError:
     return SchemaError(
         f"MessagePack values and a column of type {field.type} have no common form",
         field=field.name,
-        hint="cast it to numbers, strings, binary or timestamps, or to lists or structs of these",
+        hint="cast it to numbers, strings, binary, timestamps, or lists or structs of these, leave it "
+        "out (columns=), or write Arrow"
+        if use == "write"
+        else "read it as numbers, strings, binary, timestamps, or lists or structs of these, and cast "
+        "it afterwards",
     )
 
 
@@ -143,7 +147,7 @@ def _kernel_field(field: pa.Field, use: Use) -> pa.Field:
     mark = (field.metadata or {}).get(MARK)
     if is_fixed_tensor(given):
         if use != "write" and given.permutation not in (None, list(range(len(given.shape)))):
-            raise _unheld(field)
+            raise _unheld(field, use)
         axes: Any = _logical_shape(given)
         marked = "tensor " + ",".join(str(axis) for axis in axes)
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
@@ -155,7 +159,7 @@ def _kernel_field(field: pa.Field, use: Use) -> pa.Field:
         return pa.field(field.name, given, metadata={MARK: mark})
     kernel = _kernel_type(given, use)
     if kernel is None:
-        raise _unheld(field)
+        raise _unheld(field, use)
     return pa.field(field.name, kernel)
 
 

@@ -116,7 +116,7 @@ def _encoder(schema: pa.Schema, losses: Losses) -> Callable[[pa.RecordBatch, int
     """How slices of this schema become frames."""
     names = schema.names
     if names in ([DATA], [RECORD]):
-        _want(schema.field(0), _is_bytes, "bytes")
+        _want(schema.field(0), _is_bytes, "bytes", hint="cast it to binary, or write Arrow")
 
         def encode(part: pa.RecordBatch, first_record: int) -> _core.Framed:
             del first_record
@@ -129,11 +129,28 @@ def _encoder(schema: pa.Schema, losses: Losses) -> Callable[[pa.RecordBatch, int
             f"bytes; not {', '.join(names) or 'nothing'}",
             hint=_HINT,
         )
-    _want(schema.field("image"), _is_bytes, "the bytes of an image file")
-    _want(schema.field("label"), _is_label, "numbers, or lists of one length or any")
+    image, label = schema.field("image"), schema.field("label")
+    _want(
+        image,
+        _is_bytes,
+        "the bytes of an image file",
+        hint="cast it to binary, or write Arrow",
+    )
+    _want(
+        label,
+        _is_label,
+        "numbers, or lists of one length or any",
+        hint="cast it to numbers, dictionary_encode() it, or write Arrow",
+    )
     for name in ("id", "id2"):
         if name in names:
-            _want(schema.field(name), pa.types.is_integer, "integers")
+            own = schema.field(name)
+            _want(
+                own,
+                pa.types.is_integer,
+                "integers",
+                hint="cast it to integers, or leave it out (columns=)",
+            )
 
     if pa.types.is_dictionary(schema.field("label").type):
         losses.add("label", NO_NAMES)
@@ -150,10 +167,10 @@ def _encoder(schema: pa.Schema, losses: Losses) -> Callable[[pa.RecordBatch, int
     return encode_pack
 
 
-def _want(field: pa.Field, check: Callable[[pa.DataType], bool], wanted: str) -> None:
+def _want(field: pa.Field, check: Callable[[pa.DataType], bool], wanted: str, *, hint: str) -> None:
     if not check(field.type):
         message = f"RecordIO holds {wanted} here, not {field.type}"
-        raise SchemaError(message, field=field.name, hint="cast the column, or leave it out")
+        raise SchemaError(message, field=field.name, hint=hint)
 
 
 def _is_bytes(type_: pa.DataType) -> bool:

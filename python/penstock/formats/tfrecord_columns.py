@@ -254,7 +254,8 @@ def _unheld(key: str, given: pa.DataType) -> SchemaError:
     return SchemaError(
         f"a TFRecord payload cannot hold a column of type {given}",
         field=key,
-        hint="cast it to integers, floats, strings or binary, or to lists of these",
+        hint="cast it to integers, floats, strings, binary or lists of these, leave it out (columns=), "
+        "or write Arrow",
     )
 
 

@@ -258,13 +258,13 @@ def field_for(name: str, type_: Any) -> str:
     """The field of a column: its name, with an ending that says what its values are."""
     stem = re.sub(r"[^a-z0-9_.+-]", "_", name.lower().replace("/", "_"))
     last = stem.rsplit(".", 1)[-1]
-    endings = _endings(type_)
+    endings = _endings(name, type_)
     if last in endings:
         return stem
     return f"{stem}.{endings[0]}" if stem else endings[0]
 
 
-def _endings(type_: Any) -> tuple[str, ...]:
+def _endings(name: str, type_: Any) -> tuple[str, ...]:
     """What a field of such values may end with; the first where its name has none of these."""
     kind = pa.types
     storage = storage_of(type_)
@@ -284,7 +284,9 @@ def _endings(type_: Any) -> tuple[str, ...]:
     if isinstance(type_, pa.BaseExtensionType) or not _nests(type_):
         raise SchemaError(
             f"no member of a tar archive holds values of type {type_}",
-            hint="cast the column to a number, a string, binary or a list of these",
+            field=name,
+            hint="cast it to a number, a string, binary or a list of these, leave it out (columns=), or "
+            "write Arrow",
         )
     return JSONS
 

@@ -53,7 +53,9 @@ def container_of(compression_type: Any) -> str:
     if isinstance(word, bytes):
         word = word.decode()
     if word == "SNAPPY":
-        raise UnimplementedError(None, None, "SNAPPY files are not read", hint="GZIP or ZLIB")
+        raise UnimplementedError(
+            None, None, "SNAPPY files are not read", hint="write them with GZIP or ZLIB"
+        )
     return _CONTAINERS.get(word, "")
 
 
