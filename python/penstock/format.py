@@ -7,7 +7,7 @@ Every verb is written once, above all formats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
@@ -284,6 +284,24 @@ class KeepsTypes(Protocol):
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
         """What records of this schema read back as, given that they were written with these options: what the
         format rounds is not undone. None where that cannot be said."""
+        ...
+
+
+@runtime_checkable
+class NumbersClasses(Protocol):
+    """A Format that holds class labels as their numbers: the sidecars of files that penstock writes list the names."""
+
+    class_numbers: pa.DataType
+    """The type that the numbers are read as where the names are not known."""
+
+
+@runtime_checkable
+class NumberingClasses(Protocol):
+    """A Writer of such a format."""
+
+    @property
+    def dictionaries(self) -> Mapping[str, pa.Array | None]:
+        """The dictionary of each column of class labels; None of one of which it has met no values."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.errors import SchemaError
 
 ROUNDED = "float64 is rounded to float32, which the format holds"
-NO_NAMES = "class labels are stored as their numbers, without their names"
+NO_NAMES = "class labels are stored as their numbers, and only the sidecar has their names"
 EXACT_HINT = "leave out exact=True, which refuses this"
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.casts import fitted
 from penstock.errors import FormatError, RecordIndexError, SchemaError
 from penstock.format import Projection, Selection
+from penstock.framing.kept_names import as_labels, names_of
 from penstock.joined import join, picked
 from penstock.null_slots import without_garbage
 from penstock.numbers import outside
@@ -96,6 +97,8 @@ def conform(batch: Any, schema: Any, path: str) -> Any:
 
 def _cast(array: Any, field: Any, path: str) -> Any:
     array = own_tensors(array, field.type)
+    if array.type != field.type and pa.types.is_integer(array.type) and names_of(field) is not None:
+        array = as_labels(array, field)
     if array.type != field.type:
         try:
             array = fitted(array, field.type)

@@ -97,6 +97,7 @@ class BetonFormat:
         holds_images=True,
     )
     read_options = BetonReadOptions
+    class_numbers = pa.int64()
 
     @property
     def write_options(self) -> type:
@@ -131,7 +132,7 @@ class BetonFormat:
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
         """See penstock.format.KeepsTypes."""
         codec = {"jpg": "jpeg", "raw": "ppm"}.get(options.image_mode, "")
-        fields = [kept_schema.with_numbers(field, pa.int64()) for field in schema]
+        fields = [kept_schema.with_numbers(field, self.class_numbers) for field in schema]
         return pa.schema(
             field.with_type(ImageType(codec)) if isinstance(field.type, ImageType) else field
             for field in fields

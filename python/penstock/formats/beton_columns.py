@@ -80,7 +80,7 @@ def column_of(field: Any, images: Encode, losses: Losses) -> Column:
         return Column(field_of(name, INT), _integers(name))
     if types.is_dictionary(type_):
         losses.add(name, NO_NAMES)
-        return Column(field_of(name, INT), _Labels(name))
+        return Column(field_of(name, INT), Labels(name))
     if types.is_floating(type_):
         return Column(field_of(name, FLOAT), _floats)
     if is_bytes(type_) or is_text(type_) or types.is_fixed_size_binary(type_):
@@ -113,18 +113,18 @@ def _floats(array: Any, first: int) -> Stored:
     return Stored(np.asarray(array).astype(np.float64))
 
 
-class _Labels:
+class Labels:
     """Class labels are written as numbers: the places of their names in the dictionary."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._names: Any = None
+        self.names: Any = None
 
     def __call__(self, array: Any, first: int) -> Stored:
         names = array.dictionary
-        if self._names is None or names.slice(0, len(self._names)).equals(self._names):
-            self._names = names
-        elif not self._names.slice(0, len(names)).equals(names):
+        if self.names is None or names.slice(0, len(self.names)).equals(self.names):
+            self.names = names
+        elif not self.names.slice(0, len(names)).equals(names):
             raise SchemaError(
                 "labels are written as the places of their names, and this batch has other names",
                 record=first,

@@ -11,7 +11,15 @@ import pyarrow as pa
 
 from penstock.errors import SchemaError
 from penstock.formats.batches import conform, same_columns
-from penstock.formats.beton_columns import Column, Stored, bytes_of, column_of, edges_of, picked
+from penstock.formats.beton_columns import (
+    Column,
+    Labels,
+    Stored,
+    bytes_of,
+    column_of,
+    edges_of,
+    picked,
+)
 from penstock.formats.beton_images import Images, pixel_bytes
 from penstock.formats.beton_layout import BYTES, IMAGE, JSON, MAX_PAGE_BYTES, MIN_PAGE_BYTES
 from penstock.formats.beton_pages import Pages
@@ -52,8 +60,8 @@ class BetonOptions:
     seed: int = 0
     """With "proportion": which ones do."""
     exact: bool = False
-    """Whether pictures that would be encoded anew, or lose their transparency, and class labels, whose names are not
-    kept, are errors."""
+    """Whether pictures that would be encoded anew, or lose their transparency, and class labels, whose names only
+    the sidecar has, are errors."""
     page_bytes: int = 8 << 20
     """A power of two from 2 MiB to 2 GiB. All values of a record lie in one page."""
 
@@ -107,6 +115,12 @@ class BetonWriter:
     def notes(self) -> tuple[str, ...]:
         """See Noting."""
         return self._losses.notes
+
+    @property
+    def dictionaries(self) -> dict[str, Any]:
+        """See penstock.format.NumberingClasses."""
+        labels = ((c.field.name, c.encode) for c in self._columns)
+        return {name: encode.names for name, encode in labels if isinstance(encode, Labels)}
 
     @property
     def num_bytes(self) -> int:

@@ -45,7 +45,7 @@ from penstock.format import (
 from penstock.format_options import options_from
 from penstock.formats.framed_raw import given, without_columns
 from penstock.formats.recordio_text import MXNetIndex
-from penstock.framing import kept_schema
+from penstock.framing import kept_names, kept_schema
 from penstock.framing.chunk_frames import ChunkFrames
 from penstock.framing.chunks import SAMPLE_BYTES, sample_chunks
 from penstock.framing.framed import FramedReader, Proof
@@ -108,6 +108,7 @@ class RecordIOFormat:
         holds_images=True,
     )
     read_options = RecordIOOptions
+    class_numbers = pa.float32()
     framing = RECORDIO
     text_index = MXNetIndex()
 
@@ -156,7 +157,7 @@ class RecordIOFormat:
         """See penstock.format.KeepsTypes."""
         if is_raw(schema):
             return None
-        fields = [kept_schema.with_numbers(field, pa.float32()) for field in schema]
+        fields = [kept_schema.with_numbers(field, self.class_numbers) for field in schema]
         if "label" in schema.names:  # each record of a pack has these
             given = ("id", "id2")
             fields += [pa.field(name, pa.uint64()) for name in given if name not in schema.names]
@@ -247,6 +248,8 @@ class RecordIODecoder:
 
 def _as(array: pa.Array, wanted: pa.Field) -> pa.Array:
     """A column as the type that its field has."""
+    if kept_names.names_of(wanted) is not None:
+        return kept_names.as_labels(array, wanted)
     try:
         stored = array.cast(storage_of(wanted.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

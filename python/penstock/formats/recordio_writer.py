@@ -85,6 +85,8 @@ class RecordIOWriter(FramedWriter):
         self._losses = Losses(exact=options.exact)
         super().__init__(sink, schema, _encoder(schema, self._losses), threads)
         self._names: pa.Array | None = None
+        label = schema.field("label").type if "label" in schema.names else None
+        self._has_names = label is not None and pa.types.is_dictionary(label)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """See FramedWriter.write."""
@@ -97,14 +99,19 @@ class RecordIOWriter(FramedWriter):
         """See Noting."""
         return self._losses.notes
 
+    @property
+    def dictionaries(self) -> dict[str, pa.Array | None]:
+        """See NumberingClasses."""
+        return {"label": self._names} if self._has_names else {}
+
     def _check_names(self, labels: pa.Array) -> None:
         """Numbers of classes mean something only as long as all batches number them alike."""
         if not pa.types.is_dictionary(labels.type):
             return
         names = labels.dictionary
-        if self._names is None:
+        if self._names is None or names.slice(0, len(self._names)).equals(self._names):
             self._names = names
-        elif not names.equals(self._names):
+        elif not self._names.slice(0, len(names)).equals(names):
             raise SchemaError(
                 "two batches number their classes differently",
                 field="label",

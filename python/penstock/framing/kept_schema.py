@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,8 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError, StaleIndexError
-from penstock.format import KeepsTypes, Options, open_shard
-from penstock.framing import ahead, sidecar
+from penstock.format import (
+    KeepsTypes,
+    NumberingClasses,
+    NumbersClasses,
+    Options,
+    open_shard,
+)
+from penstock.framing import ahead, kept_names, sidecar
 from penstock.framing.indexing import has_place
 from penstock.framing.sampled import sample_of
 from penstock.framing.sections import Facts
@@ -48,8 +54,28 @@ def index_of_others(path: str, storage: Storage, schema: bytes) -> Index:
 
 
 def of_written(kind: Any, schema: pa.Schema, options: Any) -> bytes:
-    """What is kept with files of a format that are written with these options."""
-    return to_bytes(kind.kept_schema(schema, options)) if isinstance(kind, KeepsTypes) else b""
+    """What is kept with files of a format that are written with these options, but for the names of class labels of
+    which the files have numbers: see `finished`."""
+    if not isinstance(kind, KeepsTypes):
+        return b""
+    return to_bytes(kind.kept_schema(kept_names.strip(schema), options))
+
+
+def finished(kind: Any, kept: bytes, writer: Any = None) -> bytes:
+    """What is kept of a file that is written: with the names of class labels that its writer has met."""
+    schema = from_bytes(kept)
+    if schema is None or not isinstance(kind, NumbersClasses):
+        return kept
+    known = writer.dictionaries if isinstance(writer, NumberingClasses) else None
+    return to_bytes(kept_names.finished(schema, kind.class_numbers, known))
+
+
+def with_names(kept: bytes, names: Mapping[str, kept_names.Names | None]) -> bytes:
+    """What is kept with the names of class labels that a file had before."""
+    schema = from_bytes(kept)
+    if schema is None or not any(found is not None for found in names.values()):
+        return kept
+    return to_bytes(pa.schema([kept_names.named(f, names.get(f.name)) for f in schema]))
 
 
 def of_files(
@@ -67,10 +93,20 @@ def of_files(
     found = b""
     for path in paths:
         kept = of_file(path, storage, options, opened)
-        if not kept or (found and kept != found):
+        if not kept:
             return None
-        found = kept
+        found = kept if not found or kept == found else _in_common(found, kept)
+        if not found:
+            return None
     return from_bytes(found)
+
+
+def _in_common(one: bytes, other: bytes) -> bytes:
+    """What two files keep that have the numbers of class labels; nothing where they differ otherwise."""
+    first, second = from_bytes(one), from_bytes(other)
+    if first is None or second is None:
+        return b""
+    return to_bytes(kept_names.in_common(first, second))
 
 
 def of_file(
@@ -161,8 +197,18 @@ def joined(old: bytes, new: bytes) -> bytes:
         if wanted is None:
             return b""
         nullable = field.nullable or other.nullable or place < 0
-        fields.append(field.with_type(wanted).with_nullable(nullable))
+        names = _common_names(field, other) if pa.types.is_dictionary(wanted) else None
+        fields.append(kept_names.named(field.with_type(wanted).with_nullable(nullable), names))
     return to_bytes(pa.schema(fields))
+
+
+def _common_names(one: pa.Field, other: pa.Field) -> kept_names.Names | None:
+    """The longer one of two lists of names of which it begins with the other."""
+    mine, its = kept_names.names_of(one), kept_names.names_of(other)
+    if mine is None or its is None:
+        return mine
+    shorter, longer = sorted((mine, its), key=len)
+    return longer if longer[: len(shorter)] == shorter else None
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -172,6 +218,11 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return pa.int64()
     if pa.types.is_floating(one) and pa.types.is_floating(other):
         return max((one, other), key=lambda type_: type_.bit_width)
+    if pa.types.is_dictionary(one) != pa.types.is_dictionary(other):
+        # Of class labels of which a file has the numbers, and numbers of which nobody has the names.
+        numbers = other if pa.types.is_dictionary(one) else one
+        if pa.types.is_integer(numbers) or pa.types.is_floating(numbers):
+            return numbers
     return one if _is_text(one) and _is_text(other) else None
 
 
@@ -197,8 +248,9 @@ def flattened(fields: Iterable[pa.Field]) -> list[pa.Field]:
 
 
 def with_numbers(field: pa.Field, numbers: pa.DataType) -> pa.Field:
-    """A field of class labels of which a file has the numbers, not the names; any other one as it is."""
-    return field.with_type(numbers) if pa.types.is_dictionary(field.type) else field
+    """A field of a dictionary of which a file has the numbers, and nobody the values; any other one as it is."""
+    is_lost = pa.types.is_dictionary(field.type) and not kept_names.is_label(field.type)
+    return field.with_type(numbers) if is_lost else field
 
 
 def without_doubles(field: pa.Field) -> pa.Field:

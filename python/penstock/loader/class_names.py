@@ -23,10 +23,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock import formats
 from penstock.dataset import Dataset
 from penstock.errors import SchemaError, UnsupportedError
-from penstock.format import Reader, bare, is_indexed
+from penstock.format import NumbersClasses, Reader, bare, is_indexed
 from penstock.framing.kept_classes import MOST_NAMES, Names
+from penstock.framing.kept_names import names_of
 from penstock.loader import kept_names
 from penstock.loader.columns import has_offsets, list_parts, of_record
 from penstock.loader.sources import EndToEnd, Records
@@ -268,6 +270,10 @@ def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
     files = dataset.files
     if dataset.options.schema is not None:
         return None  # what is cast to it has the names of its batch
+    if files.types == "kept" and path == column and not files.is_overlaid(column):
+        kinds = (formats.by_name(files.format_name(n)) for n in range(len(dataset.paths)))
+        if all(isinstance(kind, NumbersClasses) for kind in kinds):
+            return names_of(dataset.schema.field(column))
     for shard in range(len(dataset.paths)):
         names = files.info(shard).whole_dictionaries
         if names != ("*",) and column not in names:

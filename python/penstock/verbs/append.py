@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -23,6 +23,7 @@ from penstock.errors import PenstockError, SchemaError, StaleIndexError, Unsuppo
 from penstock.format import (
     Appendable,
     Format,
+    NumbersClasses,
     Options,
     Summary,
     Surveyed,
@@ -32,6 +33,7 @@ from penstock.format import (
 from penstock.format_options import options_from
 from penstock.formats.batches import conform
 from penstock.framing import ahead, blocks, kept_schema, sidecar
+from penstock.framing.kept_names import Renumbered, is_label, names_of
 from penstock.framing.kept_schema import of_written
 from penstock.framing.sidecar import Index
 from penstock.inference import innermost
@@ -131,6 +133,7 @@ def append(
     options = _options(kind, compression, with_exact(kind, format_options, exact=exact))
     there = datasets.open(where.paths, schema=schema, index="never", storage=place)
     incoming = _fitting(batches_of(data), there.schema, kind, last)
+    incoming = _numbered_alike(incoming, kind, where.paths, work)
     work = replace(work, schema=of_written(kind, incoming.schema, options))
     next_name = partial(_next_name, target, shard, place)
     place = place.no_more_open_than([last])
@@ -140,6 +143,7 @@ def append(
         if not made.num_records:
             sink.abort()
             return Summary((), 0, 0)
+        work = replace(work, schema=kept_schema.finished(kind, work.schema, made.writer))
         work.check(sink.temporary, incoming, there.schema, last)
         if known is not None:
             done = work.to_end(last, known, sink, made, wait_seconds)
@@ -439,6 +443,38 @@ def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in incoming.batches:
             yield conform(batch, schema, path)
+
+    return Incoming(schema, batches(), incoming.num_records)
+
+
+def _numbered_alike(
+    incoming: Incoming, kind: Format, paths: Sequence[str], work: _Work
+) -> Incoming:
+    """Records whose class labels have the numbers that the files have for these names, where sidecars list them."""
+    if not isinstance(kind, NumbersClasses):
+        return incoming
+    options = Options(index="auto" if isinstance(work.index, bool) else work.index)
+    kept = kept_schema.of_files(paths, work.storage, options, lambda source: kind)
+    ways: dict[int, Renumbered] = {}
+    for place, field in enumerate(incoming.schema):
+        at = -1 if kept is None else kept.get_field_index(field.name)
+        if kept is None or at < 0 or not is_label(field.type):
+            continue
+        names = names_of(kept.field(at))
+        if names is not None:
+            ways[place] = Renumbered(names, kept.field(at).type)
+    if not ways:
+        return incoming
+    fields = [
+        f.with_type(ways[place].type) if place in ways else f
+        for place, f in enumerate(incoming.schema)
+    ]
+    schema = pa.schema(fields, incoming.schema.metadata)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in incoming.batches:
+            columns = [ways[n](c) if n in ways else c for n, c in enumerate(batch.columns)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return Incoming(schema, batches(), incoming.num_records)
 

@@ -30,7 +30,7 @@ from penstock.format import Format, Framed, Options, Summary, open_shard
 from penstock.format_options import options_from
 from penstock.formats.tfrecord import TFRecordFormat
 from penstock.formats.webdataset import URL, WebDatasetFormat
-from penstock.framing import ahead, kept_schema, sidecar
+from penstock.framing import ahead, kept_names, kept_schema, sidecar
 from penstock.framing.framed import FramedReader
 from penstock.inferred import has_no_records
 from penstock.limits import Limits
@@ -410,7 +410,9 @@ def _kept_after(old: Dataset, part: Part, edit: Edit) -> bytes:
     if edit.new is not None:
         fields |= {field.name: field for field in edit.new.schema}
     options = options_from(kind.write_options, {}, kind.info.name)
-    return kept_schema.of_written(kind, pa.schema(list(fields.values())), options)
+    names = {name: kept_names.names_of(field) for name, field in fields.items()}
+    made = kept_schema.of_written(kind, pa.schema(list(fields.values())), options)
+    return kept_schema.finished(kind, kept_schema.with_names(made, names))
 
 
 def _move_text_index(format: str, path: str, target: str) -> None:

@@ -28,7 +28,7 @@ from penstock.format import (
 )
 from penstock.framing import ahead, sidecar
 from penstock.framing.ahead import Ahead
-from penstock.framing.kept_schema import index_of_others
+from penstock.framing.kept_schema import finished, index_of_others
 from penstock.framing.sidecar import Index
 from penstock.sinks import LocalSink
 from penstock.storage import LocalStorage, Sink, Storage, sink_for
@@ -208,7 +208,7 @@ class Shards:
         folder = None if index is True else str(index)
         if index is not False:
             for shard, path in zip(self._shards, paths, strict=True):
-                _save_ahead(shard, path, storage, folder, schema)
+                _save_ahead(shard, path, storage, folder, finished(kind, schema, shard.writer))
         for shard, path in zip(self._shards, paths, strict=True):
             shard.sink.commit(path if path != shard.sink.path else None)
             _end_ahead(shard, path)
@@ -219,7 +219,8 @@ class Shards:
         committed, self._shards = self._shards, []
         if index is not False:
             for shard, path in zip(committed, paths, strict=True):
-                _save_index(shard, path, storage, folder, schema)
+                kept = finished(kind, schema, shard.writer)
+                _save_index(shard, path, storage, folder, kept)
         return Summary(
             tuple(paths),
             sum(shard.num_records for shard in committed),
