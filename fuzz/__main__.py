@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import functools
 import random
 import resource
 import sys
@@ -12,6 +13,7 @@ import traceback
 
 import pyarrow as pa
 
+from fuzz import bombs
 from fuzz.mutate import mutated
 from fuzz.targets import ALLOWED, TARGETS
 
@@ -35,13 +37,14 @@ def main() -> int:
     # pyarrow imports pandas when it first makes Python values, where there is a pandas.
     pa.array([{"a": b""}]).to_pylist()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    hidden = functools.partial(bombs.of, target.bombs) if target.bombs else None
     accepted = 0
     slowest = (0.0, 0)
     runs = range(asked.runs) if asked.only is None else (asked.only,)
     for number in runs:
         # Every run has a generator of its own, so that one can be repeated without the others.
         rng = random.Random(asked.seed << 32 | number)
-        data = mutated(rng, seeds)
+        data = mutated(rng, seeds, target.lies, hidden)
         if not number % 1000:
             faulthandler.dump_traceback_later(60, exit=True)
         start = time.process_time()

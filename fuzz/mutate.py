@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from fuzz.lies import Lie, told
+
 INTERESTING = (
     *(bytes(n) for n in (1, 2, 4, 8, 12, 16)),
     *(b"\xff" * n for n in (1, 2, 4, 8)),
@@ -78,8 +80,22 @@ CHANGES: tuple[Change, ...] = (
 )
 
 
-def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
-    """One of the seeds with one to a few changes; now and then spliced with another, or noise."""
+LIES, BOMBS = 0.4, 0.001
+"""Of so many runs the file is changed by what knows its format, or is a bomb."""
+
+
+def mutated(
+    rng: random.Random,
+    seeds: Sequence[bytes],
+    lies: Sequence[Lie] = (),
+    bombs: Callable[[], Sequence[bytes]] | None = None,
+) -> bytes:
+    """One of the seeds with a lie, or with one to a few changes that know nothing of the format; now and then a
+    bomb, or noise."""
+    if bombs is not None and rng.random() < BOMBS:
+        return rng.choice(bombs())
+    if lies and rng.random() < LIES:
+        return told(rng, lies, rng.choice(seeds))
     data = bytearray(rng.choice(seeds))
     if rng.random() < 0.05:
         other = rng.choice(seeds)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import penstock as ps
+from fuzz.tfrecords import framed
 from penstock import _core
 from penstock.framing import sidecar
 from penstock.hidden import SIDECAR_SUFFIX
@@ -68,8 +69,6 @@ def _golden(pattern: str) -> list[bytes]:
 @functools.cache
 def tfrecords() -> list[bytes]:
     """Plain TFRecord files."""
-    from fuzz.targets import framed
-
     small = [b"", b"a", b"twelve bytes", b"thirteen byte", bytes(100)]
     return [b"".join(map(framed, small)), framed(b""), *_golden("tfrecord/*.tfrecord")]
 
@@ -141,8 +140,6 @@ def compressed() -> list[bytes]:
 
 def files() -> list[bytes]:
     """TFRecord files of any kind, with Examples or with anything."""
-    from fuzz.targets import framed
-
     return [*tfrecords(), *compressed(), b"".join(map(framed, examples()[:12]))]
 
 
@@ -157,8 +154,6 @@ def folder() -> str:
 @functools.cache
 def indexed_file(name: str) -> tuple[str, list[bytes]]:
     """A file on disk and its payloads."""
-    from fuzz.targets import framed
-
     payloads = [bytes([n]) * (7 * n) for n in range(40)]
     data = b"".join(map(framed, payloads))
     path = os.path.join(folder(), f"{name}.tfrecord")

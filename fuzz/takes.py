@@ -10,6 +10,7 @@ import numpy as np
 
 import penstock as ps
 from fuzz import seeds
+from fuzz.tfrecords import framed
 from penstock.framing.framed import FramedReader
 from penstock.scan import join
 
@@ -19,8 +20,6 @@ _MANY = 600
 
 def files() -> list[bytes]:
     """Files of Examples, small ones and large ones."""
-    from fuzz.targets import framed
-
     path = os.path.join(seeds.folder(), "large.tfrecord")
     values = {"n": range(8), "k": [bytes([n]) * (5000 + n) for n in range(8)]}
     ps.write(values, path, index=False, overwrite=True)

@@ -19,6 +19,7 @@ import pyarrow as pa
 import penstock as ps
 from fuzz import (
     arrays,
+    beside,
     beton,
     hdf5,
     hdf5_chunks,
@@ -34,6 +35,10 @@ from fuzz import (
     tensor_images,
     webdataset,
 )
+from fuzz.lies import Lie, json_text, own, tables
+from fuzz.lies import framed as lies
+from fuzz.lies import messages as message_lies
+from fuzz.tfrecords import FRAMING, framed, masked
 from penstock import _core
 from penstock.formats import arrow as arrow_format
 from penstock.framing import fitting, sidecar
@@ -43,7 +48,6 @@ from penstock.schema import DecodePlan, plan_fields
 
 ALLOWED = (_core.KernelError, ps.PenstockError)
 MOST_BYTES = 4 << 20
-FRAMING = 16
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,10 @@ class Target:
 
     run: Callable[[bytes, random.Random], None]
     seeds: Callable[[], list[bytes]]
+    lies: tuple[Lie, ...] = ()
+    """Mutators that know the format: what they change still has right checksums, or nests deep."""
+    bombs: str = ""
+    """Which of `bombs` are files of this target."""
 
 
 def walk(data: bytes, rng: random.Random) -> None:
@@ -65,7 +73,7 @@ def walk(data: bytes, rng: random.Random) -> None:
         (length,) = struct.unpack_from("<Q", data, at)
         if length > limit or length + FRAMING > len(data) - at:
             break
-        if _masked(data[at : at + 8]) != struct.unpack_from("<I", data, at + 8)[0]:
+        if masked(data[at : at + 8]) != struct.unpack_from("<I", data, at + 8)[0]:
             break
         payloads.append(data[at + 12 : at + 12 + length])
         at += length + FRAMING
@@ -73,7 +81,7 @@ def walk(data: bytes, rng: random.Random) -> None:
     assert at < len(data) or (need == 0 and fault is None)
     assert pa.array(found.views()).to_pylist() == payloads
     stored = pa.array(found.checksums())
-    wrong = [n for n, p in enumerate(payloads) if _masked(p) != stored[n].as_py()]
+    wrong = [n for n, p in enumerate(payloads) if masked(p) != stored[n].as_py()]
     assert [f.record for f in found.verify(stored)] == wrong
     starts = pa.array(found.starts())
     sizes = pa.array([len(p) + FRAMING for p in payloads], pa.uint64())
@@ -83,17 +91,6 @@ def walk(data: bytes, rng: random.Random) -> None:
     place = _core.next_head("tfrecord", window, rng.randrange(len(data) + 2))
     assert place is None or place[0] + 12 <= len(data)
     _core.frames_at("tfrecord", window, anywhere, anywhere, anywhere)
-
-
-def _masked(data: bytes) -> int:
-    crc = _core.Buffer.from_bytes(data).crc32c()
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def framed(payload: bytes) -> bytes:
-    """A right frame around a payload."""
-    bare = struct.pack("<Q", len(payload))
-    return bare + struct.pack("<I", _masked(bare)) + payload + struct.pack("<I", _masked(payload))
 
 
 _SCHEMAS = (
@@ -246,8 +243,12 @@ def _read_through(forged: bytes, name: str, rng: random.Random) -> None:
 def opened(name: str, data: bytes, **options: Any) -> None:
     storage = seeds.Memory({name: data})
     dataset = ps.open(name, storage=storage, index="never", **options)  # type: ignore[arg-type]
+    found = 0
     for batch in dataset.scan(threads=1):
         batch.validate(full=True)
+        found += batch.num_rows
+        if found > 1 << 21:  # records of no bytes can be many
+            return
 
 
 def tfrecord(data: bytes, rng: random.Random) -> None:
@@ -277,39 +278,55 @@ def sniff(data: bytes, rng: random.Random) -> None:
 
 
 TARGETS = {
-    "walk": Target(walk, seeds.tfrecords),
-    "example": Target(example, seeds.examples),
-    "splice": Target(splice, seeds.examples),
-    "inflate": Target(inflate, seeds.compressed),
-    "member": Target(member, seeds.compressed),
-    "index": Target(index, seeds.sidecars),
-    "tfrecord": Target(tfrecord, seeds.files),
-    "take": Target(takes.taken, takes.files),
-    "sniff": Target(sniff, seeds.everything),
-    "parquet": Target(parquet, seeds.parquets),
-    "arrow": Target(arrow, seeds.arrows),
-    "npy": Target(arrays.npy_header, arrays.npy_files),
-    "npz": Target(arrays.npz, arrays.npz_files),
-    "msgpack": Target(msgpack_values.run, msgpack_values.seeded),
-    "msgpack_file": Target(msgpack_values.opened, msgpack_values.seeded),
-    "beton": Target(beton.read, beton.seeds),
-    "webdataset": Target(webdataset.read, webdataset.seeds),
-    "hdf5": Target(hdf5.read, hdf5.files),
+    "walk": Target(walk, seeds.tfrecords, lies=(lies.tfrecord,)),
+    "example": Target(example, seeds.examples, lies=(message_lies.message,)),
+    "splice": Target(splice, seeds.examples, lies=(message_lies.message,)),
+    "inflate": Target(inflate, seeds.compressed, lies=(lies.inflated,), bombs="tfrecords"),
+    "member": Target(member, seeds.compressed, lies=(lies.inflated,), bombs="tfrecords"),
+    "index": Target(index, seeds.sidecars, lies=(own.index,)),
+    "tfrecord": Target(tfrecord, seeds.files, lies=(lies.inflated,), bombs="tfrecords"),
+    "take": Target(takes.taken, takes.files, lies=(lies.tfrecord,)),
+    "sniff": Target(sniff, seeds.everything, lies=(lies.inflated, tables.arrow, tables.parquet)),
+    "parquet": Target(parquet, seeds.parquets, lies=(tables.parquet,), bombs="parquets"),
+    "arrow": Target(arrow, seeds.arrows, lies=(tables.arrow,), bombs="arrows"),
+    "npy": Target(arrays.npy_header, arrays.npy_files, lies=(tables.npy,)),
+    "npz": Target(arrays.npz, arrays.npz_files, lies=(tables.npz,), bombs="npzs"),
+    "msgpack": Target(
+        msgpack_values.run, msgpack_values.seeded, lies=(lies.msgpack,), bombs="msgpacks"
+    ),
+    "msgpack_file": Target(
+        msgpack_values.opened, msgpack_values.seeded, lies=(lies.msgpack,), bombs="msgpacks"
+    ),
+    "beton": Target(beton.read, beton.seeds, lies=(tables.beton,)),
+    "webdataset": Target(webdataset.read, webdataset.seeds, lies=(lies.tar,), bombs="tars"),
+    "hdf5": Target(hdf5.read, hdf5.files, lies=(tables.hdf5,), bombs="hdf5"),
     "hdf5_chunks": Target(hdf5_chunks.unpacked, hdf5_chunks.chunks),
     "jpeg": Target(images.decoded, images.jpegs),
     "jpeg_ways": Target(images.both_ways, images.baseline_jpegs),
-    "png": Target(images.resealed, images.pngs),
+    "png": Target(images.resealed, images.pngs, bombs="pngs"),
     "webp": Target(images.decoded, images.webps),
     "ppm": Target(images.decoded, images.ppms),
-    "train_images": Target(images.looked_at, images.seen),
-    "tensor_images": Target(tensor_images.decoded, tensor_images.seeds),
-    "mds": Target(neighbours.mds, neighbours.shards),
-    "listing": Target(neighbours.listing, neighbours.listings),
-    "arrayrecord": Target(neighbours.arrayrecord, neighbours.array_records),
+    "train_images": Target(images.looked_at, images.seen, bombs="pictures"),
+    "tensor_images": Target(tensor_images.decoded, tensor_images.seeds, bombs="pictures"),
+    "mds": Target(
+        neighbours.mds, neighbours.shards, lies=(tables.mds, tables.mds_config), bombs="mds"
+    ),
+    "listing": Target(neighbours.listing, neighbours.listings, lies=(json_text,)),
+    "arrayrecord": Target(
+        neighbours.arrayrecord,
+        neighbours.array_records,
+        lies=(lies.array_record,),
+        bombs="array_records",
+    ),
     "riegeli": Target(neighbours.riegeli, neighbours.chunk_data),
-    "recordio": Target(recordio.walk, recordio.files),
+    "recordio": Target(recordio.walk, recordio.files, lies=(lies.recordio,)),
     "recordio_pack": Target(recordio.pack, recordio.packs),
-    "recordio_file": Target(recordio.file, recordio.files),
-    "loader_state": Target(loader_state.load, loader_state.states),
-    "messages": Target(messages.parsed, seeds.examples),
+    "recordio_file": Target(recordio.file, recordio.files, lies=(lies.recordio,)),
+    "loader_state": Target(loader_state.load, loader_state.states, lies=(json_text,)),
+    "overlay": Target(beside.overlay, beside.overlays, lies=(own.overlay,)),
+    "note": Target(beside.note, beside.notes, lies=(json_text,)),
+    "rewrite_journal": Target(beside.rewritten, beside.rewrite_journals, lies=(json_text,)),
+    "convert_journal": Target(beside.converted, beside.convert_journals, lies=(json_text,)),
+    "cache": Target(beside.cached, beside.caches, lies=(beside.cache_lie,)),
+    "messages": Target(messages.parsed, seeds.examples, lies=(message_lies.message,)),
 }

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fuzz import bombs
 from reading import run_python
 
 GIB = 1 << 30
@@ -125,10 +126,46 @@ def _zeros_in_a_batch(path: Path) -> None:
         w.write(table)
 
 
+def _nested(path: Path, column: Callable[[Any, int], Any]) -> None:
+    """One text of a MiB in a dictionary, which 5000 values inside of others are."""
+    count = 5000
+    text = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(count, np.int32)), pa.array(["x" * (1 << 20)])
+    )
+    options: Any = {"compression": "zstd", "store_schema": False}
+    table = pa.table({"s": column(text, count)})
+    pq.write_table(table, path, dictionary_pagesize_limit=64 << 20, **options)
+
+
+def _lists(ends: Any) -> Callable[[Path], None]:
+    def made(text: Any, count: int) -> Any:
+        return pa.ListArray.from_arrays(pa.array(ends(count), pa.int32()), text)
+
+    return lambda path: _nested(path, made)
+
+
+def _in_structures(path: Path) -> None:
+    _nested(path, lambda text, _: pa.StructArray.from_arrays([text], ["a"]))
+
+
+def _in_maps(path: Path) -> None:
+    def made(text: Any, count: int) -> Any:
+        return pa.MapArray.from_arrays(
+            pa.array(range(count + 1), pa.int32()), pa.array(range(count)), text
+        )
+
+    _nested(path, made)
+
+
 BOMBS: dict[str, Callable[[Path], None]] = {
     "many.parquet": _of_many_records,
     "long.parquet": _of_long_texts,
     "null.parquet": _of_missing_values,
+    "lists.parquet": _lists(lambda count: range(count + 1)),
+    "first.parquet": _lists(lambda count: [0, *[count] * count]),
+    "last.parquet": _lists(lambda count: [*[0] * count, count]),
+    "structures.parquet": _in_structures,
+    "maps.parquet": _in_maps,
     "never.h5": _never_written,
     "zeros.arrow": _zeros_in_a_batch,
     "zeros.npz": _zeros_in_an_archive,
@@ -151,6 +188,29 @@ def test_one_record_takes_no_more_than_its_limit(
     make(path)
     # What one record may take, once as it is read and once as it is decoded.
     assert int(run_python(PROGRAM, str(path), "scan")) < MOST + (2 << 20)
+
+
+HELD = 128 << 20
+"""What a bomb of `fuzz.bombs` holds here."""
+
+
+def _held() -> dict[str, bytes]:
+    """What each compressed container makes of one record of zeros, or of very many empty ones."""
+    found = {f"{ending}.mds.{ending}": data for ending, data in bombs.mds(HELD).items()}
+    for name, made in (
+        ("tfrecord", bombs.tfrecords), ("array_record", bombs.array_records), ("npz", bombs.npzs),
+        ("arrow", bombs.arrows), ("h5", bombs.hdf5), ("tar", bombs.tars), ("msgpack", bombs.msgpacks),
+    ):  # fmt: skip
+        found |= {f"{place}.{name}": data for place, data in enumerate(made(HELD))}
+    return {f"{name}.gz" if name == "0.tar" else name: data for name, data in found.items()}
+
+
+def test_what_is_compressed_takes_a_few_times_what_it_holds(tmp_path: Path) -> None:
+    for name, data in _held().items():
+        assert len(data) < HELD // 16, name
+        (tmp_path / name).write_bytes(data)
+        peak = int(run_python(PROGRAM, str(tmp_path / name), "scan"))
+        assert peak < (128 << 10) + 4 * (HELD >> 10), name
 
 
 def _png(width: int, height: int) -> bytes:

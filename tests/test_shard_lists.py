@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from fuzz.mds_shards import index_of, listed, simple
 from penstock.paths import expand
 from penstock.shard_lists import braces
 from penstock.storage import LocalStorage
@@ -148,3 +149,21 @@ def test_an_index_of_few_bytes_does_not_ask_for_much_work(folder: Path) -> None:
         deep = {"shardlist": [], "datasets": [deep]}
     with pytest.raises(ps.LimitError, match="indexes in each other"):
         ps.open(index(folder, **deep))
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\0b"])
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.json"
+    for facts in (
+        {"shardlist": [{"url": f"{name}.tar", "nsamples": 1}]},
+        {"base": name, "shardlist": [{"url": "a.tar", "nsamples": 1}]},
+    ):
+        path.write_text(json.dumps({"wids_version": 1, **facts}))
+        with pytest.raises(ps.FormatError):
+            ps.open(path)
+    (tmp_path / "a.mds").write_bytes(simple([1]))
+    listing = index_of(listed("a.mds", simple([1]), 1), listed(f"{name}.mds", simple([1]), 1))
+    (tmp_path / "index.json").write_bytes(listing)
+    path.unlink()
+    with pytest.raises(ps.FormatError, match=r"index\.json names"):
+        ps.open(tmp_path)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeGuard, cast
 
 from penstock.errors import FormatError, LimitError
 
 MOST_BYTES = 1 << 20
+MOST_VALUES = 4 << 20
+"""Of short values a text of JSON has many, and Python takes about 70 bytes for each."""
 COUNT_END = 1 << 63
 """Counts and places are smaller than this."""
 
@@ -21,7 +23,7 @@ def parsed(text: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
     """What JSON says.
 
     Raises:
-        LimitError: it is longer than `most_bytes`.
+        LimitError: it is longer than `most_bytes`, or has very many values.
         FormatError: it is no JSON, or nests too deep to be read.
 
     Example:
@@ -31,12 +33,23 @@ def parsed(text: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
     """
     if len(text) > most_bytes:
         raise LimitError(f"{len(text)} bytes of JSON where at most {most_bytes} are read")
+    _check_values(text)
     try:
         return json.loads(text, parse_constant=_no_constant)
     except RecursionError:
         raise FormatError("JSON that nests too deep to be read") from None
     except ValueError as error:
         raise FormatError(f"is no JSON: {error}") from None
+
+
+def _check_values(text: bytes | str) -> None:
+    """Each value stands behind one of these marks, of which texts may have more."""
+    if isinstance(text, str):
+        marks = sum(map(text.count, ("[", "{", ":", ",")))
+    else:
+        marks = sum(map(text.count, (b"[", b"{", b":", b",")))
+    if marks > MOST_VALUES:
+        raise LimitError(f"JSON of up to {marks} values where at most {MOST_VALUES} are read")
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -115,7 +128,7 @@ class Facts:
     def paths(self, key: str) -> list[str]:
         """A list of texts that can be paths: none has a NUL."""
         values = self.texts(key)
-        if any("\0" in value for value in values):
+        if not all(map(is_path, values)):
             raise FormatError(f"{key!r} is no list of paths")
         return values
 
@@ -129,7 +142,12 @@ def is_count(value: Any, end: int = COUNT_END) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
 
 
-def is_text(value: Any) -> bool:
+def is_path(value: Any) -> TypeGuard[str]:
+    """Whether a value of JSON is a text that can be a path: it has no NUL."""
+    return is_text(value) and "\0" not in value
+
+
+def is_text(value: Any) -> TypeGuard[str]:
     """Whether a value of JSON is a text; a half of a surrogate pair, which JSON can hold, is none."""
     if not isinstance(value, str):
         return False

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.errors import FormatError, TruncatedError, UnsupportedError
-from penstock.facts import parsed
+from penstock.facts import is_text, parsed
 from penstock.limits import Limits
 from penstock.storage import Source, Storage
 
@@ -90,7 +90,7 @@ def _shard(shard: dict[str, Any], number: int) -> ListedShard:
 
 
 def _file(entry: Any, number: int) -> ListedFile:
-    if not isinstance(entry, dict) or not isinstance(entry.get("basename"), str):
+    if not isinstance(entry, dict) or not is_text(entry.get("basename")):
         raise FormatError(f"index.json names no file for shard {number}")
     name = entry["basename"]
     if _OUTSIDE.search(name):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import FormatError, LimitError, StaleIndexError, UnsupportedError
-from penstock.facts import parsed
+from penstock.facts import is_path, parsed
 from penstock.limits import Limits
 from penstock.storage import Storage
 
@@ -192,18 +192,18 @@ def _entries(
     if facts.get("wids_version", 1) != 1:
         raise UnsupportedError(f"wids_version {facts['wids_version']!r}", file=path)
     base = facts.get("base", "")
-    if not isinstance(base, str):
-        raise FormatError("the base of the index is no text", file=path)
+    if not is_path(base):
+        raise FormatError("the base of the index is no path", file=path)
     found: list[tuple[str, int]] = []
     for shard in _dicts(facts.get("shardlist", []), path):
         url, count = shard.get("url"), shard.get("nsamples")
-        if not isinstance(url, str) or type(count) is not int or count < 0:
+        if not is_path(url) or type(count) is not int or count < 0:
             raise FormatError("a shard of the index lacks its url or nsamples", file=path)
         found.append((_inside(base, url, folder, path), count))
     for other in _dicts(facts.get("datasets", []), path):
         if "shardlist" in other:
             found += _entries({"base": base, **other}, path, storage, folder, read, level + 1)
-        elif isinstance(url := other.get("source_url"), str) and not level:
+        elif is_path(url := other.get("source_url")) and not level:
             place = _inside(base, url, folder, path)
             if place in read:
                 raise FormatError(f"the index names {place} twice", file=path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from hdf5_files import CORPUS, made, opened
+from hdf5_files import CORPUS, made, opened, table
 
 import penstock as ps
 from reading import run_python
@@ -94,6 +94,25 @@ def test_values_that_were_never_written_are_bounded(tmp_path: Path) -> None:
         file.create_dataset("x", (1 << 40,), "i8", chunks=(1024,))
     with pytest.raises(ps.LimitError, match="member_bytes"):
         opened(path)
+
+
+def test_a_dataset_of_too_large_records_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.h5")
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(3)
+        file["y"] = np.arange(3.0)
+        file.create_dataset("huge", (3, 1 << 17), "i8", chunks=(1, 1 << 12))
+    limits = {"record_bytes": 1 << 19}
+    others = opened(path, limits=limits, columns=["x", "y"])
+    assert others.take([2, 0]).to_pylist() == [{"x": 2, "y": 2.0}, {"x": 0, "y": 0.0}]
+    assert table(path, limits=limits, datasets=["y"])["y"].to_pylist() == [0, 1, 2]
+    dataset = opened(path, limits=limits)
+    assert len(dataset) == 3
+    for read in (lambda: list(dataset.scan()), lambda: dataset.take([1])):
+        with pytest.raises(ps.LimitError, match="record_bytes") as caught:
+            read()
+        assert caught.value.field == "huge"
+    assert table(path)["huge"].type.shape == [1 << 17]
 
 
 def test_a_structure_with_text_of_any_length_is_refused(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from fuzz.mds_shards import folder_of, index_of, listed, simple
+from fuzz.mds_shards import folder_of, index_of, listed, one_column, shard, simple
 from memory_storage import MemoryStorage
+from penstock.formats import mds_inflated
 
 
 def ids(source: Any, **options: Any) -> list[int]:
@@ -212,3 +213,32 @@ def test_the_listing_is_json_as_the_peer_writes_it(golden: Path) -> None:
     assert [shard["zip_data"]["basename"] for shard in index["shards"]] == [
         path.rsplit("/", 1)[-1] for path in ps.open(golden / "neighbours" / "mds_zstd").paths
     ]
+
+
+def test_a_column_whose_name_is_no_text_is_refused() -> None:
+    data = shard({"\ud800": ("str", None)}, [{"\ud800": b"a"}])
+    with pytest.raises(ps.FormatError, match="no text"):
+        ids("a.mds", storage=MemoryStorage({"a.mds": data}))
+
+
+def test_a_config_of_very_many_values_is_refused() -> None:
+    many = {"x": [[]] * (5 << 20)}
+    data = shard({"x": ("str", None)}, [{"x": b"a"}], many=many)
+    with pytest.raises(ps.LimitError, match="values"):
+        ids("a.mds", storage=MemoryStorage({"a.mds": data}))
+
+
+def test_inflated_shards_that_are_kept_take_no_more_than_one_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mds_inflated, "_kept", {})
+    monkeypatch.setattr(mds_inflated, "KEPT_BYTES", 25_000)
+    paths = [tmp_path / f"{n}.mds.gz" for n in range(4)]
+    for number, path in enumerate(paths):
+        path.write_bytes(gzip.compress(one_column("bytes", [bytes(10_000), b"%d" % number])))
+    rows = [row["x"] for row in ps.open([str(path) for path in paths], index="never")]
+    assert rows[1::2] == [b"0", b"1", b"2", b"3"]
+    assert len(mds_inflated._kept) == 2
+    monkeypatch.setattr(mds_inflated, "KEPT_BYTES", 0)
+    assert len(list(ps.open(str(paths[0]), index="never"))) == 2
+    assert len(mds_inflated._kept) == 1

@@ -155,3 +155,11 @@ def test_a_deflated_member_is_what_the_archive_says_or_an_error() -> None:
 def _deflated(plain: bytes) -> bytes:
     engine = zlib.compressobj(9, zlib.DEFLATED, -15)
     return engine.compress(plain) + engine.flush()
+
+
+def test_a_value_of_no_bytes_is_an_empty_text() -> None:
+    text = b"{'descr': '|S0', 'fortran_order': False, 'shape': (), }".ljust(117) + b"\n"
+    empty = b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        data = zipped(method=method, members={"x.npy": member(), "note.npy": empty})
+        assert opened(data).schema.metadata[b"note"] == b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import io
 import json
@@ -281,3 +282,27 @@ def test_options_that_are_wrong_are_refused(tmp_path: Path) -> None:
     for word, wrong in {"compression": "zip", "level": 0}.items():
         with pytest.raises(ValueError, match=word):
             ps.write({"a": [1]}, str(tmp_path / "a.tar"), **{word: wrong})
+
+
+@pytest.mark.parametrize(
+    ("size", "lines"),
+    [
+        (b"\x80" + (60).to_bytes(11, "big"), b"60 comment=x\n"),
+        (b"-1\0", b"13 comment=x\n"),
+        (b"9\0", b"13 comment=x\n"),
+        (b"00000020000\0", b"9" * 5000 + b" comment={}"),
+    ],
+    ids=["base 256", "negative", "no octal", "many digits"],
+)
+def test_a_comment_whose_size_lies_under_a_right_checksum(
+    tmp_path: Path, size: bytes, lines: bytes
+) -> None:
+    head = bytearray(tarfile.TarInfo("pax_global_header").tobuf(tarfile.USTAR_FORMAT))
+    head[124:136] = size.ljust(12, b"\0")
+    head[156:157] = b"g"
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    path = tmp_path / "a.tar"
+    path.write_bytes(bytes(head) + lines.ljust(8192, b"0") + bytes(1024))
+    with contextlib.suppress(ps.PenstockError):
+        list(ps.open(str(path), index="never", format="webdataset").scan())

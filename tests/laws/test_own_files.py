@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import penstock as ps
 from penstock import _core, journal
 from penstock.overlay.file import _TRAILER
+from reading import run_python
 
 ODD: list[Any] = [
     None, True, -1, 1 << 64, 10**400, 1.5, float("inf"), float("nan"), "", "\ud800", "\0", "a" * 70_000,
@@ -136,6 +138,53 @@ def _other_facts(good: bytes) -> Iterator[bytes]:
         yield good[:begin] + contents + trailer + crc.to_bytes(4, "little")
 
 
+def _sealed(data: bytes) -> bytes:
+    """An overlay with right checksums of its table and its end."""
+    start = len(data) - _TRAILER.size - 4
+    fields = list(_TRAILER.unpack_from(data, start))
+    begin = start - fields[6] - fields[5] - 20 * fields[4]
+    fields[2] = _core.Buffer.from_bytes(data[begin:start]).crc32c()
+    trailer = _TRAILER.pack(*fields)
+    crc = _core.Buffer.from_bytes(trailer).crc32c()
+    return data[:start] + trailer + crc.to_bytes(4, "little")
+
+
+def test_a_field_of_an_overlay_whose_name_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"x": list(range(50))}, path)
+    ps.add_fields(path, {"scores": np.arange(50)})
+    (overlay,) = tmp_path.rglob("*.overlay")
+    good = overlay.read_bytes()
+    overlay.write_bytes(_sealed(good))
+    _read(path)
+    overlay.write_bytes(_sealed(good.replace(b"scores", b"sc\xffres")))
+    with pytest.raises(ps.FormatError, match="no UTF-8"):
+        _read(path)
+
+
+def test_a_block_of_an_overlay_without_its_batch_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"x": list(range(50))}, path)
+    ps.add_fields(path, {"y": np.arange(50)})
+    (overlay,) = tmp_path.rglob("*.overlay")
+    good = overlay.read_bytes()
+    begin = good.index(b"\xff\xff\xff\xff", 8)  # of the batch, which stands behind the schema
+    end = struct.unpack_from("<Q", good, _begin_of(good))[0]
+    block = good[:begin] + b"\xff\xff\xff\xff" + bytes(end - begin - 4)
+    crc = _core.Buffer.from_bytes(block).crc32c()
+    at = _begin_of(good) + 16
+    overlay.write_bytes(_sealed(block + good[end:at] + struct.pack("<I", crc) + good[at + 4 :]))
+    with pytest.raises(ps.ChangedError, match=r"ends before its batch|no overlay"):
+        list(ps.open(path).scan())
+
+
+def _begin_of(data: bytes) -> int:
+    """Where the table of an overlay begins."""
+    start = len(data) - _TRAILER.size - 4
+    fields = _TRAILER.unpack_from(data, start)
+    return start - fields[6] - fields[5] - 20 * fields[4]
+
+
 def test_notes_about_appends(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"x": [1, 2]}, path)
@@ -168,6 +217,42 @@ def test_journals_of_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         again = opened()
         for call in (again.load, again.written, again.is_of_this_job, again.stop):
             _ends_well(call, bad)
+
+
+def test_a_journal_of_more_files_than_the_job_has_is_of_another(tmp_path: Path) -> None:
+    from penstock.verbs import rewrite_journal
+
+    path = str(tmp_path / "a.tfrecord")
+    ps.write({"x": [1, 2]}, path)
+    made = rewrite_journal.Journal([path], [path], "job", in_place=True)
+    made.load()
+    made.begin(0, path, {"num_records": 2, "num_bytes": 9, "contents": "bytes 00"})
+    (stored,) = tmp_path.glob(".penstock-fields-*.json")
+    facts = json.loads(stored.read_bytes())
+    facts |= {"files": facts["files"] * 3, "before": facts["before"] * 3}
+    for shard in (1, 2):
+        facts["begun"] = [shard, facts["begun"][1]]
+        stored.write_bytes(json.dumps(facts).encode())
+        again = rewrite_journal.Journal([path], [path], "job", in_place=True)
+        assert again.written() == []
+        assert not again.is_of_this_job()
+        again.load()
+        assert again.done == {}
+
+
+def test_a_journal_of_very_many_values_takes_little_memory() -> None:
+    """Of 60 MiB of empty lists, which are 1.3 GiB in Python."""
+    program = """
+import re, sys
+from penstock.errors import LimitError
+from penstock.facts import parsed
+text = b"[" + b"[]," * (20 << 20) + b"0]"
+try:
+    parsed(text, len(text))
+except LimitError:
+    print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+"""
+    assert int(run_python(program)) < 400 << 10, "KiB"
 
 
 def test_journals_of_conversions(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +147,47 @@ def test_a_failing_pass_is_not_kept() -> None:
     with pytest.raises(RuntimeError):
         list(cached)
     assert numbers(cached) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        *({"dtypes": dtypes} for dtypes in (None, [7], ["no dtype"], ["int64"] * 2, [], [[]])),
+        *({"num_elements": count} for count in (None, -1, 1.5, "3", 1 << 64)),
+        *({"structure": one} for one in (None, 1, [0], {"dict": 7}, {"dict": [["a"]]}, {"tuple": 0}, {"x": 0})),
+        {"structure": {"dict": [[[], 0]]}},
+        {"dtypes": [], "structure": {"tuple": []}, "num_elements": 1 << 60},
+        {"mark": [1]},
+    ],
+)  # fmt: skip
+def test_an_index_that_says_something_else_is_no_cache(tmp_path: Path, facts: Any) -> None:
+    path = str(tmp_path / "c")
+    list(Data.range(3).cache(path))
+    index = Path(f"{path}.index")
+    index.write_text(json.dumps({**json.loads(index.read_text()), **facts}))
+    with pytest.raises(ours.errors.InvalidArgumentError, match="no cache"):
+        list(Data.range(3).cache(path))
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b"[]", b"{}", b"\xff", b"", b"x" * (2 << 20)])
+def test_an_index_that_is_none_is_no_cache(tmp_path: Path, text: bytes) -> None:
+    path = str(tmp_path / "c")
+    list(Data.range(3).cache(path))
+    Path(f"{path}.index").write_bytes(text)
+    with pytest.raises(ours.errors.InvalidArgumentError, match="no cache"):
+        list(Data.range(3).cache(path))
+
+
+def test_a_cache_that_claims_very_many_texts_takes_no_memory(tmp_path: Path) -> None:
+    """Of 32 bytes, for which room for four billion texts was made once."""
+    path = str(tmp_path / "c")
+    list(Data.from_tensor_slices(["a"]).cache(path))
+    data = Path(f"{path}.data-00000-of-00001")
+    for count in (1 << 27, 1 << 32, 1 << 62):
+        data.write_bytes(np.array([1, count, 1, 1], "<i8").tobytes())
+        tracemalloc.start()
+        with pytest.raises(ours.errors.DataLossError, match="ends too early"):
+            list(Data.from_tensor_slices(["a"]).cache(path))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4 << 20

@@ -59,14 +59,14 @@ from penstock.formats.batches import (
     empty_columns,
     gather,
     gather_parts,
-    look_at_names,
     position,
     projected,
     sound_runs,
 )
-from penstock.formats.borrowed import Bytes, Pool, translated
+from penstock.formats.borrowed import Bytes, Pool, next_batch, translated
 from penstock.inferred import as_stored
 from penstock.storage import Sink, Source
+from penstock.stored_schema import look_at_names
 from penstock.types import own_types
 
 FEATHER_1 = b"FEA1"
@@ -353,7 +353,7 @@ class ArrowReader:
                     batch = reader.get_batch(entry.block)
             else:
                 stream = stream_of(self._bytes, self._start, (*entry.dictionaries, message), places)
-                batch = stream.read_next_batch()
+                batch = next_batch(stream)
             check_length(message, batch.num_rows)
             return batch
 

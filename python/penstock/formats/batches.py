@@ -18,21 +18,6 @@ from penstock.numbers import outside
 from penstock.types import check_shapes, is_list, own_tensors, storage_of
 
 
-def look_at_names(fields: Any) -> None:
-    """Raise UnicodeDecodeError where the name of a field, or of a part of one, is no UTF-8.
-
-    pyarrow keeps such a name as it is, and fails wherever it is asked for.
-    """
-    for field in fields:
-        _ = field.name
-        type_ = field.type
-        if isinstance(type_, pa.BaseExtensionType):
-            type_ = type_.storage_type
-        if pa.types.is_dictionary(type_):
-            type_ = type_.value_type
-        look_at_names(type_.field(place) for place in range(type_.num_fields))
-
-
 def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> None:
     """Raise SchemaError for the first field of `wanted` that the file does not have, once; and where other
     files `settled` the schema, for floats that it would round."""

@@ -54,6 +54,14 @@ def translated(path: str) -> Generator[None, None, None]:
         raise _from_text(str(error), path) from error
 
 
+def next_batch(stream: Any) -> Any:
+    """The next batch of a stream that has one. A StopIteration would end whatever iterates around this."""
+    try:
+        return stream.read_next_batch()
+    except StopIteration:
+        raise FormatError("the stream ends before its batch") from None
+
+
 @contextmanager
 def writable(path: str) -> Generator[None, None, None]:
     """The same for writing, where it is the records that pyarrow finds no place for."""

@@ -57,7 +57,9 @@ from penstock.formats.hdf5_file import (
     text_of,
     translated,
 )
+from penstock.limits import Limits
 from penstock.storage import Sink, Source
+from penstock.stored_schema import schema_of
 
 CHUNK_BYTES = 2 << 20
 CHUNK_RECORDS = 1 << 20
@@ -136,25 +138,31 @@ class Hdf5Format:
 class _Field:
     """One dataset as a field."""
 
-    def __init__(self, found: Found, source: Source, lock: Lock) -> None:
+    def __init__(self, found: Found, source: Source, lock: Lock, limits: Limits) -> None:
         self.found = found
+        self._limits = limits
         self._lock = lock
         self._is_checked = False
-        self._direct = direct(found, source, lock)
+        self._direct = None if self.is_refused else direct(found, source, lock)
         kept = attributes(found.id)
         field: Any = field_of(found.name, found.dtype, found.shape[1:])
         metadata = {**kept, **(field.metadata or {})}
         self.field: Any = field.with_metadata(metadata or None)
-        self.record_bytes = found.dtype.itemsize
-        for length in found.shape[1:]:
-            self.record_bytes *= length
+        self.record_bytes = found.record_bytes
         if found.dtype.hasobject:
             self.record_bytes += source.size // max(found.shape[0], 1)
         self.step = found.chunk[0] if found.chunk else 1
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether one record is more than a record may be: others of the file can be read all the same."""
+        return self.found.record_bytes > self._limits.record_bytes
+
     def read(self, cut: Cut, *, alone: bool) -> Any:
         """Some records as a column. The runs of a cut rise and do not meet. `alone` where the
         caller has no other threads at work."""
+        if self.is_refused:
+            self._limits.check("record_bytes", self.found.record_bytes)
         values: np.ndarray | None = None
         if isinstance(self._direct, StoredArray):
             values = self._direct.read(cut)
@@ -242,7 +250,7 @@ class Hdf5Reader:
         fields: list[_Field] = []
         for found in tables:
             try:
-                fields.append(_Field(found, self._source, self._lock))
+                fields.append(_Field(found, self._source, self._lock, options.limits))
             except PenstockError as error:
                 raise error.at(field=found.name) from None
         self._fields = {field.field.name: field for field in fields}
@@ -255,7 +263,7 @@ class Hdf5Reader:
             check_columns(self._asked, stored, self._path, options.settled)
         own = stored if kept is None else restored(stored, kept, is_empty=not self.num_records)
         self.schema: pa.Schema = self._asked if self._asked is not None else own
-        self._step = _step(fields)
+        self._step = _step([field for field in fields if not field.is_refused])
 
     def _chunk(self, first: int, count: int) -> Chunk:
         return Chunk(first, count, 0, self._source.size)
@@ -381,7 +389,7 @@ def restored(stored: Any, text: bytes, *, is_empty: bool) -> Any:
     """The schema that was written, where it is kept and the datasets fit it; those that are empty fit any, and
     labels without names are whole numbers there."""
     try:
-        schema: Any = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+        schema: Any = schema_of(base64.b64decode(text, validate=True))
     except (pa.ArrowException, ValueError, OSError, TypeError):
         return stored  # somebody else's attribute
     names: list[str] = schema.names

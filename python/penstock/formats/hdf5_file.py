@@ -195,6 +195,11 @@ class Found:
     user_block: bool
     """Whether places in the file count from behind a user block."""
 
+    @property
+    def record_bytes(self) -> int:
+        """What one record takes, but for texts and lists of any length."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
 
 def datasets(
     file: Any, chosen: tuple[str, ...] | None, limits: Limits, size: int
@@ -301,19 +306,16 @@ def _look(name: str, handle: Any, limits: Limits, size: int, user_block: bool) -
         )
     chunk = tuple(int(n) for n in plan.get_chunk()) if layout == h5py.h5d.CHUNKED else None
     filters = tuple(FILTERS[code] for code in codes)
-    _check_claims(shape, chunk, dtype, limits, size)
-    return Found(name, handle, dtype, shape, chunk, filters, user_block)
+    found = Found(name, handle, dtype, shape, chunk, filters, user_block)
+    if found.record_bytes <= limits.record_bytes:  # a larger one is refused when it is read
+        _check_claims(found, limits, size)
+    return found
 
 
-def _check_claims(
-    shape: tuple[int, ...],
-    chunk: tuple[int, ...] | None,
-    dtype: np.dtype[Any],
-    limits: Limits,
-    size: int,
-) -> None:
+def _check_claims(found: Found, limits: Limits, size: int) -> None:
     """Hold a dataset's size against that of the file: values that were never written take no
     bytes, and could be any number."""
+    shape, chunk, dtype = found.shape, found.chunk, found.dtype
     total = dtype.itemsize
     for length in shape:
         total *= length
@@ -323,11 +325,7 @@ def _check_claims(
             f"{total} bytes of values in a file of {size} bytes",
             hint=f"open(..., limits={{'member_bytes': {total}}})",
         )
-    record = dtype.itemsize
-    for length in shape[1:]:
-        record *= length
-    limits.check("record_bytes", record)
-    if shape and not record and shape[0] > 1 << 24:
+    if shape and not found.record_bytes and shape[0] > 1 << 24:
         raise LimitError(f"{shape[0]} records of no bytes")
     if chunk is not None:
         packed = dtype.itemsize

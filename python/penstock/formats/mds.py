@@ -17,7 +17,6 @@ compressed as a whole: its name then ends with the codec's. What a column become
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -34,6 +33,7 @@ from penstock.errors import (
     TruncatedError,
     UnsupportedError,
 )
+from penstock.facts import is_text, parsed
 from penstock.forks import Lock
 from penstock.format import (
     Chunk,
@@ -182,9 +182,11 @@ class MDSReader:
 
     def _config(self, start: int, end: int) -> dict[str, Any]:
         try:
-            config: Any = json.loads(self._front(start, end - start))
-        except (ValueError, RecursionError) as error:
-            raise FormatError(f"the config is no JSON: {error}", byte=start) from None
+            config: Any = parsed(self._front(start, end - start), end - start)
+        except LimitError as error:
+            raise error.at(byte=start) from None
+        except FormatError as error:
+            raise FormatError(f"the config: {error.message}", byte=start) from None
         if not isinstance(config, dict):
             raise FormatError("the config is no JSON object", byte=start)
         if config.get("format") != "mds" or config.get("version") != 2:
@@ -486,7 +488,7 @@ def _columns(config: dict[str, Any]) -> list[Column]:
         raise FormatError("the config has no lists of names, encodings and sizes of one length")
     columns: list[Column] = []
     for name, encoding, size in zip(names, encodings, sizes, strict=True):  # type: ignore[arg-type]
-        if not isinstance(name, str) or not isinstance(encoding, str):
+        if not is_text(name) or not is_text(encoding):
             raise FormatError("the config has a name or an encoding that is no text")
         if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
             raise FormatError("the config has a size that is no number", field=name)

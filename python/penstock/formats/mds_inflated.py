@@ -28,10 +28,20 @@ CODECS = {
 """Endings of names, and what pyarrow calls the codecs."""
 KEPT = 4
 """Inflated shards that stay in memory, of all datasets together."""
+KEPT_BYTES = 1 << 30
+"""What they may take; the one that was read last stays all the same."""
 _STEP = 8 << 20
 
 _kept: dict[int, Inflated] = {}
 _keeping = Lock()
+
+
+def _let_go() -> None:
+    """Of those that were read longest ago, as many as are too many, or too large together."""
+    sizes = [one.size or 0 for one in _kept.values()]
+    for place, key in enumerate(list(_kept)[:-1]):
+        if len(sizes) - place > KEPT or sum(sizes[place:]) > KEPT_BYTES:
+            _kept.pop(key).forget()
 
 
 class Inflated:
@@ -78,8 +88,7 @@ class Inflated:
         with _keeping:
             _kept.pop(id(self), None)
             _kept[id(self)] = self
-            for key in list(_kept)[:-KEPT]:
-                _kept.pop(key)._data = None
+            _let_go()
         return data
 
     def _inflated(self, most: int) -> bytes:
@@ -121,9 +130,13 @@ class Inflated:
         except (OSError, pa.ArrowException) as error:
             raise FormatError(f"the compressed data is damaged: {error}", file=self.path) from None
 
+    def forget(self) -> None:
+        """Let go of what was inflated; it is inflated again when it is read."""
+        self._data = None
+
     def close(self) -> None:
         """Let go of the file and what was inflated of it."""
         with _keeping:
             _kept.pop(id(self), None)
-        self._data = None
+        self.forget()
         self._source.close()

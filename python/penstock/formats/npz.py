@@ -36,6 +36,7 @@ from penstock.formats.npz_members import InflatedPlace, Room, inflated
 from penstock.formats.zip_directory import DEFLATED, STORED, Directory, Member, read_directory
 from penstock.limits import Limits
 from penstock.storage import Sink, Source
+from penstock.stored_schema import schema_of
 
 SCHEMA_COMMENT = b"penstock.schema "
 """The archive's comment begins so where it keeps Arrow's schema, in Base64, then a space and the CRC-32 of
@@ -126,7 +127,8 @@ def _open(
             used = check if options.verifies else None
             arrays[name] = StoredArray(header, place, source.path, used)
         elif is_value:
-            value = place.read(0, header.dtype.itemsize).view(header.dtype)[0]
+            size = header.dtype.itemsize
+            value = place.read(0, size).view(header.dtype)[0] if size else b""
             text = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
             metadata[name.encode("utf-8", "replace")] = bytes(text)
     columns, num_records = table_of(arrays, options.limits)
@@ -219,8 +221,7 @@ def _restored(stored: Any, comment: bytes) -> Any:
     if not comment:
         return stored
     try:
-        data = base64.b64decode(comment, validate=True)
-        schema: Any = pa.ipc.read_schema(pa.py_buffer(data))
+        schema: Any = schema_of(base64.b64decode(comment, validate=True))
         by_name = {field.name: field for field in schema}
         fields: list[Any] = []
         for field in stored:

@@ -53,10 +53,11 @@ from penstock.formats.batches import (
 )
 from penstock.formats.borrowed import Bytes, translated
 from penstock.formats.parquet_footer import check_nesting, codecs
-from penstock.formats.parquet_pages import check_pages, longest_texts
+from penstock.formats.parquet_pages import check_pages
+from penstock.formats.parquet_weights import BATCH_BYTES, Rows, rows_of, varies, weights
 from penstock.inferred import as_stored
 from penstock.storage import Sink, Source
-from penstock.types import is_bytes, is_text, own_types, row_bytes
+from penstock.types import own_types, row_bytes, storage_of
 from penstock.work import wait_for
 
 CHUNK_BYTES = 16 << 20
@@ -64,8 +65,6 @@ CHUNK_BYTES = 16 << 20
 takes several times a part's size, and several parts are decoded at once."""
 SPLIT_BYTES = 24 << 20
 CHUNK_RECORDS = 1 << 20
-BATCH_BYTES = 64 << 20
-"""What a batch may take whose rows have long texts or wide values that the file holds only once."""
 _FEW_ROWS = 256
 _MANY_ROWS = 1 << 16
 """In a row group of so many rows it costs little to read the dictionaries first."""
@@ -194,7 +193,7 @@ class ParquetReader:
         self._idle: list[tuple[Any, Cursor]] = []
         self._proof = Proof(self._path)
         self._pending: dict[Any, list[int]] = {}
-        self._longest: dict[Any, int] = {}
+        self._rows: dict[Any, Rows] = {}
         self._process = os.getpid()
         self._lock = Lock()
         self._turn = threading.Condition(self._lock)
@@ -326,29 +325,39 @@ class ParquetReader:
 
     def _rows_at_once(self, group: int, schema: Any) -> int:
         """How many rows of a row group may be decoded at once. A text of a dictionary takes a few bits of the file
-        for each row that has it, and all of its bytes in memory. So where that may be much, the dictionaries are
-        read first."""
+        for each row that has it, and all of its bytes in memory; so does a long list of one value. So where that may
+        be much, pages and dictionaries are looked at first."""
         rows = self._metadata.row_group(group).num_rows
-        stored = [field for field in self._stored if field.name in set(schema.names)]
-        names = [field.name for field in stored if is_bytes(field.type) or is_text(field.type)]
-        has_few_bytes = self._bytes.source.size < rows * _BYTES_PER_ROW
-        if not names or rows < _FEW_ROWS or (rows < _MANY_ROWS and not has_few_bytes):
+        names = set(schema.names)
+        stored = [field for field in self._stored if field.name in names and varies(field.type)]
+        size = self._bytes.source.size
+        if any(pa.types.is_nested(storage_of(field.type)) for field in stored):
+            is_looked_at = size <= _WHOLE_BYTES or rows >= _MANY_ROWS
+        else:
+            is_looked_at = rows >= _MANY_ROWS or _FEW_ROWS <= rows > size // _BYTES_PER_ROW
+        if not stored or not rows or not is_looked_at:
             return rows
-        key = (group, tuple(names))
-        longest = self._longest.get(key)
-        if longest is None:
-            longest = self._longest[key] = self._longest_texts(group, names)
-        return max(1, BATCH_BYTES // longest) if longest else rows
-
-    def _longest_texts(self, group: int, names: list[str]) -> int:
-        self._check_pages(group, names)
-        try:
-            batches = self._open(read_dictionary=names).iter_batches(
-                1, row_groups=[group], columns=names, use_threads=False
+        key = (group, tuple(field.name for field in stored))
+        told = self._rows.get(key)
+        if told is None:
+            self._check_pages(group, key[1])
+            found = weights(self._bytes.read, self._footer(), group, key[1])
+            dictionaries = partial(self._with_dictionaries, group, key[1])
+            values = max([rows, *(one.num_values for one in found)])
+            has_few_bytes = rows >= _MANY_ROWS or size < values * _BYTES_PER_ROW
+            told = self._rows[key] = rows_of(
+                found, rows, self._limits, dictionaries, has_few_bytes=has_few_bytes
             )
-            return longest_texts(next(batches, None))
-        except (pa.ArrowException, OSError, ValueError):
-            return 0  # it is told where the values are read
+        told.check(self._limits)
+        return told.step
+
+    def _with_dictionaries(
+        self, group: int, names: Sequence[str], paths: Sequence[str], count: int
+    ) -> Iterator[Any]:
+        """Batches of some columns of a row group, those of `paths` as dictionaries."""
+        return self._open(read_dictionary=paths).iter_batches(
+            count, row_groups=[group], columns=names, use_threads=False
+        )
 
     def _check_pages(self, group: int, names: Sequence[str]) -> None:
         key = (group, tuple(names))
@@ -369,6 +378,7 @@ class ParquetReader:
         """One part of a row group as it is stored, not yet proved."""
         key = (part.group, tuple(stored.names))
         self._check_pages(part.group, stored.names)
+        self._rows_at_once(part.group, stored)  # or one of them is too much
         with self._in_turn(key, part):
             cursor = self._resume(key, part, stored)
             while cursor.at < part.start:

@@ -4,18 +4,15 @@ pyarrow decompresses a page whole, and copies its values: a string of a gigabyte
 larger than one record may be, the headers of its pages are looked at first. They stand in front of each page, so that
 only they are read.
 
-Specification: parquet.thrift. ColumnMetaData field 3 is the path in the schema, 7 the bytes in the file, 9 and 11 the
-offsets of the first page of values and of the dictionary; PageHeader field 2 is the size after decompressing, 3 the
-size in the file.
+Specification: parquet.thrift. ColumnMetaData field 1 is the type, 3 the path in the schema, 7 the bytes in the file, 9
+and 11 the offsets of the first page of values and of the dictionary; PageHeader field 1 is the kind of the page, 2 the
+size after decompressing, 3 the size in the file, 5, 7 and 8 have the number of values as their field 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple
-
-import numpy as np
-import pyarrow as pa
+from typing import NamedTuple
 
 from penstock.errors import FormatError, LimitError
 from penstock.formats.parquet_footer import (
@@ -31,8 +28,10 @@ from penstock.formats.parquet_footer import (
 from penstock.limits import Limits, raise_limit
 
 Read = Callable[[int, int], bytes]
-_PATH, _NUM_BYTES, _VALUES, _DICTIONARY = 3, 7, 9, 11
-_PLAIN_SIZE, _SIZE = 2, 3
+_TYPE, _PATH, _NUM_BYTES, _VALUES, _DICTIONARY = 1, 3, 7, 9, 11
+_KIND, _PLAIN_SIZE, _SIZE = 1, 2, 3
+_OF_KIND = (5, 7, 8)
+"""The fields of a page's header that tell of its values: of each kind its own."""
 _HEADER_BYTES = (512, 1 << 16, 1 << 24)
 """How much is read for a header: nearly all are short; statistics may be long."""
 
@@ -40,10 +39,25 @@ _HEADER_BYTES = (512, 1 << 16, 1 << 24)
 class ColumnChunk(NamedTuple):
     """Where a column of a row group lies."""
 
-    name: str
-    """Of the column of the table, which may have several of these."""
+    path: tuple[str, ...]
+    """Of the column of the table, which may have several of these, and of what is inside of it."""
+    type: int
     start: int
     end: int
+
+    @property
+    def name(self) -> str:
+        """The column of the table."""
+        return self.path[0] if self.path else ""
+
+
+class Page(NamedTuple):
+    """What the header of a page says."""
+
+    start: int
+    kind: int
+    plain_bytes: int
+    num_values: int
 
 
 def check_pages(
@@ -60,14 +74,14 @@ def check_pages(
     for chunk in chunks:
         if chunk.name not in names:
             continue
-        for start, plain_bytes in _pages(read, chunk):
-            if plain_bytes > limits.record_bytes:
+        for page in pages(read, chunk):
+            if page.plain_bytes > limits.record_bytes:
                 message = (
-                    f"a page of row group {group} takes {plain_bytes} bytes when it is decompressed, beyond the "
+                    f"a page of row group {group} takes {page.plain_bytes} bytes when it is decompressed, beyond the "
                     f"limit record_bytes={limits.record_bytes}"
                 )
-                hint = f"{raise_limit('record_bytes', plain_bytes)}, or other columns"
-                raise LimitError(message, field=chunk.name, byte=start, hint=hint)
+                hint = f"{raise_limit('record_bytes', page.plain_bytes)}, or other columns"
+                raise LimitError(message, field=chunk.name, byte=page.start, hint=hint)
 
 
 def column_chunks(footer: bytes, group: int) -> Iterator[ColumnChunk]:
@@ -89,11 +103,11 @@ def column_chunks(footer: bytes, group: int) -> Iterator[ColumnChunk]:
 
 def _column_chunk(walk: Walk) -> ColumnChunk:
     facts: dict[int, int] = {}
-    name = ""
+    path: tuple[str, ...] = ()
     number, kind = walk.field(0)
     while kind:
         if number == _PATH and kind in LISTS:
-            name = _first_of(walk)
+            path = _path(walk)
         elif kind in INTEGERS:
             facts[number] = walk.integer()
         else:
@@ -102,45 +116,47 @@ def _column_chunk(walk: Walk) -> ColumnChunk:
     start = facts.get(_VALUES, 0)
     dictionary = facts.get(_DICTIONARY, 0)
     start = dictionary if 0 < dictionary < start else start
-    return ColumnChunk(name, start, start + facts.get(_NUM_BYTES, 0))
+    return ColumnChunk(path, facts.get(_TYPE, -1), start, start + facts.get(_NUM_BYTES, 0))
 
 
-def _first_of(walk: Walk) -> str:
+def _path(walk: Walk) -> tuple[str, ...]:
     count, kind = walk.list_head()
-    first = ""
-    for number in range(count):
+    parts: list[str] = []
+    for _ in range(count):
         if kind != BINARY:
             raise FormatError("the path of a column is no list of strings", found=kind)
-        text = walk.binary()
-        first = first if number else text.decode(errors="replace")
-    return first
+        parts.append(walk.binary().decode(errors="replace"))
+    return tuple(parts)
 
 
-def _pages(read: Read, chunk: ColumnChunk) -> Iterator[tuple[int, int]]:
-    """Where each page of a column begins, and its size after decompressing."""
+def pages(read: Read, chunk: ColumnChunk) -> Iterator[Page]:
+    """The pages of a column, as far as their headers can be read."""
     at = chunk.start
     while at < chunk.end:
         found = _header(read, at)
         if found is None:
             return
-        length, plain_bytes, num_bytes = found
-        yield at, plain_bytes
+        page, length, num_bytes = found
+        yield page
         if num_bytes < 0:
             return
         at += length + num_bytes
 
 
-def _header(read: Read, at: int) -> tuple[int, int, int] | None:
-    """The length of the header of a page, the size of the page after decompressing and that in the file."""
+def _header(read: Read, at: int) -> tuple[Page, int, int] | None:
+    """The header of a page, its length, and the size of the page in the file."""
     for most in _HEADER_BYTES:
         data = read(at, most)
         walk = Walk(data)
-        sizes: dict[int, int] = {}
+        facts: dict[int, int] = {}
+        num_values = 0
         try:
             number, kind = walk.field(0)
             while kind:
                 if kind in INTEGERS:
-                    sizes[number] = walk.integer()
+                    facts[number] = walk.integer()
+                elif kind == STRUCT and number in _OF_KIND:
+                    num_values = _first_number(walk)
                 else:
                     walk.skip(kind)
                 number, kind = walk.field(number)
@@ -150,16 +166,19 @@ def _header(read: Read, at: int) -> tuple[int, int, int] | None:
             continue
         except FormatError:
             return None
-        return walk.at, sizes.get(_PLAIN_SIZE, 0), sizes.get(_SIZE, -1)
+        page = Page(at, facts.get(_KIND, 0), facts.get(_PLAIN_SIZE, 0), max(num_values, 0))
+        return page, walk.at, facts.get(_SIZE, -1)
     return None
 
 
-def longest_texts(batch: Any) -> int:
-    """Bytes of a row that has the longest text of each column's dictionary."""
-    total = 0
-    for column in batch.columns if batch is not None else ():
-        if pa.types.is_dictionary(column.type) and len(column.dictionary):
-            # Offsets of 32 bits. No value of them is looked at, so they need not be sound.
-            ends = np.frombuffer(column.dictionary.buffers()[1], np.int32)
-            total += int(np.diff(ends[: len(column.dictionary) + 1]).max(initial=0))
-    return total
+def _first_number(walk: Walk) -> int:
+    """Field 1 of a struct, which is passed over."""
+    found = 0
+    number, kind = walk.field(0)
+    while kind:
+        if number == 1 and kind in INTEGERS:
+            found = walk.integer()
+        else:
+            walk.skip(kind)
+        number, kind = walk.field(number)
+    return found

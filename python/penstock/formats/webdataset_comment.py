@@ -21,7 +21,9 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.errors import SchemaError
+from penstock.facts import parsed
 from penstock.framing.stream import Stream
+from penstock.stored_schema import schema_of
 from penstock.types import own_types
 
 ARCHIVE_BYTES = 10240
@@ -65,24 +67,17 @@ def stored_in(stream: Stream) -> Stored | None:
     block = head.to_bytes()
     if len(block) < _BLOCK or block[156:157] != b"g" or not _core.is_tar_head(head):
         return None
-    size = int(block[124:135].strip(b" \0") or b"0", 8)
-    if size > _MOST_BYTES:
+    digits = block[124:135].strip(b" \0") or b"0"
+    size = -1 if digits.strip(b"01234567") else int(digits, 8)
+    if not 0 <= size <= _MOST_BYTES:
         return None
     lines = stream.read(_BLOCK, size).to_bytes()
     before, equals, text = lines.partition(b" comment=")
-    if not (before.isdigit() and equals and int(before) == len(lines) == size):
+    if not (equals and before == b"%d" % size and len(lines) == size):
         return None
     try:
-        return _parsed(json.loads(text))
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        RecursionError,
-        pa.ArrowException,
-        OSError,
-        AttributeError,
-    ):
+        return _parsed(parsed(text, _MOST_BYTES))
+    except (ValueError, TypeError, KeyError, pa.ArrowException, OSError, AttributeError):
         return None
 
 
@@ -90,7 +85,7 @@ def _parsed(found: Any) -> Stored | None:
     if not isinstance(found, dict) or found.get("penstock") != _VERSION:  # pyright: ignore[reportUnknownMemberType]
         return None
     facts: dict[str, Any] = found
-    schema = own_types(pa.ipc.read_schema(pa.py_buffer(b64decode(facts["schema"], validate=True))))
+    schema = own_types(schema_of(b64decode(facts["schema"], validate=True)))
     fields: dict[str, str] = {
         name: facts["fields"][name] for name in schema.names if name in facts["fields"]
     }

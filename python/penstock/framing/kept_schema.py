@@ -24,6 +24,7 @@ from penstock.framing.sampled import sample_of
 from penstock.framing.sections import Facts
 from penstock.framing.sidecar import Index
 from penstock.storage import LocalStorage, Source, Storage
+from penstock.stored_schema import schema_of
 from penstock.types import own_types
 
 
@@ -37,7 +38,7 @@ def from_bytes(data: bytes) -> pa.Schema | None:
     if not data:
         return None
     try:
-        return own_types(pa.ipc.read_schema(pa.py_buffer(data)))
+        return own_types(schema_of(data))
     except (pa.ArrowException, ValueError, TypeError, KeyError, OSError, RecursionError):
         return None
 

@@ -41,13 +41,14 @@ from penstock.facts import parsed_object
 from penstock.forks import Lock
 from penstock.formats.arrow_messages import walk_stream
 from penstock.formats.batches import checked, conform, gather_parts
-from penstock.formats.borrowed import translated, writable
+from penstock.formats.borrowed import next_batch, translated, writable
 from penstock.formats.regroup import Regroup
 from penstock.hidden import hidden
 from penstock.joined import join
 from penstock.limits import Limits
 from penstock.overlay.identity import Identity
 from penstock.storage import Sink, Source, Storage
+from penstock.stored_schema import schema_of
 from penstock.types import own_batch, own_types
 
 MAGIC = b"PSFIELDS"
@@ -301,7 +302,7 @@ class Overlay:
         at = 20 * blocks
         self._check_table(start, num_records)
         with translated(self.path):
-            stored = pa.ipc.read_schema(pa.py_buffer(raw[at : at + schema_bytes]))
+            stored = schema_of(raw[at : at + schema_bytes])
             self.schema: pa.Schema = own_types(stored)
             facts = parsed_object(raw[at + schema_bytes :], _MOST_FACTS)
             shard = facts.facts("shard")
@@ -418,7 +419,7 @@ class Overlay:
             if message.compressed or not 0 <= message.reach <= message.end - message.body:
                 raise FormatError("a block holds what no overlay is written with")
         with pa.ipc.open_stream(buffer) as stream:
-            batch = checked(stream.read_next_batch(), self.path)
+            batch = checked(next_batch(stream), self.path)
         batch = own_batch(batch, own_types(batch.schema))
         wanted = int(self._records[block]) - self._first(block)
         if batch.num_rows != wanted or not batch.schema.equals(self.schema, check_metadata=True):

@@ -146,7 +146,7 @@ class Journal:
             ChangedError: a file is neither as it was nor as this job has left it.
         """
         self._refuse_others()
-        stored = _stored(self._path)
+        stored = self._own()
         if stored is None or not (stored["job"] == self._job or self.written()):
             self._tidy()  # of a job that was killed before it had changed anything
             self._save()
@@ -175,9 +175,14 @@ class Journal:
             self.before[shard] = state
         self._tidy()
 
+    def _own(self) -> dict[str, Any] | None:
+        """What the journal of these files says; None where there is none, or it is about others."""
+        stored = _stored(self._path)
+        return stored if stored is not None and stored["files"] == self._files else None
+
     def is_of_this_job(self) -> bool:
         """Whether it is this very job that is unfinished."""
-        stored = _stored(self._path)
+        stored = self._own()
         return stored is not None and stored["job"] == self._job
 
     def stop(self) -> None:
@@ -235,7 +240,7 @@ class Journal:
 
     def written(self) -> list[int]:
         """The shards that an unfinished job on these files has written, whichever job it is."""
-        stored = _stored(self._path)
+        stored = self._own()
         if stored is None:
             return []
         known = [*stored["done"].items()]

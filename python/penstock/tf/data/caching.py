@@ -19,10 +19,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.errors import FormatError
+from penstock.facts import MOST_BYTES, Facts, parsed_object
 from penstock.tf.data.blocks import AnyBlock, Blocks
 from penstock.tf.data.op import Op, Stream, elements, is_looking
 from penstock.tf.dtypes import as_dtype
@@ -151,13 +153,12 @@ class FileCache(Op):
                     os.unlink(path)
 
     def _read(self) -> Iterator[Any]:
-        facts = _index_facts(self._index)
-        self._check(facts["dtypes"])
-        structure = _structure(facts["structure"])
-        pack = packer(structure)
-        dtypes = [as_dtype(name).dtype for name in facts["dtypes"]]
+        kept = _kept_in(self._index)
+        self._check(kept.names)
+        pack = packer(kept.structure)
+        dtypes = [as_dtype(name).dtype for name in kept.names]
         with open(self._data, "rb") as file:
-            for number in range(facts["num_elements"]):
+            for number in range(kept.num_elements):
                 try:
                     leaves = tuple(_get(file, dtype) for dtype in dtypes)
                 except (ValueError, MemoryError) as error:
@@ -198,14 +199,31 @@ class FileCache(Op):
         return self.source.spec()
 
 
-def _index_facts(path: str) -> dict[str, Any]:
+class _Kept(NamedTuple):
+    """What the index of a cache says."""
+
+    num_elements: int
+    names: list[str]
+    """Of the dtypes of an element's leaves."""
+    structure: Any
+    """An element with the numbers of its leaves in their places."""
+
+
+def _kept_in(path: str) -> _Kept:
     with open(path, "rb") as file:
-        text = file.read()
+        text = file.read(MOST_BYTES + 1)
     try:
-        facts = json.loads(text)
-        if facts["mark"] == _MARK:
-            return facts
-    except (ValueError, TypeError, KeyError):
+        facts = parsed_object(text)
+        if facts.text("mark") == _MARK:
+            names, count = facts.texts("dtypes"), facts.count("num_elements")
+            structure = _structure(facts.any("structure"))
+            for name in names:
+                as_dtype(name)
+            # An element without leaves is never written, and any number of them would take no bytes.
+            leaves = flatten(structure, lists=False) if names else [None]
+            if leaves == (list(range(len(names))) or [None]) and (names or not count):
+                return _Kept(count, names, structure)
+    except (FormatError, TypeError, RecursionError):
         pass
     raise InvalidArgumentError(
         None,
@@ -245,11 +263,16 @@ def _described(structure: Any) -> Any:
 
 
 def _structure(described: Any) -> Any:
+    """What `_described` made. Raises FormatError where it is something else."""
     if not isinstance(described, dict):
         return described
-    if "dict" in described:
-        return {key: _structure(value) for key, value in described["dict"]}
-    return tuple(_structure(value) for value in described["tuple"])
+    told = Facts.of(described, "the structure")
+    if "dict" not in told:
+        return tuple(_structure(value) for value in told.list("tuple"))
+    pairs = told.list("dict")
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise FormatError("the structure is none of a cache")
+    return {key: _structure(value) for key, value in pairs}
 
 
 def _put(file: Any, leaf: Any) -> None:
@@ -280,8 +303,8 @@ def _get(file: Any, dtype: np.dtype[Any]) -> Tensor:
         return (
             np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape).view(Tensor)
         )
-    made = np.empty(count, object)
     lengths = _numbers(file, count)
+    made = np.empty(count, object)
     made[:] = [_exactly(file, length) for length in lengths]
     return made.reshape(shape).view(Tensor)
 
