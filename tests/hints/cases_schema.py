@@ -147,7 +147,7 @@ def decimals_as_labels() -> Case:
 
 def texts_as_labels() -> Case:
     texts = pa.array(["cat", "dog"])
-    return _recordio(pack(label=texts), pack(label=texts.dictionary_encode()), label=[0, 1])
+    return _recordio(pack(label=texts), pack(label=texts.dictionary_encode()), label=["cat", "dog"])
 
 
 def texts_as_ids() -> Case:
