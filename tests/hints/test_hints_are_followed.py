@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -31,19 +32,51 @@ MAKERS: list[tuple[str, Make]] = [
 
 
 def hints() -> set[str]:
-    """The source text of every hint= of the package."""
+    """The source text of every hint of the package: what is given as hint=, and what becomes one by a name."""
     found: set[str] = set()
     for path in sorted((ROOT / "python" / "penstock").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            words = node.keywords if isinstance(node, ast.Call) else []
-            values = [word.value for word in words if word.arg == "hint"]
-            found |= {ast.unparse(v) for v in values if not _says_nothing(v)}
+        tree = ast.parse(path.read_text())
+        named = {node.id for node in _given(tree) if isinstance(node, ast.Name)} | {"hint"}
+        values = [*_given(tree), *_assigned(tree, named)]
+        found |= {ast.unparse(value) for value in values if not _says_nothing(value)}
     return found
 
 
+def _given(tree: ast.AST) -> Iterator[ast.expr]:
+    """What stands behind hint= in calls."""
+    for node in ast.walk(tree):
+        words = node.keywords if isinstance(node, ast.Call) else []
+        yield from (word.value for word in words if word.arg == "hint")
+
+
+def _assigned(tree: ast.AST, names: set[str]) -> Iterator[ast.expr]:
+    """What is assigned to one of these names, to a constant that calls itself a hint, or to an error's hint."""
+    for node in ast.walk(tree):
+        for target in node.targets if isinstance(node, ast.Assign) else []:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=True))
+            for place, value in pairs:
+                name = place.id if isinstance(place, ast.Name) else ""
+                of_error = isinstance(place, ast.Attribute) and place.attr == "hint"
+                if name in names or name.endswith("_HINT") or of_error:
+                    yield value
+
+
 def _says_nothing(value: ast.expr) -> bool:
-    """None, or what another function was given."""
-    return (isinstance(value, ast.Constant) and value.value is None) or isinstance(value, ast.Name)
+    """None, or what another function or error was given, as it is or in the words of the command line."""
+    if isinstance(value, ast.IfExp):
+        return all(
+            _says_nothing(one) and not _is_constant(one) for one in (value.body, value.orelse)
+        )
+    if isinstance(value, ast.Call):
+        return ast.unparse(value.func) in {"getattr", "in_options"}
+    is_given = isinstance(value, ast.Name) or ast.unparse(value) == "error.hint"
+    return is_given or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _is_constant(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id.isupper()
 
 
 def _pattern(hint: str) -> str:

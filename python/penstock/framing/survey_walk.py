@@ -319,10 +319,10 @@ class Walk:
         end, _, _ = _core.frame_extent(self._scope.framing.name, self._stream.read, self._at, False)
         if end is not None:
             length = end - self._at - self._scope.framing.least_bytes
-            hint = f"{fault.message}; pass {raise_limit('record_bytes', length)}"
+            told = f"{fault.message}; pass {raise_limit('record_bytes', length)}"
             if self._borders.follow(end).is_inside:
-                return self._pass_over(self._resynchronised(end), "limit", hint)
-            part = Bad(self._bad("limit", end, hint, 1))
+                return self._pass_over(self._resynchronised(end), "limit", told)
+            part = Bad(self._bad("limit", end, told, 1))
             self._advance(end - self._at, 1)
             return part
         size = self._stream.size()

@@ -241,13 +241,13 @@ def _payload(record: Any) -> bytes:
         return record.encode()
     if isinstance(record, (bytes, bytearray)):
         return bytes(record)
-    hint = ""
+    more = ""
     if hasattr(record, "SerializeToString"):
-        hint = "; write its .SerializeToString()"
+        more = "; write its .SerializeToString()"
     elif isinstance(record, np.ndarray):
-        hint = "; write its .numpy()"
+        more = "; write its .numpy()"
     raise TypeError(
-        f"write(): incompatible function arguments: a record is bytes, not {type(record).__name__}{hint}"
+        f"write(): incompatible function arguments: a record is bytes, not {type(record).__name__}{more}"
     )
 
 

@@ -300,7 +300,9 @@ class _Work:
         except SchemaError as error:
             # Not the temporary that they were found in, nor the place there.
             error.file, error.byte = path, None
-            if error.hint is None or encoded in error.hint or command(encoded) in error.hint:
+            told = error.hint or "open("
+            # What open advises is no help here, nor is what names the temporary.
+            if told.startswith("open(") or encoded in told or command(encoded) in told:
                 error.hint = command("penstock", "schema", path)
             raise
 

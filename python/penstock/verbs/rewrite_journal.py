@@ -168,10 +168,12 @@ class Journal:
                 message = (
                     "the file is not as it was when this change of fields began, nor as it left it"
                 )
-                hint = (
-                    f"restore it, or delete {self._path} to begin anew with the files as they are"
+                raise ChangedError(
+                    message,
+                    file=self._sources[shard],
+                    hint="move the file that was there back (a copy is another file), or delete "
+                    f"{self._path} to begin anew with the files as they are",
                 )
-                raise ChangedError(message, file=self._sources[shard], hint=hint)
             self.before[shard] = state
         self._tidy()
 
