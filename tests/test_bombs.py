@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fuzz import bombs
+from fuzz.lies import varint
 from reading import run_python
 
 GIB = 1 << 30
@@ -157,6 +158,22 @@ def _in_maps(path: Path) -> None:
     _nested(path, made)
 
 
+def _told_smaller(path: Path) -> None:
+    """Texts of 2 GB in all, in a row group that says it has a byte."""
+    column = pa.array([bytes(1 << 20).decode()] * 2000)
+    options: Any = {"compression": "zstd", "store_schema": False, "use_dictionary": False}
+    pq.write_table(
+        pa.table({"s": column}), path, data_page_size=1 << 20, write_batch_size=1, **options
+    )
+    real = pq.read_metadata(path).row_group(0).total_byte_size
+    data = path.read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer = data[start:-8]
+    assert varint(2 * real) in footer
+    footer = footer.replace(varint(2 * real), varint(2))
+    path.write_bytes(data[:start] + footer + struct.pack("<I", len(footer)) + data[-4:])
+
+
 BOMBS: dict[str, Callable[[Path], None]] = {
     "many.parquet": _of_many_records,
     "long.parquet": _of_long_texts,
@@ -166,6 +183,7 @@ BOMBS: dict[str, Callable[[Path], None]] = {
     "last.parquet": _lists(lambda count: [*[0] * count, count]),
     "structures.parquet": _in_structures,
     "maps.parquet": _in_maps,
+    "told.parquet": _told_smaller,
     "never.h5": _never_written,
     "zeros.arrow": _zeros_in_a_batch,
     "zeros.npz": _zeros_in_an_archive,

@@ -23,6 +23,8 @@ FEWER |= {"arrayrecord": 3_000, "riegeli": 30_000, "beton": 5_000, "npy": 10_000
 FEWER |= dict.fromkeys(("jpeg", "png", "webp", "ppm", "train_images", "tensor_images"), 10_000)
 FEWER["jpeg_ways"] = 30_000
 FEWER |= {"recordio_file": 10_000, "take": 10_000}
+FEWER |= {"index": 30_000, "overlay": 10_000, "note": 5_000, "rewrite_journal": 2_000}
+FEWER |= {"convert_journal": 3_000, "cache": 5_000}
 FEWER |= {"webdataset": 5_000, "loader_state": 5_000, "hdf5": 1_000}
 
 

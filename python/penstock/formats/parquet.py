@@ -70,6 +70,9 @@ _MANY_ROWS = 1 << 16
 """In a row group of so many rows it costs little to read the dictionaries first."""
 _BYTES_PER_ROW = 4
 """In a row group of fewer rows they are read first where the file has fewer bytes than so many a row."""
+_LOOKED_AT_BYTES = 64 << 10
+"""In a small file of so many bytes a column it costs little to look at the headers of its pages, which a footer that
+says less than they do does not change."""
 _BUFFER_BYTES = 1 << 18
 _WHOLE_BYTES = 16 << 20
 """Size of a file up to which columns are read whole."""
@@ -331,10 +334,13 @@ class ParquetReader:
         names = set(schema.names)
         stored = [field for field in self._stored if field.name in names and varies(field.type)]
         size = self._bytes.source.size
+        is_small = size <= _WHOLE_BYTES
         if any(pa.types.is_nested(storage_of(field.type)) for field in stored):
-            is_looked_at = size <= _WHOLE_BYTES or rows >= _MANY_ROWS
+            is_looked_at = is_small or rows >= _MANY_ROWS
         else:
-            is_looked_at = rows >= _MANY_ROWS or _FEW_ROWS <= rows > size // _BYTES_PER_ROW
+            costs_little = is_small and size >= _LOOKED_AT_BYTES * len(self._stored.names)
+            has_few_bytes = _FEW_ROWS <= rows > size // _BYTES_PER_ROW
+            is_looked_at = rows >= _MANY_ROWS or has_few_bytes or costs_little
         if not stored or not rows or not is_looked_at:
             return rows
         key = (group, tuple(field.name for field in stored))
@@ -342,11 +348,19 @@ class ParquetReader:
         if told is None:
             self._check_pages(group, key[1])
             found = weights(self._bytes.read, self._footer(), group, key[1])
+            if max((one.largest_page for one in found), default=0) > self._limits.record_bytes:
+                self._large_groups.add(group)  # whatever the footer says
+                self._check_pages(group, key[1])
             dictionaries = partial(self._with_dictionaries, group, key[1])
             values = max([rows, *(one.num_values for one in found)])
             has_few_bytes = rows >= _MANY_ROWS or size < values * _BYTES_PER_ROW
             told = self._rows[key] = rows_of(
-                found, rows, self._limits, dictionaries, has_few_bytes=has_few_bytes
+                found,
+                rows,
+                self._limits,
+                dictionaries,
+                told_bytes=self._metadata.row_group(group).total_byte_size,
+                has_few_bytes=has_few_bytes,
             )
         told.check(self._limits)
         return told.step

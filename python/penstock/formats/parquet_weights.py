@@ -37,7 +37,10 @@ class Weight(NamedTuple):
     path: str
     num_values: int
     plain_bytes: int
-    """Of pages of values, and of levels."""
+    """Of pages of values."""
+    level_bytes: int
+    """What pyarrow takes for values inside of others beside their pages."""
+    largest_page: int
     longest: int
     """No value of its dictionary is longer."""
     is_bytes: bool
@@ -75,16 +78,17 @@ def rows_of(
     limits: Limits,
     dictionaries: ReadDictionaries,
     *,
+    told_bytes: int,
     has_few_bytes: bool,
 ) -> Rows:
-    """What some rows with columns of these weights take. Dictionaries are read where the file has few bytes for its
-    values, or where they may be more than a batch can be: that takes as long as reading many values."""
-    levels = sum(one.plain_bytes for one in found)
+    """What some rows with columns of these weights take, of which the footer tells `told_bytes`. Dictionaries are read where the file has few bytes for its
+    values only: that takes as long as reading many values."""
+    pages_bytes = sum(one.plain_bytes for one in found)
+    levels = pages_bytes + sum(one.level_bytes for one in found)
     if levels // 4 > rows * limits.batch_bytes:
         return Rows(1, levels // rows)
     longest = [one.longest for one in found]
-    most = BATCH_BYTES if has_few_bytes else limits.batch_bytes
-    if any(one.longest * one.num_values > most for one in found):
+    if has_few_bytes and any(one.longest * one.num_values > BATCH_BYTES for one in found):
         paths = [one.path for one in found if one.is_bytes]
         texts = _longest_texts(dictionaries(paths, 1))
         if len(texts) == len(found):
@@ -95,8 +99,9 @@ def rows_of(
     else:
         longest = [0] * len(found)
     texts_bytes = sum(one.num_values * text for one, text in zip(found, longest, strict=True))
-    # Pages may take a few times what a batch does: row groups are cut by their size already.
-    num_bytes = max(texts_bytes + levels // 4, 1)
+    # Pages may take a few times what a batch does: row groups are cut by the size that is told.
+    is_told = pages_bytes <= 2 * told_bytes
+    num_bytes = max(texts_bytes + (levels // 4 if is_told else 2 * levels), 1)
     step = rows if num_bytes <= BATCH_BYTES else max(1, rows * BATCH_BYTES // num_bytes)
     if texts_bytes <= limits.batch_bytes or all(one.num_values <= rows for one in found):
         return Rows(step, 0)
@@ -116,8 +121,9 @@ def weights(read: Read, footer: bytes, group: int, names: Collection[str]) -> li
 
 def _weight(read: Read, chunk: ColumnChunk) -> Weight:
     is_text = chunk.type == _BYTES_TYPE
-    num_values = plain_bytes = longest = 0
+    num_values = plain_bytes = level_bytes = longest = largest = 0
     for page in pages(read, chunk):
+        largest = max(largest, page.plain_bytes)
         if page.kind == _DICTIONARY_PAGE:
             # Each text has its length before it, so that one has at most what is left by the others.
             texts = page.plain_bytes - 4 * max(page.num_values, 1)
@@ -127,8 +133,9 @@ def _weight(read: Read, chunk: ColumnChunk) -> Weight:
             num_values += page.num_values
             plain_bytes += page.plain_bytes
     if len(chunk.path) > 1:
-        plain_bytes += num_values * (_LEVEL_BYTES + _WIDTHS.get(chunk.type, 4))
-    return Weight(".".join(chunk.path), num_values, plain_bytes, max(longest, 0), is_text)
+        level_bytes = num_values * (_LEVEL_BYTES + _WIDTHS.get(chunk.type, 4))
+    path = ".".join(chunk.path)
+    return Weight(path, num_values, plain_bytes, level_bytes, largest, max(longest, 0), is_text)
 
 
 def _longest_texts(batches: Iterator[Any]) -> list[int]:
