@@ -200,6 +200,8 @@ def _is_permuted(type_: pa.FixedShapeTensorType) -> bool:
 
 
 def _plan_field(field: pa.Field, *, convert: bool) -> FieldPlan:
+    if pa.types.is_struct(field.type):
+        return _plan_struct(field, convert=convert)
     in_lists = (field.metadata or {}).get(IN_LISTS_KEY) == b"1"
     key = wire_key(field)
     type_ = field.type
@@ -238,6 +240,29 @@ def _plan_field(field: pa.Field, *, convert: bool) -> FieldPlan:
         strings = "views"
     wire = Wire(key, kind, layout, size or 0, in_lists, strings, not field.nullable)
     return FieldPlan(field, (wire,), _finisher(field))
+
+
+def _plan_struct(field: pa.Field, *, convert: bool) -> FieldPlan:
+    """A struct, whose fields are features called `key/name`, however deep. It is never missing itself: nothing tells a
+    struct that is from one whose fields all are."""
+    key, type_ = wire_key(field), field.type
+    inside = [
+        _plan_field(pa.field(f"{key}/{child.name}", child.type, child.nullable), convert=convert)
+        for child in type_
+    ]
+    wires = tuple(wire for plan in inside for wire in plan.wires)
+    if not wires:
+        raise SchemaError("an Example holds no struct without fields", field=field.name)
+
+    def finish(arrays: Sequence[pa.Array]) -> pa.Array:
+        parts: list[pa.Array] = []
+        at = 0
+        for plan in inside:
+            parts.append(plan.finish(arrays[at : at + len(plan.wires)]))
+            at += len(plan.wires)
+        return pa.StructArray.from_arrays(parts, fields=list(type_))
+
+    return FieldPlan(field, wires, finish)
 
 
 def _is_fixed(type_: pa.DataType) -> bool:

@@ -66,7 +66,13 @@ from penstock.schema import (
     lent,
     plan_fields,
 )
-from penstock.sequence_parts import check_parts, names_of_parts, with_parts, without_values
+from penstock.sequence_parts import (
+    check_parts,
+    names_of_parts,
+    part_and_key,
+    with_parts,
+    without_values,
+)
 from penstock.storage import Sink, Source
 from penstock.types import is_list
 
@@ -173,7 +179,10 @@ class TFRecordFormat:
         """See penstock.format.KeepsTypes."""
         if is_raw(schema) or options.payload not in (None, "example"):
             return None
-        fields = [_told_as_list(field) for field in kept_schema.flattened(schema)]
+        fields = [told for field in schema for told in _told(field)]
+        leaves = [leaf.name for leaf in kept_schema.flattened(fields)]
+        if len(set(leaves)) < len(leaves):
+            return None  # a struct's field has the name of a column
         is_exact = options.exact
         return pa.schema(fields if is_exact else map(kept_schema.without_doubles, fields))
 
@@ -439,6 +448,15 @@ def _facts(
     facts = merge_facts(parts)
     name = file_name(shard.source.path)
     return facts, InferredFrom(facts["num_records"], not done, name)
+
+
+def _told(field: pa.Field) -> list[pa.Field]:
+    """What a field reads back as: a struct as one, unless its name says in which part of a SequenceExample it is."""
+    leaves = kept_schema.flattened([field])
+    is_part = part_and_key(field.name) is not None or WIRE_KEY in (field.metadata or {})
+    if pa.types.is_struct(field.type) and leaves and not is_part:
+        return [kept_schema.as_struct(field)]
+    return [_told_as_list(leaf) for leaf in leaves]
 
 
 def _told_as_list(field: pa.Field) -> pa.Field:

@@ -189,6 +189,9 @@ def joined(old: bytes, new: bytes) -> bytes:
     if old == new:
         return old
     if set(second.names) - set(first.names):
+        # Others may have the fields of a struct as columns.
+        first, second = (pa.schema(flattened(schema)) for schema in (first, second))
+    if set(second.names) - set(first.names):
         return b""
     fields: list[pa.Field] = []
     for field in first:
@@ -219,12 +222,26 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return pa.int64()
     if pa.types.is_floating(one) and pa.types.is_floating(other):
         return max((one, other), key=lambda type_: type_.bit_width)
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return _common_struct(one, other)
     if pa.types.is_dictionary(one) != pa.types.is_dictionary(other):
         # Of class labels of which a file has the numbers, and numbers of which nobody has the names.
         numbers = other if pa.types.is_dictionary(one) else one
         if pa.types.is_integer(numbers) or pa.types.is_floating(numbers):
             return numbers
     return one if _is_text(one) and _is_text(other) else None
+
+
+def _common_struct(one: Any, other: Any) -> pa.DataType | None:
+    if [field.name for field in one] != [field.name for field in other]:
+        return None
+    fields: list[pa.Field] = []
+    for mine, its in zip(one, other, strict=True):
+        wanted = _common(mine.type, its.type)
+        if wanted is None:
+            return None
+        fields.append(mine.with_type(wanted).with_nullable(mine.nullable or its.nullable))
+    return pa.struct(fields)
 
 
 def _is_text(type_: pa.DataType) -> bool:
@@ -248,6 +265,22 @@ def flattened(fields: Iterable[pa.Field]) -> list[pa.Field]:
     return found
 
 
+def as_struct(field: pa.Field) -> pa.Field:
+    """A struct as it reads back from a file that has its fields, which are all missing where the struct was."""
+    return field.with_type(_with_missing(field.type, is_missing=field.nullable))
+
+
+def _with_missing(type_: Any, *, is_missing: bool) -> pa.DataType:
+    if not pa.types.is_struct(type_):
+        return type_
+    fields: list[pa.Field] = []
+    for child in type_:
+        nullable = child.nullable or is_missing
+        inner = _with_missing(child.type, is_missing=nullable)
+        fields.append(child.with_type(inner).with_nullable(nullable))
+    return pa.struct(fields)
+
+
 def with_numbers(field: pa.Field, numbers: pa.DataType) -> pa.Field:
     """A field of a dictionary of which a file has the numbers, and nobody the values; any other one as it is."""
     is_lost = pa.types.is_dictionary(field.type) and not kept_names.is_label(field.type)
@@ -269,6 +302,9 @@ def _single(type_: pa.DataType) -> pa.DataType:
         return pa.list_(type_.value_field.with_type(_single(type_.value_type)), type_.list_size)
     if pa.types.is_large_list(type_):
         return pa.large_list(type_.value_field.with_type(_single(type_.value_type)))
+    if pa.types.is_struct(type_):
+        inside = [type_.field(n) for n in range(type_.num_fields)]
+        return pa.struct([child.with_type(_single(child.type)) for child in inside])
     if pa.types.is_list(type_):
         return pa.list_(type_.value_field.with_type(_single(type_.value_type)))
     return pa.float32() if type_ == pa.float64() else type_

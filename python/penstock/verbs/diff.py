@@ -334,8 +334,9 @@ class _Seen:
         self._sides = sides
         self._total = _PairSeen(0, 0)
         self._fields: dict[str, _FieldSeen] = {}
+        as_features = any(side.has_features for side in sides)
         for place, side in enumerate(sides):
-            for name, type_ in side.types(as_features=sides[1 - place].has_features).items():
+            for name, type_ in side.types(as_features=as_features).items():
                 setattr(self._fields.setdefault(name, _FieldSeen()), f"type_{'ab'[place]}", type_)
 
     @property

@@ -17,6 +17,7 @@ from penstock.formats.tfrecord import TFRecordFormat, compression_in
 from penstock.formats.tfrecord_columns import PayloadPlan, plan_payload
 from penstock.framing import sidecar
 from penstock.framing.framed import FramedReader
+from penstock.framing.kept_schema import flattened
 from penstock.losses import Losses
 from penstock.numbers import as_numpy
 from penstock.pipeline import checked_threads
@@ -58,6 +59,19 @@ class Splicing:
             schema = pa.schema([f.with_name(n) for f, n in fields])
             self._payload = plan_payload(schema, self._kind, self.losses)
         self._prove = old.options.verifies
+        leaves = {f.name: [leaf.name for leaf in flattened([f])] for f in old.schema}
+        self._drop = [leaf for name in edit.drop for leaf in leaves[name]]
+        self._rename = [
+            (leaf, after + leaf.removeprefix(name))
+            for name, after in edit.rename
+            for leaf in leaves[name]
+        ]
+        if edit.new is not None:
+            # What the new struct of a name lacks of the old one.
+            new = {leaf.name for leaf in flattened(edit.new.schema)}
+            for name in edit.new.schema.names:
+                old_leaves = leaves.get(name, [name])
+                self._drop += [leaf for leaf in old_leaves if leaf not in new and leaf != name]
 
     def tasks(self, part: Part) -> Iterator[Task]:
         """The chunks of a shard, then None."""
@@ -83,7 +97,7 @@ class Splicing:
         frames = reader.frames(chunk)
         added = self._added(shard, reader, chunk, len(frames))
         edit = self._edit
-        cuts: dict[str, Any] = {"drop": list(edit.drop), "rename": list(edit.rename)}
+        cuts: dict[str, Any] = {"drop": self._drop, "rename": self._rename}
         try:
             framed, _ = _core.splice_fields(
                 frames, added, self._kind, **cuts, replace=edit.replace, verify=self._prove
