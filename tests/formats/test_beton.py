@@ -446,3 +446,12 @@ def test_only_a_beton_is_taken_for_one(golden: Path) -> None:
     for path in others:
         with path.open("rb") as file:
             assert not sniff(file.read(4096), path.stat().st_size), path
+
+
+def test_values_beyond_the_limit_of_a_batch_are_scanned_in_smaller_batches(tmp_path: Path) -> None:
+    ps.write({"a": [b"x" * 9] * 3}, tmp_path / "a.beton")
+    limited = ps.open(tmp_path / "a.beton", limits={"batch_bytes": 20})
+    assert [batch.num_rows for batch in limited.scan()] == [1, 2]
+    with pytest.raises(ps.LimitError, match="batch would take 27 bytes") as refused:
+        limited.take([0, 1, 2])
+    assert refused.value.record is None

@@ -315,7 +315,7 @@ def shapes_that_differ() -> Case:
 
 CASES: Cases = {
     "'parse fewer records at once'": more_than_memory,
-    "'penstock fields remove, or put back the file'": broken_overlay,
+    "'penstock fields remove SOURCE NAME, or put back the file'": broken_overlay,
     "'infer_records=\"all\" of open, where only late records have it'": late_field_to_drop,
     "'replace=True puts the new values in the place of the old ones'": late_field_to_add,
     "f'move the file that was there back (a copy is another file), or delete {self._path} to begin anew with the files as they are'": (

@@ -358,7 +358,7 @@ def exact_labels() -> Case:
 
 
 CASES: Cases = {
-    "f\"{raise_limit('record_bytes', plain_bytes)}, or other columns\"": large_page,
+    "f\"{raise_limit('record_bytes', page.plain_bytes)}, or other columns\"": large_page,
     "'copy the files to this machine, or mount them as a folder, and name those'": in_a_bucket,
     "'the path without file://'": as_an_address,
     "raise_limit('record_bytes', size)": large_image,

@@ -43,10 +43,13 @@ def hints() -> set[str]:
 
 
 def _given(tree: ast.AST) -> Iterator[ast.expr]:
-    """What stands behind hint= in calls."""
+    """What stands behind hint= in calls, or is set under that name."""
     for node in ast.walk(tree):
-        words = node.keywords if isinstance(node, ast.Call) else []
-        yield from (word.value for word in words if word.arg == "hint")
+        if not isinstance(node, ast.Call):
+            continue
+        yield from (word.value for word in node.keywords if word.arg == "hint")
+        if node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == "hint":
+            yield from node.args[1:2]  # as in facts.setdefault("hint", ...)
 
 
 def _assigned(tree: ast.AST, names: set[str]) -> Iterator[ast.expr]:

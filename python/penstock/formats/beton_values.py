@@ -93,10 +93,15 @@ class Values:
         total = int(lengths.sum(dtype=np.uint64))
         try:
             self._limits.check("record_bytes", longest)
-            self._limits.check_batch(total)
         except LimitError as error:
             record = int(records[int(lengths.argmax())]) if len(records) else None
             raise error.at(field=field.name, record=record) from None
+        try:
+            self._limits.check_batch(total)
+        except LimitError as error:
+            raise error.at(
+                field=field.name
+            ) from None  # of no one record: fewer at once can be read
         if total > _MOST_OFFSET:
             message = f"{total} bytes in one column of a batch, beyond Arrow's offsets"
             raise batch_limit(message, field=field.name)

@@ -29,7 +29,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock import _core
-from penstock.errors import FormatError, PenstockError, SchemaError, TruncatedError
+from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, TruncatedError
 from penstock.format import (
     Chunk,
     FormatInfo,
@@ -348,5 +348,6 @@ def _sample(shard: Shard, infer_records: int | str) -> tuple[_core.MsgpackFacts,
 
 
 def _deep(error: PenstockError) -> PenstockError:
-    error.hint = "open(..., limits={'nesting': ...}), or raw=True"
+    if isinstance(error, LimitError):
+        error.hint = "open(..., limits={'nesting': ...}), or raw=True"
     return error

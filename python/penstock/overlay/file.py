@@ -62,7 +62,7 @@ _TRAILER = struct.Struct("<8sIIQQQQ12s")
 KEPT_BYTES = 32 << 20
 """Blocks of all overlays of a dataset that are kept, since chunks are smaller than blocks."""
 _MOST_FACTS = 1 << 20
-_BROKEN = "penstock fields remove, or put back the file"
+_BROKEN = "penstock fields remove SOURCE NAME, or put back the file"
 
 
 def folder_of(shard: str) -> str:

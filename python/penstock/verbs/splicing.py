@@ -126,7 +126,7 @@ class Splicing:
     def _located(fault: Any, chunk: Chunk, path: str) -> PenstockError:
         record = None if fault.record is None else chunk.first_record + fault.record
         error = error_from(fault, file=path, record=record)
-        if isinstance(error, SchemaError):
+        if isinstance(error, SchemaError) and "exists already" in error.message:
             error.hint = REPLACE_HINT
         return error
 
