@@ -51,7 +51,7 @@ def tars(size: int = SMALL) -> list[bytes]:
     npy = _npy(size)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("x.npy", npy)
+        archive.writestr(zipfile.ZipInfo("x.npy"), npy, zipfile.ZIP_DEFLATED)
     inner = {
         "bin.gz": zeros,
         "npy.gz": npy,
@@ -60,7 +60,10 @@ def tars(size: int = SMALL) -> list[bytes]:
         "mp.gz": b"\xc6" + struct.pack(">I", size) + zeros,
     }
     plain = _tar("0.bin", zeros) + bytes(1024)
-    made = [_tar(f"0.{name}", gzip.compress(data, 9)) + bytes(1024) for name, data in inner.items()]
+    made = [
+        _tar(f"0.{name}", gzip.compress(data, 9, mtime=0)) + bytes(1024)
+        for name, data in inner.items()
+    ]
     return [gzip.compress(plain, 9, mtime=0), *made, _tar("0.npz", out.getvalue()) + bytes(1024)]
 
 

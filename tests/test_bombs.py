@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import penstock as ps
 from fuzz import bombs
 from fuzz.lies import varint
 from reading import run_python
@@ -271,3 +272,18 @@ def test_pictures_that_claim_many_pixels_are_refused_or_empty(
         "ps.Loader(ds, 1)", "ps.Loader(ds, 1, decode={'image': ps.Image(size=8)})"
     )
     assert int(run_python(program, str(path), "loader")) < MOST + (1 << 20)
+
+
+def test_pictures_of_every_codec_are_refused_by_what_their_heads_claim() -> None:
+    limits = ps.Limits(image_pixels=1 << 20)
+    refused = 0
+    for picture in bombs.pictures():
+        try:
+            ps.decode_images([picture], mode="stored", limits=limits)
+        except ps.LimitError:
+            refused += 1
+        except ps.FormatError:
+            assert picture[:3] in (b"GIF", b"BM\0"), "codecs of TensorFlow's alone"
+        else:
+            assert picture[12:16] == b"VP8X", "whose head is left as it was"
+    assert refused >= 15

@@ -79,7 +79,10 @@ def _archived_again(rng: random.Random, data: bytes) -> bytes:
             chosen = rng.choice(old.namelist())
             for name in old.namelist():
                 body = old.read(name)
-                new.writestr(name, npy(rng, body) if name == chosen else body, rng.choice((0, 8)))
+                body = npy(rng, body) if name == chosen else body
+                new.writestr(
+                    zipfile.ZipInfo(name), body, rng.choice((0, 8))
+                )  # of a time that is fixed
             new.comment = old.comment
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
         raise ValueError from None
