@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 
 import frames
 import penstock as ps
+from penstock.framing import kept_schema, sidecar
+from penstock.schema import DecodePlan
+from penstock.storage import LocalStorage
 from penstock.verbs.alike import alike, differing
-from reading import run_python
+from reading import index_of, run_python
 from strategies import batches
 
 
@@ -190,6 +194,51 @@ def test_the_order_of_features_is_not_content(tmp_path: Path) -> None:
     assert list(ps.open(a)) == [{"a": 1, "b": 1}]
     assert a.read_bytes() != b.read_bytes()
     assert ps.diff(a, b).equal
+
+
+def test_equal_payloads_of_one_kept_schema_are_not_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = written(tmp_path, "a.tfrecord", TABLE), written(tmp_path, "b.tfrecord.gz", TABLE)
+    parsed: list[int] = []
+    real = DecodePlan.decode
+
+    def counted(plan: DecodePlan, frames: Any, *rest: Any) -> pa.RecordBatch:
+        parsed.append(len(frames))
+        return real(plan, frames, *rest)
+
+    monkeypatch.setattr(DecodePlan, "decode", counted)
+    assert ps.diff(a, b).equal and not parsed
+    ids = pa.array([-1 if n == 1500 else n for n in range(3000)])
+    c = written(tmp_path, "c.tfrecord", TABLE.set_column(0, "id", ids))
+    found = ps.diff(a, c)
+    assert parsed == [1, 1] and found.records.num_differ == 1
+    assert [(f.name, f.type_a, f.num_records) for f in found.fields] == [("id", pa.int64(), 1)]
+    assert ps.diff(a, c, columns=["name", "inner"]).equal
+    parsed.clear()
+    found = ps.diff(a, c, by="name")
+    assert [f.name for f in found.fields] == ["id"] and parsed == [
+        3000,
+        3000,
+        1,
+        1,
+    ]  # the keys, then what differs
+    few = written(
+        tmp_path, "d.tfrecord", TABLE.cast(TABLE.schema.set(0, pa.field("id", pa.int16())))
+    )
+    assert ps.diff(a, few).equal and sum(parsed) >= 2 * 3000
+
+
+def test_a_value_that_does_not_fit_the_kept_schema_is_the_usual_error(tmp_path: Path) -> None:
+    paths = [written(tmp_path, f"{n}.tfrecord", {"id": [1, n]}) for n in (300, 400)]
+    for path in paths:
+        kept = sidecar.load(str(index_of(path)), LocalStorage())
+        schema = kept_schema.to_bytes(pa.schema([("id", pa.int8())]))
+        sidecar.save(replace(kept, schema=schema), str(path), LocalStorage())
+    with pytest.raises(ps.SchemaError) as caught:
+        ps.diff(*paths)
+    assert (caught.value.file, caught.value.field) == (str(paths[0]), "id")
+    assert caught.value.record == 1
 
 
 def test_another_kind_is_another_type(tmp_path: Path) -> None:

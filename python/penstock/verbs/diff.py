@@ -25,7 +25,7 @@ from penstock.pipeline import in_order
 from penstock.types import is_list
 from penstock.verbs.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
 from penstock.verbs.keys import Matched, match
-from penstock.verbs.payloads import Column, Side, same_payloads
+from penstock.verbs.payloads import Column, Side, read_alike, same_payloads
 
 Progress = Callable[[int, int, int], None]
 """Called now and then with the records done, the bytes done (an estimate) and the bytes in all."""
@@ -89,6 +89,7 @@ def diff(
     without = _places(opened) if columns is None else frozenset[str]()
     sides = (Side(opened[0], columns, without), Side(opened[1], columns, without))
     _check_columns(sides, columns)
+    read_alike(sides)
     matched = None if by is None else match(sides[0].dataset, sides[1].dataset, by, threads)
     if matched is None:
         streams = tuple(side.batches(threads) for side in sides)
@@ -238,7 +239,7 @@ def _compare(sides: tuple[Side, Side], pair: _Pair) -> Iterator[_PairSeen]:
     right = sides[1].columns(b, rows, pair.numbers_b, list(left))
     if any(side.has_features for side in sides):
         left, right = (
-            columns if side.has_payloads else _features(columns)
+            columns if side.is_told else _features(columns)
             for side, columns in zip(sides, (left, right), strict=True)
         )
     numbers = [pair.numbers_a, pair.numbers_b]

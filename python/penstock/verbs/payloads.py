@@ -27,10 +27,12 @@ from penstock.schema import (
     CONTEXT_PREFIX,
     IN_LISTS_KEY,
     LISTS_PREFIX,
+    RECORD,
     WIRE_KEY,
     DecodePlan,
     plan_fields,
 )
+from penstock.sequence_parts import part_and_key
 from penstock.types import refuse_twins
 from penstock.verbs import alike
 from penstock.verbs.ranges import shuffled_between
@@ -87,12 +89,27 @@ class Side:
         self.has_features = self.has_payloads or _is_of_examples(self.dataset)
         """Whether structs are features `parent/child`, whether or not a schema is kept beside."""
         self._read = payloads or self.dataset
+        self._typed: DecodePlan | None = None
         self._plans: dict[tuple[Any, ...], DecodePlan] = {}
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the fields are those that payloads show as they are read."""
+        return self.has_payloads and self._typed is None
+
+    def read_by_schema(self) -> None:
+        """Read payloads, and decode those that are to be compared by the schema of the dataset."""
+        payloads = self.dataset.reopened(raw=True, columns=None)
+        if payloads.schema.names == RAW_SCHEMA.names:
+            schema, dialect = self.dataset.schema, self.dataset.options.dialect
+            wanted = pa.schema([schema.field(name) for name in self._chosen])
+            self._typed = DecodePlan(plan_fields(wanted, convert=dialect == "protobuf"), dialect)
+            self._read, self.has_payloads = payloads, True
 
     @property
     def names(self) -> list[str]:
         """The fields known before anything is read."""
-        return [] if self.has_payloads else self._chosen
+        return [] if self.is_told else self._chosen
 
     def types(self, as_features: bool) -> dict[str, pa.DataType]:
         """The fields known before anything is read; structs as features are, if asked for."""
@@ -126,7 +143,7 @@ class Side:
     ) -> dict[str, pa.DataType]:
         """The types of those of some fields that any record has; reads until all are found."""
         found: dict[str, pa.DataType] = {}
-        if not names or not self.has_payloads:
+        if not names or not self.is_told:
             return found
         with closing(self.batches(threads)) as batches:
             for batch in batches:
@@ -171,6 +188,10 @@ class Side:
         self, frames: _core.Frames, numbers: np.ndarray, known: Collection[str]
     ) -> dict[str, Column]:
         try:
+            if self._typed is not None:
+                batch = self._typed.decode(frames)
+                pairs = zip(batch.schema, batch.columns, strict=True)
+                return {field.name: Column(array, field.type) for field, array in pairs}
             entries = frames.infer()["keys"]
             twice = {entry["key"] for entry in entries if entry["in_lists"]}
             twice &= {entry["key"] for entry in entries if not entry["in_lists"]}
@@ -182,6 +203,10 @@ class Side:
             batch = self._plan(fields).decode(frames)
         except _core.KernelError as error:
             raise self._located(error.args[0], numbers) from None
+        except SchemaError as error:
+            if self._typed is None:
+                raise
+            raise self._located(error, numbers) from None
         return {
             name: Column(
                 values,
@@ -202,7 +227,7 @@ class Side:
                 self._plans[key] = plan
         return plan
 
-    def _located(self, fault: _core.Fault, numbers: np.ndarray) -> PenstockError:
+    def _located(self, fault: _core.Fault | SchemaError, numbers: np.ndarray) -> PenstockError:
         """The error that reading this record in the plain way raises, which names its file."""
         number = int(numbers[fault.record or 0])
         shards, local = self.dataset.files.locate(np.array([number]))
@@ -210,6 +235,8 @@ class Side:
             self.dataset.take([number])
         except PenstockError as error:
             return error
+        if isinstance(fault, SchemaError):
+            return fault
         return error_from(fault, file=self.dataset.paths[int(shards[0])], record=int(local[0]))
 
 
@@ -236,6 +263,23 @@ def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
         return None
     payloads = dataset.reopened(raw=True, columns=None)
     return payloads if payloads.schema.names == RAW_SCHEMA.names else None
+
+
+def read_alike(sides: tuple[Side, Side]) -> None:
+    """Read two datasets of Examples that keep one schema as payloads, of which equal ones need no parsing."""
+    a, b = (side.dataset for side in sides)
+    is_one = a.schema.equals(b.schema, check_metadata=True)
+    if is_one and a.options.dialect == b.options.dialect and all(map(_keeps_schema, (a, b))):
+        for side in sides:
+            side.read_by_schema()
+
+
+def _keeps_schema(dataset: datasets.Dataset) -> bool:
+    files = dataset.files
+    is_whole = dataset.options.damage == "error" and not files.has_overlays
+    # What these names mean, records tell.
+    is_plain = not any(part_and_key(n) or n == RECORD for n in dataset.schema.names)
+    return files.types == "kept" and is_whole and is_plain and _is_of_examples(dataset)
 
 
 def _leaves(field: pa.Field, as_features: bool) -> Iterator[tuple[str, pa.DataType]]:
