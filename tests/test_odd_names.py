@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -122,3 +125,43 @@ def test_names_of_the_greatest_length_have_indexes_and_overlays(tmp_path: Path) 
 def test_a_name_that_no_file_can_have_is_one_of_no_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ps.open(tmp_path / ("x" * 300 + ".tfrecord"))
+
+
+def _images(folder: bytes, *names: bytes) -> str:
+    data = ps.encode_images(np.zeros((1, 4, 4, 3), np.uint8), "png")[0].as_py()
+    for name in names:
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+    return os.fsdecode(folder)
+
+
+def test_a_class_whose_name_is_no_text_is_one_error_everywhere(tmp_path: Path) -> None:
+    folder = _images(os.fsencode(tmp_path / "images"), b"cat/a.png", b"d\xffg/a.png")
+    target = tmp_path / "a.parquet"
+    verbs: list[Callable[[], Any]] = [
+        lambda: ps.open(folder, format="imagefolder"),
+        lambda: ps.Loader(ps.open(folder, format="imagefolder"), 2),
+        lambda: ps.convert(folder, target),
+        lambda: ps.stats(folder),
+        lambda: ps.diff(folder, folder),
+    ]
+    for verb in verbs:
+        with pytest.raises(ps.FormatError, match="name of a class is no UTF-8") as caught:
+            verb()
+        assert caught.value.file == os.path.join(folder, "d\udcffg")
+    for report in (ps.verify(folder), ps.repair(folder, into=tmp_path / "whole")):
+        (finding,) = report.findings
+        assert not report.ok and "name of a class is no UTF-8" in finding.message
+    assert not target.exists() and not (tmp_path / "whole").exists()
+
+
+def test_a_file_name_that_is_no_text_is_an_error_where_it_is_a_value(tmp_path: Path) -> None:
+    folder = _images(os.fsencode(tmp_path / "images"), b"a\xff.png")
+    with pytest.raises(ps.FormatError, match="file_names=False leaves that out") as caught:
+        ps.open(folder, format="imagefolder")
+    assert caught.value.file == os.path.join(folder, "a\udcff.png")
+    assert len(ps.open(folder, format="imagefolder", file_names=False)) == 1
+    folder = _images(os.fsencode(tmp_path / "classes"), b"cat/a\xff.png")
+    assert [row["label"] for row in ps.open(folder, format="imagefolder")] == ["cat"]

@@ -241,7 +241,8 @@ class ImageFolderReader:
         if in_folders and (table is None or LABEL not in table.column_names):
             numbers = {name: number for number, name in enumerate(classes)}
             codes = [numbers[name.split("/", 1)[0]] for name in names]
-            labels = pa.array(classes, pa.string())
+            message = "the name of a class is no UTF-8, which labels are"
+            labels = self._texts(classes, message)
             columns[LABEL] = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), labels)
         if table is not None:
             whole = table.combine_chunks()
@@ -249,10 +250,19 @@ class ImageFolderReader:
                 columns[name] = _one_chunk(whole.column(name))
         wanted = self._how.file_names
         if wanted or (wanted is None and table is None and not in_folders):
-            columns[FILE_NAME] = pa.array(names, pa.string())
+            message = f"the name is no UTF-8, which the column {FILE_NAME} is; file_names=False leaves that out"
+            columns[FILE_NAME] = self._texts(names, message)
         if not columns:
             return empty_columns(len(names))
         return pa.record_batch(list(columns.values()), list(columns))
+
+    def _texts(self, names: list[str], message: str) -> pa.Array:
+        """Names of files or folders as a column."""
+        try:
+            return pa.array(names, pa.string())
+        except UnicodeEncodeError:
+            wrong = next(name for name in names if not _is_unicode(name))
+            raise FormatError(message, file=f"{self._path}/{wrong}") from None
 
     # -- records ------------------------------------------------------------------------------------
 
