@@ -155,3 +155,12 @@ def test_it_is_open_to_no_more_people_than_its_file(tmp_path: Path) -> None:
     ps.write({"n": [2]}, path, overwrite=True, storage=LocalStorage(Watching()))
     assert len(seen) == 4 and set(seen) == {0o600}
     assert ahead.left_of(str(path), None) is None
+
+
+def test_a_folder_of_indexes_is_made_where_there_are_some(tmp_path: Path) -> None:
+    ps.write({"n": pa.array(OLD, pa.int8())}, tmp_path / "x.tfrecord")
+    kept = tmp_path / "kept"
+    ps.convert(tmp_path / "x.tfrecord", tmp_path / "x.parquet", index=str(kept))
+    assert not kept.exists()
+    ps.convert(tmp_path / "x.parquet", tmp_path / "y.tfrecord", index=str(kept))
+    assert types_of(tmp_path / "y.tfrecord", index=str(kept)) == [pa.int8()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -23,7 +23,6 @@ from penstock.errors import PenstockError, SchemaError, StaleIndexError, Unsuppo
 from penstock.format import (
     Appendable,
     Format,
-    NumbersClasses,
     Options,
     Summary,
     Surveyed,
@@ -33,7 +32,6 @@ from penstock.format import (
 from penstock.format_options import options_from
 from penstock.formats.batches import conform
 from penstock.framing import ahead, blocks, kept_schema, sidecar
-from penstock.framing.kept_names import Renumbered, is_label, names_of
 from penstock.framing.kept_schema import of_written
 from penstock.framing.sidecar import Index
 from penstock.inference import innermost
@@ -47,6 +45,7 @@ from penstock.storage import LocalStorage, Storage
 from penstock.tail import WAIT_SECONDS, Tail
 from penstock.types import is_list, refuse_bits
 from penstock.verbs import textindex
+from penstock.verbs.append_labels import numbered_alike
 from penstock.verbs.append_names import place_for
 from penstock.verbs.incoming import Incoming, batches_of
 from penstock.verbs.shards import Progress, index_of
@@ -133,7 +132,7 @@ def append(
     options = _options(kind, compression, with_exact(kind, format_options, exact=exact))
     there = datasets.open(where.paths, schema=schema, index="never", storage=place)
     incoming = _fitting(batches_of(data), there.schema, kind, last)
-    incoming = _numbered_alike(incoming, kind, where.paths, work)
+    incoming = numbered_alike(incoming, kind, where.paths, place, work.kept_at)
     work = replace(work, schema=of_written(kind, incoming.schema, options))
     next_name = partial(_next_name, target, shard, place)
     place = place.no_more_open_than([last])
@@ -328,7 +327,7 @@ class _Work:
                 with self._index_ahead(sink, made, path):
                     sink.commit()
             more = replace(made.writer.index(), schema=self.schema)
-            if old.num_records or blocks.kept(path, self._kept, self.storage) is not None:
+            if old.num_records or blocks.kept(path, self.kept_at, self.storage) is not None:
                 self._save_index(old, more, path)
             self._save_text(sidecar.joined(old, more), path, old.num_records, made)
         return Summary((path,), made.num_records, made.num_bytes, notes_of([made.writer]))
@@ -379,7 +378,7 @@ class _Work:
             warnings.warn(f"{path} has the records, but not its text index: {error}", stacklevel=4)
 
     @property
-    def _kept(self) -> str:
+    def kept_at(self) -> str:
         """Where indexes are, as `Options.index`."""
         return "beside" if isinstance(self.index, bool) else self.index
 
@@ -402,7 +401,7 @@ class _Work:
         if self.index is False:
             return
         folder = None if self.index is True else self.index
-        with_checksums = blocks.kept(path, self._kept, self.storage)
+        with_checksums = blocks.kept(path, self.kept_at, self.storage)
         try:
             if old.num_records:
                 kept = sidecar.kept_records(path, folder)
@@ -445,38 +444,6 @@ def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in incoming.batches:
             yield conform(batch, schema, path)
-
-    return Incoming(schema, batches(), incoming.num_records)
-
-
-def _numbered_alike(
-    incoming: Incoming, kind: Format, paths: Sequence[str], work: _Work
-) -> Incoming:
-    """Records whose class labels have the numbers that the files have for these names, where sidecars list them."""
-    if not isinstance(kind, NumbersClasses):
-        return incoming
-    options = Options(index="auto" if isinstance(work.index, bool) else work.index)
-    kept = kept_schema.of_files(paths, work.storage, options, lambda source: kind)
-    ways: dict[int, Renumbered] = {}
-    for place, field in enumerate(incoming.schema):
-        at = -1 if kept is None else kept.get_field_index(field.name)
-        if kept is None or at < 0 or not is_label(field.type):
-            continue
-        names = names_of(kept.field(at))
-        if names is not None:
-            ways[place] = Renumbered(names, kept.field(at).type)
-    if not ways:
-        return incoming
-    fields = [
-        f.with_type(ways[place].type) if place in ways else f
-        for place, f in enumerate(incoming.schema)
-    ]
-    schema = pa.schema(fields, incoming.schema.metadata)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in incoming.batches:
-            columns = [ways[n](c) if n in ways else c for n, c in enumerate(batch.columns)]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return Incoming(schema, batches(), incoming.num_records)
 

@@ -230,7 +230,8 @@ class Journal:
                 own = sidecar.path_for(part, self._index_folder)
                 ahead.lay(own, part, final, self._index_folder)
         for folder in dict.fromkeys((self._folder, self._index_folder or self._folder)):
-            sync_path(Calls(), folder)
+            if os.path.isdir(folder):  # that of indexes is made with the first one
+                sync_path(Calls(), folder)
 
     def forget(self) -> None:
         """Remove the journal and whatever parts there are, finished or not."""

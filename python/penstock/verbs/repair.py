@@ -202,14 +202,10 @@ class _Work:
 
     def _types_of(self, path: str, kind: Format) -> bytes:
         """The types that the sidecar of a damaged file keeps, where it is of the file but for the damage."""
-        if self.index is False:
-            return b""
-        for kept in dict.fromkeys(("auto", "auto" if self.index is True else str(self.index))):
-            options = Options(index=kept, limits=self.options.limits)
-            found = kept_schema.of_file(path, self.storage, options, lambda source: kind)
-            if found:
-                return found
-        return b""
+        places = ("auto", self._index_folder or "auto") if self.index is not False else ()
+        given = (Options(index=kept, limits=self.options.limits) for kept in dict.fromkeys(places))
+        found = (kept_schema.of_file(path, self.storage, o, lambda source: kind) for o in given)
+        return next(filter(None, found), b"")
 
     def _write(self, saving: _Saving, kind: Format, path: str, target: str) -> None:
         types = self._types_of(path, kind)
