@@ -83,7 +83,7 @@ def container(suffix: str) -> str:
         import pyarrow as pa
 
         import penstock as ps
-        from penstock.types import ImageType
+        from penstock.columns.types import ImageType
 
         label = pa.array(range(NUM_RECORDS))
         images = pa.ExtensionArray.from_storage(ImageType("jpeg"), pa.array(jpegs(), pa.binary()))

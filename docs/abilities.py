@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from penstock.format import FormatInfo
+from penstock.contract.format import FormatInfo
 from penstock.formats import FORMATS
 
 ROOT = Path(__file__).resolve().parent.parent

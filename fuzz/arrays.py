@@ -17,9 +17,10 @@ import pyarrow as pa
 
 import penstock as ps
 from fuzz import seeds
-from penstock.formats.npy_header import parse_header
-from penstock.formats.zip_directory import read_directory
+from penstock.formats.npz.zip_directory import read_directory
+from penstock.formats.numpy.npy_header import parse_header
 from penstock.limits import Limits
+from penstock.storage import MemoryStorage
 
 
 def npy_header(data: bytes, rng: random.Random) -> None:
@@ -46,7 +47,7 @@ def _literal(text: str) -> dict[str, object] | None:
 
 def npz(data: bytes, rng: random.Random) -> None:
     """The directory, held against zipfile's; then the table."""
-    storage = seeds.Memory({"f": data})
+    storage = MemoryStorage({"f": data})
     directory = read_directory(storage.source("f"), Limits())
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -62,7 +63,7 @@ def npz(data: bytes, rng: random.Random) -> None:
 
 
 def _scan(data: bytes, name: str, rng: random.Random) -> None:
-    storage = seeds.Memory({f"f.{name}": data})
+    storage = MemoryStorage({f"f.{name}": data})
     dataset = ps.open(f"f.{name}", storage=storage, index="never", format=name, overlays=False)
     found = 0
     for batch in dataset.scan(threads=1):

@@ -17,12 +17,13 @@ import penstock as ps
 from fuzz import seeds
 from fuzz.lies import json_text, words
 from fuzz.tfrecords import framed
-from penstock import journal
 from penstock.limits import Limits
 from penstock.overlay import file as overlay_file
-from penstock.storage import LocalStorage
-from penstock.verbs import convert_journal, rewrite_journal
-from penstock.verbs.overlays import write_overlay
+from penstock.storage import append_journal as journal
+from penstock.storage.local import LocalStorage
+from penstock.verbs.convert import journal as convert_journal
+from penstock.verbs.fields import rewrite_journal
+from penstock.verbs.fields.overlays import write_overlay
 
 _PAYLOADS = [b"%d" % n for n in range(20)]
 _DATA = b"".join(map(framed, _PAYLOADS))

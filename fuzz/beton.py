@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from fuzz.seeds import Memory
-from penstock.images import reencode
-from penstock.lending import as_lent
+from penstock.columns.lending import as_lent
+from penstock.columns.types import ImageType, fixed_tensors, is_image
+from penstock.datasets.take import take
 from penstock.loader.images import decode_into
-from penstock.take import take
-from penstock.types import ImageType, fixed_tensors, is_image
+from penstock.payloads.images import reencode
+from penstock.storage import MemoryStorage
 
 PAGE = 1 << 21
 
@@ -46,7 +46,7 @@ def folded(data: bytes) -> bytes:
 def read(data: bytes, rng: random.Random) -> None:
     """Open, scan and take; what is delivered is what a plain parser finds."""
     whole = unfolded(data)
-    dataset = ps.open("m.beton", storage=Memory({"m.beton": whole}), format="beton")
+    dataset = ps.open("m.beton", storage=MemoryStorage({"m.beton": whole}), format="beton")
     if len(dataset) > 1 << 16:
         return
     table = pa.Table.from_batches(list(dataset.scan(threads=1)), schema=dataset.schema)

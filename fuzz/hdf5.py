@@ -22,6 +22,7 @@ import numpy as np
 
 import penstock as ps
 from fuzz import seeds
+from penstock.storage import MemoryStorage
 
 SECONDS = 3
 _REFUSED, _FAILED = 3, 4
@@ -69,7 +70,7 @@ def _in_child(data: bytes, rng: random.Random, telling: int) -> int:
 def _read(data: bytes, rng: random.Random) -> None:
     """From memory or from the disk, scanned and taken from."""
     if rng.random() < 0.5:
-        storage: Any = seeds.Memory({"a.h5": data})
+        storage: Any = MemoryStorage({"a.h5": data})
         dataset = ps.open("a.h5", storage=storage, index="never", format="hdf5", overlays=False)
     else:
         path = os.path.join(_folder(), "a.h5")

@@ -13,8 +13,8 @@ import PIL.Image
 
 import penstock as ps
 from penstock import _core
-from penstock.images import image_sizes, reencode
 from penstock.loader.images import decode_into
+from penstock.payloads.images import image_sizes, reencode
 
 _LIMITS = ps.Limits(image_pixels=1 << 18)
 

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 
 from penstock._core import Buffer
-from penstock.framing import sections
+from penstock.framing.index import _sections as sections
 
 HEADER = struct.Struct("<8sHBBIQQQQQQqqQI")
 """magic, version, compression, layout, num_sections, num_records, data_bytes, plain_bytes, num_points,

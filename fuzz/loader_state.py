@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import penstock as ps
-from fuzz.seeds import Memory
+from penstock.storage import MemoryStorage
 
 COUNT = 37
 HOSTILE: tuple[Any, ...] = (
@@ -35,7 +35,7 @@ def states() -> list[bytes]:
 def _loader(kind: int) -> ps.Loader:
     file = io.BytesIO()
     np.savez(file, id=np.arange(COUNT))
-    storage = Memory({"s.npz": file.getvalue()})
+    storage = MemoryStorage({"s.npz": file.getvalue()})
     order = (ps.Sequential(), ps.Shuffled(seed=2**64 - 1))[kind]
     return ps.Loader(ps.open("s.npz", storage=storage), 4, order=order, threads=0)
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import penstock as ps
 from fuzz import seeds
 from penstock import _core
-from penstock.formats import msgpack_columns
+from penstock.formats.msgpack import columns as msgpack_columns
+from penstock.storage import MemoryStorage
 
 FRAMING = "msgpack"
 _NESTING = 100
@@ -134,7 +135,7 @@ def opened(data: bytes, rng: random.Random) -> None:
         "infer_records": rng.choice((1, 1000, "all")),
         "layout": rng.choice(("auto", "auto", "values", "array")),
     }
-    storage = seeds.Memory({"a.msgpack": data})
+    storage = MemoryStorage({"a.msgpack": data})
     dataset = ps.open("a.msgpack", storage=storage, index="never", **options)  # type: ignore[arg-type]
     batches = list(dataset.scan(threads=1))
     for batch in batches:

@@ -31,10 +31,10 @@ def mds(data: bytes, rng: random.Random) -> None:
 def listing(data: bytes, rng: random.Random) -> None:
     """An index.json beside a shard."""
     import penstock as ps
-    from fuzz.seeds import Memory
+    from penstock.storage import MemoryStorage
 
     files = {"d/a.mds": simple([1, 2]), "d/index.json": data}
-    rows = list(ps.open("d/a.mds", storage=Memory(files)))
+    rows = list(ps.open("d/a.mds", storage=MemoryStorage(files)))
     assert [row["x"] for row in rows] == [1, 2]
 
 

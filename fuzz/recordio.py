@@ -13,6 +13,7 @@ import penstock as ps
 from fuzz import mxnet_rules as rules
 from fuzz import seeds
 from penstock import _core
+from penstock.storage import MemoryStorage
 
 _JPEG = b"\xff\xd8\xff\xe0"
 _PACK = ["label", "id", "id2", "image"]
@@ -101,7 +102,7 @@ def file(data: bytes, rng: random.Random) -> None:
         "header": rng.choice((None, True, False)),
         "label": rng.choice((None, "list", "scalar")),
     }
-    storage = seeds.Memory({"a.rec": data})
+    storage = MemoryStorage({"a.rec": data})
     # Of a format that is named: a changed head may begin as another's does.
     dataset = ps.open("a.rec", format="recordio", storage=storage, index="never", **options)  # type: ignore[arg-type]
     for batch in dataset.scan(threads=1):

@@ -20,46 +20,11 @@ import pyarrow.parquet as pq
 import penstock as ps
 from fuzz.tfrecords import framed
 from penstock import _core
-from penstock.framing import sidecar
-from penstock.hidden import SIDECAR_SUFFIX
+from penstock.framing.index import sidecar
+from penstock.storage.hidden import SIDECAR_SUFFIX
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = Path(os.environ.get("PENSTOCK_SHARED", ROOT.parent / "shared")) / "specs" / "golden"
-
-
-class Memory:
-    """A storage of files that are only in memory."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self._files = files
-
-    def source(self, path: str, *, mmap: bool = False) -> _Source:
-        if path not in self._files:
-            raise FileNotFoundError(path)
-        return _Source(path, self._files[path])
-
-    def list(self, folder: str) -> list[str]:
-        return sorted(self._files)
-
-    def exists(self, path: str) -> bool:
-        return path in self._files
-
-
-class _Source:
-    def __init__(self, path: str, data: bytes) -> None:
-        self.path = path
-        self.size = len(data)
-        self._buffer = _core.Buffer.from_bytes(data)
-
-    def read(self, start: int, length: int) -> _core.Buffer:
-        return self._buffer.slice(start, length)
-
-    def gather(self, starts: object, lengths: object) -> _core.Buffer:
-        pairs = zip(pa.array(starts).to_pylist(), pa.array(lengths).to_pylist(), strict=True)
-        return _core.Buffer.join([self._buffer.slice(start, length) for start, length in pairs])
-
-    def close(self) -> None:
-        pass
 
 
 def _golden(pattern: str) -> list[bytes]:

@@ -11,8 +11,8 @@ import numpy as np
 import penstock as ps
 from fuzz import seeds
 from fuzz.tfrecords import framed
-from penstock.framing.framed import FramedReader
-from penstock.scan import join
+from penstock.datasets.scan import join
+from penstock.framing.read.framed import FramedReader
 
 _MANY = 600
 """So many records of 5 KB are read by several threads, while they are in a cache."""

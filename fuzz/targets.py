@@ -40,11 +40,12 @@ from fuzz.lies import framed as lies
 from fuzz.lies import messages as message_lies
 from fuzz.tfrecords import FRAMING, framed, masked
 from penstock import _core
-from penstock.formats import arrow as arrow_format
-from penstock.framing import fitting, sidecar
+from penstock.formats.arrow import format as arrow_format
 from penstock.framing.framings import TFRECORD
-from penstock.inference import looks_like_examples
-from penstock.schema import DecodePlan, plan_fields
+from penstock.framing.index import fitting, sidecar
+from penstock.payloads.example.inference import looks_like_examples
+from penstock.payloads.example.plans import DecodePlan, plan_fields
+from penstock.storage import MemoryStorage
 
 ALLOWED = (_core.KernelError, ps.PenstockError)
 MOST_BYTES = 4 << 20
@@ -217,7 +218,7 @@ def index(data: bytes, rng: random.Random) -> None:
     """A sidecar, half of the time with right checksums of its own, and what is read through it."""
     if rng.random() < 0.7:
         data = indexes.sealed(data)
-    storage = seeds.Memory({"a.penstock": data})
+    storage = MemoryStorage({"a.penstock": data})
     found = sidecar.load("a.penstock", storage)  # type: ignore[arg-type]
     source = storage.source("a.penstock")
     fitting.fits(found, source, TFRECORD)  # type: ignore[arg-type]
@@ -241,7 +242,7 @@ def _read_through(forged: bytes, name: str, rng: random.Random) -> None:
 
 
 def opened(name: str, data: bytes, **options: Any) -> None:
-    storage = seeds.Memory({name: data})
+    storage = MemoryStorage({name: data})
     dataset = ps.open(name, storage=storage, index="never", **options)  # type: ignore[arg-type]
     found = 0
     for batch in dataset.scan(threads=1):

@@ -8,7 +8,8 @@ import random
 import tarfile
 
 import penstock as ps
-from fuzz.seeds import GOLDEN, Memory
+from fuzz.seeds import GOLDEN
+from penstock.storage import MemoryStorage
 
 _LIMITS = {"record_bytes": 1 << 20, "member_bytes": 1 << 20}
 
@@ -16,7 +17,7 @@ _LIMITS = {"record_bytes": 1 << 20, "member_bytes": 1 << 20}
 def read(data: bytes, rng: random.Random) -> None:
     """Every record, in one of the ways there are; those read at random are those of the scan."""
     options = rng.choice(({}, {"decode": False}, {"damage": "skip"}, {"raw": True}))
-    storage = Memory({"a.tar": data})
+    storage = MemoryStorage({"a.tar": data})
     dataset = ps.open(
         "a.tar",
         storage=storage,  # type: ignore[arg-type]

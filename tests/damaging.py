@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import frames
-from penstock.framing import sidecar
-from penstock.storage import LocalSource, LocalStorage
+from penstock.framing.index import sidecar
+from penstock.storage.local import LocalSource, LocalStorage
 
 SIZE = 1 << 16
 SEED = 20

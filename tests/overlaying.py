@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from penstock.verbs.overlays import write_overlay
+from penstock.verbs.fields.overlays import write_overlay
 
 COUNT = 100_000
 

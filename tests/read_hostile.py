@@ -2,7 +2,7 @@
 
 Run as a program: on standard input one JSON object a line, on standard output one for each, written
 before the next file is opened; so a file that ends the process by a signal, or never ends, is the
-one without an answer. `tests/test_whole_corpus.py` and `tests/test_canaries.py` run it.
+one without an answer. `tests/hostile/test_whole_corpus.py` and `tests/hostile/test_canaries.py` run it.
 
 Measured for each reading: CPU seconds of all threads (a busy machine does not lengthen them) and how
 far the resident memory grew, from a peak that is reset before each (`/proc/self/clear_refs`).

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import penstock as ps
-from memory_storage import MemoryStorage
-from penstock.framing.sidecar import path_for
+from penstock.framing.index.sidecar import path_for
+from penstock.storage import MemoryStorage
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("PENSTOCK_SHARED", ROOT.parent / "shared"))

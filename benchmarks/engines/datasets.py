@@ -20,9 +20,9 @@ def take(form: str) -> Callable[[Data], Job]:
     """Batches as Arrow tables or as Python lists."""
 
     def make(data: Data) -> Job:
-        import datasets
         import pyarrow as pa
 
+        import datasets
         from benchmarks import checks
         from benchmarks.engines import arrow_rows
 

@@ -13,7 +13,7 @@ from fuzz.indexes import HEADER, crc32c, with_fields
 from fuzz.lies import json_text, number, words
 from fuzz.lies.tables import arrow
 from fuzz.seeds import Memory
-from penstock.framing import sections
+from penstock.framing.index import _sections as sections
 
 _POINT = struct.Struct("<QQII")
 

@@ -267,7 +267,7 @@ class ExamplePlan:
     """What to decode, made once for many batches.
 
     A column is (name, key, in_lists, kind, layout, size, strings, required, default): see
-    `penstock.schema.Wire`.
+    `penstock.payloads.example.plans.Wire`.
     """
 
     def __new__(

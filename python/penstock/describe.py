@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.casts import in_microseconds
-from penstock.types import is_list
+from penstock.columns.casts import in_microseconds
+from penstock.columns.types import is_list
 
 ELLIPSIS = "…"
 _TEXT_BYTES = 4096

@@ -6,10 +6,13 @@ anything is reserved.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
 
 from penstock.errors import LimitError, batch_limit
-from penstock.numbers import checked_count
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -83,3 +86,21 @@ def limits_from(value: Limits | dict[str, int] | None) -> Limits:
     if unknown:
         raise TypeError(f"unknown limit {unknown[0]!r}; known: {', '.join(sorted(known))}")
     return Limits(**value)
+
+
+def checked_count(word: str, value: Any, least: int) -> int:
+    """What a user gave for `word`, as a Python number of at least so much.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is smaller.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{word} is a whole number, not {value!r}")
+    if number < least:
+        raise ValueError(f"{word} must be at least {least}, not {number}")
+    return number

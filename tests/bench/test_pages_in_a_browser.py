@@ -37,7 +37,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, report in reports(folder).items():
         found[name] = folder / name / "page.html"
         found[name].parent.mkdir()
-        found[name].write_text(report.html(), encoding="utf-8")
+        found[name].write_text(ps.bench.html(report), encoding="utf-8")
     return found
 
 

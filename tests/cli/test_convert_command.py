@@ -14,7 +14,7 @@ from running import run
 
 import penstock as ps
 from penstock import formats
-from penstock.format_options import options_from
+from penstock.contract.options import options_from
 
 
 def test_convert_there_and_back_keeps_every_value(shards: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import describe
-from penstock.types import ImageType, VariableShapeTensorType
+from penstock.columns.types import ImageType, VariableShapeTensorType
 
 VP8X = b"RIFF\0\0\0\0WEBPVP8X" + struct.pack("<IB", 10, 0) + b"\0\0\0" + b"\x3f\0\0" + b"\x1f\0\0"
 VP8L = b"RIFF\0\0\0\0WEBPVP8L" + b"\0\0\0\0\x2f" + struct.pack("<I", 63 | 31 << 14)

@@ -9,7 +9,7 @@ from running import run
 
 import penstock as ps
 from penstock.overlay.file import folder_of
-from penstock.verbs.overlays import write_overlay
+from penstock.verbs.fields.overlays import write_overlay
 
 
 def keep(source: Path, name: str, **columns: object) -> None:

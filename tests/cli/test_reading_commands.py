@@ -12,7 +12,7 @@ import pytest
 from running import run, run_process
 
 import penstock as ps
-from penstock.types import ImageType, fixed_tensors
+from penstock.columns.types import ImageType, fixed_tensors
 from reading import HOSTILE, index_of
 
 # -- info -----------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from running import run
 
 import penstock as ps
-from penstock.verbs.observe import FieldObserver
-from penstock.verbs.tally import BINS, DISTINCT_LIMIT, Range
+from penstock.verbs.inspect.observe import FieldObserver
+from penstock.verbs.inspect.tally import BINS, DISTINCT_LIMIT, Range
 
 
 def stats_of(tmp_path: Path, **columns: object) -> ps.Stats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -203,3 +204,10 @@ def test_conditions_mean_what_they_mean_in_sql(where: str) -> None:
         connection.register("numbered", numbered)
         wanted = [n for (n,) in connection.execute(query).fetchall()]
     assert kept(where) == wanted
+
+
+def test_a_condition_on_a_field_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    ps.write({"a": [1, 2]}, tmp_path / "a.tfrecord")
+    with pytest.raises(ps.SchemaError, match="no such column; there are: a"):
+        ps.convert(tmp_path / "a.tfrecord", tmp_path / "b.parquet", where="nope > 3")
+    assert not (tmp_path / "b.parquet").exists()

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.selection import Projection, Selection
+from penstock.contract.format import Chunk, FormatInfo, NoOptions, Options
 from penstock.errors import FormatError, SchemaError, TruncatedError
-from penstock.format import Chunk, FormatInfo, NoOptions, Options, Projection, Selection
-from penstock.storage import Sink, Source
+from penstock.storage.base import Sink, Source
 
 HEAD = struct.Struct("<4sI")
 CHUNK_RECORDS = 4096

@@ -3,14 +3,16 @@
 import pyarrow as pa
 
 from penstock import _core
+from penstock.columns.selection import Projection
+from penstock.contract.decoder import Proof
+from penstock.contract.format import FormatInfo, NoOptions, Options
 from penstock.errors import SchemaError
-from penstock.format import FormatInfo, NoOptions, Options, Projection
-from penstock.framing.framed import FramedReader, Proof
 from penstock.framing.framings import TFRECORD
-from penstock.framing.indexing import load_index
-from penstock.framing.shard import Shard
-from penstock.framing.stream import PlainStream
-from penstock.storage import Sink, Source
+from penstock.framing.index.indexing import load_index
+from penstock.framing.read.framed import FramedReader
+from penstock.framing.read.shard import Shard
+from penstock.framing.streams.stream import PlainStream
+from penstock.storage.base import Sink, Source
 
 
 class LineDecoder:

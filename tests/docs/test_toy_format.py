@@ -12,15 +12,15 @@ from framed_lines import LineDecoder, LinesFormat
 import frames
 import penstock as ps
 from penstock import formats
-from penstock.format import Options
-from penstock.formats.framed_raw import RawDecoder
-from penstock.framing.framed import FramedReader
+from penstock.contract.format import Options
 from penstock.framing.framings import TFRECORD
-from penstock.framing.indexing import load_index
-from penstock.framing.shard import Shard
-from penstock.framing.stream import PlainStream
-from penstock.storage import Source
-from penstock.verbs.overlays import write_overlay
+from penstock.framing.index.indexing import load_index
+from penstock.framing.read.framed import FramedReader
+from penstock.framing.read.raw import RawDecoder
+from penstock.framing.read.shard import Shard
+from penstock.framing.streams.stream import PlainStream
+from penstock.storage.base import Source
+from penstock.verbs.fields.overlays import write_overlay
 from reading import index_of
 
 HERE = Path(__file__).parent

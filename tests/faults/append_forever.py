@@ -12,8 +12,8 @@ import signal
 import sys
 
 import penstock as ps
-from penstock.sinks import Calls
-from penstock.storage import LocalStorage
+from penstock.storage.local import LocalStorage
+from penstock.storage.local_sink import Calls
 
 STEP = 200
 """Records of one append."""

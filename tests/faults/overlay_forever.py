@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from penstock.verbs.overlays import write_overlay
+from penstock.verbs.fields.overlays import write_overlay
 
 SCHEMA = pa.schema([("score", pa.int64())])
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from penstock.sinks import Calls
+from penstock.storage.local_sink import Calls
 
 PAGE_BYTES = 4096
 ROOT = 0

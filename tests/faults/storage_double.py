@@ -6,7 +6,7 @@ import os
 import stat
 from dataclasses import dataclass, field
 
-from penstock.sinks import Calls
+from penstock.storage.local_sink import Calls
 
 CALLS = (
     "open",

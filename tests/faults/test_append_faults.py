@@ -13,9 +13,9 @@ import pytest
 from storage_double import FailingCalls, FullDisk, RecordingCalls
 
 import penstock as ps
-from penstock import journal
-from penstock.sinks import TEMPORARY_SUFFIX
-from penstock.storage import LocalStorage
+from penstock.storage import append_journal as journal
+from penstock.storage.local import LocalStorage
+from penstock.storage.local_sink import TEMPORARY_SUFFIX
 from reading import index_of
 
 OLD = {"id": range(300), "text": [f"record {n}" * 5 for n in range(300)]}

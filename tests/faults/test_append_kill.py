@@ -15,8 +15,8 @@ from append_forever import PAD, STEP
 from test_kill import is_alive
 
 import penstock as ps
-from penstock import journal
-from penstock.sinks import TEMPORARY_SUFFIX
+from penstock.storage import append_journal as journal
+from penstock.storage.local_sink import TEMPORARY_SUFFIX
 
 VICTIM = str(Path(__file__).with_name("append_forever.py"))
 NAMES = ["x.tfrecord", "x.tfrecord.gz"]

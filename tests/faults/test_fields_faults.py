@@ -14,9 +14,10 @@ import pytest
 from storage_double import FailingCalls, FullDisk
 
 import penstock as ps
-from penstock.sinks import Calls
-from penstock.storage import LocalStorage
-from penstock.verbs import rewrite, rewrite_journal
+from penstock.storage.local import LocalStorage
+from penstock.storage.local_sink import Calls
+from penstock.verbs.fields import _rewrite as rewrite
+from penstock.verbs.fields import rewrite_journal
 from reading import index_of
 
 SHARDS = 3

@@ -16,10 +16,10 @@ import pytest
 from kill_at_each_call import WAYS
 
 import penstock as ps
-from penstock.framing import ahead, sidecar
-from penstock.hidden import TEMPORARY_SUFFIX
-from penstock.sinks import Calls
-from penstock.storage import LocalStorage
+from penstock.framing.index import ahead, sidecar
+from penstock.storage.hidden import TEMPORARY_SUFFIX
+from penstock.storage.local import LocalStorage
+from penstock.storage.local_sink import Calls
 from reading import ROOT, index_of
 
 SCRIPT = str(Path(__file__).with_name("kill_at_each_call.py"))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.sinks import TEMPORARY_SUFFIX
-from penstock.verbs.write import write
+from penstock.storage.local_sink import TEMPORARY_SUFFIX
+from penstock.verbs.write.write import write
 
 KILLS = 200
 VICTIM = str(Path(__file__).with_name("write_forever.py"))

@@ -19,9 +19,9 @@ from storage_double import CrashingCalls, FailingCalls
 
 import penstock as ps
 from penstock.overlay.file import folder_of, path_of
-from penstock.sinks import TEMPORARY_SUFFIX
-from penstock.storage import LocalStorage
-from penstock.verbs.overlays import write_overlay
+from penstock.storage.local import LocalStorage
+from penstock.storage.local_sink import TEMPORARY_SUFFIX
+from penstock.verbs.fields.overlays import write_overlay
 
 SHARDS = 3
 VICTIM = str(Path(__file__).with_name("overlay_forever.py"))

@@ -20,8 +20,9 @@ import pytest
 from power import Recorder
 
 import penstock as ps
-from penstock.framing import sidecar
-from penstock.verbs import convert_journal, rewrite_journal
+from penstock.framing.index import sidecar
+from penstock.verbs.convert import journal as convert_journal
+from penstock.verbs.fields import rewrite_journal
 
 OLD = [{"id": n, "text": f"record {n} " * 20} for n in range(60)]
 NEW = [{"id": n, "text": f"another {n} " * 25} for n in range(100, 170)]
@@ -362,6 +363,6 @@ def test_a_copy_in_a_cache_is_whole_or_made_again(place: Path) -> None:
 
 
 def test_the_model_notices_a_missing_fsync(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.sinks.Calls.fsync", lambda self, fd: None)
+    monkeypatch.setattr("penstock.storage.local_sink.Calls.fsync", lambda self, fd: None)
     with pytest.raises((AssertionError, ps.PenstockError)):
         cut(WRITERS["replace x.tfrecord"], place, seed=1, count=60)

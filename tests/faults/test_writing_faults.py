@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from storage_double import CrashingCalls, FailingCalls
 
-from penstock.sinks import TEMPORARY_SUFFIX
-from penstock.storage import LocalStorage
-from penstock.verbs.write import write
+from penstock.storage.local import LocalStorage
+from penstock.storage.local_sink import TEMPORARY_SUFFIX
+from penstock.verbs.write.write import write
 
 TABLE = pa.table({"id": range(500), "text": [f"record {n}" * 20 for n in range(500)]})
 OPTIONS: dict[str, dict[str, object]] = {

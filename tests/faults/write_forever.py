@@ -11,7 +11,7 @@ import sys
 
 import pyarrow as pa
 
-from penstock.verbs.write import write
+from penstock.verbs.write.write import write
 
 
 def write_forever(folder: str, number: int) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from columnar_cases import numbers
 
-from penstock.formats.arrow import ArrowFormat
+from penstock.formats.arrow.format import ArrowFormat
 
 ARROW = ArrowFormat()
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["file", "stream"])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.format import Format, Options, Reader, open_shard
-from penstock.storage import LocalStorage
+from penstock.contract.format import Format, Options, Reader
+from penstock.framing.abilities import open_shard
+from penstock.storage.local import LocalStorage
 
 
 def write(

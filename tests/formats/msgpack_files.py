@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from memory_storage import MemoryStorage
+from penstock.storage import MemoryStorage
 
 
 def opened(data: bytes, **options: Any) -> ps.Dataset:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from memory_storage import MemoryStorage
-from penstock.formats.npy_header import MAGIC
+from penstock.formats.numpy.npy_header import MAGIC
+from penstock.storage import MemoryStorage
 from reading import SHARED
 
 GOLDEN = SHARED / "specs" / "golden" / "neighbours"

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
-from penstock.format import Format, Options
-from penstock.formats.arrow import ArrowFormat
-from penstock.formats.parquet import ParquetFormat
-from penstock.storage import LocalStorage
+from penstock.contract.format import Format, Options
+from penstock.formats.arrow.format import ArrowFormat
+from penstock.formats.parquet.format import ParquetFormat
+from penstock.storage.local import LocalStorage
 
 FORMATS: dict[str, Format] = {"parquet": ParquetFormat(), "arrow": ArrowFormat()}
 ADDRESS_SPACE = 4 << 30

@@ -6,7 +6,7 @@ from typing import Any
 
 import penstock as ps
 from fuzz import mxnet_rules as rules
-from memory_storage import MemoryStorage
+from penstock.storage import MemoryStorage
 
 JPEG = b"\xff\xd8\xff\xe0"
 

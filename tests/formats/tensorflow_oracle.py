@@ -10,7 +10,7 @@ import tf_examples as tfe
 
 import penstock.features as f
 from penstock.features import describe, plan_fields
-from penstock.schema import DecodePlan
+from penstock.payloads.example.plans import DecodePlan
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")

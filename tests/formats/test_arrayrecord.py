@@ -23,9 +23,9 @@ from fuzz.riegeli_files import (
     numbers,
     varint,
 )
-from memory_storage import MemoryStorage
 from penstock import _core
-from penstock.formats import arrayrecord
+from penstock.formats.arrayrecord import format as arrayrecord
+from penstock.storage import MemoryStorage
 
 PEERS = (
     ("recordio", "uncompressed.array_record"),

@@ -7,6 +7,7 @@ import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from columnar_cases import Broken, numbers, of_every_kind, opened, scan, take, w
 from columnar_corpus import CORPUS, cases, check_case, outcomes
 
 import penstock as ps
+from penstock.formats.arrow import _batches as arrow_batches
 
 
 @MMAP
@@ -220,8 +222,8 @@ def test_many_threads_decode_one_reader(tmp_path: Path, stream: bool, mmap: bool
 
 @BOTH
 def test_sources_that_are_no_local_file_are_read_by_position(tmp_path: Path, stream: bool) -> None:
-    from penstock.format import Options
-    from penstock.storage import LocalSource
+    from penstock.contract.format import Options
+    from penstock.storage.local import LocalSource
 
     inner = LocalSource(str(stored(tmp_path / "a", ten(), stream)))
 
@@ -301,3 +303,29 @@ def test_two_columns_of_one_name_are_shown_and_not_converted(tmp_path: Path) -> 
         ps.convert(path, tmp_path / "a.parquet")
     with pytest.raises(ps.SchemaError, match="field 'a': two columns"):
         ps.diff(path, path)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "in the middle")])
+def test_an_arrow_stream_is_no_shorter_after_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    path = tmp_path / "a.arrows"
+    batch = pa.record_batch({"n": range(10)})
+    with pa.ipc.new_stream(path, batch.schema) as writer:
+        for _ in range(5):
+            writer.write_batch(batch)
+    dataset = ps.open(path)
+    walk = arrow_batches.walk_stream
+
+    def broken(*given: Any) -> Any:
+        for number, message in enumerate(walk(*given)):
+            if number == 3:
+                raise error
+            yield message
+
+    with monkeypatch.context() as patch:
+        patch.setattr(arrow_batches, "walk_stream", broken)
+        with pytest.raises(type(error)):
+            len(dataset)
+    assert len(dataset) == 50
+    assert sum(batch.num_rows for batch in dataset.scan()) == 50

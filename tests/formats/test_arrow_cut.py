@@ -15,10 +15,10 @@ import pytest
 
 import penstock as ps
 from damaging import SEED
-from penstock.formats import arrow
-from penstock.formats.arrow_unpack import InTurn
-from penstock.storage import LocalStorage
-from penstock.types import VariableShapeTensorType
+from penstock.columns.types import VariableShapeTensorType
+from penstock.formats.arrow import format as arrow
+from penstock.formats.arrow._unpack import InTurn
+from penstock.storage.local import LocalStorage
 from reading import run_python
 
 COUNT = 1003

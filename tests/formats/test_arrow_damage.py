@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from columnar_cases import numbers, of_every_kind, opened, scan, write
 from columnar_corpus import check_bounds, outcomes
 
 import penstock as ps
-from penstock.format import SkippedRegion
+from penstock.contract.format import SkippedRegion
 
 
 def test_what_is_not_arrow_is_refused_clearly(tmp_path: Path) -> None:
@@ -175,3 +176,23 @@ def test_a_deeply_nested_schema_ends_in_an_error(tmp_path: Path, stream: bool) -
     (outcome,) = outcomes("arrow", [path])
     check_bounds(outcome)
     assert outcome["error"] == "FormatError"
+
+
+def test_what_a_compressed_batch_claims_is_checked_before_parts_are_planned(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    batch = pa.record_batch({"n": np.zeros(3000, np.int64)})
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(path, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    data = path.read_bytes()
+    for true, claimed in [(24_000, 1 << 45), (3000, 1 << 42)]:
+        data = data.replace(true.to_bytes(8, "little"), claimed.to_bytes(8, "little"))
+    path.write_bytes(data)
+    for call in (lambda: list(ps.open(path).scan()), lambda: ps.open(path).take([1])):
+        tracemalloc.start()
+        with pytest.raises(ps.LimitError, match="batch_bytes"):
+            call()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 10 << 20, "no plan is made of two million parts"
+    assert [finding.kind for finding in ps.verify(path).findings] == ["limit"]

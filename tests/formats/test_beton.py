@@ -16,11 +16,11 @@ import pytest
 
 import penstock as ps
 from fuzz.beton import plain
-from memory_storage import MemoryStorage
+from penstock.columns.types import ImageType, fixed_tensors
 from penstock.errors import LimitError
-from penstock.formats.beton import BetonFormat
-from penstock.images import decode_images
-from penstock.types import ImageType, fixed_tensors
+from penstock.formats.beton.format import BetonFormat
+from penstock.payloads.images import decode_images
+from penstock.storage import MemoryStorage
 from reading import run_python
 
 PAGE = 1 << 21
@@ -272,7 +272,7 @@ def test_json_ends_at_its_first_nul() -> None:
 
 
 def ps_jpegs(count: int) -> pa.ExtensionArray:
-    from penstock.images import encode_images
+    from penstock.payloads.images import encode_images
 
     pixels = np.random.default_rng(7).integers(0, 256, (count, 4, 6, 3), np.uint8)
     return pa.ExtensionArray.from_storage(ImageType(), encode_images(pixels, "jpeg").storage)

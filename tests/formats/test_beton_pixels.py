@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.columns.lending import IN_PARTS, as_lent, in_parts, whole
+from penstock.columns.types import ImageType, storage_of
+from penstock.datasets.take import take
 from penstock.errors import FormatError, LimitError
-from penstock.lending import IN_PARTS, as_lent, in_parts, whole
 from penstock.loader.images import decode_into
-from penstock.take import take
-from penstock.types import ImageType, storage_of
 
 PAGE = 1 << 21
 COUNT = 60

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from memory_storage import MemoryStorage
-from penstock.formats.beton_layout import read_layout
-from penstock.formats.beton_write import BetonOptions
-from penstock.images import decode_images, encode_images, image_sizes
-from penstock.types import ImageType, fixed_tensors
+from penstock.columns.types import ImageType, fixed_tensors
+from penstock.formats.beton._layout import read_layout
+from penstock.formats.beton.options import BetonOptions
+from penstock.payloads.images import decode_images, encode_images, image_sizes
+from penstock.storage import MemoryStorage
 
 PAGE = 1 << 21
 

@@ -7,9 +7,12 @@ import random
 import struct
 import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
+import frames
+import penstock as ps
 from penstock._core import (
     Buffer,
     Inflater,
@@ -20,6 +23,7 @@ from penstock._core import (
     inflate_members,
     member_head,
 )
+from reading import index_of
 
 GIB = 1 << 30
 
@@ -430,3 +434,37 @@ def test_wrong_arguments_are_refused() -> None:
         Inflater("gzip").push(Buffer.from_bytes(b""), True, 0)
     with pytest.raises(KernelError):
         ZlibDeflater(10)
+
+
+@pytest.mark.parametrize("window_bits", range(9, 16))
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_zlib_files_of_any_window_are_told_by_their_bytes(
+    tmp_path: Path, window_bits: int, level: int
+) -> None:
+    path = tmp_path / "x"
+    payloads = [b"%d" % number * 50 for number in range(500)]
+    engine = zlib.compressobj(level, zlib.DEFLATED, window_bits)
+    path.write_bytes(engine.compress(frames.file_of(payloads)) + engine.flush())
+    assert [row["record"] for row in ps.open(path, raw=True)] == payloads
+    assert len(ps.open(path, raw=True, compression="zlib")) == 500
+    assert ps.verify(path).ok
+
+
+@pytest.mark.parametrize("said", ["gzip", "zlib", ""])
+def test_what_is_said_of_the_compression_counts_with_an_index_as_well(
+    tmp_path: Path, said: str
+) -> None:
+    true = "" if said else "gzip"
+    path = tmp_path / "a.tfrecord"
+    ps.write({"i": range(10)}, path, compression=true or None)
+    assert index_of(tmp_path / "a.tfrecord").exists()
+    with pytest.raises(ps.FormatError):
+        ps.open(path, compression=said, raw=True).take([0, 5])
+    assert ps.open(path).take([0, 5])["i"].to_pylist() == [0, 5], "the index is as it was"
+
+
+@pytest.mark.parametrize("window_bits", [9, 12, 15])
+def test_empty_zlib_files_of_any_window(tmp_path: Path, window_bits: int) -> None:
+    engine = zlib.compressobj(6, zlib.DEFLATED, window_bits)
+    (tmp_path / "z.bin").write_bytes(engine.compress(b"") + engine.flush())
+    assert len(ps.open(tmp_path / "z.bin", raw=True, index="never")) == 0

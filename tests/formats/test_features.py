@@ -18,7 +18,7 @@ import penstock as ps
 import penstock.features as f
 from penstock import _core
 from penstock.errors import SchemaError, UnsupportedError
-from penstock.schema import DecodePlan
+from penstock.payloads.example.plans import DecodePlan
 
 # What may be asked for
 
@@ -437,3 +437,12 @@ def test_a_key_that_begins_like_a_part_is_called_by_all_of_its_name(tmp_path: Pa
     assert ps.open(path, schema={"context/k": f.FixedLen([], "int64")})[0] == {"context/k": 3}
     assert ps.open(path, schema=pa.schema([("context/k", pa.int64())]))[0] == {"context/k": 3}
     assert ps.open(path, schema=pa.schema([("x", pa.int64())]))[0] == {"x": None}
+
+
+def test_a_description_for_tensorflow_holds_for_all_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ps.write([{"a": 1, "id": 0}, {"a": 2, "id": 1}], tmp_path / "s-00000-of-00002.tfrecord")
+    ps.write([{"b": [1, 2], "id": 2}], tmp_path / "s-00001-of-00002.tfrecord")
+    found = ps.schemas(f"{tmp_path}/s@2.tfrecord")
+    assert "'a': tf.io.VarLenFeature(tf.int64)" in ps.features.describe(found.schema)

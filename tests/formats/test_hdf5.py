@@ -16,8 +16,8 @@ import pytest
 from hdf5_files import CORPUS, made, opened, table
 
 import penstock as ps
-from memory_storage import MemoryStorage
-from penstock.formats import hdf5_direct
+from penstock.formats.hdf5 import _direct as hdf5_direct
+from penstock.storage import MemoryStorage
 from reading import SHARED, run_python
 
 GOLDEN = SHARED / "specs" / "golden" / "neighbours" / "set.h5"
@@ -255,8 +255,8 @@ def test_penstocks_chunks_are_whole_chunks_of_hdf5(tmp_path: Path) -> None:
         tmp_path, x=(data, {"chunks": (700, 300)}), y=(np.arange(10_000), {"chunks": (350,)})
     )
     fmt = next(f for f in ps.formats.FORMATS if f.info.name == "hdf5")
-    from penstock.format import Options
-    from penstock.storage import LocalStorage
+    from penstock.contract.format import Options
+    from penstock.storage.local import LocalStorage
 
     reader = fmt.open(LocalStorage().source(path), Options())
     firsts = [chunk.first_record for chunk in reader.chunks()]

@@ -14,7 +14,7 @@ import pytest
 from hdf5_files import opened, table
 
 import penstock as ps
-from penstock.types import DTYPE_KEY, ImageType, fixed_tensors
+from penstock.columns.types import DTYPE_KEY, ImageType, fixed_tensors
 
 
 def rich_table() -> pa.Table:

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import penstock as ps
-from penstock.types import ImageType
+from penstock.columns.types import ImageType
 from reading import SHARED
 
 RNG = np.random.default_rng(8)

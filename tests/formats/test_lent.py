@@ -7,15 +7,15 @@ import pytest
 
 import penstock as ps
 from penstock import formats
-from penstock.formats.batches import conform
-from penstock.formats.framed_writer import LARGE_RECORD_BYTES
-from penstock.lending import lent_schema
-from penstock.loader.recipe import _taken_bytes
-from penstock.numbers import memoryviews
-from penstock.take import take
-from penstock.types import ImageType
-from penstock.verbs.incoming import Incoming
-from penstock.verbs.write import write
+from penstock.columns.batches import conform
+from penstock.columns.lending import lent_schema
+from penstock.columns.numbers import memoryviews
+from penstock.columns.types import ImageType
+from penstock.datasets.take import take
+from penstock.framing.write.writer import LARGE_RECORD_BYTES
+from penstock.loader._recipe import _taken_bytes
+from penstock.verbs.write.incoming import Incoming
+from penstock.verbs.write.write import write
 from reading import index_of
 
 LENDING = [fmt.info.name for fmt in formats.FORMATS if fmt.info.takes_views]

@@ -15,8 +15,8 @@ import pytest
 
 import penstock as ps
 from fuzz.mds_shards import index_of, one_column, shard, simple
-from memory_storage import MemoryStorage
-from penstock.types import is_fixed_tensor, is_image, is_json, is_variable_tensor
+from penstock.columns.types import is_fixed_tensor, is_image, is_json, is_variable_tensor
+from penstock.storage import MemoryStorage
 
 
 def opened(data: bytes, path: str = "x.mds", **options: Any) -> ps.Dataset:
@@ -416,7 +416,7 @@ def test_reading_goes_on_after_a_damaged_record() -> None:
 
 
 def test_other_files_are_not_taken_for_shards() -> None:
-    from penstock.formats.mds import MDSFormat
+    from penstock.formats.mds.format import MDSFormat
 
     fmt = MDSFormat()
     rng = random.Random(4)

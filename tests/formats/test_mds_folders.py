@@ -15,8 +15,8 @@ import pytest
 
 import penstock as ps
 from fuzz.mds_shards import folder_of, index_of, listed, one_column, shard, simple
-from memory_storage import MemoryStorage
-from penstock.formats import mds_inflated
+from penstock.formats.mds import _inflated as mds_inflated
+from penstock.storage import MemoryStorage
 
 
 def ids(source: Any, **options: Any) -> list[int]:

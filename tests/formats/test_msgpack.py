@@ -14,8 +14,8 @@ import pytest
 from msgpack_files import numpy_map, opened, packed, table
 
 import penstock as ps
-from memory_storage import MemoryStorage
-from penstock.types import VariableShapeTensorType
+from penstock.columns.types import VariableShapeTensorType
+from penstock.storage import MemoryStorage
 from reading import shared_path
 
 RAW = b"penstock.msgpack"

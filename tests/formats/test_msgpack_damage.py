@@ -13,7 +13,7 @@ import pytest
 from msgpack_files import numpy_map, opened, packed, table
 
 import penstock as ps
-from penstock.framing import sidecar
+from penstock.framing.index import sidecar
 
 SMALL = packed(
     {"a": 1, "b": [1.5, 2], "c": {"x": "é"}, "d": msgpack.Timestamp(5), "e": b"\x00"},

@@ -13,7 +13,7 @@ import pytest
 from msgpack_files import numpy_map, packed, table
 
 import penstock as ps
-from penstock.types import VariableShapeTensorType
+from penstock.columns.types import VariableShapeTensorType
 
 
 def written(batch: Any, tmp_path: Path, **options: Any) -> bytes:

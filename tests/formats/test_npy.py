@@ -12,8 +12,8 @@ import pytest
 from npy_files import ARRAYS, GOLDEN, npy, opened, table, with_header
 
 import penstock as ps
-from penstock.formats.npy_header import parse_header
-from penstock.types import DTYPE_KEY
+from penstock.columns.types import DTYPE_KEY
+from penstock.formats.numpy.npy_header import parse_header
 from reading import SHARED, shared_path
 
 CORPUS = SHARED / "corpus" / "npy"

@@ -56,7 +56,7 @@ def test_no_header_takes_long_or_much() -> None:
     code = """
 import sys, time
 import penstock as ps
-from penstock.formats.npy_header import parse_header, MAGIC
+from penstock.formats.numpy.npy_header import parse_header, MAGIC
 import struct
 texts = ["(" * (1 << 20), "{'a':" * 200000, "[" * 10 + "(1," * 300000, "'" * (1 << 20), "1" * (1 << 20),
     "{'descr': [" + ",".join(f"('f{n}','<i2')" for n in range(50000)) + "], 'fortran_order': False, 'shape': (0,)}",

@@ -11,7 +11,7 @@ import pytest
 from npy_files import ARRAYS
 
 import penstock as ps
-from penstock.types import DTYPE_KEY, fixed_tensors
+from penstock.columns.types import DTYPE_KEY, fixed_tensors
 
 
 def written(data: Any, tmp_path: Path, **options: Any) -> np.ndarray:

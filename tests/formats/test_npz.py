@@ -16,9 +16,9 @@ import pytest
 from npz_files import lists_file, member, npz, opened, table
 
 import penstock as ps
-from memory_storage import MemoryStorage
-from penstock.formats import npz_members
-from penstock.types import DTYPE_KEY
+from penstock.columns.types import DTYPE_KEY
+from penstock.formats.npz import members as npz_members
+from penstock.storage import MemoryStorage
 from reading import SHARED, run_python
 
 GOLDEN = SHARED / "specs" / "golden" / "neighbours"
@@ -248,3 +248,10 @@ def test_an_archive_behind_other_bytes_is_read_as_numpy_reads_it(tmp_path: Path)
     assert wanted == [100, 101, 102, 103]
     found = ps.open(path, index="never")
     assert [row["x"] for row in found.take(range(4)).to_pylist()] == wanted
+
+
+def test_arrays_without_a_dimension_are_scalars(tmp_path: Path) -> None:
+    ps.write([{"a": np.array(3)}, {"a": np.array(4)}] * 2000, tmp_path / "a.parquet")
+    dataset = ps.open(tmp_path / "a.parquet")
+    assert dataset.schema.field("a").type == pa.int64()
+    assert dataset[3999] == {"a": 4}

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.formats.zip_directory import read_directory
+from penstock.formats.npz.zip_directory import read_directory
 from penstock.limits import Limits
-from penstock.storage import LocalSource
+from penstock.storage.local import LocalSource
 
 LARGE = 1_000_000  # int64 values: several chunks
 

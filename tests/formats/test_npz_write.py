@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.types import ImageType, fixed_tensors
+from penstock.columns.types import ImageType, fixed_tensors
 
 
 def rich_table() -> pa.Table:

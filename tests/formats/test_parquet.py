@@ -16,8 +16,8 @@ from columnar_cases import Broken, numbers, of_every_kind, opened, scan, take, w
 from columnar_corpus import cases, check_bounds, check_case, outcomes
 
 import penstock as ps
-from penstock.formats import parquet
-from penstock.formats.parquet import ParquetFormat
+from penstock.formats.parquet import format as parquet
+from penstock.formats.parquet.format import ParquetFormat
 
 PARQUET = ParquetFormat()
 
@@ -178,8 +178,8 @@ def test_many_threads_decode_one_reader(tmp_path: Path, mmap: bool) -> None:
 
 
 def test_sources_that_are_no_local_file_are_read_by_position(tmp_path: Path) -> None:
-    from penstock.format import Options
-    from penstock.storage import LocalSource
+    from penstock.contract.format import Options
+    from penstock.storage.local import LocalSource
 
     table = thousand()
     inner = LocalSource(str(stored(tmp_path / "a", table, row_group_size=100)))

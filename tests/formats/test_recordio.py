@@ -12,9 +12,9 @@ from recordio_files import JPEG, opened, pack_file, rows
 
 import penstock as ps
 from fuzz import mxnet_rules as rules
-from penstock.format import Appendable, Surveyed
-from penstock.formats.recordio import RecordIOFormat
-from penstock.types import ImageType, is_image
+from penstock.columns.types import ImageType, is_image
+from penstock.formats.recordio.format import RecordIOFormat
+from penstock.framing.abilities import Appendable, Surveyed
 from reading import SHARED, read_bytes, run_python, shared_path
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -13,7 +13,7 @@ from recordio_files import JPEG
 
 import penstock as ps
 from fuzz import mxnet_rules as rules
-from penstock.types import ImageType
+from penstock.columns.types import ImageType
 from reading import index_of
 
 # -- what is written ------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import pytest
 
 import penstock as ps
 from penstock import formats
-from penstock.formats.framed_writer import FramedWriter
-from penstock.storage import LocalStorage
+from penstock.framing.write.writer import FramedWriter
+from penstock.storage.local import LocalStorage
 
 BATCH = pa.record_batch({"n": list(range(20_000))})
 

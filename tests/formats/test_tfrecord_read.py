@@ -15,8 +15,8 @@ from hypothesis import given
 
 import frames
 import penstock as ps
-from memory_storage import MemoryStorage
 from penstock import _core, formats
+from penstock.storage import MemoryStorage
 from reading import SHARED, read_all, read_bytes, records_of, run_python
 from strategies import payloads
 

@@ -16,9 +16,9 @@ import pytest
 
 import penstock as ps
 from penstock import SchemaError, _core
-from penstock.formats.tfrecord_writer import TFRecordWriteOptions
-from penstock.storage import LocalStorage
-from penstock.verbs.write import write
+from penstock.formats.tfrecord.writer import TFRecordWriteOptions
+from penstock.storage.local import LocalStorage
+from penstock.verbs.write.write import write
 from reading import index_of
 
 
@@ -356,8 +356,8 @@ def test_shards_without_records(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compression", [None, "gzip", "zlib"])
 def test_the_index_says_where_records_lie(tmp_path: Path, compression: str | None) -> None:
-    from penstock.framing import fitting, sidecar
     from penstock.framing.framings import TFRECORD
+    from penstock.framing.index import fitting, sidecar
 
     table = many(20_000)
     plain = written(tmp_path, table)
@@ -424,3 +424,12 @@ def test_missing_lists_of_bytes_of_a_fixed_size_are_read_as_they_were(
     table = pa.table({"x": pa.array(rows, type_)})
     ps.write(table, tmp_path / "a.tfrecord")
     assert pa.table(ps.open(tmp_path / "a.tfrecord", schema=table.schema))["x"].to_pylist() == rows
+
+
+def test_a_value_that_a_message_cannot_hold_names_record_and_field(tmp_path: Path) -> None:
+    from google.protobuf import descriptor_pb2
+
+    ps.write({"id": [1], "b": [b"\xff\xfe"]}, tmp_path / "a.tfrecord")
+    with pytest.raises(ps.SchemaError, match="does not fit string") as raised:
+        list(ps.open(tmp_path / "a.tfrecord", schema=descriptor_pb2.FileDescriptorProto).scan())
+    assert (raised.value.record, raised.value.field) == (0, "name")

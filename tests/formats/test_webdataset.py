@@ -20,7 +20,7 @@ from tars import END, archive, member
 
 import penstock as ps
 from damaging import tell_the_old_state
-from penstock.types import ImageType
+from penstock.columns.types import ImageType
 from reading import index_of, shared_path
 
 GOLDEN = shared_path("specs", "golden", "webdataset")
@@ -316,7 +316,7 @@ SMALL = archive([("a.cls", b"1"), ("a.txt", b"text"), ("b.cls", b"2")], tarfile.
 
 
 def tried(data: bytes, **options: Any) -> list[dict[str, Any]] | ps.PenstockError:
-    from memory_storage import MemoryStorage
+    from penstock.storage import MemoryStorage
 
     storage = MemoryStorage({"a.tar": data})
     try:

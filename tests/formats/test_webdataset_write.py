@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.framing import sidecar
-from penstock.storage import LocalStorage
-from penstock.types import ImageType, VariableShapeTensorType, fixed_tensors
+from penstock.columns.types import ImageType, VariableShapeTensorType, fixed_tensors
+from penstock.framing.index import sidecar
+from penstock.storage.local import LocalStorage
 from reading import index_of
 
 COUNT = 40

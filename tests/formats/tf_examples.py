@@ -14,7 +14,7 @@ import penstock.features as f
 from penstock import _core
 from penstock.errors import SchemaError
 from penstock.features import kernel_dialect, plan_fields
-from penstock.schema import DecodePlan
+from penstock.payloads.example.plans import DecodePlan
 
 REFUSED = (_core.KernelError, SchemaError, ValueError, TypeError)
 

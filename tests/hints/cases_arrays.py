@@ -8,7 +8,7 @@ import pyarrow as pa
 from steps import Case, Cases, equal_in, rows, twice
 
 import penstock as ps
-from penstock.types import DTYPE_KEY
+from penstock.columns.types import DTYPE_KEY
 
 
 def unequal_arrays() -> Case:

@@ -12,7 +12,7 @@ import pytest
 from steps import Case, Cases, apart, cli, folder_of_images, png, rows
 
 import penstock as ps
-from penstock.formats.parquet import ParquetReader
+from penstock.formats.parquet.format import ParquetReader
 
 # -- files that change ----------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import pytest
 from steps import IMAGES, Case, Cases, apart, cli, folder_of_images, rows
 
 import penstock as ps
-from penstock.verbs.rewrite_journal import Journal
+from penstock.verbs.fields.rewrite_journal import Journal
 
 # -- fields ---------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 from steps import Case, Cases, rows
 
 import penstock as ps
-from penstock.formats import beton_values
+from penstock.formats.beton import _values as beton_values
 
 
 def _long_values() -> ps.Dataset:

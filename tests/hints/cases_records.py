@@ -19,7 +19,7 @@ import frames
 import penstock as ps
 from formats.protobuf_example import Example
 from penstock import Limits
-from penstock.framing.framed import UNPROVED
+from penstock.framing.read.framed import UNPROVED
 
 # -- files elsewhere ------------------------------------------------------------------------------
 

@@ -16,8 +16,9 @@ from PIL import Image
 from steps import Case, Cases, equal_in, left_out, rows
 
 import penstock as ps
-from penstock import files, one_set
-from penstock.types import ImageType
+from penstock.columns.types import ImageType
+from penstock.datasets import _one_set as one_set
+from penstock.datasets import files
 
 # -- writing --------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import pytest
 from steps import Case, Cases, rows
 
 import penstock as ps
-from memory_storage import MemoryStorage
+from penstock.storage import MemoryStorage
 
 TWO = [{"a": 1}, {"a": 2}]
 

@@ -17,7 +17,7 @@ import penstock as ps
 from cli.running import run
 from damaging import flipped
 from overlaying import keep
-from penstock.verbs.rewrite_journal import Journal
+from penstock.verbs.fields.rewrite_journal import Journal
 
 SHARDS = ["a.tfrecord", "b.tfrecord"]
 

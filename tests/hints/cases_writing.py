@@ -14,8 +14,8 @@ import pytest
 from steps import Case, Cases, cli, equal_in, left_out, rows
 
 import penstock as ps
-from penstock.formats import beton_write
-from penstock.types import VariableShapeTensorType
+from penstock.columns.types import VariableShapeTensorType
+from penstock.formats.beton import writer as beton_write
 
 
 def lists_of_lists() -> Case:

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.images import decode_images, encode_images
-from penstock.types import ImageType, fixed_tensors
+from penstock.columns.types import ImageType, fixed_tensors
+from penstock.payloads.images import decode_images, encode_images
 from reading import ROOT
 
 FFCV = os.environ.get("PENSTOCK_FFCV", str(ROOT / ".venv-ffcv" / "bin" / "python"))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import penstock as ps
-from penstock import journal
-from penstock.hidden import is_own
+from penstock.storage import append_journal as journal
+from penstock.storage.hidden import is_own
 
 # webdataset leaves the files open that it reads.
 pytestmark = pytest.mark.filterwarnings(
@@ -87,11 +87,21 @@ def test_pyarrow(tmp_path: Path) -> None:
     assert pyarrow.dataset.dataset(str(folder), format="parquet").count_rows() == 4
 
 
-def test_datasets(folder: Path, tmp_path: Path) -> None:
+def test_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))  # read when datasets is imported
     datasets = pytest.importorskip("datasets")
-    for number in range(2):
-        ps.write({"n": [1, 2]}, tmp_path / f"t-{number}.parquet")
-        ps.add_fields(tmp_path / f"t-{number}.parquet", {"m": [3, 4]})
-    for pattern in ("t-*", "**"):
-        made = datasets.load_dataset("parquet", data_files=str(tmp_path / pattern), split="train")
-        assert len(made) == 4
+    tables = tmp_path / "tables"
+    (tables / "more").mkdir(parents=True)
+    for name in ("t-0.parquet", "t-1.parquet", "more/t-2.parquet"):
+        ps.write({"n": [1, 2]}, tables / name)
+        ps.index(tables / name, checksums=True)
+        ps.add_fields(tables / name, {"m": [3, 4]})
+        assert [other for other in os.listdir((tables / name).parent) if is_own(other)]
+    for pattern, count in (("t-*", 4), ("*/t-*", 2), ("**", 6)):
+        made = datasets.load_dataset(
+            "parquet",
+            data_files=str(tables / pattern),
+            split="train",
+            cache_dir=str(tmp_path / "cache"),
+        )
+        assert len(made) == count, pattern

@@ -19,7 +19,7 @@ import pytest
 
 import penstock as ps
 from fuzz.mxnet_rules import MAGIC_BYTES
-from penstock.images import decode_images, encode_images
+from penstock.payloads.images import decode_images, encode_images
 from reading import ROOT
 
 MXNET = os.environ.get("PENSTOCK_MXNET", str(ROOT / ".venv-mxnet" / "bin" / "python"))

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.types import fixed_tensors
+from penstock.columns.types import fixed_tensors
 
 STORES: tuple[dict[str, Any], ...] = (
     {},

@@ -13,7 +13,7 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is the oracle of these tests")
 
-from penstock.verbs.write import write  # noqa: E402
+from penstock.verbs.write.write import write  # noqa: E402
 
 COMPRESSIONS: dict[str | None, str] = {None: "", "gzip": "GZIP", "zlib": "ZLIB"}
 

@@ -13,7 +13,7 @@ import pytest
 import webdataset
 
 import penstock as ps
-from penstock.types import ImageType
+from penstock.columns.types import ImageType
 
 # webdataset leaves its files to the garbage collector.
 pytestmark = [

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import penstock as ps
 import strategies
-from penstock.format import Format
+from penstock.columns.types import ImageType, fixed_tensors
+from penstock.contract.format import Format
 from penstock.formats import FORMATS
-from penstock.images import reencode
-from penstock.types import ImageType, fixed_tensors
+from penstock.payloads.images import reencode
 
 NUM_RECORDS = 5000
 

@@ -11,9 +11,9 @@ import pytest
 from held import WRITABLE, table_of
 
 import penstock as ps
-from penstock.format import Format
+from penstock.contract.format import Format
 from penstock.formats import FORMATS
-from penstock.verbs.write import write
+from penstock.verbs.write.write import write
 
 per_format = pytest.mark.parametrize("fmt", WRITABLE, ids=lambda fmt: fmt.info.name)
 READ_ONLY = [fmt.info.name for fmt in FORMATS if fmt not in WRITABLE]

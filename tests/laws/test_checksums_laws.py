@@ -13,9 +13,9 @@ from held import WRITABLE, small_table
 from test_laws import same, whole
 
 import penstock as ps
-from penstock.format import Format
-from penstock.framing.blocks import BLOCK_BYTES
-from penstock.verbs.write import write
+from penstock.contract.format import Format
+from penstock.framing.index.blocks import BLOCK_BYTES
+from penstock.verbs.write.write import write
 
 per_format = pytest.mark.parametrize("fmt", WRITABLE, ids=lambda fmt: fmt.info.name)
 

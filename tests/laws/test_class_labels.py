@@ -14,7 +14,7 @@ import pytest
 from held import WRITABLE
 
 import penstock as ps
-from penstock.format import Format
+from penstock.contract.format import Format
 
 LABEL = pa.dictionary(pa.int32(), pa.string())
 NUMBERED = {"beton", "recordio"}

@@ -11,8 +11,8 @@ from held import WRITABLE, table_of
 from test_laws import written
 
 import penstock as ps
-from penstock.format import Format
-from penstock.images import image_sizes
+from penstock.contract.format import Format
+from penstock.payloads.images import image_sizes
 from reading import index_of
 
 RECORDS = 60

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.format import Format
+from penstock.columns.types import ImageType, fixed_tensors
+from penstock.contract.format import Format
 from penstock.formats import FORMATS
-from penstock.images import encode_images
-from penstock.types import ImageType, fixed_tensors
+from penstock.payloads.images import encode_images
 
 NUM_RECORDS = 40
 WRITABLE = [fmt for fmt in FORMATS if fmt.info.can_write]

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from test_laws import drawn, in_one_folder, same, whole
 
 import penstock as ps
-from penstock.format import Format, Framed, KeepsTypes
-from penstock.format_options import options_from
-from penstock.verbs.write import write
+from penstock.contract.format import Format, KeepsTypes
+from penstock.contract.options import options_from
+from penstock.framing.abilities import Framed
+from penstock.verbs.write.write import write
 from reading import index_of
 
 per_format = pytest.mark.parametrize("fmt", WRITABLE, ids=lambda fmt: fmt.info.name)

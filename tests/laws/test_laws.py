@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.format import Format, gives_raw_records
-from penstock.verbs.write import write
+from penstock.contract.format import Format
+from penstock.framing.abilities import gives_raw_records
+from penstock.verbs.write.write import write
 
 THREADS = (1, 2, 5)
 per_format = pytest.mark.parametrize("fmt", WRITABLE, ids=lambda fmt: fmt.info.name)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.types import ImageType, VariableShapeTensorType
+from penstock.columns.types import ImageType, VariableShapeTensorType
 
 FAR = 1 << 62
 LISTS = [pa.list_, pa.large_list, pa.list_view, lambda item: pa.list_(item, 1)]

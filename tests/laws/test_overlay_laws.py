@@ -14,9 +14,9 @@ from held import NUM_RECORDS, WRITABLE, table_of
 from test_laws import contents, opened, same, same_rows, whole, written
 
 import penstock as ps
-from penstock.format import Format
+from penstock.contract.format import Format
 from penstock.overlay.file import folder_of
-from penstock.verbs.overlays import write_overlay
+from penstock.verbs.fields.overlays import write_overlay
 
 OVERLAID = [fmt for fmt in WRITABLE if fmt.info.can_overlay]
 per_overlaid_format = pytest.mark.parametrize("fmt", OVERLAID, ids=lambda fmt: fmt.info.name)

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock import _core, journal
+from penstock import _core
 from penstock.overlay.file import _TRAILER
+from penstock.storage import append_journal as journal
 from reading import run_python
 
 ODD: list[Any] = [
@@ -197,7 +198,7 @@ def test_notes_about_appends(tmp_path: Path) -> None:
 
 
 def test_journals_of_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.verbs import rewrite_journal
+    from penstock.verbs.fields import rewrite_journal
 
     paths = [str(tmp_path / f"{n}.tfrecord") for n in range(2)]
     for path in paths:
@@ -220,7 +221,7 @@ def test_journals_of_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_journal_of_more_files_than_the_job_has_is_of_another(tmp_path: Path) -> None:
-    from penstock.verbs import rewrite_journal
+    from penstock.verbs.fields import rewrite_journal
 
     path = str(tmp_path / "a.tfrecord")
     ps.write({"x": [1, 2]}, path)
@@ -245,7 +246,7 @@ def test_a_journal_of_very_many_values_takes_little_memory() -> None:
     program = """
 import re, sys
 from penstock.errors import LimitError
-from penstock.facts import parsed
+from penstock.columns.facts import parsed
 text = b"[" + b"[]," * (20 << 20) + b"0]"
 try:
     parsed(text, len(text))
@@ -256,8 +257,8 @@ except LimitError:
 
 
 def test_journals_of_conversions(tmp_path: Path) -> None:
-    from penstock.storage import LocalStorage
-    from penstock.verbs import convert_journal
+    from penstock.storage.local import LocalStorage
+    from penstock.verbs.convert import journal as convert_journal
 
     target = str(tmp_path / "a.arrow")
 

@@ -12,8 +12,8 @@ import pytest
 from held import FILES, WRITABLE, small_table
 
 import penstock as ps
+from penstock.contract.format import Format
 from penstock.errors import PenstockError
-from penstock.format import Format
 
 WATCHED = ("fsync", "close", "rename", "replace", "link", "unlink", "mkdir", "rmdir", "open")
 per_format = pytest.mark.parametrize("fmt", WRITABLE, ids=lambda fmt: fmt.info.name)

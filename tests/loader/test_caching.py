@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.loader import caching
+from penstock.loader import _caching as caching
 from reading import index_of
 
 COUNT = 500

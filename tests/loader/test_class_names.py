@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from memory_storage import MemoryStorage
-from penstock.loader import class_names
+from penstock.loader import _class_names as class_names
+from penstock.storage import MemoryStorage
 
 NAMES = ["dog", "eel", "fox", "cat", "cat", "fox", "fox", "fox", "cat"]
 

@@ -6,16 +6,22 @@ Of a parent's threads a child has one only, so a lock that another held is never
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
 import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
 from loader.torturing import CONTAINERS, ended, ids_of, in_child, write
 from penstock import _core
-from penstock.storage import LocalSource, LocalStorage
+from penstock.storage.local import LocalSource, LocalStorage
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
@@ -142,3 +148,30 @@ def test_a_fork_in_the_middle_of_a_read_leaves_no_lock_behind(name: str, tmp_pat
 
 def _records(batch: Any) -> list[dict[str, Any]]:
     return [{name: [value] for name, value in one.items()} for one in batch.to_pylist()]
+
+
+def test_a_forked_child_waits_for_no_thread_of_its_parent(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": np.arange(6_000_000)}), path, row_group_size=6_000_000)
+    code = """
+        import os, sys, threading
+        import penstock as ps
+        dataset = ps.open(sys.argv[1])
+        reader = dataset.files.reader(0)
+        chunks = list(reader.chunks())
+        assert len(chunks) > 1
+        reader._pending[(0, ("n",))] = [1]  # as a thread that is at work has it when another forks
+        child = os.fork()
+        if not child:
+            rows = sum(batch.num_rows for batch in dataset.scan(threads=2))
+            os._exit(0 if rows == 6_000_000 else 1)
+        print(os.waitpid(child, 0)[1])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "0\n", done.stderr

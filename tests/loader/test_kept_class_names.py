@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.framing import kept_classes, sidecar
-from penstock.framing.index_cache import cache_folder
-from penstock.loader import class_names
-from penstock.storage import LocalStorage
+from penstock.framing.index import kept_classes, sidecar
+from penstock.framing.index._index_cache import cache_folder
+from penstock.loader import _class_names as class_names
+from penstock.storage.local import LocalStorage
 from reading import index_of, run_python
 
 LABEL = pa.dictionary(pa.int32(), pa.string())

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock import features
-from penstock.loader.columns import as_arrays
-from penstock.types import VariableShapeTensorType
+from penstock.columns.types import VariableShapeTensorType
+from penstock.loader._columns import as_arrays
 
 
 def test_fixed_features_of_strings_are_arrays_of_bytes(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
-from penstock.storage import LocalSource, LocalStorage
+from penstock.storage.local import LocalSource, LocalStorage
 
 COUNT = 400
 

@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from loader.torturing import CONTAINERS, ids_of, write
-from penstock.framing.stream import PlainStream
+from penstock.framing.streams.stream import PlainStream
 
 COUNT = 4000
 ORDER = ps.Shuffled(seed=1)

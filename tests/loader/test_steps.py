@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.loader.plan import UNEVEN, Plan
+from penstock.loader._plan import UNEVEN, Plan
 
 plans = st.builds(
     Plan,

@@ -14,7 +14,7 @@ from pictures import RANDOM, jpeg, made, picture, recipe
 from PIL import Image as Pillow
 
 import penstock as ps
-from penstock.types import ImageType
+from penstock.columns.types import ImageType
 
 # The law of crops
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock import folders, storage
+from penstock.storage import Folder, LocalStorage
 
 BLOCK_BYTES = 4096
 """A disk gives blocks: a record of 100 bytes costs one, or two where it lies across a border."""
@@ -28,7 +28,7 @@ class Counts:
     """Bytes of the blocks that were touched, those of adjacent reads once."""
 
 
-class CountingStorage(storage.LocalStorage):
+class CountingStorage(LocalStorage):
     """The files of this machine, with a count of what is read from them. Indexes are not counted:
     penstock reads them once."""
 
@@ -41,7 +41,7 @@ class CountingStorage(storage.LocalStorage):
     def source(self, path: str, *, mmap: bool = False) -> Any:
         """A source that tells of each read."""
         found = super().source(path)
-        if isinstance(found, folders.Folder):
+        if isinstance(found, Folder):
             return _CountedFolder(path, self)
         return _CountedSource(found, self)
 
@@ -88,7 +88,7 @@ class _CountedSource:
         self._source.close()
 
 
-class _CountedFolder(folders.Folder):
+class _CountedFolder(Folder):
     """A folder of small files: each that is read is a seek."""
 
     def __init__(self, path: str, noted: CountingStorage) -> None:

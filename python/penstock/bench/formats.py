@@ -78,12 +78,6 @@ class FormatsReport:
         """All of it, for JSON."""
         return asdict(self)
 
-    def html(self) -> str:
-        """A page with plots, complete in itself."""
-        from penstock.bench.pages import formats_page
-
-        return formats_page(self)
-
 
 @dataclass(slots=True)
 class _Candidate:

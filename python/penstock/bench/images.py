@@ -82,12 +82,6 @@ class ImagesReport:
         """All of it, for JSON."""
         return asdict(self)
 
-    def html(self) -> str:
-        """A page with plots, complete in itself."""
-        from penstock.bench.pages import images_page
-
-        return images_page(self)
-
 
 @dataclass(slots=True)
 class _Candidate:

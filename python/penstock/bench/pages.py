@@ -359,3 +359,10 @@ def shuffle_page(report: ShuffleReport) -> str:
         *machine_facts(report.machine, report.seconds),
     ]
     return page("Which order?", lead, report.sentences, parts, facts)
+
+
+def html(report: FormatsReport | ImagesReport | ShuffleReport) -> str:
+    """A report as one HTML page with plots, which needs no other file."""
+    if isinstance(report, FormatsReport):
+        return formats_page(report)
+    return images_page(report) if isinstance(report, ImagesReport) else shuffle_page(report)

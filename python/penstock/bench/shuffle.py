@@ -109,12 +109,6 @@ class ShuffleReport:
         """All of it, for JSON."""
         return asdict(self)
 
-    def html(self) -> str:
-        """A page with plots, complete in itself."""
-        from penstock.bench.pages import shuffle_page
-
-        return shuffle_page(self)
-
 
 def default_orders(num_records: int, num_shards: int, num_chunks: int, seed: int) -> dict[str, Any]:
     """The orders that are compared where nobody names others.

@@ -282,8 +282,10 @@ def shuffle(
 def _give(report: Any, show: Callable[[Any], None], html: str | None, as_json: bool) -> None:
     """The page where one was asked for, then the document or the tables."""
     if html is not None:
+        import penstock as ps
+
         with open(html, "w", encoding="utf-8") as file:
-            file.write(report.html())
+            file.write(ps.bench.html(report))
     if as_json:
         output.emit(report.to_dict())
         return

@@ -33,8 +33,7 @@ T is int64, float32, binary, or string if that was asked for: the wire knows no 
 
 from __future__ import annotations
 
-from penstock.features.plans import describe, kernel_dialect, plan_fields
-from penstock.features.types import (
+from penstock.features._types import (
     Feature,
     FixedLen,
     FixedLenSequence,
@@ -51,6 +50,7 @@ from penstock.features.types import (
     VarLen,
     value_type,
 )
+from penstock.features.plans import describe, kernel_dialect, plan_fields
 
 __all__ = [
     "Feature",

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-import penstock.features.types as f
+import penstock.features._types as f
+from penstock.columns.inferred import in_every_record
 from penstock.errors import SchemaError, UnsupportedError
-from penstock.features.ragged import partitioned, partitioned_frames, rows_of, sparse
-from penstock.inference import innermost
-from penstock.inferred import in_every_record
-from penstock.schema import (
+from penstock.features._ragged import partitioned, partitioned_frames, rows_of, sparse
+from penstock.payloads.example.inference import innermost
+from penstock.payloads.example.plans import (
     CONTEXT_PREFIX,
     IN_LISTS_KEY,
     LISTS_PREFIX,
@@ -22,7 +22,7 @@ from penstock.schema import (
     Wire,
     wire_key,
 )
-from penstock.sequence_parts import part_and_key
+from penstock.payloads.example.sequence_parts import part_and_key
 
 FEATURE_KEY = b"penstock.feature"
 """Metadata of a field that was asked for as a feature: the feature, as TensorFlow spells it."""

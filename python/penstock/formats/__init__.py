@@ -7,14 +7,14 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
+from penstock.contract.format import Format
 from penstock.errors import FormatError, UnsupportedError
-from penstock.folders import Folder
-from penstock.format import Format
-from penstock.formats.arrow import ArrowFormat
-from penstock.formats.parquet import ParquetFormat
-from penstock.formats.tfrecord import TFRecordFormat
-from penstock.lookalikes import LOOK_BYTES, has_foreign_checksums, looks_like
-from penstock.storage import Source
+from penstock.formats.arrow.format import ArrowFormat
+from penstock.formats.parquet.format import ParquetFormat
+from penstock.formats.tfrecord.format import TFRecordFormat
+from penstock.storage.base import Source
+from penstock.storage.folder import Folder
+from penstock.storage.lookalikes import LOOK_BYTES, has_foreign_checksums, looks_like
 
 _FIRST: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
 # Imported when a file is none of the first, since most programs never meet one of them.
@@ -39,7 +39,9 @@ elsewhere last."""
 @cache
 def _own() -> tuple[Format, ...]:
     """Penstock's own formats."""
-    modules = [(import_module(f"penstock.formats.{name}"), kind) for name, kind in _LATER.items()]
+    modules = [
+        (import_module(f"penstock.formats.{name}.format"), kind) for name, kind in _LATER.items()
+    ]
     return (*_FIRST, *(getattr(module, kind)() for module, kind in modules))
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.loader.plan import Part
+from penstock.engine.pipeline import in_order
+from penstock.loader._plan import Part
 from penstock.orders import Balanced, Mixture, Weighted
-from penstock.pipeline import in_order
 
 if TYPE_CHECKING:
     from penstock.loader.loader import Loader

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.columns.numbers import as_arrow
+from penstock.columns.types import IN_PARTS, is_fixed_tensor, storage_of
 from penstock.errors import PenstockError, SchemaError
-from penstock.images import bytes_of, fault_error
 from penstock.limits import Limits, limits_from
-from penstock.numbers import as_arrow
-from penstock.types import IN_PARTS, is_fixed_tensor, storage_of
+from penstock.payloads.images import bytes_of, fault_error
 
 Damage = Literal["error", "skip", "salvage"]
 _MOST_SIDE = 1 << 20

@@ -14,30 +14,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock import _core
+from penstock.contract.format import SkippedRegion
+from penstock.engine.pipeline import Tasks, default_threads, in_order
 from penstock.errors import SchemaError
-from penstock.format import SkippedRegion
-from penstock.loader import class_state
-from penstock.loader import state as states
-from penstock.loader.caching import Cached
-from penstock.loader.class_names import ClassNames
-from penstock.loader.columns import RAGGED, Way, holds_lists, lengths_of
+from penstock.limits import checked_count
+from penstock.loader import _class_state as class_state
+from penstock.loader import _state as states
+from penstock.loader._caching import Cached
+from penstock.loader._class_names import ClassNames
+from penstock.loader._columns import RAGGED, Way, holds_lists, lengths_of
+from penstock.loader._plan import Part, Plan
+from penstock.loader._processes import Workers
+from penstock.loader._progress import line as progress_line
+from penstock.loader._recipe import Batch, Decode, Made, Recipe, Shared, UserCode
+from penstock.loader._sequence import Reading, RecordSequence, Taken
+from penstock.loader._sources import records_of
 from penstock.loader.images import Image
-from penstock.loader.plan import Part, Plan
-from penstock.loader.processes import Workers
-from penstock.loader.progress import line as progress_line
-from penstock.loader.recipe import Batch, Decode, Made, Recipe, Shared, UserCode
-from penstock.loader.sequence import Reading, RecordSequence, Taken
-from penstock.loader.sources import records_of
 from penstock.loader.stats import SAMPLED, Clock, LoaderStats, Meter
-from penstock.numbers import checked_count
 from penstock.orders import Mixture, Order, Sequential
 from penstock.orders.keys import checked_epoch, checked_seed
-from penstock.pipeline import Tasks, default_threads, in_order
 
 if TYPE_CHECKING:
-    from penstock.jax import JaxBatches
-    from penstock.keras import KerasBatches
-    from penstock.torch import TorchBatches
+    from penstock.adapters.jax import JaxBatches
+    from penstock.adapters.keras import KerasBatches
+    from penstock.adapters.torch import TorchBatches
 
 MEMORY_BYTES = 1 << 30
 """What a loader may add to the memory of its process, about."""
@@ -78,7 +78,7 @@ class Loader:
         record_numbers: name of a column, int64[n], with the number of each record: `place_of` tells
             its file.
         ragged: lists as "offsets" (a tuple of values and offsets), "pad" or "list", for all columns
-            or by name; see `penstock.loader.columns`.
+            or by name; see `penstock.loader._columns`.
         pad_to: {column: length}: its lists padded with zeros to this length in every batch; for lists of
             lists one length for each level, outermost first. A longer list is an error.
         truncate: cut lists that are longer than `pad_to` to it.
@@ -466,7 +466,7 @@ class Loader:
         Returns:
             Dicts as the loader gives them; text, bytes and objects are lists.
         """
-        return import_module("penstock.torch").TorchBatches(self, device)
+        return import_module("penstock.adapters.torch").TorchBatches(self, device)
 
     def jax(self, sharding: Any = None, device: Any = None) -> JaxBatches:
         """The batches as JAX's arrays, on their way to the device one batch ahead.
@@ -479,7 +479,7 @@ class Loader:
         Returns:
             Dicts as the loader gives them; text, bytes and objects are lists.
         """
-        return import_module("penstock.jax").JaxBatches(self, sharding, device)
+        return import_module("penstock.adapters.jax").JaxBatches(self, sharding, device)
 
     def keras(
         self,
@@ -497,7 +497,7 @@ class Loader:
         Returns:
             A PyDataset of (x,), (x, y) or (x, y, sample_weight).
         """
-        return import_module("penstock.keras").KerasBatches(self, x, y, sample_weight)
+        return import_module("penstock.adapters.keras").KerasBatches(self, x, y, sample_weight)
 
     # -- what it has done -----------------------------------------------------------------------
 

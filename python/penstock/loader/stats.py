@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from penstock.framing.framed import proving_timed
+from penstock.framing.read.framed import proving_timed
 
 Item = TypeVar("Item")
 STAGES: tuple[str, ...] = ("read", "verify", "records", "decode", "map")

@@ -1,10 +1,10 @@
 """Orders: which record comes when, as arithmetic."""
 
-from penstock.orders.blocked import Blocked, Window, Windows
-from penstock.orders.mixture import Mixture
-from penstock.orders.order import Order, Sequential, Shuffled
-from penstock.orders.streams import Buffered, Interleaved
-from penstock.orders.weights import Balanced, Weighted
+from penstock.orders._blocked import Blocked, Window, Windows
+from penstock.orders._mixture import Mixture
+from penstock.orders._order import Order, Sequential, Shuffled
+from penstock.orders._streams import Buffered, Interleaved
+from penstock.orders._weights import Balanced, Weighted
 
 __all__ = [
     "Balanced",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
-from penstock.numbers import as_arrow, as_numpy
+from penstock.columns.numbers import as_arrow, as_numpy
 
 _END = 1 << 64
 

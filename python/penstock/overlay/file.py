@@ -36,20 +36,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.columns.batches import checked, conform, gather_parts
+from penstock.columns.facts import parsed_object
+from penstock.columns.joined import join
+from penstock.columns.regroup import Regroup
+from penstock.columns.stored_schema import schema_of
+from penstock.columns.types import own_batch, own_types
+from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, ChecksumError, FormatError, SchemaError, TruncatedError
-from penstock.facts import parsed_object
-from penstock.forks import Lock
-from penstock.formats.arrow_messages import walk_stream
-from penstock.formats.batches import checked, conform, gather_parts
-from penstock.formats.borrowed import next_batch, translated, writable
-from penstock.formats.regroup import Regroup
-from penstock.hidden import hidden
-from penstock.joined import join
 from penstock.limits import Limits
 from penstock.overlay.identity import Identity
-from penstock.storage import Sink, Source, Storage
-from penstock.stored_schema import schema_of
-from penstock.types import own_batch, own_types
+from penstock.storage.arrow_messages import walk_stream
+from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.hidden import hidden
+from penstock.storage.pyarrow_files import next_batch, translated, writable
 
 MAGIC = b"PSFIELDS"
 VERSION = 1

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
+from penstock.contract.format import Reader
 from penstock.errors import StaleIndexError
-from penstock.format import Reader
-from penstock.framing.sampled import sample_of
-from penstock.framing.sidecar import Index
-from penstock.storage import Source
+from penstock.framing.index.sampled import sample_of
+from penstock.framing.index.sidecar import Index
+from penstock.storage.base import Source
 
 _PIECE = 1 << 20
 

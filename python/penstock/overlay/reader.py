@@ -14,16 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.casts import fitted
+from penstock.columns.batches import empty_columns
+from penstock.columns.casts import fitted
+from penstock.columns.joined import join
+from penstock.columns.selection import Projection, Selection
+from penstock.contract.format import Chunk, Format, Options, Reader
 from penstock.errors import ChangedError, SchemaError, StaleIndexError, command
-from penstock.format import Chunk, Format, Options, Projection, Reader, Selection, open_shard
-from penstock.formats.batches import empty_columns
-from penstock.formats.borrowed import translated
-from penstock.joined import join
+from penstock.framing.abilities import open_shard
 from penstock.limits import Limits
 from penstock.overlay.file import Kept, Overlay, fields_of, find
 from penstock.overlay.identity import identity_of
-from penstock.storage import Source, Storage
+from penstock.storage.base import Source, Storage
+from penstock.storage.pyarrow_files import translated
 
 
 class Overlays:

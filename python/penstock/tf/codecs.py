@@ -13,8 +13,8 @@ import numpy as np
 
 from penstock import _core
 from penstock.errors import PenstockError
-from penstock.images import decode_images
 from penstock.limits import Limits
+from penstock.payloads.images import decode_images
 from penstock.tf.dtypes import as_dtype, float32, int32, int64, uint8, uint16
 from penstock.tf.encoders import encode_jpeg, encode_png, refuse, scalar_bytes
 from penstock.tf.errors import UnimplementedError

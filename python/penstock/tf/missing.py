@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf.errors import UnimplementedError
+from penstock.tf.error_classes import UnimplementedError
 
 NEAREST: dict[str, str] = {
     "tf.audio": "soundfile in a function given to Dataset.map",

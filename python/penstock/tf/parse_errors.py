@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from penstock import _core
-from penstock.faults import kind_of
+from penstock.contract.faults import kind_of
 from penstock.tf.dtypes import int64
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.parse_keys import Dense, Key, Rows, Sparse, ends
@@ -192,7 +192,7 @@ def _frame_count(key: Rows, payloads: Any, name: str, fault: Any) -> str:
 
 def _lengths(key: Sparse, payloads: Any) -> list[int]:
     """How many values each record has under a key; nothing where that is not to be found out."""
-    from penstock.schema import example_plan
+    from penstock.payloads.example.plans import example_plan
 
     core = example_plan([key.wire()], "tensorflow_sequence", [key.encoded()])
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.schema import Wire
+from penstock.payloads.example.plans import Wire
 from penstock.tf.dtypes import DType, string
 from penstock.tf.ragged import RaggedTensor
 from penstock.tf.sparse import made as sparse_tensor

@@ -10,7 +10,7 @@ import numpy as np
 
 import penstock.tf.parse_composites as composites
 from penstock import _core
-from penstock.schema import example_plan
+from penstock.payloads.example.plans import example_plan
 from penstock.tf.decode_raw import core_name
 from penstock.tf.dtypes import DType, as_dtype, int64, string
 from penstock.tf.errors import InvalidArgumentError

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock import _core
+from penstock.columns.types import is_bytes
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.features import PARTITIONS, RaggedFeature
 from penstock.tf.parse_errors import example_error, sequence_error
@@ -20,7 +21,6 @@ from penstock.tf.parse_keys import Dense, Rows
 from penstock.tf.parse_plans import CONTEXT, EXAMPLE, LISTS, Plan
 from penstock.tf.recognised import NotRecorded, Recorded
 from penstock.tf.tensor import convert_to_tensor
-from penstock.types import is_bytes
 
 Features = Mapping[str, Any]
 

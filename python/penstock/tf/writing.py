@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.formats.framed_output import EMPTY_GZIP
+from penstock.framing.write.output import EMPTY_GZIP
 from penstock.tf.errors import FailedPreconditionError, InvalidArgumentError, of_system
 
 if TYPE_CHECKING:

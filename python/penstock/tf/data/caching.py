@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.columns.facts import MOST_BYTES, Facts, parsed_object
 from penstock.errors import FormatError
-from penstock.facts import MOST_BYTES, Facts, parsed_object
 from penstock.tf.data.blocks import AnyBlock, Blocks
 from penstock.tf.data.op import Op, Stream, elements, is_looking
 from penstock.tf.dtypes import as_dtype

@@ -71,7 +71,7 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs):
         Raises:
             PenstockError and others: when read: an error behind which nothing more can be read.
         """
-        from penstock.tf.data.experimental import IgnoreErrors
+        from penstock.tf.data.failures import IgnoreErrors
 
         return self.of(IgnoreErrors(self.op, log_warning))
 

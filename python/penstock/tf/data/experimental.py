@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.tf.data.base import Base
 from penstock.tf.data.batched_features import make_batched_features_dataset, parse_example_dataset
-from penstock.tf.data.blocks import Blocks
 from penstock.tf.data.dataset import Dataset
-from penstock.tf.data.failures import is_over
 from penstock.tf.data.op import AUTOTUNE, INFINITE, UNKNOWN, Op, Stream, elements, whole
 from penstock.tf.data.options import (
     AutotuneOptions,
@@ -26,37 +23,6 @@ from penstock.tf.writing import TFRecordWriter as _Writer
 INFINITE_CARDINALITY = INFINITE
 UNKNOWN_CARDINALITY = UNKNOWN
 Transformation = Callable[[Any], Any]
-
-
-class IgnoreErrors(Op):
-    """The elements without those that cannot be made."""
-
-    def __init__(self, source: Op, warns: bool) -> None:
-        self.source = source
-        self.warns = warns
-
-    def open(self) -> Stream:
-        stream = self.source.open()
-        if isinstance(stream, Blocks):
-            return stream.like(self._run(stream.blocks))
-        return self._run(stream)
-
-    def _run(self, values: Iterator[Any]) -> Iterator[Any]:
-        while True:
-            try:
-                element = next(values)
-            except StopIteration:
-                return
-            except Exception as error:
-                if is_over(values):
-                    raise  # it ended with the error, and what follows is not to be had
-                if self.warns:
-                    warnings.warn(f"an element is passed over: {error}", stacklevel=2)
-                continue
-            yield element
-
-    def spec(self) -> Any:
-        return self.source.spec()
 
 
 class Asserted(Op):

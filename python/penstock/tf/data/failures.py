@@ -6,8 +6,12 @@ An iterator that is a Python generator is over when it has raised; others go on 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
+
+from penstock.tf.data.blocks import Blocks
+from penstock.tf.data.op import Op, Stream
 
 
 class Failure:
@@ -73,3 +77,34 @@ class Raising:
     def close(self) -> None:
         """End what makes the values."""
         self._values.close()
+
+
+class IgnoreErrors(Op):
+    """The elements without those that cannot be made."""
+
+    def __init__(self, source: Op, warns: bool) -> None:
+        self.source = source
+        self.warns = warns
+
+    def open(self) -> Stream:
+        stream = self.source.open()
+        if isinstance(stream, Blocks):
+            return stream.like(self._run(stream.blocks))
+        return self._run(stream)
+
+    def _run(self, values: Iterator[Any]) -> Iterator[Any]:
+        while True:
+            try:
+                element = next(values)
+            except StopIteration:
+                return
+            except Exception as error:
+                if is_over(values):
+                    raise  # it ended with the error, and what follows is not to be had
+                if self.warns:
+                    warnings.warn(f"an element is passed over: {error}", stacklevel=2)
+                continue
+            yield element
+
+    def spec(self) -> Any:
+        return self.source.spec()

@@ -12,16 +12,13 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from penstock.tf.data.op import elements
 from penstock.tf.nest import map_structure
 from penstock.tf.tensor import Tensor
-
-if TYPE_CHECKING:
-    from penstock.tf.data.base import Base
 
 _ADAPTERS = "keras.src.trainers.data_adapters.data_adapter"
 ADAPTER = frozenset({
@@ -46,7 +43,7 @@ def _both(kind: type, adapter: type) -> type:
 class Adapter:
     """What Keras asks a dataset for."""
 
-    def __init__(self, dataset: Base) -> None:
+    def __init__(self, dataset: Any) -> None:
         self.op = dataset.op
         self._spec = lambda: dataset.element_spec
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.pipeline import default_threads
+from penstock.engine.pipeline import default_threads
 from penstock.tf.data.blocks import AnyBlock, Blocks
 from penstock.tf.data.op import (
     AUTOTUNE,

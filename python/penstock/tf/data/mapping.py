@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.pipeline import Tasks, default_threads, in_order
+from penstock.engine.pipeline import Tasks, default_threads, in_order
+from penstock.engine.threads import users_code
 from penstock.tf.data.blocks import AnyBlock, Batches, Block, Blocks
 from penstock.tf.data.failures import Failure, Raising, guarded
 from penstock.tf.data.op import (
@@ -31,7 +32,6 @@ from penstock.tf.nest import flatten
 from penstock.tf.recognised import Recording, record
 from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
-from penstock.work import users_code
 
 _MOST_THREADS = 32
 _MOST_TASK = 256

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.contract.format import Chunk, Options, Reader
 from penstock.errors import PenstockError, TruncatedError
-from penstock.format import Chunk, Options, Reader
-from penstock.formats.tfrecord import TFRecordFormat, compression_in
+from penstock.formats.tfrecord.format import TFRecordFormat, compression_in
 from penstock.framing.framings import TFRECORD
-from penstock.framing.shard import INSIDE
-from penstock.storage import LocalSource, LocalStorage
+from penstock.framing.read.shard import INSIDE
+from penstock.storage.local import LocalSource, LocalStorage
 from penstock.tf.data.blocks import AnyBlock, Block, Blocks
 from penstock.tf.data.flushed import is_flushed
 from penstock.tf.data.op import Op, Stream, elements, whole

@@ -1,0 +1,157 @@
+"""`loader.torch()`: batches as torch's tensors, in this process or in DataLoader's workers.
+
+In the loop's own process the tensors are the loader's arrays, not copies. To a CUDA device they go
+from pinned memory, on a stream of their own, one batch ahead.
+
+Inside `DataLoader(loader.torch(), batch_size=None, num_workers=k)` worker i makes the batches i,
+i + k, i + 2k … DataLoader asks its workers in turn, so the order is exactly the loader's. A worker
+learns from a word in shared memory which epoch it is in: see `_epoch_in`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from penstock.adapters.views import View, converted
+from penstock.errors import StateError
+from penstock.formats.numpy.dtypes import BFLOAT16, name_of_bits
+from penstock.loader.loader import Loader
+
+
+class TorchBatches(View, IterableDataset[Any]):
+    """Batches of a loader as torch's tensors. Made by `Loader.torch`."""
+
+    def __init__(self, loader: Loader, device: Any = None) -> None:
+        super().__init__(loader)
+        self._device = None if device is None else torch.device(device)
+        self._shared = torch.zeros(1, dtype=torch.int64).share_memory_()
+        self._shared[0] = loader.begins_at[0]
+        self._skip: int | None = None
+        self._iterations = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        worker = get_worker_info()
+        return self._here() if worker is None else self._part_of(worker)
+
+    def _here(self) -> Iterator[dict[str, Any]]:
+        self._state = None
+        batches = iter(self._loader)
+        if self._device is None:
+            moved = (converted(batch, as_tensor) for batch in batches)
+        elif self._device.type == "cuda":
+            moved = self._by_stream(batches, self._device)
+        else:
+            moved = self._ahead(batches, self._on_device)
+        for batch in moved:
+            self._shared[0] = self._loader.begins_at[0]
+            yield batch
+            del batch  # before the next one is made, if the loop has let go of it, too
+
+    def set_epoch(self, epoch: int) -> None:
+        """See Loader.set_epoch; DataLoader's workers, too, hear of it."""
+        super().set_epoch(epoch)
+        self._shared[0] = epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Loader.state_dict. What is on its way to the loop has not been given to it.
+
+        Raises:
+            StateError: DataLoader's workers have the loop's place, so this process does not.
+        """
+        if get_worker_info() is None and int(self._shared[0]) >> 32:
+            raise StateError(
+                "the batches are made in DataLoader's workers, so this process cannot say how"
+                " many of them the loop has had",
+                hint="num_workers=0, for the loader has threads; or torchdata's StatefulDataLoader",
+            )
+        return super().state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See Loader.load_state_dict; the state of a worker loads in the worker of that number."""
+        super().load_state_dict(state)
+        self._skip = state.get("skip")
+        if get_worker_info() is None:
+            self._shared[0] = self._loader.begins_at[0]
+
+    # -- on a device ----------------------------------------------------------------------------
+
+    def _on_device(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return converted(batch, lambda array: as_tensor(array).to(self._device))
+
+    def _by_stream(self, batches: Iterator[Any], device: torch.device) -> Iterator[dict[str, Any]]:
+        stream = torch.cuda.Stream(device)
+
+        def move(batch: dict[str, Any]) -> tuple[dict[str, Any], list[torch.Tensor], Any]:
+            tensors: list[torch.Tensor] = []
+
+            def copied(array: np.ndarray) -> torch.Tensor:
+                tensors.append(as_tensor(array).pin_memory().to(device, non_blocking=True))
+                return tensors[-1]
+
+            with torch.cuda.stream(stream):
+                return converted(batch, copied), tensors, stream.record_event()
+
+        for batch, tensors, copied in self._ahead(batches, move):
+            # The model's stream waits for this batch's copy, not for that of the next; and memory
+            # that the copying stream reserved is not given away while the model's may use it.
+            model = torch.cuda.current_stream(device)
+            model.wait_event(copied)
+            for tensor in tensors:
+                tensor.record_stream(model)
+            yield batch
+
+    # -- in a worker of DataLoader --------------------------------------------------------------
+
+    def _part_of(self, worker: Any) -> Iterator[dict[str, Any]]:
+        if self._device is not None and self._device.type != "cpu":
+            raise ValueError(
+                f"DataLoader's workers give tensors of the CPU, not of {self._device}; use"
+                " loader.torch() without device=, and DataLoader(pin_memory=True), or no workers"
+            )
+        self._loader.set_epoch(self._epoch_in(worker))
+        epoch, position = self._loader.begins_at
+        skip = worker.id if self._skip is None else self._skip
+        self._skip = None
+        self._state = {**self._loader.state_at(epoch, position), "skip": skip}
+        return self._every(epoch, position, skip, worker.num_workers)
+
+    def _every(self, epoch: int, position: int, skip: int, every: int) -> Iterator[dict[str, Any]]:
+        """Every so many batches, from the skip-th after a position."""
+        plan, rank = self._loader.plan, self._loader.rank
+        batches = self._loader.batches(epoch, position, skip, every)
+        for step, batch in zip(count(skip, every), batches, strict=False):
+            end = plan.part(position, step, rank).end
+            self._state = {**self._loader.state_at(epoch, end), "skip": every - 1}
+            yield converted(batch, as_tensor)
+
+    def _epoch_in(self, worker: Any) -> int:
+        """The epoch of this pass over a DataLoader, in one of its workers.
+
+        Workers live for one pass, or, if they persist, for many; and a pass may be broken off
+        before some have begun. So the workers of a pass agree by one word in shared memory: which
+        pass came last (32 bits that its workers alone have in common) and the epoch that follows
+        it (32 bits). Whoever begins first writes it. Several who begin at once write the same.
+        """
+        self._iterations += 1
+        mine = hash((worker.seed - worker.id, self._iterations)) % ((1 << 31) - 1) + 1
+        last, following = divmod(int(self._shared[0]), 1 << 32)
+        epoch = following - 1 if last == mine else following
+        if self._skip is not None:  # a state was loaded here
+            epoch = self._loader.begins_at[0]
+        self._shared[0] = (mine << 32) + epoch + 1
+        return epoch
+
+
+def as_tensor(array: np.ndarray) -> torch.Tensor:
+    """An array as a tensor that shares its memory, if torch can have it."""
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    if name_of_bits(array.dtype) == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

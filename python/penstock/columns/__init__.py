@@ -1,0 +1,1 @@
+"""Arrow columns: logical types, casts, selections, numbers."""

@@ -1,0 +1,273 @@
+"""Schemas and batches as the formats that pyarrow reads handle them: check, cast, gather."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.casts import fitted
+from penstock.columns.joined import join, picked
+from penstock.columns.kept_names import as_labels, names_of
+from penstock.columns.null_slots import without_garbage
+from penstock.columns.numbers import outside
+from penstock.columns.selection import Projection, Selection
+from penstock.columns.types import check_shapes, is_list, own_tensors, storage_of
+from penstock.errors import FormatError, RecordIndexError, SchemaError
+
+
+def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> None:
+    """Raise SchemaError for the first field of `wanted` that the file does not have, once; and where other
+    files `settled` the schema, for floats that it would round."""
+    for field in wanted:
+        own = found.field(position(found, field.name, path))
+        if settled and rounds(own.type, field.type):
+            raise SchemaError(
+                "the values of this file would be rounded to the type that they have in the first one",
+                file=path,
+                field=field.name,
+                expected=field.type,
+                found=own.type,
+                hint=f"open(..., schema=...) with {own.type} for {field.name!r}, and the other fields you want",
+            )
+
+
+def rounds(given: Any, wanted: Any) -> bool:
+    """Whether floats of a type, also inside lists, tensors and structs, are wider than those of another."""
+    given, wanted = storage_of(given), storage_of(wanted)
+    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+        # -1 of a name that is not there, or there twice, which says nothing of one field
+        places = ((field, wanted.get_field_index(field.name)) for field in given)
+        return any(rounds(f.type, wanted.field(place).type) for f, place in places if place >= 0)
+    if is_list(given) and is_list(wanted):
+        return rounds(given.value_type, wanted.value_type)
+    floats = pa.types.is_floating(given) and pa.types.is_floating(wanted)
+    return floats and given.bit_width > wanted.bit_width
+
+
+def position(schema: Any, name: str, path: str) -> int:
+    """Where a column stands in a schema; SchemaError where there is none, or more than one."""
+    places = schema.get_all_field_indices(name)
+    if len(places) == 1:
+        return places[0]
+    if places:
+        message = f"{len(places)} columns have this name, so that none of them can be asked for"
+        raise SchemaError(message, file=path, field=name)
+    known = ", ".join(schema.names[:20]) + (", ..." if len(schema.names) > 20 else "")
+    raise SchemaError(f"no such column; the file has: {known}", file=path, field=name)
+
+
+def projected(schema: Any, columns: Projection, path: str) -> Any:
+    """The schema of some columns, in the order asked for."""
+    if columns is None:
+        return schema
+    return pa.schema([schema.field(position(schema, c, path)) for c in columns], schema.metadata)
+
+
+def conform(batch: Any, schema: Any, path: str) -> Any:
+    """The columns of `schema` out of a batch, cast to its types without losing anything."""
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
+    same = batch.schema.names == schema.names
+    arrays: list[Any] = []
+    for place, field in enumerate(schema):
+        array = batch.column(place if same else position(batch.schema, field.name, path))
+        arrays.append(_cast(array, field, path))
+    if not arrays:
+        return batch.select([]).replace_schema_metadata(schema.metadata)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(array: Any, field: Any, path: str) -> Any:
+    array = own_tensors(array, field.type)
+    if array.type != field.type and pa.types.is_integer(array.type) and names_of(field) is not None:
+        array = as_labels(array, field)
+    if array.type != field.type:
+        try:
+            array = fitted(array, field.type)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise SchemaError(
+                f"a value does not fit the schema: {error}",
+                file=path,
+                field=field.name,
+                expected=field.type,
+                found=array.type,
+            ) from error
+    if not field.nullable and array.null_count:
+        raise SchemaError(
+            f"{array.null_count} values are missing, and the schema allows none",
+            file=path,
+            field=field.name,
+        )
+    return array
+
+
+def same_columns(batch: Any, schema: Any, path: str) -> Any:
+    """The batch, if it has the columns of the schema; a writer's types are cast, not its names."""
+    if batch.schema.names != schema.names:
+        raise SchemaError(
+            "a batch has other columns than the file",
+            file=path,
+            expected=schema.names,
+            found=batch.schema.names,
+        )
+    return batch
+
+
+def checked(batch: Any, path: str) -> Any:
+    """The batch, validated, so that no patched file crashes what reads its arrays later."""
+    fault = _fault_of(batch)
+    if fault is not None:
+        raise FormatError(f"the batch is not sound: {fault}", file=path) from fault
+    return without_garbage(batch)
+
+
+class Proof:
+    """Proves the batches of a file sound. The last that is not is kept, so that its sound rows can be read without
+    decoding it again for each of them."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._kept: tuple[Any, Any] | None = None
+
+    def kept(self, key: Any) -> Any:
+        """The batch of this key if it is the last that was not sound, else None."""
+        kept = self._kept  # several threads are here
+        return kept[1] if kept is not None and kept[0] == key else None
+
+    def forget(self) -> None:
+        """Let go of what is kept."""
+        self._kept = None
+
+    def rows(self, key: Any, batch: Any, records: Selection, first_record: int) -> Any:
+        """Some rows of a batch, or all, proved to be sound.
+
+        Raises:
+            FormatError: they are not; it names the first such row where rows can be told apart.
+        """
+        if self.kept(key) is None:
+            fault = _fault_of(batch)
+            if fault is None:
+                batch = without_garbage(batch)
+                return batch if records is None else gather(batch, records)
+            self._kept = key, batch
+        if records is not None and (np.diff(records) != 1).any():
+            return checked(
+                batch, self._path
+            )  # only neighbours can be had without following offsets
+        start = 0 if records is None or not len(records) else int(records[0])
+        rows = batch if records is None else batch.slice(start, len(records))
+        fault = _fault_of(rows)
+        if fault is None:
+            return without_garbage(rows)
+        bad = _first_unsound(rows)
+        record = None if bad is None else first_record + start + bad
+        raise FormatError(f"the batch is not sound: {fault}", file=self._path, record=record)
+
+
+def sound_runs(
+    read: Callable[[Selection], Any], records: np.ndarray, first_record: int, last_record: int
+) -> Iterator[tuple[int, Any]]:
+    """A batch of which some records are asked for, with the number of its first; where another one in it is not
+    sound, the runs of those asked for. `read` gives all rows or some, proved to be sound."""
+    try:
+        whole = read(None)
+    except FormatError as error:
+        if error.record is None:
+            raise
+    else:
+        yield first_record, whole
+        return
+    asked = np.unique(records[(records >= first_record) & (records < last_record)]) - first_record
+    for run in np.split(asked, np.flatnonzero(np.diff(asked) != 1) + 1):
+        yield first_record + int(run[0]), read(run)
+
+
+def _fault_of(batch: Any) -> Exception | None:
+    try:
+        batch.validate(full=True)
+        for column in batch.columns:
+            check_shapes(column)
+    except (pa.ArrowException, ValueError) as error:
+        return error
+    return None
+
+
+def _first_unsound(batch: Any) -> int | None:
+    """The first row that is not sound by itself; None where the rows are, and only the whole is not."""
+    low, high = 0, batch.num_rows
+    while high - low > 1:
+        middle = (low + high) // 2
+        is_before = _fault_of(batch.slice(low, middle - low)) is not None
+        low, high = (low, middle) if is_before else (middle, high)
+    return None if high == low or _fault_of(batch.slice(low, 1)) is None else low
+
+
+def gather(batch: Any, records: np.ndarray) -> Any:
+    """Some records of a batch, in the order asked for; a run of neighbours is not copied."""
+    count = len(records)
+    low, high = (int(records.min()), int(records.max())) if count else (0, -1)
+    if low < 0 or high >= batch.num_rows:
+        raise RecordIndexError(f"no record {low if low < 0 else high} among {batch.num_rows}")
+    if high - low == count - 1 and bool(np.all(np.diff(records) == 1)):
+        return batch.slice(low, count)
+    if batch.num_columns == 0:
+        return batch.slice(0, count) if count <= batch.num_rows else empty_columns(count)
+    try:
+        return picked(batch, pa.array(records))
+    except pa.ArrowNotImplementedError:
+        # Run-end encoded and view types have no take in pyarrow; runs of neighbours can be joined.
+        cuts = np.flatnonzero(np.diff(records) != 1) + 1
+        runs = np.split(records, cuts)
+        return join([batch.slice(int(run[0]), len(run)) for run in runs])
+
+
+def refuse_nul(name: str) -> None:
+    """Raise SchemaError for a name that would come to a kernel cut: in Arrow's C interface names end at a
+    NUL."""
+    if "\0" in name:
+        raise SchemaError("a name that would be cut at its NUL", field=name, hint="rename it")
+
+
+def empty_columns(num_records: int) -> Any:
+    """A batch of so many records without any column."""
+    return pa.record_batch([pa.nulls(num_records)], names=["none"]).select([])
+
+
+WHOLE = "whole"
+"""`Chunk.data` of a chunk that stands for all records of a shard: `gather_parts` finds those that are asked for."""
+
+
+def gather_parts(
+    parts: Iterator[tuple[int, Any]], records: np.ndarray, schema: Any, path: str
+) -> Any:
+    """Records of a shard in the order asked for, from parts that come in the shard's order.
+
+    `parts` gives (first record, batch); each part is reduced to the records wanted of it before
+    the next one is made, so that memory holds one part and the result.
+    """
+    order, inverse = np.unique(records, return_inverse=True)
+    kept: list[Any] = []
+    found = 0
+    for first, batch in parts:
+        begin, end = np.searchsorted(order, [first, first + batch.num_rows])
+        if end > begin:
+            some = gather(batch, order[begin:end] - first)
+            # A slice would keep the whole part alive; this copies only the records.
+            kept.append(some if end - begin == batch.num_rows else pa.concat_batches([some]))
+            found += int(end - begin)
+    if found != len(order):
+        raise FormatError(f"{len(order) - found} of the records asked for are not there", file=path)
+    if not schema.names:
+        return empty_columns(len(records)).replace_schema_metadata(schema.metadata)
+    whole = join(kept) if kept else pa.RecordBatch.from_pylist([], schema=schema)
+    return gather(whole, inverse.astype(np.int64))
+
+
+def check_records(records: np.ndarray, num_records: int, path: str) -> None:
+    """Raise RecordIndexError for record numbers that the shard does not have."""
+    if outside(records.astype(np.int64, copy=False), num_records):
+        wrong = records[(records < 0) | (records >= num_records)]
+        raise RecordIndexError(f"there are {num_records} records", file=path, record=int(wrong[0]))

@@ -1,0 +1,134 @@
+"""Casts of columns: to lists of other values, and where one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.numbers import as_arrow
+from penstock.columns.types import cast_values, is_fixed_tensor, is_list
+
+
+def map_values(
+    given: pa.DataType, value: Callable[[pa.DataType], pa.DataType | None]
+) -> pa.DataType | None:
+    """The same lists, of the type that `value` makes of the type of their values; None where it makes none. An
+    extension counts as its storage, and list views are no lists."""
+    types = pa.types
+    if isinstance(given, pa.BaseExtensionType):
+        return map_values(given.storage_type, value)
+    if not (types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)):
+        is_view = types.is_list_view(given) or types.is_large_list_view(given)
+        return None if is_view else value(given)
+    inner = map_values(given.value_type, value)
+    if inner is None:
+        return None
+    if inner == given.value_type:
+        return given
+    if types.is_fixed_size_list(given):
+        return pa.list_(inner, given.list_size)
+    return pa.large_list(inner) if types.is_large_list(given) else pa.list_(inner)
+
+
+def fitted(array: Any, wanted: pa.DataType) -> Any:
+    """The same values as another type; a float may become the nearest one.
+
+    Raises:
+        ArrowInvalid: a value would become another one.
+    """
+    if is_fixed_tensor(array.type) and is_fixed_tensor(wanted) and _is_alike(array.type, wanted):
+        storage = fitted(array.storage, wanted.storage_type)
+        return pa.ExtensionArray.from_storage(wanted, storage)
+    made = cast_values(array, wanted)
+    check_survived(array, made)
+    return made
+
+
+def _is_alike(given: Any, wanted: Any) -> bool:
+    """Whether tensors have the same shape, in the same order."""
+    return given.shape == wanted.shape and given.permutation == wanted.permutation
+
+
+def check_survived(array: Any, made: Any) -> None:
+    """Raise ArrowInvalid for numbers that pyarrow casts to others: any but 0 to true, and what is too
+    large for a float to infinity."""
+    array, made = _stored(array), _stored(made)
+    given, type_ = array.type, made.type
+    before = _inside(array)
+    for name, values in _inside(made).items():
+        if name in before:
+            check_survived(before[name], values)
+    is_number = pa.types.is_integer(given) or pa.types.is_floating(given)
+    if given == type_ or not is_number:
+        return
+    import pyarrow.compute
+
+    compute: Any = pyarrow.compute
+    if pa.types.is_boolean(type_):
+        lost = array.filter(compute.not_equal(made.cast(pa.uint8()).cast(given), array))
+        if len(lost):
+            raise pa.ArrowInvalid(str(lost[0].as_py()))
+    elif pa.types.is_float16(type_) or pa.types.is_float32(type_):
+        wide, made = (x.cast(pa.float64(), safe=False) for x in (array, made))
+        lost = array.filter(compute.and_(compute.is_inf(made), compute.not_equal(wide, made)))
+        if len(lost):
+            raise pa.ArrowInvalid(f"{lost[0].as_py()} is beyond its range")
+
+
+def _stored(array: Any) -> Any:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _inside(array: Any) -> dict[str, Any]:
+    """What is inside of lists and structs, by the names of fields."""
+    if is_list(array.type):
+        return {"": array.flatten()}
+    if not pa.types.is_struct(array.type):
+        return {}
+    return dict(zip(array.type.names, array.flatten(), strict=True))
+
+
+def in_microseconds(column: Any) -> Any:
+    """The same times, if no nanosecond is lost: those Python has values for, and of nanoseconds pyarrow makes
+    pandas' values, for which it imports pandas."""
+    given = column.type
+    if not pa.types.is_temporal(given) and not is_list(given):
+        return column
+    wanted = map_values(given, _microseconds_of)
+    if wanted is None or wanted == given:
+        return column
+    try:
+        return column.cast(wanted)
+    except pa.ArrowInvalid:
+        return column
+
+
+def _microseconds_of(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(type_) and type_.unit == "ns":
+        return pa.timestamp("us", type_.tz)
+    return {pa.duration("ns"): pa.duration("us"), pa.time64("ns"): pa.time64("us")}.get(
+        type_, type_
+    )
+
+
+def first_unfit(
+    column: Any, cast: Callable[[Any], Any], refusals: tuple[type[Exception], ...]
+) -> int:
+    """The first row that a cast refuses, given that it refuses some."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        part = column.slice(low, middle - low)
+        if is_list(part.type):
+            # pyarrow casts the values outside of a slice, too.
+            part = part.take(as_arrow(np.arange(len(part))))
+        try:
+            cast(part)
+        except refusals:
+            high = middle
+        else:
+            low = middle
+    return low

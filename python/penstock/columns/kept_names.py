@@ -1,0 +1,160 @@
+"""The names of class labels of which a file has the numbers: the schema that its sidecar keeps lists them, and columns
+of numbers become class labels again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pyarrow as pa
+
+from penstock.columns.facts import is_text as is_unicode
+from penstock.columns.facts import parsed
+from penstock.columns.types import is_text
+from penstock.errors import FormatError, LimitError, SchemaError
+
+NAMES_KEY = b"penstock.class_names"
+"""In the metadata of a field: the names as JSON, a number being the place of one."""
+MOST_NAMES = 65_536
+_MOST_BYTES = 4 << 20
+Names = tuple[str, ...]
+
+
+def is_label(type_: Any) -> bool:
+    """Whether a type is that of class labels with names."""
+    return pa.types.is_dictionary(type_) and is_text(type_.value_type)
+
+
+def named(field: pa.Field, names: Names | None) -> pa.Field:
+    """A field with these names, or without any."""
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k != NAMES_KEY}
+    if names is not None:
+        metadata[NAMES_KEY] = json.dumps(names).encode()
+    return field.with_metadata(metadata) if metadata else field.remove_metadata()
+
+
+def names_of(field: pa.Field) -> Names | None:
+    """The names that a field lists; None where it lists none."""
+    stored = (field.metadata or {}).get(NAMES_KEY)
+    if stored is None or not is_label(field.type):
+        return None
+    try:
+        found = parsed(stored, _MOST_BYTES)
+    except (FormatError, LimitError):
+        return None
+    return _checked(found)
+
+
+def as_names(dictionary: Any) -> Names | None:
+    """The values of a dictionary as names; None where they are none, or too many to be kept."""
+    if dictionary is None or not is_text(dictionary.type) or len(dictionary) > MOST_NAMES:
+        return None
+    names = _checked(dictionary.to_pylist())
+    return names if names is not None and sum(map(len, names)) <= _MOST_BYTES // 16 else None
+
+
+def _checked(names: Any) -> Names | None:
+    if not isinstance(names, list):
+        return None
+    listed = cast("list[Any]", names)
+    is_short = len(listed) <= MOST_NAMES
+    if not is_short or not all(map(is_unicode, listed)) or len(set(listed)) < len(listed):
+        return None
+    return tuple(listed)
+
+
+def finished(schema: pa.Schema, numbers: pa.DataType, known: Mapping[str, Any] | None) -> pa.Schema:
+    """What is kept of a file that has the numbers of class labels: their names, or that they are numbers.
+
+    Args:
+        schema: of what was written.
+        numbers: the type that numbers have in the file.
+        known: the dictionary of each column that a writer has met, None of one that it met no values of. Names
+            that the schema lists are believed.
+    """
+    fields: list[pa.Field] = []
+    for field in schema:
+        names = names_of(field)
+        if is_label(field.type) and names is None and known is not None and field.name in known:
+            dictionary = known[field.name]
+            names = () if dictionary is None else as_names(dictionary)
+        if pa.types.is_dictionary(field.type) and names is None:
+            field = named(field, None).with_type(numbers)
+        fields.append(named(field, names))
+    return pa.schema(fields)
+
+
+def in_common(one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
+    """Of two schemas that differ in the names of class labels alone, and number alike what both have, the one with more
+    of them; else None."""
+    if one.names != other.names:
+        return None
+    fields: list[pa.Field] = []
+    for mine, its in zip(one, other, strict=True):
+        shorter, longer = names_of(mine), names_of(its)
+        if shorter is not None and longer is not None:
+            shorter, longer = sorted((shorter, longer), key=len)
+            if longer[: len(shorter)] != shorter:
+                return None
+            mine, its = named(mine, longer), named(its, longer)
+        if not mine.equals(its, check_metadata=True):
+            return None
+        fields.append(mine)
+    return pa.schema(fields)
+
+
+def as_labels(array: Any, field: pa.Field) -> Any:
+    """A column of numbers as the class labels that they stand for.
+
+    Raises:
+        SchemaError: a number is not the place of a name.
+    """
+    names = names_of(field)
+    assert names is not None, "the field lists them"
+    try:
+        places = array.cast(pa.int64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(f"holds no numbers of classes: {error}", field=field.name) from None
+    numbers = places.drop_null().to_numpy()
+    wrong = numbers[(numbers < 0) | (numbers >= len(names))]
+    if len(wrong):
+        message = f"{wrong[0]} is the number of none of the {len(names)} classes"
+        raise SchemaError(message, field=field.name)
+    return _labels(places, names, field.type)
+
+
+def _labels(places: Any, names: Names, type_: Any) -> Any:
+    values = pa.array(names, type_.value_type)
+    try:
+        codes = places.cast(type_.index_type)
+    except pa.ArrowInvalid:
+        message = f"{len(names)} classes are more than {type_.index_type} has numbers for"
+        raise SchemaError(message) from None
+    return pa.DictionaryArray.from_arrays(codes, values, ordered=type_.ordered)
+
+
+class Renumbered:
+    """Class labels of several batches in the numbers that a file has for their names, to which it gives the next numbers
+    where it has none."""
+
+    def __init__(self, names: Names, type_: pa.DataType) -> None:
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self.type = type_
+
+    def __call__(self, array: Any) -> Any:
+        """A column of class labels, or of text."""
+        labels = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        used = labels.dictionary.take(labels.indices.drop_null().unique()).to_pylist()
+        for name in used:
+            self._numbers.setdefault(name, len(self._numbers))
+        places = [self._numbers.get(name) for name in labels.dictionary.to_pylist()]
+        numbers = pa.array(places, pa.int64()).take(labels.indices)
+        return _labels(numbers, tuple(self._numbers), self.type)
+
+
+def strip(schema: pa.Schema) -> pa.Schema:
+    """A schema whose fields list no names."""
+    if not any(NAMES_KEY in (field.metadata or {}) for field in schema):
+        return schema
+    return pa.schema([named(field, None) for field in schema], schema.metadata)

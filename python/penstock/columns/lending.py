@@ -1,0 +1,87 @@
+"""Values that are lent: they stay where they were read, and views or parts of them cross from who reads to
+who takes them (docs/decisions/0016-long-values-are-lent-to-writers.md).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.types import IN_PARTS, ImageType, storage_of
+from penstock.errors import LimitError
+
+
+def lent_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of batches whose byte strings and images are views into what was read: of those that
+    a writer with `takes_views` takes as well as its own.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.columns.lending import lent_schema
+        >>> lent_schema(pa.schema([("jpg", pa.binary()), ("n", pa.int64())])).field("jpg").type
+        DataType(binary_view)
+    """
+    return pa.schema([_lent(field) for field in schema], schema.metadata)
+
+
+def as_lent(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch in its `lent_schema`; the bytes stay where they are."""
+    schema = lent_schema(batch.schema)
+    arrays: list[Any] = []
+    for field, column in zip(schema, batch.columns, strict=True):
+        array: Any = whole(column)
+        if array.type != field.type:
+            stored = array.storage if isinstance(array, pa.ExtensionArray) else array
+            array = stored.cast(pa.binary_view())
+            if isinstance(field.type, pa.BaseExtensionType):
+                array = pa.ExtensionArray.from_storage(field.type, array)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _lent(field: pa.Field) -> pa.Field:
+    if storage_of(field.type) not in (pa.binary(), IN_PARTS):
+        return field
+    if isinstance(field.type, ImageType):
+        return field.with_type(ImageType(field.type.codec, pa.binary_view()))
+    return (
+        field if isinstance(field.type, pa.BaseExtensionType) else field.with_type(pa.binary_view())
+    )
+
+
+def in_parts(codec: str, heads: Any, bodies: Any) -> Any:
+    """Images whose heads (binary) lie apart from their bodies (binary_view)."""
+    parts = pa.StructArray.from_arrays([heads, bodies], fields=list(IN_PARTS))
+    return pa.ExtensionArray.from_storage(_type_in_parts(codec), parts)
+
+
+@cache
+def _type_in_parts(codec: str) -> ImageType:
+    """One type that lives on: pyarrow would make another by what a file may say of images, which is not this."""
+    return ImageType(codec, IN_PARTS)
+
+
+def whole(array: Any) -> Any:
+    """Images that are in parts as the bytes of files; any other array as it is.
+
+    Raises:
+        LimitError: they are 2 GiB or more.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.columns.lending import in_parts, whole
+        >>> heads = pa.array([b"P6 1 1 255 "], pa.binary())
+        >>> whole(in_parts("ppm", heads, pa.array([b"rgb"], pa.binary_view()))).storage[0].as_py()
+        b'P6 1 1 255 rgb'
+    """
+    if storage_of(array.type) != IN_PARTS:
+        return array
+    try:
+        glued = pa.array(_core.glue(array.storage))
+    except _core.KernelError as error:
+        fault = error.args[0]
+        raise LimitError(fault.message) from None
+    return pa.ExtensionArray.from_storage(ImageType(array.type.codec), glued)

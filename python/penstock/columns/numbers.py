@@ -1,0 +1,120 @@
+"""Numbers between Arrow and NumPy, and byte strings between Arrow and Python, without copying; and whole
+numbers that users gave.
+
+pyarrow's own ways (`pa.array(ndarray)`, `Array.to_numpy`) import pandas where it is installed, which
+costs the first read of a process a third of a second and more. These do not.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.limits import checked_count
+
+_DTYPES = {
+    pa.uint8(): np.uint8,
+    pa.uint32(): np.uint32,
+    pa.uint64(): np.uint64,
+    pa.int64(): np.int64,
+    pa.float64(): np.float64,
+}
+_IN_VIEW = 12
+"""Bytes that an Arrow view has room for in itself."""
+_TYPES = {np.dtype(dtype): type_ for type_, dtype in _DTYPES.items()}
+
+
+def as_numpy(values: Any) -> np.ndarray:
+    """The numbers of an array, or of what has the Arrow C interface; none may be null."""
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    dtype = np.dtype(_DTYPES[array.type])
+    data = array.buffers()[1]
+    if data is None:
+        return np.zeros(0, dtype)
+    return np.frombuffer(data, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def as_arrow(numbers: np.ndarray) -> pa.Array:
+    """The same numbers as an Arrow array."""
+    numbers = np.ascontiguousarray(numbers)
+    type_ = _TYPES[numbers.dtype]
+    return pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def as_booleans(mask: np.ndarray) -> pa.BooleanArray:
+    """The same truth values as an Arrow array."""
+    bits = np.packbits(mask, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
+
+
+def outside(numbers: np.ndarray, count: int) -> bool:
+    """Whether any of some int64 numbers is not one of 0 to `count` - 1: negative ones are the largest
+    of all when their sign is a bit like the others, so that one look is enough."""
+    return len(numbers) > 0 and int(numbers.view(np.uint64).max()) >= count
+
+
+def memoryviews(column: Any) -> list[memoryview]:
+    """The bytes of each value of a column of byte strings, of which none may be null.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.columns.numbers import memoryviews
+        >>> [
+        ...     bytes(view)
+        ...     for view in memoryviews(pa.array([b"one", b"a second value"], pa.binary_view()))
+        ... ]
+        [b'one', b'a second value']
+    """
+    array = column.storage if isinstance(column, pa.ExtensionArray) else column
+    if array.type == pa.binary_view():
+        return _of_views(array)
+    if array.type not in (pa.binary(), pa.large_binary()):
+        array = array.cast(pa.large_binary())
+    width = np.int32 if array.type == pa.binary() else np.int64
+    _, offsets, values = array.buffers()
+    if offsets is None:
+        return []
+    edges = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1].tolist()
+    whole = memoryview(b"" if values is None else values).cast("B")
+    return [whole[start:end] for start, end in pairwise(edges)]
+
+
+def _of_views(array: Any) -> list[memoryview]:
+    """Of each: its length, four bytes of it, and the number of a buffer and the place in it; a short one
+    lies behind its length."""
+    _, heads, *buffers = array.buffers()
+    if heads is None:
+        return []
+    wholes = [memoryview(buffer).cast("B") for buffer in buffers]
+    own = memoryview(heads).cast("B")[16 * array.offset :]
+    words = np.frombuffer(own, np.int32, 4 * len(array)).reshape(-1, 4).tolist()
+    return [
+        wholes[number][start : start + length]
+        if length > _IN_VIEW
+        else own[16 * at + 4 : 16 * at + 4 + length]
+        for at, (length, _, number, start) in enumerate(words)
+    ]
+
+
+def view_lengths(array: Any) -> np.ndarray:
+    """Bytes of each value of an array of views, int32; of a null anything."""
+    heads = array.buffers()[1]
+    if heads is None:
+        return np.zeros(0, np.int32)
+    return np.frombuffer(heads, np.int32, 4 * len(array), 16 * array.offset)[::4]
+
+
+def checked_infer(value: Any) -> None:
+    """Refuse for `infer_records` what is neither a whole number of at least 1 nor "all".
+
+    Raises:
+        TypeError: it is no whole number and no text.
+        ValueError: it is smaller, or another text.
+    """
+    if not isinstance(value, str):
+        checked_count("infer_records", value, 1)
+    elif value != "all":
+        raise ValueError(f'infer_records is a whole number or "all", not {value!r}')

@@ -1,0 +1,13 @@
+"""Which records of a chunk, and which columns, a reader is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+Selection = np.ndarray | None
+"""Record numbers within a chunk (int64, any order, repeats allowed), or None for all of them."""
+
+Projection = Sequence[str] | None
+"""Names of the wanted columns, in the order wanted, or None for all of them."""

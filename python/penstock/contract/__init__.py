@@ -1,0 +1,1 @@
+"""What a format is to everything above it, and what the caller asks of one."""

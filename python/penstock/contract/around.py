@@ -1,0 +1,89 @@
+"""Reading on around bad records: one search for them, which scans, `verify` and `repair` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.contract.format import Chunk, Reader
+from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, StaleIndexError
+
+_FEW_RECORDS = 64
+"""How many records are read at once behind a bad one; twice as many each time that none is bad."""
+Found = tuple[int, int, pa.RecordBatch | PenstockError]
+"""Rows [first, end) and the batch that they are, or the error that stands in their way."""
+
+
+def around(
+    read: Callable[[int, int], pa.RecordBatch],
+    row_of: Callable[[PenstockError], int | None],
+    first: int,
+    last: int,
+    error: PenstockError | None = None,
+) -> Iterator[Found]:
+    """Read rows [first, last) in order, past each bad one.
+
+    Args:
+        read: reads rows [first, end).
+        row_of: the row that an error is about; None where it names none. Such an error stands for all
+            the rows that were read at once; one about their size is met by reading fewer at once.
+        first: the first row.
+        last: the row behind the last.
+        error: what reading all of them has raised, where that was tried.
+    """
+    run = last - first
+    try:
+        while first < last:
+            end = min(first + run, last)
+            if error is None:
+                try:
+                    batch = read(first, end)
+                except StaleIndexError:
+                    raise
+                except (SchemaError, FormatError) as found:
+                    error = found
+                else:
+                    yield first, end, batch
+                    first, run = end, 2 * run
+                    continue
+            bad = row_of(error)
+            if bad is not None and first <= bad < end:
+                yield from around(read, row_of, first, bad)
+                yield bad, bad + 1, error
+                # Not all that follows: another one may be near, and what is behind it read in vain.
+                run = max(2 * (bad - first), _FEW_RECORDS)
+                first, error = bad + 1, None
+            elif is_of_a_batch(error) and end - first > 1:
+                run, error = (end - first) // 2, None
+            else:
+                yield first, end, error
+                first, error = end, None
+    finally:
+        error = None  # it knows this frame, which would keep the files open
+
+
+def is_of_a_batch(error: PenstockError) -> bool:
+    """Whether an error is about the size of a batch, and none of its records is to blame."""
+    return isinstance(error, LimitError) and error.of_batch and error.record is None
+
+
+def parts_around(reader: Reader, chunk: Chunk) -> Iterator[Found]:
+    """The records of a chunk, by their numbers in it, or what stands in the way of some of them."""
+
+    def read(first: int, end: int) -> pa.RecordBatch:
+        are_all = first == 0 and end == chunk.num_records
+        rows = None if are_all else np.arange(first, end)
+        return reader.decode(chunk, rows, None)
+
+    def row_of(error: PenstockError) -> int | None:
+        return None if error.record is None else error.record - chunk.first_record
+
+    done = 0
+    try:
+        for found in around(read, row_of, 0, chunk.num_records):
+            yield found
+            done = found[1]
+    except PenstockError as error:  # it is about no record
+        yield done, chunk.num_records, error

@@ -1,0 +1,1 @@
+"""What `penstock.open` returns: files, scans, takes."""

@@ -1,0 +1,193 @@
+"""Whether files are one dataset: of one format, with fields in common. Where they are not, the error names what
+does work: the glob, folder or file that gives each kind alone."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from penstock import formats
+from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.storage.base import Storage
+from penstock.storage.paths import expand
+
+_OF = re.compile(r"-\d{5,}-of-\d{5,}")
+_PACKED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
+OF_EVERY_RECORD = ("__key__", "__url__")
+"""Columns of every tar: two archives that have only these in common have nothing in common."""
+_MOST_FILES = 1000
+"""So many files are looked at to say which belong together."""
+
+
+def refuse_several_formats(paths: Sequence[str], storage: Storage) -> None:
+    """Raise where the files of a folder or a glob are of several formats.
+
+    Files are opened only where their names have several endings: one of each.
+
+    Raises:
+        FormatError: they are, or the bytes of one are of no known format.
+    """
+    first = os.path.splitext(paths[0])[1]
+    if first[1:].isalpha() and first not in _PACKED and all(p.endswith(first) for p in paths):
+        return
+    endings: dict[str, list[str]] = {}
+    for path in paths:
+        endings.setdefault(_ending(path), []).append(path)
+    if len(endings) < 2:
+        return
+    kinds: dict[str, list[str]] = {}
+    unknown: list[FormatError] = []
+    for some in endings.values():
+        try:
+            name = _format_of(some, storage)
+        except FormatError as error:
+            unknown.append(error)
+            continue
+        if name is not None:
+            kinds.setdefault(name, []).extend(some)
+    groups = {name: sorted(some) for name, some in kinds.items()}
+    if unknown:
+        error = unknown[0]
+        if found := _globs(groups.values(), storage):
+            error.hint = f"without this file: {found}"
+        raise error
+    if len(groups) > 1:
+        raise FormatError(
+            f"these files are of several formats: {_told(groups)}",
+            file=os.path.commonpath(paths) or ".",
+            hint=_advice(groups.values(), storage),
+        )
+
+
+def _ending(path: str) -> str:
+    """What is the same in the names of files of one kind."""
+    name = _OF.sub("", os.path.basename(path).lower())
+    name, ending = os.path.splitext(name)
+    if ending in _PACKED:
+        ending = os.path.splitext(name)[1] + ending
+    ending = re.sub(r"\d+", "#", ending)
+    # Of what has no ending some may be folders of images.
+    return "/" if ending in ("", ".#") and os.path.isdir(path) else ending
+
+
+def _format_of(paths: Sequence[str], storage: Storage) -> str | None:
+    """The format of files with one ending, by the first that has bytes; None where nothing tells."""
+    for path in paths:
+        if os.path.isdir(path):
+            return "imagefolder"
+        source = storage.source(path)
+        try:
+            if source.size:
+                return formats.of(source).info.name
+        finally:
+            source.close()
+    try:
+        return formats.by_path(paths[0]).info.name
+    except ValueError:
+        return None
+
+
+def refuse_disjoint(fields: Mapping[str, Sequence[str]], storage: Storage) -> None:
+    """Raise where files have no fields in common, not even through others.
+
+    Args:
+        fields: the names of each file's fields, by the file's path. A file without any says nothing.
+
+    Raises:
+        SchemaError: names a file of each kind.
+    """
+    groups = _joined(fields)
+    if len(groups) < 2:
+        return
+    named = {f"with {', '.join(sorted(names)[:5])}": files for names, files in groups}
+    other = groups[1][1][0]
+    raise SchemaError(
+        f"has none of the fields of {groups[0][1][0]}; the files are of several kinds: {_told(named)}",
+        file=other,
+        hint=_advice(named.values(), storage),
+    )
+
+
+def _joined(fields: Mapping[str, Sequence[str]]) -> list[tuple[set[str], list[str]]]:
+    """Files that have fields in common, each with all its fields, in the order of their first files."""
+    groups: list[tuple[set[str], list[str]]] = []
+    for path, given in fields.items():
+        names = set(given).difference(OF_EVERY_RECORD)
+        if not names:
+            continue
+        shared = [group for group in groups if group[0] & names]
+        files = sorted([path, *(file for _, some in shared for file in some)])
+        joined = names.union(*(names for names, _ in shared))
+        first = min((groups.index(group) for group in shared), default=len(groups))
+        groups = [group for group in groups if group not in shared]
+        groups.insert(first, (joined, files))
+    return groups
+
+
+def fields_of(paths: Sequence[str], names: Callable[[int], Sequence[str]]) -> dict[str, list[str]]:
+    """The names of the fields of files that can be opened alone; `names` gives those of one by its number."""
+    found: dict[str, list[str]] = {}
+    for number, path in enumerate(paths[:_MOST_FILES]):
+        try:
+            found[path] = list(names(number))
+        except (PenstockError, OSError):
+            continue  # it is told of when its turn comes
+    return found
+
+
+# -- what gives files of one kind alone -----------------------------------------------------------
+
+
+def _told(groups: Mapping[str, Sequence[str]]) -> str:
+    parts = [
+        f"{len(files)} {name} ({os.path.basename(files[0])})" for name, files in groups.items()
+    ]
+    return ", ".join(parts[:5])
+
+
+def _advice(groups: Iterable[Sequence[str]], storage: Storage) -> str:
+    found = _globs(groups, storage)
+    return f"open one kind alone: {found}" if found else "open the files of one kind, as a list"
+
+
+def _globs(groups: Iterable[Sequence[str]], storage: Storage) -> str:
+    """What names the files of each group, and no others; empty where nothing does for any of them."""
+    found = [_glob_of(files, storage) for files in groups]
+    return " or ".join(repr(one) for one in found[:5] if one is not None)
+
+
+def _glob_of(files: Sequence[str], storage: Storage) -> str | None:
+    """A path, a folder or a glob that means these files and no others."""
+    wanted = sorted(files)
+    for candidate in _candidates(wanted):
+        try:
+            if sorted(expand(candidate, storage).paths) == wanted:
+                return candidate
+        except (PenstockError, OSError, ValueError):
+            continue
+    return None
+
+
+def _candidates(files: Sequence[str]) -> Iterator[str]:
+    if len(files) == 1:
+        yield files[0]
+        return
+    names = [os.path.basename(path) for path in files]
+    front = glob.escape(re.sub(r"\d+$", "", _common_start(names)))
+    back = _common_start([name[::-1] for name in names])[::-1]
+    # From the ending on, where there is one.
+    back = glob.escape(back[max(back.find("."), 0) :])
+    folders = {os.path.dirname(path) for path in files}
+    top = os.path.commonpath(folders)
+    prefix = f"{glob.escape(top)}/" * bool(top) + "**/" * (len(folders) > 1)
+    yield from (f"{prefix}*{back}", f"{prefix}{front}*{back}", f"{prefix}{front}*")
+    if top:
+        yield top
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    first, last = min(texts), max(texts)
+    same = (n for n, (one, two) in enumerate(zip(first, last, strict=False)) if one != two)
+    return first[: next(same, min(len(first), len(last)))]

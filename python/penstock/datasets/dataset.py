@@ -1,0 +1,397 @@
+"""A dataset: facts about some shards, and the ways to their records. Other verbs are functions."""
+
+from __future__ import annotations
+
+import operator
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import formats
+from penstock.columns.casts import in_microseconds
+from penstock.columns.records import has_tensors, rows_of
+from penstock.contract.format import Options, SkippedRegion
+from penstock.contract.notes import Notes
+from penstock.datasets._one_set import refuse_several_formats
+from penstock.datasets._opened import Opened
+from penstock.datasets.files import Files
+from penstock.datasets.scan import scan
+from penstock.datasets.take import take
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.limits import Limits, checked_count, limits_from
+from penstock.storage.base import Storage
+from penstock.storage.local import LocalStorage
+from penstock.storage.paths import expand, reading_index
+from penstock.storage.shard_lists import ShardList
+from penstock.storage.skipped import SkippedFile, warning_about
+
+_CHOICES = {
+    "checksums": ("all", "headers", "none", "index"),
+    "damage": ("error", "stop", "skip", "salvage"),
+    "dialect": ("protobuf", "tensorflow"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One file of a dataset."""
+
+    path: str
+    format: str
+    num_records: int
+    num_bytes: int
+
+
+class Dataset(Opened):
+    """Records of one or more files, as they lie. Made by `penstock.open`; safe to share between
+    threads; pickles as the call that opened it.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+        >>> ds = ps.open("numbers.tfrecord")
+        >>> len(ds), ds[1]
+        (3, {'id': 2})
+        >>> ds.take([2, 0]).to_pydict()
+        {'id': [3, 1]}
+    """
+
+    def __init__(
+        self, call: dict[str, Any], files: Files, notes: Notes, skipped: Sequence[SkippedFile] = ()
+    ) -> None:
+        super().__init__(files, notes, call["columns"])
+        self._call = call
+        self._skipped = tuple(skipped)
+        self.class_names: dict[str, tuple[str, ...] | None] = {}
+        """The names of the classes of label columns, as far as a loader has found them out; None where
+        there are too many. See loader/_class_names.py."""
+        self._has_tensors: bool | None = None
+        for name in self._columns or ():
+            self._check_column(name, file=files.paths[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        call = dict(self._call)
+        if isinstance(self._files.storage, LocalStorage):
+            # Whoever loads it may be in another folder, where other files have these names.
+            call["source"] = [os.path.abspath(path) for path in self._files.paths]
+        return _opened, (call, self._files.listed, self._skipped)
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    @property
+    def skipped_files(self) -> tuple[SkippedFile, ...]:
+        """What was found and is not read, as pairs of a path and the reason: hidden and unfinished files, marks
+        and indexes of other programs, text such as a README, and files of no bytes of a format that always has
+        some. Opens all files."""
+        return (*self._skipped, *self._files.skipped())
+
+    @property
+    def shards(self) -> list[Shard]:
+        """The files with format, records and bytes. Counting may build an index."""
+        files = self._files
+        return [
+            Shard(path, files.format_name(n), files.reader(n).num_records, files.num_bytes(n))
+            for n, path in enumerate(files.paths)
+        ]
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for exactly these records in this order: names, sizes and counts of the shards,
+        the checksums of their records where an index has them, and their overlays.
+
+        Reads no payloads; costs what counting costs. Of Parquet, Arrow and other files without an index,
+        what changed at the same size and count is not noticed.
+        """
+        import hashlib
+
+        facts = hashlib.blake2b(digest_size=16)
+        for number, shard in enumerate(self.shards):
+            name = shard.path.replace("\\", "/").rsplit("/", 1)[-1]
+            facts.update(
+                f"{name}\0{shard.num_bytes}\0{shard.num_records}\0".encode("utf-8", "replace")
+            )
+            facts.update(self._files.checksum(number).to_bytes(4, "little"))
+            facts.update("\0".join(self._files.overlay_digests(number)).encode("utf-8", "replace"))
+        return facts.hexdigest()
+
+    @property
+    def damage(self) -> list[SkippedRegion]:
+        """What has been passed over so far, in the order it was met."""
+        return self._notes.regions
+
+    def __repr__(self) -> str:
+        first, *others = self.paths
+        more = f" and {len(others)} more" if others else ""
+        return f"<penstock.Dataset {first}{more}: {', '.join(self.schema.names)}>"
+
+    # -- records --------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        batch_records: int | None = None,
+        threads: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """All records as Arrow batches, in file order.
+
+        Args:
+            columns: names of the columns wanted; None for all. Others are not decoded.
+            batch_records: records in each batch but the last; None lets batches be as large as
+                the chunks they come from (about 2 MiB of the file; 8 MiB where records are large).
+            threads: how many chunks are decoded at once; None for all cores.
+
+        Raises:
+            PenstockError: damaged data (see `damage=` of `open`), records that do not fit the
+                schema. Records before the fault are yielded first.
+        """
+        if threads is not None:
+            threads = checked_count("threads", threads, 1)
+        if batch_records is not None:
+            batch_records = checked_count("batch_records", batch_records, 1)
+        return scan(self, self._projection(columns), batch_records, threads)
+
+    def take(
+        self, records: Sequence[int] | np.ndarray, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatch:
+        """Some records by number, in the order asked, repeats allowed. Negative numbers count
+        from the end.
+
+        Args:
+            records: their numbers.
+            columns: names of the columns wanted; None for all. Others are not decoded.
+
+        Raises:
+            RecordIndexError: there is no record of such a number.
+            PenstockError: a record asked for is damaged, or does not fit the schema.
+        """
+        return take(self, records, self._projection(columns))
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return self.take(np.arange(*key.indices(len(self))))
+        try:
+            number = operator.index(key)
+        except TypeError:
+            return self.take(key)
+        return self._dicts(self.take([number]))[0]
+
+    def __getitems__(self, records: Sequence[int]) -> list[dict[str, Any]]:
+        """Several records at once, as torch's DataLoader asks for them."""
+        return self._dicts(self.take(records))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self.scan():
+            yield from self._dicts(batch)
+
+    def _dicts(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
+        """The records of a batch as Python's values, which cannot say all that Arrow can; tensors as
+        NumPy arrays."""
+        file = self.paths[0] if len(self.paths) == 1 else None
+        if len(set(batch.schema.names)) < batch.num_columns:
+            message = "two fields have the same name, so a record is no dict; use take or scan"
+            raise SchemaError(message, file=file)
+        try:
+            given = batch.columns
+            columns = [in_microseconds(column) for column in given]
+            if any(made is not one for made, one in zip(columns, given, strict=True)):
+                batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+            if self._has_tensors is None:
+                self._has_tensors = any(map(has_tensors, self.schema.types))
+            return rows_of(batch) if self._has_tensors else batch.to_pylist()
+        except (ValueError, OverflowError, LookupError) as error:
+            # Two names in a struct, a year beyond 9999, a time zone that nobody knows.
+            raise SchemaError(
+                f"Python has no value for what a record holds: {error}",
+                file=file,
+                field=_unspeakable(batch),
+                hint="take or scan, which give it as Arrow",
+            ) from error
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        stream = pa.RecordBatchReader.from_batches(self.schema, self.scan())
+        return stream.__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def _projection(self, columns: Sequence[str] | None) -> Sequence[str] | None:
+        if columns is None:
+            return self._columns
+        _check_are_names(columns)
+        for name in columns:
+            self._check_column(name)
+        return list(columns)
+
+    def _check_column(self, name: str, file: str | None = None) -> None:
+        if not self._files.schema.get_all_field_indices(name):
+            known = ", ".join(self._files.schema.names)
+            raise SchemaError(f"no such column; there are: {known}", field=name, file=file)
+
+    # -- for the verbs --------------------------------------------------------------------------
+
+    def complete(self) -> Dataset:
+        """This dataset for who would lose what it does not show (see Files.complete). What is
+        passed over is noted in both."""
+        if self._columns is not None:
+            return self
+        return Dataset(self._call, self._files.complete(), self._notes, self._skipped)
+
+    def reopened(self, **other: Any) -> Dataset:
+        """The same files, opened the same way but for some keywords."""
+        if "source" in other:
+            return _opened({**self._call, **other})
+        return _opened({**self._call, **other}, self._files.listed, self._skipped)
+
+
+def _opened(
+    call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
+) -> Dataset:
+    """The dataset of a call to `open` whose source has become a list of files."""
+    notes = Notes()
+    beside = ("source", "format", "columns", "overlays", "storage")
+    told = {word: value for word, value in call.items() if word not in beside}
+    options = Options(**told, skipped=notes.add)
+    files = Files(
+        call["source"],
+        call["storage"] or LocalStorage(),
+        options,
+        format=call["format"],
+        overlays=call["overlays"],
+        listed=listed,
+    )
+    return Dataset(call, files, notes, skipped)
+
+
+def _check_are_names(columns: Any) -> None:
+    if isinstance(columns, str):
+        raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+    if isinstance(columns, (set, frozenset)):
+        raise TypeError("columns takes a list of names; a set has no order")
+
+
+def _unspeakable(batch: pa.RecordBatch) -> str | None:
+    """The first field of a batch that has no values in Python."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.to_pylist()
+        except (ValueError, OverflowError, LookupError):
+            return name
+    return None
+
+
+def open(
+    source: Any,
+    *,
+    format: str | None = None,
+    schema: Any = None,
+    columns: Sequence[str] | None = None,
+    raw: bool = False,
+    checksums: str = "all",
+    damage: str = "error",
+    index: str | os.PathLike[str] = "auto",
+    mmap: bool = False,
+    overlays: bool = True,
+    limits: Limits | dict[str, int] | None = None,
+    dialect: str = "protobuf",
+    storage: Storage | None = None,
+    cache: str | None = None,
+    **format_options: Any,
+) -> Dataset:
+    """Open data as it lies.
+
+    Args:
+        source: a path, a list of paths, a glob (`**` for folders at any depth), a folder (all data files below
+            it), `name@N` for numbered shards, or WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of
+            shards. The files of a folder or a glob are of one format. What is left out of them is listed by
+            `Dataset.skipped_files`, and warned of where it looks like data.
+        format: a format's name, instead of telling it by the bytes.
+        schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
+            descriptor; None infers one from the first records.
+        columns: the columns wanted, in that order; others are not decoded.
+        raw: give the payloads as they are, in one binary_view column `record`.
+        checksums: "all" verifies everything that the format stores; "headers" leaves payloads
+            unverified; "none" believes heads as well, and reads files whose writer left their
+            checksums out. "index" verifies what "all" does, and besides each MiB that is read by the
+            checksums that `index(checksums=True)` keeps, for formats that store none.
+        damage: "error" raises; "stop" reads each file up to its damage; "skip" passes over damaged
+            records and lists them in `Dataset.damage`; "salvage" also gives records that nobody can
+            prove to be records, marked in a boolean column `unproved`.
+        index: where reading looks for sidecars (what penstock knows of a file) and keeps those that it makes.
+            "auto" reads those beside the data or in the user's cache, and keeps new ones in the cache, or
+            beside the data where one is already; "beside" keeps them beside the data; a folder keeps them
+            there; "never" keeps and reads none. The environment's `PENSTOCK_INDEX` says what "auto" means.
+            Files of another storage have sidecars in a folder only.
+        mmap: borrow local files from memory maps instead of reading. Faster for large records; a
+            file that is cut meanwhile ends the process.
+        overlays: show the fields that are kept beside the files as if they were in them; False
+            shows what is in the files. raw=True never shows them.
+        limits: how much a file may ask for, a penstock.Limits or a dict of some of them.
+        dialect: whose rules decide where a writer of Examples was odd, "protobuf" or "tensorflow".
+        storage: where the files are; None for this machine.
+        cache: a folder for copies of remote files. Local files need none, and files of another storage
+            cannot have any yet.
+        format_options: options of the format, such as `infer_records="all"` for TFRecord.
+
+    Returns:
+        A Dataset. Opening reads a few kilobytes and a sample of the records of the first file.
+
+    Raises:
+        FileNotFoundError: no such file, or a shard of a numbered set is missing.
+        FormatError: the bytes are of no known format, or break its rules; or the files of a folder are of several
+            formats.
+        SchemaError: the records do not fit the schema, or have no common one.
+        StaleIndexError: an overlay was made for another state of its file.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2], "name": ["a", "b"]}, "two.tfrecord", overwrite=True)
+        >>> ps.open("two.tfrecord", columns=["name"])[0]
+        {'name': 'a'}
+    """
+    given = {"checksums": checksums, "damage": damage, "dialect": dialect}
+    for word, value in given.items():
+        if value not in _CHOICES[word]:
+            listed = ", ".join(repr(choice) for choice in _CHOICES[word])
+            raise ValueError(f"{word}={value!r} is not one of {listed}")
+    _check_are_names(columns)
+    index = reading_index(index)
+    if checksums == "index" and (mmap or index == "never"):
+        with_what = "mmap=True borrows bytes unverified" if mmap else 'index="never" reads no index'
+        raise ValueError(f'checksums="index" compares what is read with an index; {with_what}')
+    if raw and schema is not None:
+        raise ValueError("raw=True gives records as bytes, which have no schema; leave out one")
+    if cache is not None and storage is not None:
+        raise UnsupportedError(
+            "files of another storage cannot be kept in a cache= yet; leave it out"
+        )
+    place = storage or LocalStorage()
+    formats.load()
+    is_folder = format is not None and formats.by_name(format).info.is_folder
+    paths, skipped, sets, listed = expand(source, place, is_folder=is_folder)
+    if format is None:
+        for files in sets:
+            refuse_several_formats(files, place)
+    call = {
+        "source": paths,
+        "format": format,
+        "schema": schema,
+        "columns": None if columns is None else list(columns),
+        "raw": raw,
+        **given,
+        "index": index,
+        "mmap": mmap,
+        "overlays": overlays,
+        "limits": limits_from(limits),
+        "storage": storage,
+        "format_options": format_options,
+    }
+    dataset = _opened(call, listed, skipped)
+    message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
+    if message is not None:
+        warnings.warn(message, stacklevel=2)
+    return dataset

@@ -1,0 +1,534 @@
+"""The files of a dataset: each opened when something is first asked of it, all read by one schema."""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core, formats
+from penstock.columns.inferred import InferredFrom, files, has_no_records
+from penstock.columns.numbers import as_arrow
+from penstock.columns.selection import Projection, Selection
+from penstock.contract.format import (
+    Chunk,
+    Comparing,
+    Format,
+    FormatInfo,
+    Options,
+    Reader,
+    Sifting,
+    bare,
+)
+from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
+from penstock.engine.locks import Lock
+from penstock.errors import (
+    ChangedError,
+    PenstockError,
+    SchemaError,
+    TruncatedError,
+    UnsupportedError,
+)
+from penstock.framing.abilities import Framed, is_indexed, open_shard
+from penstock.framing.index import blocks, kept_schema
+from penstock.framing.index.sidecar import discard
+from penstock.framing.read.framed import UNPROVED
+from penstock.framing.read.raw import RAW_SCHEMA
+from penstock.overlay.reader import Overlays
+from penstock.payloads.example.inference import in_common
+from penstock.storage.base import Source, Storage, Watched
+from penstock.storage.descriptors import Recent
+from penstock.storage.local import LocalStorage
+from penstock.storage.shard_lists import ShardList
+from penstock.storage.skipped import NO_BYTES, SkippedFile
+
+_HANDLES = 2
+"""Of a file: penstock's own, and pyarrow's where it reads the format."""
+_LOOKED_FILES = 32
+_LOOKED_RECORDS = 1000
+"""Where the first files have few records, so many of both are looked at to see what records hold."""
+
+
+class NoRecords:
+    """The reader of a file of no bytes, of a format whose files always have some."""
+
+    num_records = 0
+
+    def __init__(self, schema: Any) -> None:
+        is_schema = isinstance(schema, pa.Schema)
+        # As of an empty TFRecord, of which nothing is known either.
+        nothing = RAW_SCHEMA.with_metadata(InferredFrom(0).metadata)
+        self.schema: pa.Schema = schema if is_schema else nothing
+
+    def chunks(self) -> Iterator[Chunk]:
+        """None."""
+        return iter(())
+
+    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
+        """None."""
+        return iter(())
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """Never called, as there are no chunks."""
+        raise IndexError("a file of no bytes has no records")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+Types = Literal["given", "kept", "stored", "inferred"]
+"""Where the types of fields come from: schema=, sidecars that were written with the files, the files, or a look at
+records."""
+
+
+class _Opened(NamedTuple):
+    """One file that has been opened."""
+
+    reader: Reader
+    format: Format
+    source: Source
+    check: Callable[[], None] | None
+    watched: Watched | None
+    compares: Callable[[Chunk | None], bool]
+
+
+class Files:
+    """The shards of a dataset, by their numbers. Safe to share between threads."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        storage: Storage,
+        options: Options,
+        *,
+        format: str | None,
+        overlays: bool,
+        listed: ShardList | None,
+    ) -> None:
+        self.paths = tuple(paths)
+        self.storage = storage
+        self.options = options
+        self._format = format
+        self.listed = listed
+        self._firsts: np.ndarray | None = None
+        self._overlays: Overlays | None = None
+        if overlays and not options.raw:
+            self._overlays = Overlays(paths, storage, options.limits) or None
+        self._forget_readers()
+        self._has_warned = True  # not before it is clear that a file has records
+        # One file has the fields of the dataset; and a schema that is given counts whatever files have.
+        is_given = options.schema is not None or options.raw
+        self._alike = set(range(len(paths))) if is_given or len(paths) == 1 else set[int]()
+        self.types: Types = "given" if is_given else "kept"
+        self._settled = self._kept_schema()
+        self._is_kept = self._settled is not None
+        self._names: Sequence[str] | None = None
+        if self._settled is not None and self._overlays is not None:
+            known = self._settled.names
+            self._names = [*known, *(n for n in self._overlays.fields if n not in known)]
+        kept_first = self._first_by_kept()
+        if kept_first is None and self._is_inferred_by_all():
+            alone = [bare(self._open(n).reader).schema for n in range(len(self.paths))]
+            counts = [told.num_records for told in map(InferredFrom.of, alone) if told is not None]
+            self._settled = in_common(alone, InferredFrom(sum(counts), True, files(len(alone))))
+        first = kept_first or self._first_reader()
+        # Overlays have settled what their files hold.
+        if self._settled is None and len(paths) > 1 and self._overlays is None:
+            self._settled = self._by_more_files(bare(first).schema)
+            if self._settled is not None:
+                self._forget_readers()
+                first = self._first_reader()
+        if self.types == "kept" and kept_first is None:
+            self.types = "stored" if InferredFrom.of(bare(first).schema) is None else "inferred"
+        self.schema = first.schema  # the fields of a record, those of overlays among them
+        self._settled = bare(first).schema
+        if self._overlays is not None:
+            self._names = first.schema.names
+        self._has_warned = len(paths) == 1
+
+    def _kept_schema(self) -> pa.Schema | None:
+        """The schema that the files were written with, where all keep the same."""
+        options = self.options
+        if options.schema is not None or options.raw or options.format_options:
+            return None  # what is asked for counts
+        found = kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
+        # A field called as the mark of salvage would be taken for that.
+        return None if found is None or UNPROVED in found.names else found
+
+    def _first_by_kept(self) -> Reader | None:
+        """The reader of the first file by the schema that it keeps, if it can be read by that."""
+        if self._settled is None:
+            return None
+        try:
+            first = self._first_reader()
+        except (SchemaError, UnsupportedError):
+            self._settled = self._names = None
+            self._is_kept = False
+            self._forget_readers()
+            return None
+        self._alike = set(range(len(self.paths)))
+        return first
+
+    def format_of(self, source: Source) -> Format:
+        """The format of an open file, if none was asked for by its bytes."""
+        return formats.of(source) if self._format is None else formats.by_name(self._format)
+
+    def _forget_readers(self) -> None:
+        self._opened: list[_Opened | None] = [None] * len(self.paths)
+        self._locks = [Lock() for _ in self.paths]
+        self._recent = Recent(len(self.paths), _HANDLES)
+        self._states: dict[int, Any] = {}
+
+    def _is_inferred_by_all(self) -> bool:
+        options = self.options
+        is_given = options.schema is not None or options.raw
+        return (
+            len(self.paths) > 1
+            and not is_given
+            and options.format_options.get("infer_records") == "all"
+        )
+
+    def _first_reader(self) -> Reader:
+        """What the first file that has a record is made of holds for all."""
+        for shard in range(len(self.paths)):
+            reader = self.reader(shard)
+            if not (isinstance(bare(reader), NoRecords) or has_no_records(reader.schema)):
+                for earlier in range(shard):
+                    self._opened[earlier] = None  # opened again, by what is known now
+                return reader
+        readers = [reader for reader in self.readers() if not isinstance(bare(reader), NoRecords)]
+        if not readers:
+            raise self._no_bytes()
+        if self.options.damage == "error" and has_no_records(readers[0].schema):
+            self._raise_first_fault()
+        return readers[0]
+
+    def _no_bytes(self) -> TruncatedError:
+        others = len(self.paths) - 1
+        more = f", nor have the {others} others" if others else ""
+        return TruncatedError(
+            f"the file has no bytes{more}; {self.format_name(0)} always has some",
+            file=self.paths[0],
+            hint="write or copy it again; it was cut, or never finished",
+        )
+
+    def _raise_first_fault(self) -> None:
+        """Raise what hides the records of files, if they have any: nobody can say what is in those, and one
+        column of bytes is not it."""
+        for shard in range(len(self.paths)):
+            reader = bare(self.reader(shard))
+            chunk = next(iter(reader.chunks()), None)
+            if chunk is not None:
+                reader.decode(chunk, None, None)
+
+    def _by_more_files(self, first: pa.Schema) -> pa.Schema | None:
+        """What the records of several files hold, where the first file has too few to tell."""
+        told = InferredFrom.of(first)
+        if told is None:
+            return self._without_nulls(first)
+        is_all = told.is_all and told.num_records > 0
+        if not is_all or first.names == RAW_SCHEMA.names:
+            return None  # a file as large as most are; or no fields were inferred
+        found: list[pa.Schema] = []
+        fields: dict[str, list[str]] = {}
+        common, num_records = None, 0
+        for shard in range(min(len(self.paths), _LOOKED_FILES)):
+            try:
+                alone = bare(self._open(shard).reader).schema
+                told = InferredFrom.of(alone)
+                if told is None or not told.is_all:
+                    break
+                num_records += told.num_records
+                if alone.names != RAW_SCHEMA.names:  # or there is nothing in its records
+                    found.append(alone)
+                    if told.num_records:
+                        fields[self.paths[shard]] = alone.names
+                if not found:
+                    continue
+                is_all = shard + 1 == len(self.paths)
+                common = in_common(found, InferredFrom(num_records, is_all, files(shard + 1)))
+            except (PenstockError, OSError):
+                break  # it is told of when its turn comes
+            if num_records >= _LOOKED_RECORDS:
+                break
+        refuse_disjoint(fields, self.storage)
+        return common
+
+    def _without_nulls(self, first: pa.Schema) -> pa.Schema | None:
+        """The stored schema of the first file with the types that the next files have for columns of which it
+        has no value; None where there are no such columns."""
+        places = {f.name: n for n, f in enumerate(first) if pa.types.is_null(f.type)}
+        found = first
+        for shard in range(1, min(len(self.paths), _LOOKED_FILES)):
+            if not places:
+                break
+            try:
+                alone = bare(self._open(shard).reader).schema
+            except (PenstockError, OSError):
+                break  # the error is raised when its turn comes
+            for field in alone:
+                if field.name in places and not pa.types.is_null(field.type):
+                    found = found.set(places.pop(field.name), field.with_nullable(True))
+        return None if found is first else found
+
+    # -- one file -------------------------------------------------------------------------------
+
+    def reader(self, shard: int) -> Reader:
+        """The open reader of a file."""
+        return self._of(shard).reader
+
+    def num_bytes(self, shard: int) -> int:
+        """Bytes of a file."""
+        return self._of(shard).source.size
+
+    def source(self, shard: int) -> Source:
+        """The open bytes of a file."""
+        return self._of(shard).source
+
+    def checksum(self, shard: int) -> int:
+        """The CRC-32C of the checksums of all records of a file, where an index has these, else 0."""
+        reader = bare(self.reader(shard))
+        if not is_indexed(reader):
+            return 0
+        return _core.Buffer.from_values(as_arrow(reader.index.checksums)).crc32c()
+
+    def info(self, shard: int) -> FormatInfo:
+        """What the format of a file is called and can do."""
+        return self._of(shard).format.info
+
+    def format_name(self, shard: int) -> str:
+        """What the format of a file is called."""
+        return self.info(shard).name
+
+    def check_unchanged(self, shard: int) -> None:
+        """Raise ChangedError where an open file has been changed, replaced or taken away. A file
+        whose records are proved one by one may grow. Costs a look at the folder, reads nothing."""
+        opened = self._still_open(shard)
+        if opened is not None and opened.check is not None:
+            opened.check()
+
+    def check_read(self, shard: int, chunk: Chunk | None = None) -> None:
+        """Raise ChangedError where records of a file that were just read may be a mix of what it was and what it
+        is by now. Records that were compared with checksums are not, unless they were borrowed from a map."""
+        opened = self._still_open(shard)
+        if opened is None or opened.watched is None:
+            return
+        is_compared = opened.compares(chunk)
+        if self.options.mmap or not is_compared:
+            opened.watched.check_read(may_grow=is_compared)
+
+    def forget_index(self, shard: int) -> None:
+        """Drop the sidecar of a file that turned out not to fit, so that the next `open` makes
+        a new one. A sidecar that the caller keeps in a folder of their own stays."""
+        if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
+            discard(self.paths[shard], but_checksums=True)
+
+    def _of(self, shard: int) -> _Opened:
+        with self._locks[shard]:
+            opened = self._opened[shard]
+            if opened is None:
+                opened = self._open(shard)
+                self._check_same(shard, opened.source)
+                self._opened[shard] = opened
+        closed = self._recent.use(shard)
+        if closed is not None:
+            self._opened[closed] = None  # it is closed when its last reader lets go of it
+        return opened
+
+    def _still_open(self, shard: int) -> _Opened | None:
+        """A file that has been opened; one that was closed to make room for others is opened again."""
+        return self._of(shard) if shard in self._states else self._opened[shard]
+
+    def _check_same(self, shard: int, source: Source) -> None:
+        """Raise ChangedError where a file is opened again that is not as it was the first time."""
+        if not self._recent.is_bounded:
+            return  # it is opened once
+        state = source.size, getattr(source, "written_ns", None)
+        if self._states.setdefault(shard, state) != state:
+            raise ChangedError(
+                "the file was changed while the dataset was open",
+                file=self.paths[shard],
+                hint="open the data again",
+            )
+
+    def _open(self, shard: int) -> _Opened:
+        path = self.paths[shard]
+        source = self.storage.source(path, mmap=self.options.mmap)
+        try:
+            is_compared = self.options.checksums == "index"
+            if is_compared:
+                source = blocks.checked(source, self.options.index)
+            fmt = self.format_of(source)
+            check, watched = None, source if isinstance(source, Watched) else None
+            if watched is not None:
+                proves = isinstance(fmt, Framed) and self.options.verifies
+                check = partial(watched.check_unchanged, proves=proves)
+            reader = self._reader_of(shard, fmt, source)
+            own = bare(reader)
+            compares = own.compares if isinstance(own, Comparing) else lambda _: False
+            if is_compared:
+                compares = lambda _: True  # noqa: E731
+            return _Opened(reader, fmt, source, check, watched, compares)
+        except BaseException:
+            source.close()  # an error that somebody keeps would keep the file open, too
+            raise
+
+    def _reader_of(self, shard: int, fmt: Format, source: Source) -> Reader:
+        if not (source.size or fmt.info.may_be_empty or fmt.info.is_folder):
+            self._warn_of_no_bytes(source.path)
+            return NoRecords(self._settled or self.options.schema)
+        options = replace(self.options, beside=partial(_beside, self.storage, source.path))
+        settled = None
+        if self._settled is not None and options.schema is None and not options.raw:
+            settled = _stored(self._settled)
+            # The types that a file was written with round none of its values, though it may hold them as wider ones.
+            options = replace(options, settled=not self._is_kept)
+        if self._overlays is not None:
+            return self._overlays.open(shard, fmt, source, options, settled, self._names)
+        if settled is None:
+            return open_shard(fmt, source, options)
+        try:
+            return open_shard(fmt, source, replace(options, schema=settled))
+        except SchemaError:
+            self._refuse_disjoint(shard, settled)
+            raise
+
+    def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
+        """Look at the first records that are read of one of several files: where all of their fields are
+        missing, the file may have none of the dataset's.
+
+        Raises:
+            SchemaError: it has none.
+        """
+        if shard in self._alike or not batch.num_rows:
+            return
+        self._alike.add(shard)
+        has_own = False
+        for number, column in enumerate(batch.columns):
+            if batch.schema.field(number).name not in OF_EVERY_RECORD:
+                has_own = True
+                if column.null_count < batch.num_rows:
+                    return
+        if has_own:
+            self._refuse_disjoint(shard, self.schema)
+
+    def _refuse_disjoint(self, shard: int, schema: pa.Schema) -> None:
+        """Raise where a file has none of the fields that are read from all."""
+        names = self._names_alone(shard)
+        if not names or set(names) & set(schema.names).difference(OF_EVERY_RECORD):
+            return
+        refuse_disjoint(fields_of(self.paths, self._names_alone), self.storage)
+        raise SchemaError(
+            "the file has none of the fields of the others",
+            file=self.paths[shard],
+            expected=", ".join(schema.names[:5]),
+            found=", ".join(names[:5]),
+            hint="open(..., schema=...) with the fields of all files, or each kind of file alone",
+        )
+
+    def _names_alone(self, shard: int) -> list[str]:
+        """The fields that a file would have if it were opened alone."""
+        alone = copy.copy(self)
+        alone._settled = alone._overlays = None
+        alone._has_warned = True
+        opened = alone._open(shard)
+        try:
+            schema = opened.reader.schema
+            # Where records have no fields, or none that are seen, their bytes are the one column.
+            has_none = has_no_records(schema) or schema.names == RAW_SCHEMA.names
+            return [] if has_none else schema.names
+        finally:
+            opened.reader.close()
+            opened.source.close()
+
+    def _warn_of_no_bytes(self, path: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            message = f"{path} has no bytes, and is read as no records; Dataset.skipped_files lists all such files"
+            warnings.warn(message, stacklevel=2)
+
+    def skipped(self, *, opened_only: bool = False) -> Iterator[SkippedFile]:
+        """The files of no bytes, of a format whose files always have some, and what is no data in folders of
+        images. `opened_only`: of the files that are open."""
+        for shard, path in enumerate(self.paths):
+            if opened_only and self._opened[shard] is None:
+                continue
+            reader = bare(self.reader(shard))
+            if isinstance(reader, NoRecords):
+                yield SkippedFile(path, NO_BYTES)
+            elif isinstance(reader, Sifting):
+                yield from reader.skipped_files
+
+    # -- all of them ----------------------------------------------------------------------------
+
+    @property
+    def firsts(self) -> np.ndarray:
+        """The number of each file's first record, then of all records: int64[files + 1]."""
+        if self._firsts is None:
+            counts = [reader.num_records for reader in self.readers()]
+            if self.listed is not None:
+                self.listed.check(counts)
+            self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return self._firsts
+
+    def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The shard of each of some records of all files, and its number there."""
+        shards = np.searchsorted(self.firsts, numbers, "right") - 1
+        return shards, numbers - self.firsts[shards]
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(map(self.num_bytes, range(len(self.paths))))
+
+    def readers(self) -> Iterator[Reader]:
+        """The readers of all files, one after another: there may be more than can be open at once."""
+        return map(self.reader, range(len(self.paths)))
+
+    def bare_readers(self) -> Iterator[Reader]:
+        """The same, each without the overlays that it is joined with."""
+        return map(bare, self.readers())
+
+    def complete(self) -> Files:
+        """These files for who would lose what the schema does not show: where it was inferred from
+        some of the records, another that has fields besides is a SchemaError."""
+        if self.options.schema is not None or self.options.raw:
+            return self
+        other = copy.copy(self)
+        other.options = replace(self.options, complete=True)
+        other._forget_readers()
+        return other
+
+    # -- overlays -------------------------------------------------------------------------------
+
+    @property
+    def has_overlays(self) -> bool:
+        """Whether fields that are kept beside the files are shown."""
+        return self._overlays is not None
+
+    def is_overlaid(self, column: str) -> bool:
+        """Whether a field is kept beside the files."""
+        return self._overlays is not None and column in self._overlays.fields
+
+    def overlay_digests(self, shard: int) -> list[str]:
+        """What tells the overlays that are joined with one file from any others."""
+        return [] if self._overlays is None else self._overlays.digests(shard)
+
+
+def _beside(storage: Storage, path: str, name: str) -> Source | None:
+    """A file of the folder that a shard is in."""
+    other = os.path.join(os.path.dirname(path), name)
+    return storage.source(other) if storage.exists(other) else None
+
+
+def _stored(schema: pa.Schema) -> pa.Schema:
+    """The fields of a schema that are in the files."""
+    fields = [field for field in schema if field.name != UNPROVED]
+    return pa.schema(fields, metadata=schema.metadata)

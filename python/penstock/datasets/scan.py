@@ -1,0 +1,345 @@
+"""Reading everything, in order: chunks of all shards through threads, cut to the batches asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.joined import join
+from penstock.contract.around import Found, around, is_of_a_batch
+from penstock.contract.format import (
+    Chunk,
+    Dividing,
+    PartlyReadable,
+    Reader,
+    SkippedRegion,
+    Threaded,
+    bare,
+)
+from penstock.datasets._opened import Opened
+from penstock.engine.pipeline import checked_threads, in_order
+from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
+
+Task = tuple[int, Reader, Chunk | Callable[[], Chunk | None] | None, list[SkippedRegion]]
+"""A chunk of a shard, or the call that finds one, None after the last; and what was passed over."""
+Part = tuple[int, Reader, Chunk, list[SkippedRegion]]
+"""A chunk, or a part of one that is too much for one batch; and what was passed over in it so far."""
+Result = tuple[int, pa.RecordBatch | SkippedRegion | list[Part]]
+"""A batch of a shard, or what was passed over in its place, or more that is to be decoded in its place."""
+Failed = tuple[int, Exception]
+"""An error of a shard, which counts only if reading comes to it: `damage="stop"` may end before."""
+T = TypeVar("T")
+_SKIP_HINT = 'open(..., damage="skip") leaves such records out'
+
+_AWAY_SECONDS = 0.002
+"""Seconds after which a consumer has work of its own, and all threads read without it."""
+
+
+def scan(
+    dataset: Opened, columns: Sequence[str] | None, batch_records: int | None, threads: int | None
+) -> Iterator[pa.RecordBatch]:
+    """See Dataset.scan."""
+    batches = _chunk_batches(dataset, columns, threads)
+    return batches if batch_records is None else rebatch(batches, batch_records)
+
+
+def _chunk_batches(
+    dataset: Opened, columns: Sequence[str] | None, threads: int | None
+) -> Iterator[pa.RecordBatch]:
+    for _, batch in shard_batches(dataset, columns, threads):
+        yield batch
+
+
+def shard_batches(
+    dataset: Opened,
+    columns: Sequence[str] | None,
+    threads: int | None,
+    shards: Sequence[int] | None = None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """All records of some shards, or of all, each batch with the number of its shard.
+
+    What is passed over is noted in the dataset when the place it has among the records is reached.
+    """
+    every = range(len(dataset.paths))
+    return _Scan(dataset, columns, threads).batches(every if shards is None else shards)
+
+
+class _Scan:
+    """One pass over the shards of a dataset."""
+
+    def __init__(self, dataset: Opened, columns: Sequence[str] | None, threads: int | None) -> None:
+        self._dataset = dataset
+        self._columns = columns
+        self._threads = checked_threads(threads)
+        self._stopped: set[int] = set()
+
+    def batches(self, shards: Sequence[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        options = self._dataset.options
+        for shard, result in self._results(shards):
+            if shard in self._stopped:
+                continue
+            if isinstance(result, Exception):
+                try:
+                    raise result
+                finally:
+                    del result  # it knows this frame, which would keep the files open
+            if isinstance(result, SkippedRegion):
+                if options.damage == "stop":
+                    self._stopped.add(shard)
+                options.skipped(result)
+            else:
+                yield shard, result
+
+    def _results(
+        self, shards: Sequence[int]
+    ) -> Iterator[tuple[int, pa.RecordBatch | SkippedRegion | Exception]]:
+        """Everything that was read, in order."""
+        streams = [lambda shard=shard: _late(shard, self._tasks(shard)) for shard in shards]
+        threads = self._threads
+        found = in_order(streams, self._done, _held_bytes, threads, helps_within=_AWAY_SECONDS)
+        for shard, result in found:
+            if not isinstance(result, list):
+                yield shard, result
+            elif shard not in self._stopped:
+                # As results of one task they would all be in memory before the first is wanted.
+                parts = partial(iter, result)
+                for _, done in in_order([parts], self._done_part, _held_bytes, threads):
+                    assert not isinstance(done, list), "a part is no more divided"
+                    yield shard, done
+
+    def _tasks(self, shard: int) -> Iterator[Task]:
+        reader = self._dataset.files.reader(shard)
+        own = bare(reader)
+        found = own.found_by(self._threads) if isinstance(own, Threaded) else reader.chunks()
+        while shard not in self._stopped:
+            chunk, regions = self._dataset.noting(lambda: next(found, None))
+            if chunk is not None or regions:
+                yield shard, reader, chunk, regions
+            if chunk is None:
+                return
+
+    def _done(self, task: Task | Failed) -> Iterator[Result | Failed]:
+        return iter((task,)) if len(task) == 2 else _late(task[0], self._decode(task))
+
+    def _done_part(self, part: Part) -> Iterator[Result | Failed]:
+        return _late(part[0], self._decode_part(part))
+
+    def _decode(self, task: Task) -> Iterator[Result]:
+        """A chunk's records, or what is to be decoded in its place."""
+        shard, reader, chunk, passed = task
+        if callable(chunk):
+            chunk, passed = self._dataset.noting(chunk)
+        for region in passed:
+            yield shard, region
+        if chunk is None:
+            return
+        parts, passed = self._divided(reader, chunk)
+        if len(parts) < 2:
+            part = parts[0] if parts else chunk
+            yield from self._decode_part((shard, reader, part, passed))
+            return
+        later: list[Part] = []
+        for part in parts:
+            is_last = part is parts[-1]
+            here = [region for region in passed if is_last or region.start_byte < part.end_byte]
+            passed = [region for region in passed if region not in here]
+            later.append((shard, reader, part, here))
+        yield shard, later
+
+    def _divided(self, reader: Reader, chunk: Chunk) -> tuple[list[Chunk], list[SkippedRegion]]:
+        """A chunk in parts whose batches are not too large, and what was passed over to find them."""
+        own: Any = bare(reader)
+        if not _divides(type(own)):
+            return [chunk], []
+        try:
+            return self._dataset.noting(lambda: list(own.parts(chunk, self._columns)))
+        except (SchemaError, FormatError):
+            return [chunk], []  # it is raised again where it can be dealt with
+
+    def _decode_part(self, part: Part) -> Iterator[Result]:
+        """A chunk's records; those before a fault first, then the fault as `damage=` says."""
+        shard, reader, chunk, passed = part
+        dataset = self._dataset
+        files = dataset.files
+        try:
+            if files.options.mmap:
+                files.check_read(shard, chunk)  # before pages are touched that are gone
+            batch, regions = dataset.noting(lambda: reader.decode(chunk, None, self._columns))
+            files.check_read(shard, chunk)
+        except StaleIndexError:
+            files.forget_index(shard)
+            raise
+        except (SchemaError, FormatError) as error:
+            files.check_read(shard, chunk)  # a change explains it
+            located = error
+        else:
+            dataset.files.check_fields(shard, batch)
+            yield shard, batch
+            for region in _in_order(dict.fromkeys(passed + regions)):
+                yield shard, region
+            return
+        around = _Around(dataset, reader, chunk, self._columns, passed)
+        try:
+            for batch in around.batches(located):
+                yield shard, batch
+        except (SchemaError, FormatError) as error:
+            for region in around.passed():
+                yield shard, region
+            if dataset.options.damage != "stop" or isinstance(error, SchemaError):
+                raise
+            start = chunk.start_byte if error.byte is None else error.byte
+            end = max(files.num_bytes(shard), start)
+            yield shard, SkippedRegion(error.file or "", start, end, None, error.message)
+            return
+        finally:
+            del located  # it knows this frame, which would keep the files open
+        for region in around.passed():
+            yield shard, region
+
+
+@cache
+def _divides(kind: type) -> bool:
+    """Whether readers of this type are Dividing. That takes 10 µs to find out, and is asked of every chunk."""
+    return issubclass(kind, Dividing)
+
+
+def _late(shard: int, items: Iterator[T]) -> Iterator[T | Failed]:
+    """The items, and in its place among them the error that ends them."""
+    try:
+        yield from items
+    except Exception as error:  # noqa: BLE001  raised when its turn comes
+        yield shard, error
+
+
+def _held_bytes(result: Result | Failed) -> int:
+    held: Any = result[1]
+    if isinstance(held, list):
+        return sum(chunk.end_byte - chunk.start_byte for _, _, chunk, _ in held)
+    return int(held.get_total_buffer_size()) if isinstance(held, pa.RecordBatch) else 0
+
+
+def _in_order(regions: Iterable[SkippedRegion]) -> list[SkippedRegion]:
+    return sorted(regions, key=lambda region: region.start_byte)
+
+
+class _Around:
+    """What can be had of a chunk that has a fault, and what cannot."""
+
+    def __init__(
+        self,
+        dataset: Opened,
+        reader: Reader,
+        chunk: Chunk,
+        columns: Sequence[str] | None,
+        regions: list[SkippedRegion],
+    ) -> None:
+        self._regions = list(regions)
+        self._undecoded: list[SkippedRegion] = []
+        self._dataset = dataset
+        self._reader = reader
+        self._chunk = chunk
+        self._columns = columns
+        self._skipping = dataset.options.damage in ("skip", "salvage")
+        self._numbers = np.arange(0)
+        self._places: tuple[np.ndarray, np.ndarray] | None = None
+
+    def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
+        """The records but those with a fault; or those before the first, and then its error."""
+        found: Iterator[Found] = iter(())
+        part: Any = None
+        try:
+            reader = bare(self._reader)
+            if self._skipping and isinstance(reader, PartlyReadable):
+                # Records whose heads are damaged are known already, and are not asked for.
+                self._numbers, regions = self._dataset.noting(lambda: reader.readable(self._chunk))
+                self._regions += regions
+            elif error.record is None and not is_of_a_batch(error):
+                # Nothing tells where the fault is, and how many records there are may be a lie.
+                if not (self._skipping and isinstance(error, FormatError)):
+                    raise error
+                self._skip(error, None, self._chunk.num_records)
+                return
+            else:
+                self._numbers = np.arange(self._chunk.num_records)
+            found = around(self._read, self._place_of, 0, len(self._numbers), error)
+            for first, end, part in found:
+                if isinstance(part, pa.RecordBatch):
+                    yield part
+                elif not (self._skipping and isinstance(part, FormatError)):
+                    if isinstance(part, FormatError) and part.record is not None:
+                        part.at(hint=_SKIP_HINT)
+                    raise part
+                else:
+                    self._skip(part, first if end == first + 1 else None, end - first)
+        finally:
+            del error, found, part  # an error knows this frame, which would keep the files open
+
+    def passed(self) -> list[SkippedRegion]:
+        """What was passed over, in the order of the file: what the reader has told, which it tells at each reading, and
+        the records that could not be decoded, of which two may look alike."""
+        return _in_order([*dict.fromkeys(self._regions), *self._undecoded])
+
+    def _read(self, first: int, end: int) -> pa.RecordBatch:
+        numbers = self._numbers[first:end]
+        batch, regions = self._dataset.noting(
+            lambda: self._reader.decode(self._chunk, numbers, self._columns)
+        )
+        self._regions += regions
+        return batch
+
+    def _place_of(self, error: PenstockError) -> int | None:
+        """Which of the numbers an error is about."""
+        if error.record is None:
+            return None
+        record = error.record - self._chunk.first_record
+        place = int(np.searchsorted(self._numbers, record))
+        is_one = place < len(self._numbers) and self._numbers[place] == record
+        return place if is_one else None
+
+    def _skip(self, error: PenstockError, bad: int | None, num_records: int) -> None:
+        chunk, reader = self._chunk, bare(self._reader)
+        start = chunk.start_byte if error.byte is None else error.byte
+        end, reason = chunk.end_byte, error.message
+        if bad is not None and isinstance(reader, PartlyReadable):
+            found = self._places
+            if found is None:
+                found = self._places = self._dataset.noting(lambda: reader.places(chunk))[0]
+            start, end = int(found[0][bad]), int(found[1][bad])
+        elif bad is not None:
+            reason = f"record {chunk.first_record + int(self._numbers[bad])}: {reason}"
+        region = SkippedRegion(error.file or "", start, end, num_records, reason)
+        self._undecoded.append(region)
+
+
+def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[pa.RecordBatch]:
+    """The same records in batches of exactly `batch_records`, but for the last."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    try:
+        for batch in batches:
+            at = 0
+            if count:
+                at = min(batch_records - count, batch.num_rows)
+                held.append(batch.slice(0, at))
+                count += at
+                if count < batch_records:
+                    continue
+                full, held, count = held, [], 0
+                yield join(full)
+            rows = batch.num_rows
+            while rows - at >= batch_records:
+                yield batch.slice(at, batch_records)
+                at += batch_records
+            if at < rows:
+                held, count = [batch.slice(at)], rows - at
+    except Exception:
+        # The records before an error come before it.
+        if held:
+            yield join(held)
+        raise
+    if held:
+        yield join(held)

@@ -1,0 +1,179 @@
+"""Reading some records by number, in the order asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.joined import join, picked
+from penstock.columns.lending import as_lent
+from penstock.columns.numbers import as_arrow, outside
+from penstock.columns.types import IN_PARTS, storage_of
+from penstock.contract.format import Chunk, lends, takes_at_once
+from penstock.datasets._opened import Opened
+from penstock.errors import FormatError, RecordIndexError, StaleIndexError
+
+Picked = tuple[Chunk, np.ndarray]
+Watch = Callable[[Iterable[Picked]], Iterator[Picked]]
+
+
+def take(
+    dataset: Opened,
+    records: Sequence[int] | np.ndarray,
+    columns: Sequence[str] | None,
+    watch: Watch = iter,
+    *,
+    lend: bool = False,
+) -> pa.RecordBatch:
+    """See Dataset.take.
+
+    Args:
+        watch: sees the chunks go by, to know how long reading them takes.
+        lend: columns of bytes and images may be views into what was read (`lending.lent_schema`): for who
+            takes the values out at once.
+    """
+    numbers = _numbers(dataset, records)
+    if len(dataset.paths) == 1 or not len(numbers):
+        return _from_shard(dataset, 0, numbers, columns, watch, lend)
+    shards, local = dataset.files.locate(numbers)
+    # One visit to each shard, then everything back into the order asked.
+    order = np.argsort(shards, kind="stable")
+    touched = np.unique(shards).tolist()
+    lend = lend and all(lends(dataset.files.reader(shard)) for shard in touched)
+    parts = [
+        _from_shard(dataset, shard, local[order[shards[order] == shard]], columns, watch, lend)
+        for shard in touched
+    ]
+    if lend and any(part.schema != parts[0].schema for part in parts):
+        parts = [as_lent(part) for part in parts]  # shards of several formats
+    joined = join(parts)
+    if (order == np.arange(len(order))).all():
+        return joined
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return reordered(joined, place)
+
+
+def empty(schema: pa.Schema) -> pa.RecordBatch:
+    """No records, of any type: pyarrow makes no arrays of unions and others from Python's values."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, type_) for type_ in schema.types], schema=schema)
+
+
+def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
+    """Records of a batch, by their places and in that order."""
+    rows = as_arrow(place)
+    try:
+        if not any(
+            storage_of(type_) in (pa.binary_view(), IN_PARTS) for type_ in batch.schema.types
+        ):
+            return picked(batch, rows)
+        columns = [_taken(column, rows, place) for column in batch.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+    except pa.ArrowNotImplementedError:
+        # pyarrow cannot take from view types yet; one slice a record moves views, not bytes.
+        slices = [batch.slice(int(at), 1) for at in place]
+        return join(slices) if slices else batch.slice(0, 0)
+
+
+def _taken(column: Any, rows: pa.Array, place: np.ndarray) -> pa.Array:
+    stored: Any = storage_of(column.type)
+    if stored not in (pa.binary_view(), IN_PARTS):
+        return column.take(rows)
+    if isinstance(column, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(column.type, _taken(column.storage, rows, place))
+    if stored == IN_PARTS:
+        parts = [_taken(column.field(name), rows, place) for name in ("head", "body")]
+        return pa.StructArray.from_arrays(parts, fields=list(IN_PARTS))
+    return _views(column, place)
+
+
+def _views(array: pa.Array, place: np.ndarray) -> pa.Array:
+    """Views in another order, into the same buffers: 16 bytes each."""
+    _, views, *data = array.buffers()
+    count, first = len(array), 16 * array.offset
+    held = np.frombuffer(views, np.uint8, 16 * count, first).reshape(count, 16)
+    validity = None
+    if array.null_count:
+        valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), bool)[place]
+        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    chosen = pa.py_buffer(np.ascontiguousarray(held[place]))
+    return pa.Array.from_buffers(pa.binary_view(), len(place), [validity, chosen, *data])
+
+
+def _numbers(dataset: Opened, records: Sequence[int] | np.ndarray) -> np.ndarray:
+    numbers = np.asarray(records)
+    is_mixed = numbers.dtype.kind == "f" and not isinstance(records, np.ndarray)
+    if numbers.ndim == 1 and (is_mixed or numbers.dtype.kind == "O"):
+        numbers = np.asarray(_checked(dataset, list(records)), np.int64)
+    if numbers.ndim != 1:
+        raise TypeError(f"take wants a list of record numbers, not {type(records).__name__}")
+    if not len(numbers):
+        return np.zeros(0, np.int64)
+    if numbers.dtype == bool or not np.issubdtype(numbers.dtype, np.integer):
+        raise TypeError("take wants a list of record numbers")
+    total = len(dataset)
+    if numbers.dtype == np.uint64:
+        numbers = np.minimum(numbers, np.uint64(np.iinfo(np.int64).max))
+    numbers = numbers.astype(np.int64)
+    if not outside(numbers, total):
+        return numbers
+    numbers[numbers < 0] += total
+    if outside(numbers, total):
+        wrong = (numbers < 0) | (numbers >= total)
+        raise RecordIndexError(f"no record {np.asarray(records)[wrong][0]} among {total}")
+    return numbers
+
+
+def _checked(dataset: Opened, records: list[Any]) -> list[int]:
+    """Numbers of which NumPy makes no integers: some may be beyond all of them."""
+    if any(isinstance(one, (bool, np.bool_)) or not hasattr(one, "__index__") for one in records):
+        raise TypeError("take wants a list of record numbers")
+    total = len(dataset)
+    for one in records:
+        if not -total <= int(one) < total:
+            raise RecordIndexError(f"no record {one} among {total}")
+    return [int(one) for one in records]
+
+
+def _from_shard(
+    dataset: Opened,
+    shard: int,
+    records: np.ndarray,
+    columns: Sequence[str] | None,
+    watch: Watch,
+    lend: bool,
+) -> pa.RecordBatch:
+    files = dataset.files
+    reader = files.reader(shard)
+    if files.options.mmap:
+        files.check_read(shard)  # before pages are touched that are gone
+    if watch is iter and not lend and takes_at_once(reader):
+        batch = reader.at_once(records, columns)
+        if batch is not None:
+            files.check_read(shard)
+            files.check_fields(shard, batch)
+            return batch
+    decode = reader.lent if lend and lends(reader) else reader.decode
+    try:
+        picked = watch(reader.pick(records))
+        parts: list[pa.RecordBatch] = []
+        for chunk, chosen in picked:
+            parts.append(decode(chunk, chosen, columns))
+            files.check_read(shard, chunk)
+    except StaleIndexError:
+        files.forget_index(shard)
+        raise
+    except FormatError:
+        files.check_read(shard)  # a change explains it
+        raise
+    if parts:
+        batch = join(parts)
+        files.check_fields(shard, batch)
+        return batch
+    schema = (
+        dataset.schema if columns is None else pa.schema([dataset.schema.field(c) for c in columns])
+    )
+    return empty(schema)

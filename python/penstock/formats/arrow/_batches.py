@@ -1,0 +1,204 @@
+"""Where the record batches of an Arrow file or stream lie, found by their headers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from penstock.contract.format import Options, SkippedRegion
+from penstock.engine.locks import Lock
+from penstock.errors import FormatError, PenstockError
+from penstock.limits import Limits
+from penstock.storage.arrow_messages import (
+    BATCH,
+    DICTIONARY,
+    Footer,
+    Message,
+    Read,
+    read_message,
+    walk_stream,
+)
+from penstock.storage.pyarrow_files import Bytes, Splice, translated
+
+
+class Entry(NamedTuple):
+    """A record batch: its number, that in the footer (another where one was passed over), its
+    first record, and the dictionary messages that a stream sent for it."""
+
+    number: int
+    block: int
+    first_record: int
+    message: Message
+    dictionaries: tuple[Message, ...] = ()
+
+
+class Batches:
+    """The batches of one file or stream, found as far as they are asked for and then remembered.
+
+    Args:
+        footer: of a file; None for a stream, whose messages are walked.
+        start: the schema of a stream.
+    """
+
+    def __init__(
+        self, data: Bytes, options: Options, footer: Footer | None, start: Message | None
+    ) -> None:
+        self._data = data
+        self._path = data.source.path
+        self._size = data.source.size
+        self._options = options
+        self._footer = footer
+        self._start = start
+        self._lock = Lock()
+        self._entries: list[Entry] = []
+        self._finding = self._find()
+        self._failure: FormatError | None = None
+
+    def __iter__(self) -> Iterator[Entry]:
+        """The batches in order. Where no way on can be found, the damage mode says what happens."""
+        number = 0
+        while (entry := self._entry(number)) is not None:
+            yield entry
+            number += 1
+
+    def _find(self) -> Iterator[Entry]:
+        number = first = 0
+        for block, message, dictionaries in self._found():
+            yield Entry(number, block, first, message, dictionaries)
+            number, first = number + 1, first + message.num_records
+
+    def _found(self) -> Iterator[tuple[int, Message, tuple[Message, ...]]]:
+        if self._footer is not None:
+            for block, (start, metadata, body) in enumerate(self._footer.batches):
+                message = self._file_message(start, start + metadata + body)
+                if message is not None:
+                    yield block, message, ()
+            return
+        current: dict[int, tuple[Message, ...]] = {}
+        unused: Message | None = None
+        try:
+            for message in walk_stream(self._data.read, self._size, self._options.limits):
+                if message.kind == DICTIONARY:
+                    before = current.get(message.dictionary, ()) if message.is_delta else ()
+                    # The order of arrival is kept: one dictionary may use another.
+                    current.pop(message.dictionary, None)
+                    current[message.dictionary] = (*before, message)
+                    unused = message
+                elif message.kind == BATCH:
+                    unused = None
+                    yield 0, message, tuple(m for group in current.values() for m in group)
+            if unused is not None:
+                # No batch will show whether these are sound.
+                self._check_dictionaries(unused, [m for g in current.values() for m in g])
+        except FormatError as error:
+            # Without a footer, what follows a broken header cannot be found.
+            self._pass_over(error, error.byte if error.byte is not None else 0, self._size)
+
+    def _file_message(self, start: int, end: int) -> Message | None:
+        """The header of the batch that a footer places at `start`."""
+        assert self._footer is not None
+        try:
+            message = read_message(self._data.read, start, self._footer.start, self._options.limits)
+            if message is None or message.kind != BATCH:
+                raise FormatError("there is no batch where the footer places one", byte=start)
+            return message
+        except FormatError as error:
+            self._pass_over(error, start, end)
+            return None
+
+    def _pass_over(self, error: FormatError, start: int, end: int) -> None:
+        if self._options.damage == "error":
+            raise error.at(file=self._path)
+        region = SkippedRegion(self._path, start, end, None, error.message)
+        self._options.skipped(region)
+
+    def _entry(self, number: int) -> Entry | None:
+        """One batch's entry, found as far as needed and then remembered."""
+        with self._lock, translated(self._path):
+            if self._lock.was_cut_short():
+                self._entries, self._finding = [], self._find()
+            while len(self._entries) <= number:
+                if self._failure is not None:
+                    raise self._failure
+                try:
+                    entry = next(self._finding, None)
+                except FormatError as error:
+                    self._failure = error  # the generator is over; ask again, get it again
+                    raise
+                except BaseException:
+                    # It is over as well, and not because there are no more batches.
+                    self._entries, self._finding = [], self._find()
+                    raise
+                if entry is None:
+                    return None
+                self._entries.append(entry)
+            return self._entries[number]
+
+    @property
+    def all(self) -> list[Entry]:
+        """All of them."""
+        number = len(self._entries)
+        while self._entry(number) is not None:
+            number = len(self._entries)
+        return self._entries
+
+    @property
+    def num_records(self) -> int:
+        """How many records there are; reads the header of every batch, once."""
+        if not self.all:
+            return 0
+        last = self._entries[-1]
+        return last.first_record + last.message.num_records
+
+    def _check_dictionaries(self, last: Message, messages: list[Message]) -> None:
+        """Prove dictionaries that no batch came after."""
+        with placed(self._path, last):
+            check_sizes(self._data.read, messages, self._options.limits)
+            for _ in stream_of(self._data, self._start, messages, ()):
+                raise FormatError("a batch where there was none")  # the file changed meanwhile
+
+
+@contextmanager
+def placed(path: str, message: Message) -> Generator[None, None, None]:
+    """Errors over a message's bytes, with their place."""
+    try:
+        with translated(path):
+            yield
+    except PenstockError as error:
+        raise error.at(byte=message.start) from error.__cause__
+
+
+def stream_of(
+    data: Bytes, start: Message | None, messages: Iterable[Message], places: tuple[int, ...]
+) -> Any:
+    """Some messages as a stream of their own, after the schema `start`."""
+    assert start is not None, "a stream has a schema"
+    ranges = [(piece.start, piece.end - piece.start) for piece in (start, *messages)]
+    return pa.ipc.open_stream(
+        pa.PythonFile(Splice(data, ranges), mode="r"), options=read_options(places)
+    )
+
+
+def read_options(places: tuple[int, ...]) -> Any:
+    """pyarrow's options for reading some columns, by their places."""
+    # Chunks are what runs in parallel; pyarrow's own threads would only compete with them.
+    return pa.ipc.IpcReadOptions(included_fields=sorted(places), use_threads=False)
+
+
+def check_sizes(read: Read, messages: Iterable[Message], limits: Limits) -> None:
+    """Refuse buffers outside their message, and add up what compressed ones say they become,
+    before anything is reserved."""
+    total = 0
+    for message in messages:
+        if not 0 <= message.reach <= message.end - message.body:
+            raise FormatError("a buffer lies outside its batch", byte=message.start)
+        for at, length in message.compressed:
+            start = message.body + at
+            if length < 8:
+                raise FormatError("a compressed buffer is too short", byte=start, found=length)
+            claim = int.from_bytes(read(start, 8), "little", signed=True)
+            total += max(claim, 0)
+    limits.check("batch_bytes", total)

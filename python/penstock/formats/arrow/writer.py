@@ -1,0 +1,124 @@
+"""Writing Arrow IPC: what can be chosen, and batches whose cut is their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.columns.batches import conform, same_columns
+from penstock.columns.waiting import Waiting
+from penstock.storage.base import Sink
+from penstock.storage.pyarrow_files import SinkFile, writable
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowOptions:
+    """How Arrow IPC is written.
+
+    Example:
+        >>> ArrowOptions(compression="zstd").stream
+        False
+    """
+
+    compression: str | None = None
+    """None leaves the bodies as they are, for memory maps; else lz4 or zstd."""
+    level: int | None = None
+    """zstd's level; None is its default."""
+    stream: bool = False
+    """The stream format, without the footer of a file."""
+    batch_records: int = 1 << 16
+    batch_bytes: int = 16 << 20
+    """Bytes of values; a batch ends where either is reached."""
+
+
+class ArrowWriter:
+    """Writes one Arrow IPC file or stream."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema, options: ArrowOptions, threads: int) -> None:
+        if options.compression not in (None, "none", "lz4", "zstd"):
+            raise ValueError(f"compression is None, lz4 or zstd, not {options.compression!r}")
+        self._path = sink.path
+        self._schema = schema
+        self._file = SinkFile(sink)
+        self._regroup = Waiting(
+            schema, group_records=options.batch_records, group_bytes=options.batch_bytes
+        )
+        self._known: dict[int, Any] = {}
+        self._unify = not options.stream
+        with writable(sink.path):
+            self._settings = pa.ipc.IpcWriteOptions(
+                compression=_codec(options),
+                use_threads=threads > 1,
+                emit_dictionary_deltas=True,
+            )
+            start = pa.ipc.new_stream if options.stream else pa.ipc.new_file
+            file = pa.PythonFile(self._file, mode="w")
+            self._writer: Any = start(file, schema, options=self._settings)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of output so far, with about those of the records that wait for their batch."""
+        return self._file.num_bytes + self._regroup.num_bytes(self._size_of)
+
+    def _size_of(self, group: Any) -> int:
+        """Bytes that a batch makes, without writing it."""
+        file = pa.MockOutputStream()
+        with (
+            writable(self._path),
+            pa.ipc.new_stream(file, self._schema, options=self._settings) as s,
+        ):
+            s.write_batch(group)
+        return file.size()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the records of a batch."""
+        batch = conform(same_columns(batch, self._schema, self._path), self._schema, self._path)
+        for group in self._regroup.add(batch):
+            self._write_group(group)
+
+    def _write_group(self, group: Any) -> None:
+        with writable(self._path):
+            self._writer.write_batch(self._unified(group) if self._unify else group)
+
+    def _unified(self, group: Any) -> Any:
+        """Let dictionaries only grow: a file cannot replace one, unlike a stream."""
+        columns = list(group.columns)
+        for place, column in enumerate(columns):
+            if not pa.types.is_dictionary(column.type):
+                continue
+            known = self._known.get(place)
+            if known is not None and not column.dictionary.equals(known):
+                none = pa.DictionaryArray.from_arrays(
+                    pa.array([], column.type.index_type), known, ordered=column.type.ordered
+                )
+                column = pa.chunked_array([none, column]).unify_dictionaries().chunk(1)
+            self._known[place] = column.dictionary
+            columns[place] = column
+        if not columns:
+            return group
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def close(self) -> None:
+        """Write what is left and the footer. The sink stays open."""
+        if self._writer is None:
+            return
+        for group in self._regroup.rest():
+            self._write_group(group)
+        with writable(self._path):
+            self._writer.close()
+        self._writer = None
+        self._file.drain()
+
+    def __del__(self) -> None:
+        if getattr(self, "_writer", None) is not None:
+            self._file.abandon()
+
+
+def _codec(options: ArrowOptions) -> Any:
+    if options.compression in (None, "none"):
+        return None
+    if options.compression == "zstd" and options.level is not None:
+        return pa.Codec("zstd", compression_level=options.level)
+    return options.compression

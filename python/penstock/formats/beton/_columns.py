@@ -1,0 +1,230 @@
+"""Columns as a .beton stores them: what goes into rows, and the bytes that go into pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.losses import NO_NAMES, Losses
+from penstock.columns.types import is_bytes, is_fixed_tensor, is_image, is_json, is_text, storage_of
+from penstock.errors import SchemaError
+from penstock.formats.beton._layout import (
+    BYTES,
+    FLOAT,
+    IMAGE,
+    INT,
+    JSON,
+    MAX_DIMENSIONS,
+    NAME_BYTES,
+    NDARRAY,
+    Field,
+    field_of,
+)
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_HOLDS = "a .beton holds numbers, bytes, text, JSON, tensors of a fixed shape and images"
+
+
+class Stored(NamedTuple):
+    """The values of one field of some records."""
+
+    row: Any
+    """What goes into the rows: numbers, or a structured array without places and lengths."""
+    values: Any = None
+    """What goes into pages, as a binary array; None for numbers. Images may be views, none of them empty."""
+
+
+Encode = Callable[[Any, int], Stored]
+"""Takes a column without nulls and the number of its first record."""
+
+
+class Column(NamedTuple):
+    """How one column is written."""
+
+    field: Field
+    encode: Encode
+
+
+def column_of(field: Any, images: Encode, losses: Losses) -> Column:
+    """How a column of this Arrow field is written.
+
+    Args:
+        field: its name and type.
+        images: writes a column of encoded images.
+        losses: notes that class labels lose their names, or refuses it.
+
+    Raises:
+        SchemaError: a .beton cannot hold such a field.
+    """
+    name, type_ = field.name, field.type
+    if not name or len(name) > NAME_BYTES or not name.isascii() or "\0" in name:
+        raise SchemaError(
+            "a .beton has room for 16 ASCII characters of a field's name",
+            field=name,
+            found=f"{len(name.encode())} bytes",
+            hint=f"give it a shorter one: convert(..., rename={{{name!r}: ...}})",
+        )
+    types = pa.types
+    if is_image(type_):
+        return Column(field_of(name, IMAGE), images)
+    if is_json(type_):
+        return Column(field_of(name, JSON), _json_of(name))
+    if is_fixed_tensor(type_) or types.is_fixed_size_list(type_):
+        return _tensor_column(name, type_)
+    if types.is_boolean(type_) or types.is_integer(type_):
+        return Column(field_of(name, INT), _integers(name))
+    if types.is_dictionary(type_):
+        losses.add(name, NO_NAMES)
+        return Column(field_of(name, INT), Labels(name))
+    if types.is_floating(type_):
+        return Column(field_of(name, FLOAT), _floats)
+    if is_bytes(type_) or is_text(type_) or types.is_fixed_size_binary(type_):
+        return Column(field_of(name, BYTES), _bytes)
+    raise SchemaError(
+        f"{_HOLDS}; not {type_}",
+        field=name,
+        hint="cast it to a number, text or a tensor, write it as JSON, or leave it out (columns=)",
+    )
+
+
+def _integers(name: str) -> Encode:
+    def encode(array: Any, first: int) -> Stored:
+        try:
+            return Stored(np.asarray(array.cast(pa.int64())))
+        except pa.ArrowInvalid:
+            at = int(np.flatnonzero(np.asarray(array) > np.uint64(np.iinfo(np.int64).max))[0])
+            raise SchemaError(
+                "a .beton holds whole numbers below 2**63",
+                record=first + at,
+                field=name,
+                found=array[at].as_py(),
+            ) from None
+
+    return encode
+
+
+def _floats(array: Any, first: int) -> Stored:
+    del first
+    return Stored(np.asarray(array).astype(np.float64))
+
+
+class Labels:
+    """Class labels are written as numbers: the places of their names in the dictionary."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.names: Any = None
+
+    def __call__(self, array: Any, first: int) -> Stored:
+        names = array.dictionary
+        if self.names is None or names.slice(0, len(self.names)).equals(self.names):
+            self.names = names
+        elif not self.names.slice(0, len(names)).equals(names):
+            raise SchemaError(
+                "labels are written as the places of their names, and this batch has other names",
+                record=first,
+                field=self._name,
+                hint="unify the dictionaries first (pyarrow.Table.unify_dictionaries)",
+            )
+        return Stored(np.asarray(array.indices.cast(pa.int64())))
+
+
+def _bytes(array: Any, first: int) -> Stored:
+    del first
+    type_ = array.type
+    if type_ in (pa.string_view(), pa.large_string()):
+        array = array.cast(pa.string())
+    return Stored(np.zeros(len(array), []), array.cast(pa.binary()))
+
+
+def _json_of(name: str) -> Encode:
+    def encode(array: Any, first: int) -> Stored:
+        return Stored(np.zeros(len(array), []), _json_texts(array.storage, name, first))
+
+    return encode
+
+
+def _json_texts(texts: Any, name: str, first: int) -> Any:
+    """JSON in ASCII with a NUL behind each, as ffcv wants it: other characters as escapes."""
+    texts = texts.cast(pa.string())
+    if (bytes_of(texts) > 0x7F).any():
+        escaped = [_NOT_ASCII.sub(lambda s: json.dumps(s[0])[1:-1], t) for t in texts.to_pylist()]
+        texts = pa.array(escaped, pa.string())
+    if not bytes_of(texts).all():
+        at = next(n for n, text in enumerate(texts.to_pylist()) if "\0" in text)
+        raise SchemaError("no JSON text holds a NUL", record=first + at, field=name)
+    count = len(texts)
+    index = np.full(2 * count, count)
+    index[0::2] = np.arange(count)
+    both = picked([texts.cast(pa.binary()), pa.array([b"\0"], pa.binary())], index)
+    return binary_from(np.diff(edges_of(both)[0::2]), bytes_of(both))
+
+
+def _tensor_column(name: str, type_: Any) -> Column:
+    lists = storage_of(type_)
+    value = lists.value_type
+    shape = tuple(type_.shape) if is_fixed_tensor(type_) else (lists.list_size,)
+    permutation = getattr(type_, "permutation", None)
+    if permutation is not None and list(permutation) != sorted(permutation):
+        raise SchemaError("a tensor whose axes are stored in another order", field=name)
+    if not shape or not shape[-1] or len(shape) > MAX_DIMENSIONS:
+        raise SchemaError(
+            "a .beton cannot tell this shape: up to 32 dimensions, the last one not 0",
+            field=name,
+            found=list(shape),
+        )
+    types = pa.types
+    if not (types.is_boolean(value) or types.is_integer(value) or types.is_floating(value)):
+        raise SchemaError(f"{_HOLDS}; not {type_}", field=name)
+    dtype = np.dtype("|b1") if types.is_boolean(value) else np.dtype(value.to_pandas_dtype())
+    field = field_of(name, NDARRAY, shape, dtype.newbyteorder("<"))
+
+    def encode(array: Any, first: int) -> Stored:
+        flat = (array.storage if isinstance(array, pa.ExtensionArray) else array).flatten()
+        if flat.null_count:
+            at = int(np.flatnonzero(np.asarray(flat.is_null()))[0]) // lists.list_size
+            message = "a value of a tensor is missing"
+            raise SchemaError(message, record=first + at, field=name)
+        values = flat.to_numpy(zero_copy_only=False).astype(field.dtype, copy=False)
+        lengths = np.full(len(array), field.value_bytes)
+        return Stored(np.zeros(len(array), []), binary_from(lengths, values.view(np.uint8)))
+
+    return Column(field, encode)
+
+
+# -- binary arrays --------------------------------------------------------------------------------
+
+
+def edges_of(array: Any) -> np.ndarray:
+    """Where the values of a binary array begin in its data, and where the last one ends."""
+    _, offsets, _ = array.buffers()
+    if offsets is None:
+        return np.zeros(1, np.int64)
+    return np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+
+
+def bytes_of(array: Any) -> np.ndarray:
+    """All bytes of a binary array, one value after another, not copied."""
+    data = array.buffers()[2]
+    edges = edges_of(array)
+    if data is None:
+        return np.zeros(0, np.uint8)
+    return np.frombuffer(data, np.uint8)[edges[0] : edges[-1]]
+
+
+def picked(arrays: list[Any], index: np.ndarray) -> Any:
+    """Values of several binary arrays, numbered through, in the order of `index`."""
+    return pa.concat_arrays(arrays).take(pa.array(index))
+
+
+def binary_from(lengths: np.ndarray, data: np.ndarray) -> Any:
+    """A binary array of values of these lengths, which stand one after another in `data`."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)

@@ -1,0 +1,335 @@
+"""Where everything of a .beton lies: header, field descriptors, and the rows they describe.
+
+Nothing here reads values. All that a header or a descriptor claims is compared with the file's size
+and with the other claims before anything is reserved for it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.types import ImageType
+from penstock.errors import FormatError, TruncatedError, UnsupportedError
+from penstock.storage.base import Source
+
+HEADER = struct.Struct("<HHIQQ")
+"""Version, fields, bytes of a page, records, place of the allocation table."""
+VERSION = 2
+DESCRIPTOR_BYTES = 1041
+NAME_BYTES = 16
+MIN_PAGE_BYTES = 1 << 21
+MAX_PAGE_BYTES = 1 << 31
+"""The largest power of two that the header can tell."""
+ENTRY = np.dtype([("record", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
+"""One of the allocation table: a stored value."""
+MAX_DIMENSIONS = 32
+
+FLOAT, INT, IMAGE, BYTES, NDARRAY, JSON, TENSOR, CUSTOM = 0, 1, 2, 3, 4, 5, 6, 255
+JPEG_MODE, RAW_MODE = 0, 1
+
+_SPAN = [("ptr", "<u8"), ("size", "<u8")]
+_ROWS: dict[int, tuple[np.dtype, int]] = {
+    FLOAT: (np.dtype("<f8"), 8),
+    INT: (np.dtype("<i8"), 8),
+    IMAGE: (np.dtype([("mode", "u1"), ("width", "<u2"), ("height", "<u2"), ("ptr", "<u8")]), 1),
+    BYTES: (np.dtype(_SPAN), 1),
+    NDARRAY: (np.dtype("<u8"), 8),
+    JSON: (np.dtype(_SPAN), 1),
+    TENSOR: (np.dtype("<u8"), 8),
+}
+"""What a row keeps of a field, and how it is aligned there."""
+
+_DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
+_SHAPE = struct.Struct(f"<{MAX_DIMENSIONS}QQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field, as its descriptor tells it."""
+
+    name: str
+    kind: int
+    row: np.dtype
+    """What a row keeps of it."""
+    align: int
+    shape: tuple[int, ...] = ()
+    dtype: np.dtype | None = None
+    """Of a tensor's values; None where Arrow has no type for them."""
+    described: str = ""
+    """The dtype as the file writes it."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether its values lie in pages, each with an entry in the allocation table."""
+        return self.kind not in (FLOAT, INT, CUSTOM)
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a tensor."""
+        return math.prod(self.shape) * (1 if self.dtype is None else self.dtype.itemsize)
+
+    @property
+    def type(self) -> Any:
+        """The Arrow type that it is read as, or None where there is none."""
+        if self.kind in (NDARRAY, TENSOR):
+            if self.dtype is None:
+                return None
+            value = pa.from_numpy_dtype(self.dtype.newbyteorder("="))
+            return pa.fixed_shape_tensor(value, self.shape)
+        plain: dict[int, Any] = {
+            FLOAT: pa.float64(),
+            INT: pa.int64(),
+            IMAGE: ImageType(),
+            BYTES: pa.binary(),
+            JSON: pa.json_(),
+            CUSTOM: pa.binary(self.row.itemsize),
+        }
+        return plain[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What lies where in one file."""
+
+    fields: tuple[Field, ...]
+    row: np.dtype
+    page_bytes: int
+    num_records: int
+    table_start: int
+    """Where the allocation table begins, and the pages end."""
+
+    @property
+    def rows_start(self) -> int:
+        """Where the first row is."""
+        return HEADER.size + DESCRIPTOR_BYTES * len(self.fields)
+
+    @property
+    def first_page(self) -> int:
+        """Where pages may begin: the first border of pages behind the rows."""
+        end = self.rows_start + self.num_records * self.row.itemsize
+        return -(-end // self.page_bytes) * self.page_bytes
+
+    @property
+    def stored(self) -> tuple[Field, ...]:
+        """The fields whose values lie in pages."""
+        return tuple(field for field in self.fields if field.is_stored)
+
+
+def row_dtype(fields: tuple[Field, ...]) -> np.dtype:
+    """A row: fields in order, each at the next multiple of its alignment, and the whole at one of
+    the largest of them.
+
+    Example:
+        >>> image, number = (Field(n, k, *_ROWS[k]) for n, k in (("a", IMAGE), ("b", INT)))
+        >>> row_dtype((image, number)).itemsize
+        24
+    """
+    offsets: list[int] = []
+    at = 0
+    for field in fields:
+        at = -(-at // field.align) * field.align
+        offsets.append(at)
+        at += field.row.itemsize
+    widest = max((field.align for field in fields), default=1)
+    return np.dtype(
+        {
+            "names": [field.name for field in fields],
+            "formats": [field.row for field in fields],
+            "offsets": offsets,
+            "itemsize": -(-at // widest) * widest,
+        }
+    )
+
+
+def field_of(name: str, kind: int, shape: tuple[int, ...] = (), dtype: Any = None) -> Field:
+    """A field of a kind that the format itself knows."""
+    row, align = _ROWS[kind]
+    described = json.dumps(np.dtype(dtype).descr) if dtype is not None else ""
+    return Field(name, kind, row, align, shape, dtype and np.dtype(dtype), described)
+
+
+def descriptor(field: Field) -> bytes:
+    """A field's descriptor as it is written."""
+    arguments = b""
+    if field.kind in (NDARRAY, TENSOR):
+        sizes = (*field.shape, *(0 for _ in range(MAX_DIMENSIONS - len(field.shape))))
+        text = field.described.encode("ascii")
+        arguments = _SHAPE.pack(*sizes, len(text)) + text
+    whole = bytes([field.kind]) + field.name.encode("ascii").ljust(NAME_BYTES, b"\0") + arguments
+    return whole.ljust(DESCRIPTOR_BYTES, b"\0")
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def read_layout(source: Source, custom: Mapping[str, str]) -> Layout:
+    """Read and check the header and the descriptors.
+
+    Args:
+        source: the file.
+        custom: NumPy's name of what a row keeps of each user-defined field, such as "<u8,<u8".
+
+    Raises:
+        TruncatedError: the file ends before what it announces, or was never finished.
+        FormatError: a claim is against the rules, or against another claim.
+        UnsupportedError: a user-defined field that `custom` does not tell of.
+    """
+    try:
+        return _read_layout(source, custom)
+    except (FormatError, UnsupportedError) as error:
+        raise error.at(file=source.path) from None
+
+
+def _read_layout(source: Source, custom: Mapping[str, str]) -> Layout:
+    head = source.read(0, HEADER.size).to_bytes()
+    if len(head) < HEADER.size:
+        message = "the header is cut"
+        raise TruncatedError(message, byte=len(head), expected="24 bytes", found=len(head))
+    version, num_fields, page_bytes, num_records, table_start = HEADER.unpack(head)
+    if version != VERSION:
+        raise FormatError("no .beton of this version", byte=0, expected=VERSION, found=version)
+    if page_bytes < MIN_PAGE_BYTES or page_bytes & (page_bytes - 1):
+        message = "the size of a page is no power of two from 2 MiB on"
+        raise FormatError(message, byte=4, found=page_bytes)
+    if not num_fields:
+        raise FormatError("a file without fields", byte=2, found=0)
+    length = num_fields * DESCRIPTOR_BYTES
+    data = source.read(HEADER.size, length).to_bytes()
+    if len(data) < length:
+        message = f"the descriptors of {num_fields} fields are cut"
+        raise TruncatedError(message, byte=source.size)
+    fields = _fields(data, page_bytes, custom)
+    layout = Layout(fields, row_dtype(fields), page_bytes, num_records, table_start)
+    _check_sizes(layout, source.size)
+    return layout
+
+
+def _check_sizes(layout: Layout, size: int) -> None:
+    """Compare the header's counts with the file."""
+    if layout.table_start == 0:
+        raise TruncatedError(
+            "the file was never finished: its header tells of no allocation table",
+            byte=16,
+            hint="write it again; what was written so far cannot be told apart",
+        )
+    if layout.table_start > size:
+        raise TruncatedError(
+            "the file ends before its allocation table",
+            byte=size,
+            expected=f"a table at byte {layout.table_start}",
+            found=f"{size} bytes",
+        )
+    rows_end = layout.rows_start + layout.num_records * layout.row.itemsize
+    if rows_end > layout.table_start:
+        raise FormatError(
+            f"{layout.num_records} rows do not fit before the allocation table",
+            byte=8,
+            expected=f"{rows_end} bytes",
+            found=layout.table_start,
+        )
+    found, rest = divmod(size - layout.table_start, ENTRY.itemsize)
+    wanted = layout.num_records * len(layout.stored)
+    is_cut = rest or found < wanted
+    is_longer = found > wanted and all(field.kind != CUSTOM for field in layout.fields)
+    if is_cut or is_longer:
+        kind = TruncatedError if is_cut else FormatError
+        raise kind(
+            "the allocation table has another length than the header's counts make it",
+            byte=layout.table_start,
+            expected=f"{wanted} entries of {ENTRY.itemsize} bytes",
+            found=f"{size - layout.table_start} bytes",
+        )
+
+
+def _fields(data: bytes, page_bytes: int, custom: Mapping[str, str]) -> tuple[Field, ...]:
+    fields: list[Field] = []
+    for number in range(len(data) // DESCRIPTOR_BYTES):
+        start = number * DESCRIPTOR_BYTES
+        byte = HEADER.size + start
+        field = _field(data[start : start + DESCRIPTOR_BYTES], byte, custom)
+        if any(field.name == other.name for other in fields):
+            raise FormatError("two fields have this name", field=field.name, byte=byte)
+        # Zeros in a shape must not hide that its other numbers are beyond anything.
+        if math.prod(size or 1 for size in field.shape) > page_bytes or (
+            field.value_bytes > page_bytes
+        ):
+            raise FormatError(
+                "one tensor is larger than a page",
+                field=field.name,
+                byte=byte,
+                expected=f"at most {page_bytes} bytes",
+                found=field.value_bytes,
+            )
+        fields.append(field)
+    unknown = [name for name in custom if all(f.name != name for f in fields)]
+    if unknown:
+        known = ", ".join(field.name for field in fields)
+        raise UnsupportedError(
+            f"custom_fields names a field that is not there: {known}", field=unknown[0]
+        )
+    return tuple(fields)
+
+
+def _field(data: bytes, byte: int, custom: Mapping[str, str]) -> Field:
+    kind = data[0]
+    name_bytes = data[1 : 1 + NAME_BYTES].split(b"\0", 1)[0]
+    try:
+        name = name_bytes.decode("ascii")
+    except UnicodeDecodeError:
+        raise FormatError("a field's name is no ASCII", byte=byte + 1, found=name_bytes) from None
+    if not name:
+        raise FormatError("a field has no name", byte=byte + 1)
+    if kind == CUSTOM:
+        return _custom_field(name, byte, custom)
+    if kind not in _ROWS:
+        raise FormatError("no type has this number", field=name, byte=byte, found=kind)
+    row, align = _ROWS[kind]
+    if kind not in (NDARRAY, TENSOR):
+        return Field(name, kind, row, align)
+    shape, dtype, described = _tensor(data[1 + NAME_BYTES :], name, byte + 1 + NAME_BYTES)
+    return Field(name, kind, row, align, shape, dtype, described)
+
+
+def _custom_field(name: str, byte: int, custom: Mapping[str, str]) -> Field:
+    if name not in custom:
+        raise UnsupportedError(
+            "a user-defined field: only the class that wrote it knows how long its rows are",
+            field=name,
+            byte=byte,
+            hint=f'open(..., custom_fields={{"{name}": "<u8,<u8"}}), with the dtype of its metadata',
+        )
+    row = np.dtype(custom[name], align=False)
+    if not row.itemsize or row.hasobject:
+        raise ValueError(f"custom_fields: {custom[name]!r} is no dtype of plain bytes")
+    return Field(name, CUSTOM, row, row.alignment)
+
+
+def _tensor(arguments: bytes, name: str, byte: int) -> tuple[tuple[int, ...], Any, str]:
+    """Shape and dtype of a tensor, and the dtype as it stands there."""
+    *sizes, length = _SHAPE.unpack_from(arguments)
+    while sizes and not sizes[-1]:
+        sizes.pop()
+    if not sizes:
+        raise FormatError("a tensor without dimensions", field=name, byte=byte)
+    text = arguments[_SHAPE.size : _SHAPE.size + length]
+    try:
+        # A dtype's description: a list of one (name, dtype).
+        ((_, described),) = json.loads(text)
+        if len(text) < length or not isinstance(described, str):
+            raise ValueError
+    except (ValueError, TypeError, RecursionError):
+        raise FormatError(
+            "no description of a dtype", field=name, byte=byte + _SHAPE.size, found=text[:40]
+        ) from None
+    if _DTYPE.fullmatch(described) is None:
+        return tuple(sizes), None, described
+    return tuple(sizes), np.dtype(described), text.decode("ascii")

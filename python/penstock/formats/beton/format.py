@@ -1,0 +1,434 @@
+r"""FFCV's .beton, version 2: rows of fixed size that say where in large pages their values lie.
+
+Source: files and behaviour of ffcv 1.0.2 (https://ffcv.io); there is no written specification. All
+numbers are little-endian; there are no checksums.
+
+    bytes                  what
+    24                     header: u16 version (2), u16 fields, u32 bytes of a page (a power of two
+                           from 2 MiB on), u64 records, u64 place of the allocation table
+    1041 for each field    u8 type, its name in 16 bytes of ASCII, 1024 bytes of arguments: for
+                           tensors u64 shape[32], u64 length and text of the dtype's description
+    row size x records     rows: Float f64 | Int i64 | image u8 mode, u16 width, u16 height, u64
+                           place (13 bytes, packed) | Bytes, JSON u64 place, u64 length | tensor u64
+                           place. Numbers and tensors at multiples of 8, the others anywhere; the
+                           row's size is a multiple of the largest alignment in it
+    zeros                  up to a multiple of a page
+    pages                  values, packed; all of a record's in one page
+    24 for each value      the allocation table: u64 record, u64 place, u64 length, in any order
+
+A chunk of penstock is a run of records with about 2 MiB of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.batches import (
+    check_columns,
+    check_records,
+    conform,
+    empty_columns,
+    projected,
+)
+from penstock.columns.lending import in_parts, whole
+from penstock.columns.selection import Projection, Selection
+from penstock.columns.types import ImageType, fixed_tensors
+from penstock.contract.format import Chunk, FormatInfo, Options, Writer
+from penstock.contract.options import options_from
+from penstock.errors import ChangedError, FormatError, PenstockError, UnsupportedError
+from penstock.formats.beton._layout import (
+    BYTES,
+    CUSTOM,
+    DESCRIPTOR_BYTES,
+    FLOAT,
+    HEADER,
+    IMAGE,
+    INT,
+    JSON,
+    MIN_PAGE_BYTES,
+    NAME_BYTES,
+    RAW_MODE,
+    TENSOR,
+    VERSION,
+    Field,
+    Layout,
+    read_layout,
+)
+from penstock.formats.beton._values import Spans, Values, Window, array_of
+from penstock.framing.index import kept_schema
+from penstock.storage.base import Sink, Source
+
+if TYPE_CHECKING:
+    from penstock import _core
+
+CHUNK_BYTES = 8 << 20
+"""Values of a chunk, about; also the rows that are looked at together to cut chunks."""
+CHUNK_RECORDS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class BetonReadOptions:
+    """How a .beton is read.
+
+    Example:
+        >>> BetonReadOptions(custom_fields={"box": "<f4,<f4,<f4,<f4"}).custom_fields["box"]
+        '<f4,<f4,<f4,<f4'
+    """
+
+    custom_fields: dict[str, str] = field(default_factory=dict[str, str])
+    """The NumPy dtype of the metadata of each user-defined field, which no file tells. The column
+    is these bytes of each record."""
+
+
+class BetonFormat:
+    """FFCV's .beton as a penstock format."""
+
+    info = FormatInfo(
+        "beton",
+        (".beton",),
+        can_map=True,
+        takes_views=True,
+        lossless=False,
+        loses_dtypes=True,
+        holds_images=True,
+    )
+    read_options = BetonReadOptions
+    class_numbers = pa.int64()
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.beton.options import BetonOptions
+
+        return BetonOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file of `size` bytes that starts with `head` is a .beton."""
+        if len(head) < HEADER.size + DESCRIPTOR_BYTES:
+            return False
+        version, num_fields, page_bytes, _, table_start = HEADER.unpack_from(head)
+        if version != VERSION or page_bytes < MIN_PAGE_BYTES or page_bytes & (page_bytes - 1):
+            return False
+        descriptors_end = HEADER.size + num_fields * DESCRIPTOR_BYTES
+        if not num_fields or 0 < table_start < descriptors_end:
+            return False
+        places = range(HEADER.size, min(len(head) - NAME_BYTES, descriptors_end), DESCRIPTOR_BYTES)
+        return all(_is_descriptor(head[place : place + 1 + NAME_BYTES]) for place in places)
+
+    def open(self, source: Source, options: Options) -> BetonReader:
+        """Read the header and the descriptors of the fields.
+
+        Raises:
+            UnsupportedError: raw=True, or a user-defined field that custom_fields= does not tell.
+            TruncatedError, FormatError: the bytes are no .beton.
+            SchemaError: a field of schema= is not in the file.
+        """
+        own = options_from(BetonReadOptions, options.format_options, "beton")
+        return BetonReader(source, options, own)
+
+    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
+        """See penstock.contract.format.KeepsTypes."""
+        codec = {"jpg": "jpeg", "raw": "ppm"}.get(options.image_mode, "")
+        fields = [kept_schema.with_numbers(field, self.class_numbers) for field in schema]
+        return pa.schema(
+            field.with_type(ImageType(codec)) if isinstance(field.type, ImageType) else field
+            for field in fields
+        )
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        from penstock.formats.beton.writer import BetonWriter
+
+        return BetonWriter(sink, schema, options, threads)
+
+
+def _is_descriptor(data: bytes) -> bool:
+    """Whether a type that there is and a name stand here."""
+    name, _, rest = data[1:].partition(b"\0")
+    return (data[0] <= TENSOR or data[0] == CUSTOM) and name != b"" and name.isascii() and (
+        not rest.strip(b"\0")
+    )  # fmt: skip
+
+
+class BetonReader:
+    """One open .beton."""
+
+    def __init__(self, source: Source, options: Options, own: BetonReadOptions) -> None:
+        self._path = source.path
+        self._source = source
+        asked = options.schema
+        self._layout: Layout = read_layout(source, own.custom_fields)
+        self._fields = {field.name: field for field in self._layout.fields}
+        self._values = Values(source, self._layout, options.limits)
+        # What cannot be read stands here as bytes, so that the other fields can be.
+        self._stored = pa.schema(
+            [
+                pa.field(f.name, pa.binary() if f.type is None else f.type, nullable=False)
+                for f in self._layout.fields
+            ]
+        )
+        if asked is not None:
+            check_columns(asked, self._stored, self._path, options.settled)
+        self.schema: pa.Schema = self._stored if asked is None else asked
+        # A later shard is opened with the schema of the first, which mostly is its own as well.
+        stored = {field.name: field.type for field in self._stored}
+        asked_types = {field.name: field.type for field in self.schema}
+        self._codecs = {
+            name: type_.codec for name, type_ in asked_types.items() if isinstance(type_, ImageType)
+        }
+        # Those whose values need no cast; that images are said to be of some codec changes none.
+        self._lendable = {
+            name
+            for name, type_ in asked_types.items()
+            if type_ == stored[name]
+            or (
+                isinstance(stored[name], ImageType)
+                and type_ == ImageType(self._codecs.get(name, ""))
+            )
+        }
+
+    @property
+    def num_records(self) -> int:
+        """How many records the header counts."""
+        return self._layout.num_records
+
+    # -- chunks ------------------------------------------------------------------------------------
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Runs of records with about 2 MiB of values each, cut by what the rows say."""
+        step = max(1, CHUNK_BYTES // self._layout.row.itemsize)
+        for first in range(0, self.num_records, step):
+            rows = self._rows(first, min(step, self.num_records - first))
+            for start, end in self._cuts(rows):
+                yield self._chunk(first + start, rows[start:end])
+
+    def _chunk(self, first: int, rows: np.ndarray) -> Chunk:
+        start = self._layout.rows_start + first * self._layout.row.itemsize
+        return Chunk(first, len(rows), start, start + rows.nbytes, rows)
+
+    def _cuts(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
+        if not self._layout.stored:
+            yield 0, len(rows)
+            return
+        sums = np.cumsum(self._sizes(rows))
+        start = 0
+        while start < len(rows):
+            before = int(sums[start - 1]) if start else 0
+            end = int(np.searchsorted(sums, before + CHUNK_BYTES, "right"))
+            end = min(max(end, start + 1), start + CHUNK_RECORDS)
+            yield start, end
+            start = end
+
+    def _sizes(self, rows: np.ndarray) -> np.ndarray:
+        """Bytes of each record's values, about: what its row says, and for JPEGs, whose length the
+        row does not say, the way to the next record's value."""
+        most = self._layout.page_bytes
+        sizes = np.zeros(len(rows), np.int64)
+        for each in self._layout.stored:
+            row = rows[each.name]
+            if each.kind == IMAGE:
+                steps = np.diff(row["ptr"], append=row["ptr"][-1:]).astype(np.int64)
+                steps = np.where((steps < 0) | (steps > most), 0, steps)
+                pixels = row["width"].astype(np.int64) * row["height"] * 3
+                sizes += np.where(row["mode"] == RAW_MODE, pixels, steps)
+            elif each.kind in (BYTES, JSON):
+                sizes += np.minimum(row["size"], np.uint64(most)).astype(np.int64)
+            else:
+                sizes += each.value_bytes
+        return sizes
+
+    def _rows(self, first: int, count: int) -> np.ndarray:
+        size = self._layout.row.itemsize
+        data = self._source.read(self._layout.rows_start + first * size, count * size)
+        return self._as_rows(data, count)
+
+    def _rows_at(self, records: np.ndarray) -> np.ndarray:
+        size = self._layout.row.itemsize
+        starts = records.astype(np.uint64) * np.uint64(size) + np.uint64(self._layout.rows_start)
+        sizes = pa.array(np.full(len(records), size, np.uint64))
+        return self._as_rows(self._source.gather(pa.array(starts), sizes), len(records))
+
+    def _as_rows(self, data: _core.Buffer, count: int) -> np.ndarray:
+        if len(data) < count * self._layout.row.itemsize:
+            raise ChangedError("the file was cut while it was open", file=self._path)
+        return array_of(data, self._layout.row)
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+        """All records in one pair: their rows are read where they are."""
+        check_records(records, self.num_records, self._path)
+        if len(records):
+            end = self._layout.table_start
+            yield Chunk(0, self.num_records, self._layout.rows_start, end), records
+
+    # -- decoding ----------------------------------------------------------------------------------
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """Some records of one chunk.
+
+        Raises:
+            FormatError: a row, or the allocation table, points to where no value can be.
+            UnsupportedError: a tensor of a dtype that Arrow does not have.
+            SchemaError: no such column, or a value does not fit schema=.
+        """
+        return self._decoded(chunk, records, columns, lends=False)
+
+    def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """See penstock.contract.format.Lending."""
+        return self._decoded(chunk, records, columns, lends=True)
+
+    def _decoded(
+        self, chunk: Chunk, records: Selection, columns: Projection, *, lends: bool
+    ) -> pa.RecordBatch:
+        schema = projected(self.schema, columns, self._path)
+        numbers = np.arange(chunk.num_records) if records is None else np.asarray(records)
+        if chunk.data is None:
+            rows = self._rows_at(numbers)
+        else:
+            rows = chunk.data if records is None else chunk.data[numbers]
+        numbers = numbers + chunk.first_record
+        if not schema.names:
+            return empty_columns(len(rows)).replace_schema_metadata(schema.metadata)
+        try:
+            wanted = [self._fields[name] for name in schema.names]
+            arrays = self._columns(rows, numbers, wanted, lends)
+        except PenstockError as error:
+            raise error.at(file=self._path) from None
+        fields = [field.with_type(a.type) for field, a in zip(schema, arrays, strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, schema.metadata))
+        if lends:
+            pairs = zip(schema, fields, strict=True)
+            wanted_fields = [own if f.name in self._lendable else f for f, own in pairs]
+            schema = pa.schema(wanted_fields, schema.metadata)
+        return conform(batch, schema, self._path)
+
+    def _columns(
+        self, rows: np.ndarray, numbers: np.ndarray, wanted: list[Field], lends: bool
+    ) -> list[Any]:
+        spans = {f.name: self._spans(f, rows[f.name], numbers) for f in wanted if f.is_stored}
+        window = self._values.window(list(spans.values())) if len(rows) else None
+        return [
+            self._stored_column(
+                each,
+                rows[each.name],
+                spans[each.name],
+                window,
+                numbers,
+                lends and each.name in self._lendable,
+            )
+            if each.name in spans
+            else _row_column(each, rows[each.name])
+            for each in wanted
+        ]
+
+    def _spans(self, each: Field, row: np.ndarray, numbers: np.ndarray) -> Spans:
+        if each.kind == IMAGE:
+            lengths: Any = self._values.image_lengths(each, row, numbers)
+            return self._values.spans(each, row["ptr"], lengths, numbers)
+        if each.kind in (BYTES, JSON):
+            return self._values.spans(each, row["ptr"], row["size"], numbers)
+        if each.dtype is None:
+            raise UnsupportedError(
+                f"a tensor of {each.described}, for which Arrow has no type",
+                field=each.name,
+                hint="columns= with the other fields reads those",
+            )
+        return self._values.spans(each, row, each.value_bytes, numbers)
+
+    def _stored_column(
+        self,
+        each: Field,
+        row: Any,
+        spans: Spans,
+        window: Window | None,
+        numbers: np.ndarray,
+        lends: bool,
+    ) -> Any:
+        codec = self._codecs.get(each.name, "")
+        has_pixels = each.kind == IMAGE and bool((row["mode"] == RAW_MODE).any())
+        if has_pixels or (lends and each.kind in (IMAGE, BYTES)):
+            array = self._values.views(spans, window)
+        else:
+            array = self._values.binary(spans, window)
+        if each.kind == BYTES:
+            return array
+        if has_pixels:
+            parts = in_parts(codec, _ppm_heads(row), array)
+            return parts if lends else whole(parts)
+        if each.kind == IMAGE:
+            return pa.ExtensionArray.from_storage(ImageType(codec, array.type), array)
+        if each.kind == JSON:
+            return pa.ExtensionArray.from_storage(each.type, _texts(each, array, numbers))
+        return _tensors(each, array)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._source.close()
+
+
+def _row_column(each: Field, row: np.ndarray) -> Any:
+    """A column that the rows hold themselves."""
+    if each.kind == FLOAT:
+        return pa.array(row.astype(np.float64))
+    if each.kind == INT:
+        return pa.array(row.astype(np.int64))
+    data = pa.py_buffer(np.ascontiguousarray(row).tobytes())
+    return pa.Array.from_buffers(each.type, len(row), [None, data])
+
+
+def _bytes_of(array: Any) -> np.ndarray:
+    """All bytes of a binary array's values, one after another."""
+    _, offsets, data = array.buffers()
+    edges = np.frombuffer(offsets, np.int32, len(array) + 1)
+    return np.frombuffer(data, np.uint8)[edges[0] : edges[-1]]
+
+
+def _ppm_heads(row: np.ndarray) -> pa.Array:
+    """What stands before the pixels of a PPM file of each image; nothing before a JPEG."""
+    pixels, width, height = row["mode"] == RAW_MODE, row["width"], row["height"]
+    sizes = np.where(pixels, width.astype(np.uint32) << 16 | height, 0).tolist()
+    heads = {size: b"P6\n%d %d\n255\n" % (size >> 16, size & 0xFFFF) for size in set(sizes)}
+    heads[0] = b""
+    return pa.array([heads[size] for size in sizes], pa.binary())
+
+
+def _texts(each: Field, array: Any, numbers: np.ndarray) -> Any:
+    """JSON texts, each up to its first NUL, as strings."""
+    data = _bytes_of(array)
+    _, offsets, _ = array.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(array) + 1)
+    last = ends[1:] - ends[0] - 1
+    is_plain = bool((np.diff(ends) > 0).all() and not data[last].any())
+    if is_plain and np.count_nonzero(data == 0) == len(array):
+        import pyarrow.compute  # only here: it takes 60 ms to import
+
+        pc: Any = pyarrow.compute
+
+        array = pc.binary_slice(array, 0, -1)
+    else:
+        array = pa.array([v.split(b"\0", 1)[0] for v in array.to_pylist()], pa.binary())
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        for number, value in zip(numbers, array.to_pylist(), strict=True):
+            try:
+                value.decode()
+            except UnicodeDecodeError:
+                record = int(number)
+                raise FormatError("no UTF-8", record=record, field=each.name) from None
+        raise
+
+
+def _tensors(each: Field, array: Any) -> Any:
+    assert each.dtype is not None
+    values = np.frombuffer(_bytes_of(array).data, np.uint8)
+    if each.dtype.kind == "b":
+        flat = values != 0
+    else:
+        flat = np.require(values.view(each.dtype), each.dtype.newbyteorder("="), "A")
+    shaped = flat.reshape(len(array), *each.shape)
+    if shaped.ndim > 1:
+        return fixed_tensors(shaped)
+    return fixed_tensors(shaped)

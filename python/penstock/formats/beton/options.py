@@ -1,0 +1,57 @@
+"""The options of .beton writers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.formats.beton._layout import MAX_PAGE_BYTES, MIN_PAGE_BYTES
+
+MOST_FIELDS = (1 << 16) - 1
+
+
+MODES = ("jpg", "raw", "smart", "proportion")
+
+
+@dataclass(frozen=True, slots=True)
+class BetonOptions:
+    """How a .beton is written.
+
+    Example:
+        >>> BetonOptions(image_mode="raw").page_bytes
+        8388608
+    """
+
+    image_mode: str = "jpg"
+    """How images are stored: "jpg" copies JPEGs as they are and makes JPEGs of others; "raw" stores
+    pixels; "smart" chooses by size; "proportion" makes JPEGs of some, chosen at random."""
+    smart_threshold: int | None = None
+    """With "smart": JPEG where the pixels take more bytes than this. None stores pixels only where
+    they take less than the JPEG."""
+    max_side: int | None = None
+    """Shrink images until neither side is longer."""
+    jpeg_quality: int = 90
+    """Of JPEGs that are made here, 1 to 100."""
+    compress_probability: float = 0.5
+    """With "proportion": how many become JPEGs."""
+    seed: int = 0
+    """With "proportion": which ones do."""
+    exact: bool = False
+    """Whether pictures that would be encoded anew, or lose their transparency, and class labels, whose names are not
+    kept, are errors."""
+    page_bytes: int = 8 << 20
+    """A power of two from 2 MiB to 2 GiB. All values of a record lie in one page."""
+
+
+def check_options(options: BetonOptions) -> None:
+    """Raise ValueError for options that no file can be written with."""
+    if options.image_mode not in MODES:
+        raise ValueError(f"image_mode is one of {', '.join(MODES)}, not {options.image_mode!r}")
+    size = options.page_bytes
+    if not MIN_PAGE_BYTES <= size <= MAX_PAGE_BYTES or size & (size - 1):
+        raise ValueError(f"page_bytes is a power of two from 2 MiB to 2 GiB, not {size}")
+    if not 1 <= options.jpeg_quality <= 100:
+        raise ValueError(f"jpeg_quality is 1 to 100, not {options.jpeg_quality}")
+    if options.max_side is not None and options.max_side < 1:
+        raise ValueError(f"max_side is at least 1, not {options.max_side}")
+    if not 0 <= options.compress_probability <= 1:
+        raise ValueError(f"compress_probability is 0 to 1, not {options.compress_probability}")

@@ -1,0 +1,414 @@
+"""The datasets of an HDF5 file: found without following what leaves it, and each looked at before
+anything of it is read.
+
+Reached are only hard links. An external link, a dataset whose values lie in other files (external
+storage, virtual datasets) and one that wants a filter which would have to be loaded are errors; a
+soft link is passed over, for what it names in this file has a name of its own.
+
+libhdf5 gets the file's bytes through `_Guarded`, which looks at each heap of texts and lists before
+libhdf5 walks it: some broken ones it would walk for ever. Names are asked for in the order that they
+are stored in: for any other libhdf5 makes a table, and one that a broken file ends early is let go
+with what was never put in.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import struct
+from base64 import b64encode
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import (
+    FormatError,
+    LimitError,
+    PenstockError,
+    TruncatedError,
+    UnsupportedError,
+)
+from penstock.limits import Limits
+from penstock.storage.base import Source
+from penstock.storage.local import LocalSource
+from penstock.storage.pyarrow_files import PositionedFile
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+FILTERS = {
+    1: "gzip",
+    2: "shuffle",
+    3: "fletcher32",
+    4: "szip",
+    5: "nbit",
+    6: "scaleoffset",
+    32000: "lzf",
+}
+"""Those that libhdf5 and h5py have built in. Any other would be loaded from a library."""
+MOST_DATASETS = 1 << 16
+MOST_PIECES = 1 << 16
+"""Chunks beside each other that a record may lie in, where the file has not more bytes: those that
+were never written take none."""
+MOST_ATTRIBUTES = 256
+MOST_ATTRIBUTE_BYTES = 1 << 16
+_CACHE_BYTES = 4 << 20
+_IN_WRITING = 0x05
+"""Flags of a superblock: a writer has the file open, or one that others may read beside."""
+_HEAP = b"GCOL\1"
+"""How a heap of texts and lists begins."""
+_OBJECT_HEAD = 16
+_OBJECTS = {n: struct.Struct(f"<H6x{kind}") for n, kind in ((2, "H"), (4, "I"), (8, "Q"))}
+"""Of an object in a heap: its number and length, by the bytes of a length."""
+_EXPANSION = 1100
+"""No more bytes than this come of one byte of the file: deflate's best, with a little room."""
+
+
+def h5py_or_error() -> Any:
+    """The module h5py. Raises UnsupportedError where it is not installed."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise UnsupportedError(
+            f"HDF5 needs h5py, which cannot be imported: {error}",
+            hint="pip install 'penstock[hdf5]'",
+        ) from error
+    return h5py
+
+
+@contextmanager
+def translated(path: str) -> Generator[None, None, None]:
+    """Turn what h5py raises over the bytes of `path` into penstock's errors."""
+    try:
+        yield
+    except PenstockError as error:
+        raise error.at(file=path) from error.__cause__
+    except MemoryError as error:
+        raise LimitError(f"asks for more memory than there is: {error}", file=path) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        kind = TruncatedError if "truncated" in str(error) else FormatError
+        raise kind(f"libhdf5 cannot read this: {error}", file=path) from error
+    except (ValueError, KeyError, IndexError, TypeError, RuntimeError, OverflowError) as error:
+        if isinstance(error, NotImplementedError):
+            raise UnsupportedError(f"h5py cannot read this: {error}", file=path) from error
+        raise FormatError(f"libhdf5 cannot read this: {error}", file=path) from error
+
+
+class _Guarded(PositionedFile):
+    """A source as the file that libhdf5 reads, without what it would never come back from."""
+
+    lengths = 8
+    """Bytes of a length in this file."""
+
+    def readinto(self, into: memoryview) -> int:
+        at = self.tell()
+        data = self.read(len(into))
+        into[: len(data)] = data
+        if data.startswith(_HEAP) and self._is_broken(at, data):
+            raise FormatError("texts or lists that do not lie one behind another", byte=at)
+        return len(data)
+
+    def _is_broken(self, at: int, data: bytes) -> bool:
+        """Whether a heap of texts and lists has objects that do not lie one behind another. One with
+        the number 0 is free space, whose size counts its head in."""
+        size = int.from_bytes(data[8 : 8 + self.lengths], "little")
+        if len(data) < size <= self._source.size - at:
+            data = self._source.read(at, size).to_bytes()
+        size = min(size, len(data))
+        head = _OBJECTS[self.lengths].unpack_from
+        place = _OBJECT_HEAD
+        while place <= size - _OBJECT_HEAD:
+            number, length = head(data, place)
+            if number:
+                length = _OBJECT_HEAD + (length + 7 & ~7)
+            if length < _OBJECT_HEAD:
+                return True
+            place += length
+        return place > size
+
+
+def open_file(source: Source) -> Any:
+    """The file as h5py sees it, which must be closed before Python ends: libhdf5 would ask for its
+    bytes afterwards."""
+    h5py = h5py_or_error()
+    with translated(source.path):
+        if isinstance(source, LocalSource):
+            _check_nobody_writes(source.path)
+        guarded = _Guarded(source)
+        file = h5py.File(guarded, "r", rdcc_nbytes=_CACHE_BYTES)
+        try:
+            guarded.lengths = file.id.get_create_plist().get_sizes()[1]
+            _check_superblock(source, file, guarded.lengths)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+def _check_superblock(source: Source, file: Any, lengths: int) -> None:
+    if lengths not in _OBJECTS:
+        raise UnsupportedError(f"lengths of {lengths} bytes")
+    says = file.id.get_filesize()
+    if says > source.size:
+        raise TruncatedError(
+            "the file is cut",
+            byte=source.size,
+            expected=f"{says} bytes",
+            found=f"{source.size} bytes",
+        )
+    block = source.read(file.userblock_size, 12).to_bytes()
+    if block[8] >= 3 and block[11] & _IN_WRITING:
+        raise FormatError(
+            "the file is marked as being written: a program writes it, or died at it",
+            hint="where no program does, h5clear -s FILE",
+        )
+
+
+def _check_nobody_writes(path: str) -> None:
+    """libhdf5 locks a file that it writes. The lock that shows there is none is given back, for
+    others, penstock among them, to replace or grow the file."""
+    if os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() in ("FALSE", "0"):
+        return
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(error.errno, "another program writes this file", path) from None
+        except OSError:
+            pass  # not every file system has locks
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One dataset: its handle in h5py and what its header says."""
+
+    name: str
+    id: Any
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...] | None
+    filters: tuple[str, ...]
+    user_block: bool
+    """Whether places in the file count from behind a user block."""
+
+    @property
+    def record_bytes(self) -> int:
+        """What one record takes, but for texts and lists of any length."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+
+def datasets(
+    file: Any, chosen: tuple[str, ...] | None, limits: Limits, size: int
+) -> tuple[list[Found], list[Any]]:
+    """The datasets of a file with at least one axis, and the handles of those with none."""
+    tables: list[Found] = []
+    single: list[Any] = []
+    for count, (name, handle) in enumerate(_walk(file.id, "", chosen, limits.nesting, set())):
+        if count >= MOST_DATASETS:
+            raise LimitError(f"more than {MOST_DATASETS} datasets")
+        try:
+            found = _look(name, handle, limits, size, file.userblock_size > 0)
+        except PenstockError as error:
+            raise error.at(field=name) from None
+        if found is None:
+            continue
+        if found.shape:
+            tables.append(found)
+        else:
+            single.append(found)
+    return tables, single
+
+
+def _walk(
+    group: Any, prefix: str, chosen: tuple[str, ...] | None, levels: int, seen: set[Any]
+) -> Iterator[tuple[str, Any]]:
+    """(name, handle) of the datasets under a group, names joined by "/", sorted in each group."""
+    h5py = h5py_or_error()
+    if levels < 0:
+        raise LimitError("groups nested too deep", field=prefix)
+    place = h5py.h5o.get_info(group)
+    if (place.fileno, place.addr) in seen:
+        return  # a group that is its own ancestor, or has two names
+    seen.add((place.fileno, place.addr))
+    names: list[bytes] = []
+    group.links.iterate(names.append, order=h5py.h5.ITER_NATIVE)
+    for raw in sorted(names):
+        text = raw.decode("utf-8", "surrogateescape")
+        name = f"{prefix}/{text}" if prefix else text
+        if not _is_wanted(name, chosen):
+            continue
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise FormatError("a name that is no UTF-8", found=raw) from None
+        kind = group.links.get_info(raw).type
+        if kind == h5py.h5l.TYPE_SOFT:
+            continue
+        if kind != h5py.h5l.TYPE_HARD:
+            raise UnsupportedError(
+                "an external link: it would open another file, which penstock does not do",
+                field=name,
+                hint="datasets=, the names or groups to read; or put the data into this file",
+            )
+        handle = h5py.h5o.open(group, raw)
+        if isinstance(handle, h5py.h5g.GroupID):
+            yield from _walk(handle, name, chosen, levels - 1, seen)
+        elif isinstance(handle, h5py.h5d.DatasetID):
+            yield name, handle
+
+
+def _is_wanted(name: str, chosen: tuple[str, ...] | None) -> bool:
+    """Whether a name was chosen, is in a chosen group, or leads to one."""
+    if chosen is None:
+        return True
+    return any(
+        name == one or name.startswith(f"{one}/") or one.startswith(f"{name}/") for one in chosen
+    )
+
+
+def _look(name: str, handle: Any, limits: Limits, size: int, user_block: bool) -> Found | None:
+    """What a dataset's header says, and whether that may be read. The order matters: nothing that
+    could touch another file is asked before it is known that there is none."""
+    h5py = h5py_or_error()
+    plan = handle.get_create_plist()
+    layout = plan.get_layout()
+    if layout == h5py.h5d.VIRTUAL or plan.get_external_count():
+        what = "a virtual dataset" if layout == h5py.h5d.VIRTUAL else "a dataset in external files"
+        raise UnsupportedError(
+            f"{what}: its values lie in other files, which penstock does not open",
+            hint="datasets=, the names or groups to read; or copy the values into this file",
+        )
+    codes = [plan.get_filter(n)[0] for n in range(plan.get_nfilters())]
+    unknown = [code for code in codes if code not in FILTERS]
+    if unknown:
+        raise UnsupportedError(
+            f"it is packed by the filter {unknown[0]}, which would be loaded as a plug-in",
+            hint="h5repack it with gzip; or datasets=, the names or groups to read",
+        )
+    shape = handle.shape
+    if shape is None:
+        return None
+    shape = tuple(int(length) for length in shape)
+    try:
+        dtype: np.dtype[Any] = handle.dtype
+    except TypeError as error:
+        raise UnsupportedError(f"a type that NumPy has not: {error}") from error
+    if dtype.hasobject and dtype.kind != "O":
+        # libhdf5 1.14 keeps how it converts such types beyond the file that they belong to; reading
+        # one again after another handle of the file was let go ends the process.
+        raise UnsupportedError(
+            "text or lists of any length inside of a structure, which libhdf5 does not read safely",
+            hint="datasets=, the names or groups to read; or store them as datasets of their own",
+        )
+    chunk = tuple(int(n) for n in plan.get_chunk()) if layout == h5py.h5d.CHUNKED else None
+    filters = tuple(FILTERS[code] for code in codes)
+    found = Found(name, handle, dtype, shape, chunk, filters, user_block)
+    if found.record_bytes <= limits.record_bytes:  # a larger one is refused when it is read
+        _check_claims(found, limits, size)
+    return found
+
+
+def _check_claims(found: Found, limits: Limits, size: int) -> None:
+    """Hold a dataset's size against that of the file: values that were never written take no
+    bytes, and could be any number."""
+    shape, chunk, dtype = found.shape, found.chunk, found.dtype
+    total = dtype.itemsize
+    for length in shape:
+        total *= length
+    most = max(limits.member_bytes, _EXPANSION * size)
+    if total > most:
+        raise LimitError(
+            f"{total} bytes of values in a file of {size} bytes",
+            hint=f"open(..., limits={{'member_bytes': {total}}})",
+        )
+    if shape and not found.record_bytes and shape[0] > 1 << 24:
+        raise LimitError(f"{shape[0]} records of no bytes")
+    if chunk is not None:
+        packed = dtype.itemsize
+        for length in chunk:
+            packed *= length
+        limits.check("member_bytes", packed)
+        pieces = 1
+        for length, part in zip(shape[1:], chunk[1:], strict=True):
+            pieces *= -(-length // max(part, 1))
+        if pieces > max(size, MOST_PIECES):
+            raise LimitError(
+                f"a record in {pieces} chunks, in a file of {size} bytes",
+                hint="datasets=, the names or groups to read; or h5repack it with larger chunks",
+            )
+
+
+def check_chunks(found: Found) -> None:
+    """Look at what libhdf5 would take off each chunk, a sum of 4 bytes, without a look at its size."""
+    if "fletcher32" not in found.filters:
+        return
+    bit = 1 << found.filters.index("fletcher32")
+    broken: list[Any] = []
+
+    def check(chunk: Any) -> None:
+        if chunk.size < 4 and not chunk.filter_mask & bit:
+            broken.append(chunk)
+
+    if found.id.get_storage_size():
+        found.id.chunk_iter(check)
+    if broken:
+        raise FormatError(
+            "a chunk that is shorter than its checksum",
+            byte=broken[0].byte_offset,
+            found=f"{broken[0].size} bytes",
+        )
+
+
+def attributes(handle: Any) -> dict[bytes, bytes]:
+    """The attributes of a dataset or group as text: strings as they are, all else as JSON. Those
+    that are no numbers or text, or large, are passed over."""
+    h5py = h5py_or_error()
+    found: dict[bytes, bytes] = {}
+    names: list[bytes] = []
+    h5py.h5a.iterate(handle, names.append, order=h5py.h5.ITER_NATIVE)
+    for name in sorted(names)[:MOST_ATTRIBUTES]:
+        attribute = h5py.h5a.open(handle, name)
+        try:
+            dtype, shape = attribute.dtype, attribute.shape
+        except TypeError:
+            continue
+        marks: Any = dtype.metadata or {}
+        is_text = marks.get("vlen") in (str, bytes)
+        if shape is None or len(shape) > 1 or (dtype.kind not in "biufcSU" and not is_text):
+            continue
+        if math.prod(shape) * dtype.itemsize > MOST_ATTRIBUTE_BYTES or "enum" in marks:
+            continue
+        values = np.empty(shape, dtype=dtype)
+        attribute.read(values)
+        found[name] = text_of(values)
+    return found
+
+
+def text_of(values: np.ndarray) -> bytes:
+    """Some values as metadata: one string as its bytes, all else as JSON, in which what is no UTF-8 is
+    base64 and a number that JSON lacks is the text that Python has for it."""
+    items = values.reshape(-1).tolist()
+    if values.shape == () and isinstance(items[0], (str, bytes)):
+        return items[0] if isinstance(items[0], bytes) else items[0].encode("utf-8", "replace")
+    found = [_item(value) for value in items]
+    return json.dumps(found[0] if values.shape == () else found).encode()
+
+
+def _item(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return b64encode(value).decode()
+    if isinstance(value, complex):
+        return [_item(value.real), _item(value.imag)]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+SCHEMA_ATTRIBUTE = b"penstock.schema"
+"""Of the file: Arrow's schema in Base64, where the datasets alone do not tell it."""

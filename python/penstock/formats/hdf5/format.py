@@ -1,0 +1,418 @@
+r"""HDF5: datasets of one length as the fields of a table.
+
+Specification: The HDF Group, "HDF5 File Format Specification Version 3.0"; read by h5py.
+
+    bytes        what
+    8            0x89 "HDF\r\n" 0x1a "\n": the superblock, at 0, or at 512, 1024 ... behind a user block
+    ...          object headers (what a dataset is), B-trees and heaps (where things are), values
+
+A field is a dataset, called by its path ("data/demo_0/actions"); its first axis counts records. All
+datasets must be equally long, or `datasets=` chooses some. Values without axes and attributes go to
+the metadata of the schema and of the fields. Nothing outside the file is opened (`hdf5_file.py`).
+
+A chunk of penstock is a run of whole chunks of HDF5, so that none is inflated twice; a take reads
+each chunk that it needs once. libhdf5 works for one thread at a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.batches import (
+    check_columns,
+    check_records,
+    conform,
+    empty_columns,
+    gather,
+    projected,
+)
+from penstock.columns.selection import Projection, Selection
+from penstock.columns.stored_schema import schema_of
+from penstock.contract.format import Chunk, FormatInfo, Options, Writer
+from penstock.contract.options import options_from
+from penstock.engine.locks import Lock
+from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.formats.hdf5._direct import direct
+from penstock.formats.hdf5._file import (
+    SCHEMA_ATTRIBUTE,
+    SIGNATURE,
+    Found,
+    attributes,
+    check_chunks,
+    datasets,
+    open_file,
+    text_of,
+    translated,
+)
+from penstock.formats.numpy.arrays import Cut, StoredArray
+from penstock.formats.numpy.dtypes import column, field_of
+from penstock.limits import Limits
+from penstock.storage.base import Sink, Source
+
+CHUNK_BYTES = 2 << 20
+CHUNK_RECORDS = 1 << 20
+MOST_STEP_BYTES = 64 << 20
+MOST_BATCH_BYTES = 256 << 20
+LISTS_OF_BYTES: Any = pa.list_(pa.uint8())
+
+
+@dataclass(frozen=True, slots=True)
+class Hdf5ReadOptions:
+    """How HDF5 is read.
+
+    Example:
+        >>> Hdf5ReadOptions(datasets=["data/demo_0"]).datasets
+        ['data/demo_0']
+    """
+
+    datasets: Sequence[str] | None = None
+    """Names of datasets, or of groups, that make the table; None takes all."""
+
+
+class Hdf5Format:
+    """HDF5 as a penstock format."""
+
+    info = FormatInfo(
+        "hdf5",
+        (".h5", ".hdf5", ".he5"),
+        compressions=("gzip", "lzf"),
+        can_map=True,
+        whole_dictionaries=("*",),
+    )
+    read_options = Hdf5ReadOptions
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.hdf5.writer import Hdf5Options
+
+        return Hdf5Options
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file that starts with `head` is HDF5: its superblock says where it stands, so
+        one inside another file is not taken for the file."""
+        for place in (0, 512, 1024, 2048):
+            block = head[place : place + 32]
+            if block[:8] == SIGNATURE and len(block) > 13:
+                at = 12 if block[8] >= 2 else 24
+                width = block[9] if block[8] >= 2 else block[13]
+                base = int.from_bytes(block[at : at + width], "little")
+                return place in (0, base)
+        return False
+
+    def open(self, source: Source, options: Options) -> Hdf5Reader:
+        """Open the file and look at its datasets.
+
+        Raises:
+            FormatError, TruncatedError, LimitError: the bytes are no HDF5, or ask for too much.
+            UnsupportedError: part of it lies in other files or wants a plug-in, a type is not one
+                of Arrow's, h5py is not installed, or raw=True.
+            SchemaError: the datasets are not equally long, or a field of schema= is not there.
+        """
+        chosen = options_from(Hdf5ReadOptions, options.format_options, "hdf5").datasets
+        if isinstance(chosen, str):
+            raise TypeError("datasets is a list of names")
+        names = None if chosen is None else tuple(name.strip("/") for name in chosen)
+        return Hdf5Reader(source, options, names)
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        """Begin a file. Raises SchemaError where no datasets hold records of `schema`."""
+        from penstock.formats.hdf5.writer import Hdf5Writer
+
+        return Hdf5Writer(sink, schema, options)
+
+
+class _Field:
+    """One dataset as a field."""
+
+    def __init__(self, found: Found, source: Source, lock: Lock, limits: Limits) -> None:
+        self.found = found
+        self._limits = limits
+        self._lock = lock
+        self._is_checked = False
+        self._direct = None if self.is_refused else direct(found, source, lock)
+        kept = attributes(found.id)
+        field: Any = field_of(found.name, found.dtype, found.shape[1:])
+        metadata = {**kept, **(field.metadata or {})}
+        self.field: Any = field.with_metadata(metadata or None)
+        self.record_bytes = found.record_bytes
+        if found.dtype.hasobject:
+            self.record_bytes += source.size // max(found.shape[0], 1)
+        self.step = found.chunk[0] if found.chunk else 1
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether one record is more than a record may be: others of the file can be read all the same."""
+        return self.found.record_bytes > self._limits.record_bytes
+
+    def read(self, cut: Cut, *, alone: bool) -> Any:
+        """Some records as a column. The runs of a cut rise and do not meet. `alone` where the
+        caller has no other threads at work."""
+        if self.is_refused:
+            self._limits.check("record_bytes", self.found.record_bytes)
+        values: np.ndarray | None = None
+        if isinstance(self._direct, StoredArray):
+            values = self._direct.read(cut)
+        elif self._direct is not None:
+            values = self._direct.read(cut, alone=alone)
+        if values is None:
+            with self._lock:
+                values = self._by_libhdf5(cut)
+        return column(values, self.field.type)
+
+    def _by_libhdf5(self, cut: Cut) -> np.ndarray:
+        import h5py
+
+        found = self.found
+        if not self._is_checked:
+            check_chunks(found)
+            self._is_checked = True
+        kind, inner = found.dtype, found.shape[1:]
+        while kind.subdtype is not None:
+            kind, sub = kind.subdtype
+            inner = (*inner, *sub)
+        values = np.zeros((cut.total, *inner), kind)
+        rest = found.shape[1:]
+        type_ = h5py.h5t.py_create(found.dtype)
+        at = 0
+        for first, last, places in self._slabs(cut):
+            count = last - first
+            whole = values[at : at + count] if places is None else np.zeros((count, *inner), kind)
+            if count and 0 not in rest:
+                _read_run(found, first, whole, type_)
+            if places is not None:
+                values[at : at + len(places)] = whole[places]
+                count = len(places)
+            at += count
+        return values
+
+    def _slabs(self, cut: Cut) -> Iterator[tuple[int, int, np.ndarray | None]]:
+        """(first, last, which of them or None for all): runs of records to be read at once, so
+        that no chunk of HDF5 is met by two of them."""
+        starts, counts = cut.runs
+        if len(starts) <= 1 or self.found.chunk is None:
+            for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+                yield start, start + count, None
+            return
+        records = cut.records
+        chunks = records // self.step
+        edges = np.flatnonzero(np.diff(chunks)) + 1
+        for run in np.split(records, edges):
+            first, last = int(run[0]), int(run[-1]) + 1
+            yield first, last, None if last - first == len(run) else run - first
+
+
+class Hdf5Reader:
+    """One open HDF5 file."""
+
+    def __init__(self, source: Source, options: Options, chosen: tuple[str, ...] | None) -> None:
+        self._source = source
+        self._path = source.path
+        self._lock = Lock()
+        self._asked = options.schema
+        self._file = open_file(source)
+        weakref.finalize(self, self._file.close)  # also where Python ends
+        try:
+            with translated(self._path):
+                self._look(options, chosen)
+        except BaseException:
+            self._file.close()
+            raise
+        filters = {f for field in self._fields.values() for f in field.found.filters}
+        self.compression = ", ".join(sorted(filters - {"shuffle", "fletcher32"}))
+
+    def _look(self, options: Options, chosen: tuple[str, ...] | None) -> None:
+        tables, single = datasets(self._file, chosen, options.limits, self._source.size)
+        for name in chosen or ():
+            if not any(f.name == name or f.name.startswith(f"{name}/") for f in [*tables, *single]):
+                raise SchemaError(
+                    "no such dataset or group in the file, or it holds nothing", field=name
+                )
+        lengths: dict[int, list[str]] = {}
+        for found in tables:
+            lengths.setdefault(found.shape[0], []).append(found.name)
+        if len(lengths) > 1:
+            raise _unequal(lengths)
+        self.num_records = next(iter(lengths), 0)
+        fields: list[_Field] = []
+        for found in tables:
+            try:
+                fields.append(_Field(found, self._source, self._lock, options.limits))
+            except PenstockError as error:
+                raise error.at(field=found.name) from None
+        self._fields = {field.field.name: field for field in fields}
+        metadata = attributes(self._file.id)
+        kept = metadata.pop(SCHEMA_ATTRIBUTE, None)
+        metadata |= {f.name.encode(): _single_text(f) for f in single if _is_small(f)}
+        stored: Any = pa.schema([field.field for field in fields], metadata or None)
+        self._stored = stored
+        if self._asked is not None:
+            check_columns(self._asked, stored, self._path, options.settled)
+        own = stored if kept is None else restored(stored, kept, is_empty=not self.num_records)
+        self.schema: pa.Schema = self._asked if self._asked is not None else own
+        self._step = _step([field for field in fields if not field.is_refused])
+
+    def _chunk(self, first: int, count: int) -> Chunk:
+        return Chunk(first, count, 0, self._source.size)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Runs of whole chunks of HDF5, of about 2 MiB."""
+        for first in range(0, self.num_records, self._step):
+            yield self._chunk(first, min(self._step, self.num_records - first))
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+        """All records in one pair, so that no chunk of HDF5 is read twice."""
+        check_records(records, self.num_records, self._path)
+        if len(records):
+            yield self._chunk(0, self.num_records), records
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """Some records of one chunk.
+
+        Raises:
+            FormatError: libhdf5 cannot read the values, or one is not what its type says.
+            SchemaError: no such column, or a value does not fit schema=.
+        """
+        schema: Any = projected(self.schema, columns, self._path)
+        back: np.ndarray | None = None
+        if records is None:
+            cut = Cut.of_run(chunk.first_record, chunk.num_records)
+        else:
+            check_records(records, chunk.num_records, self._path)
+            order, inverse = np.unique(records, return_inverse=True)
+            if len(order) != len(records) or not np.array_equal(order, records):
+                back = inverse.astype(np.int64)
+            cut = Cut(order.astype(np.int64) + chunk.first_record)
+        if not schema.names:
+            return empty_columns(cut.total if back is None else len(back))
+        arrays: list[Any] = []
+        with translated(self._path):
+            for name in schema.names:
+                try:
+                    array = self._fields[name].read(cut, alone=records is not None)
+                    arrays.append(_as_lists(array, schema.field(name).type))
+                except FormatError as error:
+                    if error.record is not None:
+                        error.record = int(cut.records[error.record])
+                    raise error.at(field=name) from error.__cause__
+        names, metadata = schema.names, self._stored.metadata
+        batch: Any = pa.RecordBatch.from_arrays(arrays, names=names, metadata=metadata)
+        batch = conform(batch, schema, self._path)
+        return batch if back is None else gather(batch, back)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._file.close()
+        self._source.close()
+
+
+def _step(fields: list[_Field]) -> int:
+    """Records of a chunk: whole chunks of HDF5 of the dataset with the longest ones, but not of one
+    that is small beside the others."""
+    size = max(sum(field.record_bytes for field in fields), 1)
+    wanted = max(1, min(CHUNK_BYTES // size, CHUNK_RECORDS))
+    # A long chunk of a small field may be read in parts from libhdf5's cache; a large one not.
+    steps = [field.step for field in fields if field.step * size <= MOST_STEP_BYTES]
+    large = max(fields, key=lambda field: field.record_bytes * field.step, default=None)
+    step = max(steps, default=large.step if large else 1)
+    step = -(-wanted // step) * step
+    # A chunk that was never written takes no bytes of the file, whatever its size. So a batch takes at most what one
+    # such chunk does, which is within limits, or what is little enough anyway.
+    most = max(MOST_BATCH_BYTES, large.record_bytes * large.step if large else 0)
+    return max(1, min(step, most // size))
+
+
+def _unequal(lengths: dict[int, list[str]]) -> SchemaError:
+    told = "; ".join(f"{n}: {', '.join(names[:8])}" for n, names in sorted(lengths.items()))
+    most = max(lengths.values(), key=len)
+    return SchemaError(
+        "the datasets are not equally long, so they are no table",
+        found=told[:2000],
+        hint=f"open(..., datasets={most[:8]!r}), or names of groups",
+    )
+
+
+def _read_run(found: Found, first: int, into: np.ndarray, type_: Any) -> None:
+    """Read the records from `first` on into an array of them.
+
+    h5py refuses an empty list of fixed strings, so a run that has one is read in two halves, and the
+    list that is left over at last stays as it is: nothing.
+    """
+    import h5py
+
+    rest = found.shape[1:]
+    stored = found.id.get_space()
+    stored.select_hyperslab((first, *(0 for _ in rest)), (len(into), *rest))
+    try:
+        found.id.read(h5py.h5s.create_simple((len(into), *rest)), stored, into, type_)
+    except ValueError as error:
+        if rest or "NULL pointer" not in str(error):
+            raise
+        half = len(into) // 2
+        if half:
+            _read_run(found, first, into[:half], type_)
+            _read_run(found, first + half, into[half:], type_)
+
+
+def _is_small(found: Found) -> bool:
+    marks: Any = found.dtype.metadata or {}
+    is_text = marks.get("vlen") in (str, bytes)
+    return (
+        found.dtype.kind in "biufcSU" and "enum" not in marks and found.dtype.itemsize < 4096
+    ) or is_text
+
+
+def _single_text(found: Found) -> bytes:
+    """A value without axes as text, for metadata."""
+    import h5py
+
+    value = np.zeros((), found.dtype)
+    found.id.read(h5py.h5s.ALL, h5py.h5s.ALL, value)
+    return text_of(value)
+
+
+def restored(stored: Any, text: bytes, *, is_empty: bool) -> Any:
+    """The schema that was written, where it is kept and the datasets fit it; those that are empty fit any, and
+    labels without names are whole numbers there."""
+    try:
+        schema: Any = schema_of(base64.b64decode(text, validate=True))
+    except (pa.ArrowException, ValueError, OSError, TypeError):
+        return stored  # somebody else's attribute
+    names: list[str] = schema.names
+    kept = {field.name: field for field in schema}
+    restore = _of_type if is_empty else _restored
+    fields = [restore(field, kept.get(field.name, field)) for field in stored]
+    if sorted(names) == sorted(stored.names):
+        fields.sort(key=lambda field: names.index(field.name))
+    return pa.schema(fields, stored.metadata)
+
+
+def _restored(stored: Any, wanted: Any) -> Any:
+    """A field of the type that was written, if its values can be made of what is stored."""
+    if wanted.type != stored.type and (stored.type, wanted.type) != (pa.binary(), LISTS_OF_BYTES):
+        try:
+            pa.nulls(0, stored.type).cast(wanted.type)
+        except (pa.ArrowException, TypeError):
+            return stored
+    return _of_type(stored, wanted)
+
+
+def _of_type(stored: Any, wanted: Any) -> Any:
+    return stored.with_type(wanted.type)
+
+
+def _as_lists(array: Any, type_: Any) -> Any:
+    """Lists of uint8, which HDF5 holds as it does bytes."""
+    if array.type != pa.binary() or type_ != LISTS_OF_BYTES:
+        return array
+    _, offsets, data = array.buffers()
+    count = int(np.frombuffer(offsets, np.int32)[len(array)])
+    inner = pa.Array.from_buffers(pa.uint8(), count, [None, data])
+    return pa.Array.from_buffers(type_, len(array), [None, offsets], children=[inner])

@@ -1,0 +1,431 @@
+"""Writing HDF5: a dataset per field, chunked, with a first axis that can grow.
+
+h5py writes into a temporary file, for it goes back and forth in what it writes; the sink gets the
+bytes at the end. Each dataset gets whole chunks, always in the same order, so the bytes depend on
+the records alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.batches import conform, same_columns
+from penstock.columns.regroup import Regroup, record_bytes
+from penstock.columns.types import is_bytes, is_text, refuse_ragged
+from penstock.errors import PenstockError, SchemaError, UnsupportedError
+from penstock.formats.hdf5._file import MOST_ATTRIBUTE_BYTES, SCHEMA_ATTRIBUTE, h5py_or_error
+from penstock.formats.numpy.dtypes import dtype_of, field_of
+from penstock.formats.numpy.values import missing_of, values_of
+from penstock.storage.base import Sink
+from penstock.storage.local_sink import LocalSink, private_beside
+
+CHUNK_BYTES = 1 << 18
+VALUES_PER_CHUNK = 256
+"""Records of a chunk where their size is not known beforehand."""
+COPY_BYTES = 1 << 20
+COMPRESSIONS = ("none", "gzip", "lzf")
+
+
+@dataclass(frozen=True, slots=True)
+class Hdf5Options:
+    """How HDF5 is written.
+
+    Example:
+        >>> Hdf5Options(compression="gzip", level=6).shuffle is None
+        True
+    """
+
+    compression: str | None = None
+    """None or "none", "gzip", or "lzf", which is fast and read by h5py alone."""
+    level: int = 4
+    """Of gzip: 1 is fast, 9 small."""
+    shuffle: bool | None = None
+    """Put bytes of the same place in a number together, which packs better; None where compressed."""
+    chunk_records: int | None = None
+    """Records of a chunk; None takes a power of two for each field, of about 256 KiB."""
+
+
+def _refuse_times_inside(dtype: np.dtype[Any], field: Any) -> None:
+    """HDF5 has no times. A column of them is kept as opaque values, which a struct cannot hold."""
+    fields = dtype.base.fields or {}
+    for inside, *_ in fields.values():
+        if inside.base.kind in "mM":
+            raise SchemaError(
+                f"HDF5 holds no times inside of structs: {field.type}",
+                field=field.name,
+                hint="cast them to int64, leave them out (columns=), or write Parquet, Arrow or npz",
+            )
+        _refuse_times_inside(inside, field)
+
+
+def _as_read(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A structure as it is read again: its members have no attributes that say what their values are bits of."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((_as_read(base), shape))
+    if dtype.names is None:
+        return np.dtype(dtype.str)
+    members = dtype.fields or {}
+    return np.dtype([(name, _as_read(members[name][0])) for name in dtype.names])
+
+
+class _Dataset:
+    """One field on its way into the file."""
+
+    def __init__(self, field: Any, options: Hdf5Options) -> None:
+        import h5py
+
+        self.name: str = field.name
+        self._metadata: dict[bytes, bytes] = field.metadata or {}
+        self._options = options
+        self._type = field.type
+        self.shape: tuple[int, ...] = ()
+        self._kind = "values"
+        self._names: list[str] | None = None
+        type_: Any = field.type
+        if isinstance(type_, pa.BaseExtensionType) and not hasattr(type_, "shape"):
+            type_ = type_.storage_type
+        types = pa.types
+        if is_text(type_):
+            self._kind, self.dtype = "text", h5py.string_dtype()
+        elif is_bytes(type_):
+            self._kind, self.dtype = "bytes", h5py.vlen_dtype(np.dtype("u1"))
+        elif types.is_list(type_) or types.is_large_list(type_):
+            inner = dtype_of(pa.field(field.name, type_.value_type))
+            if inner.kind not in "iufb" or inner.subdtype is not None:
+                raise SchemaError(
+                    f"HDF5 holds lists of numbers, not of {type_.value_type}",
+                    field=field.name,
+                    hint="cast it to lists of numbers, leave it out (columns=), or write Parquet, Arrow or npz",
+                )
+            self._kind, self.dtype = "lists", h5py.vlen_dtype(inner)
+        elif types.is_dictionary(type_) and types.is_string(type_.value_type):
+            self._kind, self.dtype = "labels", dtype_of(pa.field(field.name, type_.index_type))
+        else:
+            flat = pa.field(field.name, type_, metadata=field.metadata)
+            whole = dtype_of(flat)
+            _refuse_times_inside(whole, field)
+            self.dtype, self.shape = whole.base, whole.shape
+            if 0 in self.shape or not self.dtype.itemsize:
+                raise SchemaError(
+                    f"HDF5 holds no values without bytes, such as those of {type_}",
+                    field=field.name,
+                    hint="leave it out (columns=), or write Arrow or npz",
+                )
+        self.native = self._native(type_)
+        self.chunk_records = options.chunk_records or self._chunk_records()
+        self._waiting: list[np.ndarray] = []
+        self._num_waiting = 0
+        self.waiting_bytes = 0
+        """Bytes of the values that wait for their chunk to be whole."""
+        self._written = 0
+        self._dataset: Any = None
+
+    def _native(self, type_: Any) -> Any:
+        if self._kind == "labels":
+            return None  # the type of the numbers depends on how many names there are
+        dtype = self.dtype if self.dtype.names is None else _as_read(self.dtype)
+        kept = field_of(self.name, dtype, self.shape)
+        metadata = {**self._metadata, **(kept.metadata or {})}
+        return kept.with_metadata(metadata or None)
+
+    def _chunk_records(self) -> int:
+        if self.dtype.kind == "O":
+            return VALUES_PER_CHUNK
+        size = max(self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64)), 1)
+        return 1 << max(0, (CHUNK_BYTES // size).bit_length() - 1)
+
+    def _create(self, file: Any, chunk_records: int) -> None:
+        """Make the dataset, when its first records come: then it is known what names labels have,
+        and whether there is a whole chunk."""
+        import h5py
+
+        dtype: Any = self.dtype
+        if self._kind == "labels":
+            names = {name: n for n, name in enumerate(self._names or [])}
+            dtype = h5py.enum_dtype(names, basetype=self.dtype)
+        elif dtype.kind in "mM":
+            dtype = h5py.opaque_dtype(dtype)
+        options = self._options
+        codec = options.compression or "none"
+        shuffle = codec != "none" if options.shuffle is None else options.shuffle
+        self._dataset = file.create_dataset(
+            self.name,
+            (0, *self.shape),
+            dtype,
+            chunks=(chunk_records, *(max(n, 1) for n in self.shape)),
+            maxshape=(None, *self.shape),
+            compression=None if codec == "none" else codec,
+            compression_opts=options.level if codec == "gzip" else None,
+            shuffle=shuffle and self.dtype.kind != "O",
+            track_times=False,
+        )
+        for key, value in self._metadata.items():
+            set_attribute(self._dataset, key, value)
+
+    def add(self, array: Any, file: Any) -> None:
+        """Take the values of a column; whole chunks are written."""
+        if isinstance(array.type, pa.BaseExtensionType) and not hasattr(array.type, "shape"):
+            array = array.storage
+        values = self._values(array)
+        self._waiting.append(values)
+        self._num_waiting += len(values)
+        sizes = record_bytes(array)
+        self.waiting_bytes += sizes * len(array) if isinstance(sizes, int) else int(sizes.sum())
+        if self._num_waiting >= self.chunk_records:
+            self._drain(file, self._num_waiting // self.chunk_records * self.chunk_records)
+
+    def finish(self, file: Any) -> None:
+        """Write what is left."""
+        if self._kind == "labels" and self._names is None:
+            self._names = []
+            self._kind = "values"
+        self._drain(file, self._num_waiting)
+
+    def _drain(self, file: Any, count: int) -> None:
+        if self._dataset is None:
+            self._create(file, min(self.chunk_records, 1 << max(count - 1, 0).bit_length()))
+        if not count:
+            return
+        whole = np.concatenate(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
+        self._waiting = [whole[count:]] if count < len(whole) else []
+        self._num_waiting -= count
+        self.waiting_bytes = 0  # of steps that make whole chunks, nothing is left
+        assert self._dataset is not None
+        self._dataset.resize(self._written + count, axis=0)
+        if 0 not in self.shape:
+            self._put(whole[:count])
+        self._written += count
+
+    def _put(self, values: np.ndarray) -> None:
+        """Write behind the last record, without h5py's guesses about what the values mean."""
+        import h5py
+
+        handle = self._dataset.id
+        rest = self.shape
+        stored = handle.get_space()
+        stored.select_hyperslab((self._written, *(0 for _ in rest)), (len(values), *rest))
+        memory = h5py.h5s.create_simple((len(values), *rest))
+        handle.write(memory, stored, values, h5py.h5t.py_create(self._dataset.dtype))
+
+    def _values(self, array: Any) -> np.ndarray:
+        if self._kind == "values":
+            return values_of(array, np.dtype((self.dtype, self.shape)), self.name)
+        if array.null_count:
+            record = int(np.flatnonzero(missing_of(array))[0])
+            raise SchemaError(
+                "a value is missing, and HDF5 holds no nulls",
+                record=record,
+                field=self.name,
+                hint="fill it, or write Parquet, Arrow or npz",
+            )
+        if self._kind == "labels":
+            return self._codes(array)
+        found = np.empty(len(array), self.dtype)
+        if self._kind == "text":
+            found[:] = array.to_pylist()
+            for record, text in enumerate(found):
+                if "\0" in text:
+                    message = "text with a NUL in it, where HDF5's text ends"
+                    hint = "cast the field to binary, which is kept as bytes"
+                    raise SchemaError(message, record=record, field=self.name, hint=hint)
+        elif self._kind == "bytes":
+            for record, data in enumerate(array):
+                found[record] = np.frombuffer(data.as_buffer() or b"", np.uint8)
+        else:
+            flat = array.flatten()
+            values = values_of(flat, dtype_of(pa.field(self.name, flat.type)), self.name)
+            ends = np.cumsum([len(one) for one in array])
+            for record, part in enumerate(np.split(values, ends[:-1]) if len(ends) else []):
+                found[record] = part
+        return found
+
+    def _codes(self, array: Any) -> np.ndarray:
+        names: list[Any] = array.dictionary.to_pylist()
+        if self._names is None:
+            if len(set(names)) < len(names) or not all(names) or any("\0" in n for n in names):
+                message = "two labels have one name, or one has none or a NUL"
+                raise SchemaError(message, field=self.name)
+            self._names = names
+        codes = array.indices.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        if names != self._names:
+            places = {name: n for n, name in enumerate(self._names)}
+            new = [name for name in names if name not in places]
+            if new:
+                raise SchemaError(
+                    f"a label that the first records did not have: {new[0]!r}",
+                    field=self.name,
+                    hint="one dictionary for all batches (unify_dictionaries)",
+                )
+            codes = np.array([places[name] for name in names] or [0])[codes]
+        return codes.astype(self.dtype)
+
+
+def set_attribute(handle: Any, key: bytes, value: bytes) -> None:
+    """Metadata as an attribute: text where it is text, else bytes."""
+    if not key or len(value) > MOST_ATTRIBUTE_BYTES - 1024:
+        raise SchemaError(
+            f"metadata of {len(value)} bytes called {key[:40]!r}; an attribute holds 63 KiB",
+            hint="replace_schema_metadata, or write Parquet or Arrow",
+        )
+    try:
+        text = value.decode()
+        if "\0" in text:
+            raise ValueError
+        handle.attrs[key.decode()] = text
+    except ValueError:
+        raise SchemaError(f"metadata called {key[:40]!r} is no text", found=value[:40]) from None
+
+
+class Hdf5Writer:
+    """Writes one HDF5 file."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema, options: Hdf5Options) -> None:
+        codec = options.compression or "none"
+        if codec not in COMPRESSIONS:
+            raise ValueError(f"compression is one of {', '.join(COMPRESSIONS)}, not {codec!r}")
+        if not 0 <= options.level <= 9:
+            raise ValueError(f"level is 0 to 9, not {options.level}")
+        if options.chunk_records is not None and options.chunk_records < 1:
+            raise ValueError(f"chunk_records is at least 1, not {options.chunk_records}")
+        h5py = h5py_or_error()
+        self._sink = sink
+        self._schema: Any = schema
+        self._records = 0
+        self._path: str | None = None
+        self._file: Any = None
+        self._copied = 0
+        """Bytes of the values that wait for a step to be whole."""
+        try:
+            _check_names(self._schema.names)
+            refuse_ragged(self._schema, "HDF5")
+            self._datasets = [_Dataset(field, options) for field in self._schema]
+            kept = self._kept_schema()
+        except PenstockError as error:
+            raise error.at(file=sink.path) from None
+        # Datasets get their records in steps of one length, which is a part of each one's chunk.
+        step = min(dataset.chunk_records for dataset in self._datasets)
+        self._regroup = Regroup(self._schema, group_records=step, group_bytes=1 << 62)
+        if isinstance(sink, LocalSink):
+            self._path = private_beside(sink.path)
+        else:
+            handle, self._path = tempfile.mkstemp(prefix="penstock-", suffix=".h5")
+            os.close(handle)
+        try:
+            self._file = h5py.File(self._path, "w", locking=False)
+            for key, value in (self._schema.metadata or {}).items():
+                set_attribute(self._file, key, value)
+            if kept:
+                set_attribute(self._file, SCHEMA_ATTRIBUTE, kept)
+        except PenstockError as error:
+            self.abort()
+            raise error.at(file=sink.path) from None
+        except (ValueError, OSError, RuntimeError, TypeError) as error:
+            self.abort()
+            raise UnsupportedError(f"h5py cannot write this: {error}", file=sink.path) from error
+
+    def _kept_schema(self) -> bytes:
+        """Arrow's schema, where what is read without it would be another."""
+        fields = sorted((f for f in self._schema), key=lambda field: field.name.split("/"))
+        natives = {dataset.name: dataset.native for dataset in self._datasets}
+        if all(
+            natives[field.name] is not None
+            and natives[field.name].equals(field.with_nullable(True), check_metadata=True)
+            for field in fields
+        ) and [field.name for field in fields] == list(self._schema.names):
+            return b""
+        text = base64.b64encode(self._schema.remove_metadata().serialize().to_pybytes())
+        if len(text) > MOST_ATTRIBUTE_BYTES - 1024:
+            raise SchemaError(
+                "the schema is larger than an attribute can be",
+                found=f"{len(text)} bytes",
+                hint="fewer fields, or types that HDF5 has itself",
+            )
+        return text
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the file so far, with the values that wait for their chunk to be whole, not compressed."""
+        if self._file is None:
+            return self._copied
+        self._file.flush()
+        waiting = sum(dataset.waiting_bytes for dataset in self._datasets)
+        return int(self._file.id.get_filesize()) + self._regroup.bytes_waiting + waiting
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the records of a batch."""
+        path = self._sink.path
+        batch = conform(same_columns(batch, self._schema, path), self._schema, path)
+        for group in self._regroup.add(batch):
+            self._write(group)
+
+    def _write(self, group: Any) -> None:
+        for n, dataset in enumerate(self._datasets):
+            try:
+                dataset.add(group.column(n), self._file)
+            except SchemaError as error:
+                if error.record is not None:
+                    error.record += self._records
+                raise error.at(file=self._sink.path) from None
+            except (ValueError, RuntimeError, TypeError) as error:
+                raise UnsupportedError(
+                    f"h5py cannot write this: {error}", file=self._sink.path, field=dataset.name
+                ) from error
+        self._records += group.num_rows
+
+    def close(self) -> None:
+        """Write what is left and hand the file to the sink, which stays open."""
+        if self._path is None:
+            return
+        for group in self._regroup.rest():
+            self._write(group)
+        for dataset in self._datasets:
+            dataset.finish(self._file)
+        self._file.close()
+        self._file = None
+        with open(self._path, "rb") as file:
+            while part := file.read(COPY_BYTES):
+                self._sink.write(part)
+                self._copied += len(part)
+        self.abort()
+
+    def __del__(self) -> None:
+        if getattr(self, "_path", None) is not None:
+            self.abort()
+
+    def abort(self) -> None:
+        """Let go of the temporary file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._path is not None:
+            os.unlink(self._path)
+            self._path = None
+
+
+def _check_names(names: list[str]) -> None:
+    if not names:
+        raise SchemaError("an HDF5 file cannot hold records without fields")
+    for name, times in Counter(names).items():
+        parts = name.split("/")
+        if not all(parts) or "." in parts or "\0" in name or times > 1:
+            raise SchemaError(
+                "a name that is no path in HDF5: empty parts, '.', a NUL, or two of one name",
+                field=name,
+                hint="rename it",
+            )
+    whole = set(names)
+    for name in names:
+        parts = name.split("/")
+        for count in range(1, len(parts)):
+            if "/".join(parts[:count]) in whole:
+                message = "a field and a group of fields have one name"
+                raise SchemaError(message, field=name, hint="rename it")

@@ -1,0 +1,165 @@
+"""The table of labels beside images: CSV, JSON or Parquet, read and written by pyarrow."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.columns.batches import checked
+from penstock.columns.types import is_text
+from penstock.contract.format import Options
+from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.formats.imagefolder._csv import csv_bytes, read_csv
+from penstock.formats.imagefolder._json import FORMS, json_bytes, read_json
+from penstock.formats.parquet.format import ParquetFormat
+from penstock.limits import Limits
+from penstock.storage.local import LocalSource
+
+NAME_COLUMNS = ("file_name", "filename", "file", "path", "image")
+"""What the column may be called that names the image of a row; the first that is there counts."""
+
+_COMPARED_RECORDS = 4096
+_KINDS = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+}
+
+
+def read_table(path: str, limits: Limits) -> pa.Table:
+    """All rows of a table, proved to be sound. Its ending says what it is."""
+    kind = _kind(path)
+    source = LocalSource(path)
+    try:
+        limits.check("member_bytes", source.size)
+        table = _parquet(source, limits) if kind == "parquet" else _text(source, kind, limits)
+    except PenstockError as error:
+        raise error.at(file=path) from error.__cause__
+    finally:
+        source.close()
+    if len(set(table.column_names)) < table.num_columns:
+        raise FormatError("the table of labels has two columns of one name", file=path)
+    return table
+
+
+def _parquet(source: LocalSource, limits: Limits) -> pa.Table:
+    reader = ParquetFormat().open(source, Options(limits=limits))
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    for chunk in reader.chunks():
+        batch = reader.decode(chunk, None, None)
+        size += batch.nbytes
+        limits.check("batch_bytes", size)  # few bytes can stand for any number of rows
+        batches.append(batch)
+    return pa.Table.from_batches(batches, reader.schema)
+
+
+def _kind(path: str) -> str | None:
+    return _KINDS.get(os.path.splitext(path.lower())[1])
+
+
+def _text(source: LocalSource, kind: str | None, limits: Limits) -> pa.Table:
+    if kind is None:
+        raise FormatError(f"tables of labels are called {', '.join(_KINDS)}")
+    data = source.read(0, source.size)
+    try:
+        if kind == "csv":
+            table = read_csv(pa.array(data).buffers()[1], NAME_COLUMNS)
+        else:
+            table = read_json(data.to_bytes(), limits)
+    except (pa.ArrowException, ValueError, OSError, RecursionError) as error:
+        if isinstance(error, PenstockError):
+            raise
+        hint = FORMS if kind == "json" else None
+        raise FormatError(f"the table of labels cannot be read: {error}", hint=hint) from error
+    for batch in table.to_batches():
+        checked(batch, source.path)
+    return table
+
+
+def name_column(table: pa.Table, path: str) -> str:
+    """The column that names the images."""
+    for name in NAME_COLUMNS:
+        if name not in table.column_names:
+            continue
+        if is_text(table.schema.field(name).type) or not table.num_rows:
+            return name
+    raise FormatError(
+        f"the table of labels has no column of text among {', '.join(NAME_COLUMNS)}",
+        file=path,
+        found=", ".join(table.column_names[:20]),
+        hint=FORMS if _kind(path) == "json" else None,
+    )
+
+
+def table_bytes(table: pa.Table, kind: str) -> bytes:
+    """The table as the bytes of a file: "parquet", "csv" or "jsonl"."""
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        return sink.getvalue().to_pybytes()
+    data = csv_bytes(table) if kind == "csv" else json_bytes(table)
+    if table.num_rows:
+        _check_what_comes_back(table, data, kind)
+    return data
+
+
+def _check_what_comes_back(table: pa.Table, data: bytes, kind: str) -> None:
+    """Raise SchemaError for the first value that a reader of the text would not get back."""
+    if kind == "csv":
+        back = read_csv(pa.py_buffer(data), NAME_COLUMNS)
+    else:
+        # The nesting is that of the schema.
+        back = read_json(data, Limits())
+    hint = 'write(..., table="parquet")' + (' or table="jsonl"' if kind == "csv" else "")
+    hint += ", which keeps types"
+    if (back.column_names, back.num_rows) != (table.column_names, table.num_rows):
+        raise SchemaError(
+            f"a {kind} table of labels cannot hold columns of these names",
+            expected=table.column_names,
+            found=back.column_names,
+            hint=hint,
+        )
+    for name, column, other in zip(table.column_names, table.columns, back.columns, strict=True):
+        for first in range(0, table.num_rows, _COMPARED_RECORDS):
+            given = column.slice(first, _COMPARED_RECORDS).to_pylist()
+            found = other.slice(first, _COMPARED_RECORDS).to_pylist()
+            # What Python writes alike is of one kind and one value, NaN as well.
+            if repr(given) == repr(found):
+                continue
+            pairs = zip(map(repr, given), map(repr, found), strict=True)
+            place, (one, two) = next(
+                (n, pair) for n, pair in enumerate(pairs) if len(set(pair)) > 1
+            )
+            raise SchemaError(
+                f"a {kind} table of labels would be read with another value here",
+                record=first + place,
+                field=name,
+                expected=one,
+                found=two,
+                hint=hint,
+            )
+
+
+def check_kind(schema: pa.Schema, kind: str) -> None:
+    """Raise SchemaError for the first column that such a table cannot hold."""
+    if kind == "parquet":
+        return
+    for field in schema:
+        type_: Any = field.type
+        is_flat = not pa.types.is_nested(type_) or (kind == "jsonl" and pa.types.is_list(type_))
+        inner = type_.value_type if pa.types.is_list(type_) else type_
+        is_flat = is_flat and not isinstance(type_, pa.BaseExtensionType)
+        plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_boolean)
+        if not (is_flat and any(is_kind(inner) for is_kind in plain)):
+            raise SchemaError(
+                f"a {kind} table of labels cannot hold {type_}",
+                field=field.name,
+                hint='write(..., table="parquet")',
+            )

@@ -1,0 +1,348 @@
+"""Folders of images: a folder for each class, or a table of labels beside, or images alone.
+
+| layout | columns |
+|---|---|
+| `cat/a.jpg`, `dog/b.jpg` | `image`, `label`: a dictionary of the folders' names, sorted |
+| a table `metadata` or `labels` (`.csv`, `.json`, `.jsonl`, `.ndjson`, `.parquet`) | `image`, then the table's columns without the file's name |
+| `a.jpg`, `b.jpg` | `image`, `file_name` |
+
+Records are in the order of the table's rows, or of the files' names. A table may stand beside
+folders; where it has no `label`, folders give it. There is no specification; the layouts are those
+that torchvision and Hugging Face's datasets read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.batches import (
+    check_columns,
+    check_records,
+    conform,
+    empty_columns,
+    projected,
+)
+from penstock.columns.inferred import InferredFrom
+from penstock.columns.selection import Projection, Selection
+from penstock.columns.types import ImageType
+from penstock.contract.format import Chunk, FormatInfo, Options
+from penstock.contract.options import options_from
+from penstock.errors import FormatError, LimitError, UnsupportedError
+from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteOptions
+from penstock.storage import folder as folders
+from penstock.storage.folder import Folder, FolderSink
+from penstock.storage.skipped import CAPTION, NO_IMAGE, NO_ROW, TEXT, SkippedFile
+
+if TYPE_CHECKING:
+    from penstock.formats.imagefolder.writer import ImageFolderWriter
+    from penstock.storage.base import Sink, Source
+
+CHUNK_BYTES = 2 << 20
+CHUNK_RECORDS = 1024
+PICK_RECORDS = 64
+"""Records of a take that one thread reads: each is a file to be opened."""
+
+LABELS = pa.dictionary(pa.int32(), pa.string())
+_MAGIC = np.frombuffer(b"\xff\xd8\x89PRIP5P6", ">u2").astype(np.uint16)
+"""How JPEG, PNG, WebP (as RIFF), PGM and PPM begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How a folder of images is read."""
+
+    table: str | None = None
+    """The table of labels in the folder; None finds one that is called `metadata` or `labels`, and
+    "" takes none."""
+    file_names: bool | None = None
+    """A column `file_name`; None gives one where there are neither classes nor a table."""
+    other_files: str = "error"
+    """"error" refuses files that are no images (but for text that goes with them, such as a README), and images
+    that the table does not name; "ignore" passes over all of them."""
+
+
+class ImageFolderFormat:
+    """Folders of images as a penstock format."""
+
+    info = FormatInfo(
+        "imagefolder",
+        ("/",),
+        holds_images=True,
+        whole_dictionaries=("*",),
+        is_folder=True,
+        loses_dtypes=True,
+    )
+    read_options = ReadOptions
+    write_options = WriteOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """No file is a folder."""
+        return False
+
+    def open(self, source: Source, options: Options) -> ImageFolderReader:
+        """List the folder, and read its table.
+
+        Raises:
+            UnsupportedError: not a folder, or raw=True.
+            FormatError: a file is no image, a link leads out, the table is damaged or names a file
+                that is not there.
+        """
+        return ImageFolderReader(source, options)
+
+    def create(
+        self, sink: Sink, schema: pa.Schema, options: Any, threads: int
+    ) -> ImageFolderWriter:
+        from penstock.formats.imagefolder.writer import ImageFolderWriter
+
+        if not isinstance(sink, FolderSink):
+            raise UnsupportedError("a folder of images is made by write and convert only")
+        return ImageFolderWriter(sink, schema, options)
+
+
+class ImageFolderReader:
+    """One open folder of images."""
+
+    def __init__(self, source: Source, options: Options) -> None:
+        if not isinstance(source, Folder):
+            raise UnsupportedError("is no folder of this machine", file=source.path)
+        asked = options.schema
+        self._folder = source
+        self._path = source.path
+        self._limits = options.limits
+        self._how = options_from(ReadOptions, options.format_options, "imagefolder")
+        if self._how.other_files not in ("error", "ignore"):
+            raise ValueError(f"other_files={self._how.other_files!r} is not 'error' or 'ignore'")
+        table = self._table_name()
+        images = [n for n, entry in enumerate(source.entries) if folders.is_image_name(entry.name)]
+        known = {*images, table}
+        others = [n for n in range(len(source.entries)) if n not in known]
+        if self._how.other_files == "error":
+            for other in others:
+                if not folders.goes_with_images(f"{self._path}/{source.entries[other].name}"):
+                    raise self._refused(other, "is no image that penstock decodes")
+        self.skipped_files = [*source.skipped, *self._beside(others, images)]
+        beside = None if table is None else self._read_table(table, images)
+        self._files: np.ndarray = np.array(images, np.int64) if beside is None else beside[0]
+        self._columns = self._columns_beside(None if beside is None else beside[1])
+        fields = [pa.field(IMAGE, ImageType(), nullable=False), *self._columns.schema]
+        # What no record is made of holds for no other shard.
+        is_empty = not len(self._files)
+        self._stored = pa.schema(fields, InferredFrom(0).metadata if is_empty else None)
+        if asked is not None:
+            check_columns(asked, self._stored, self._path, options.settled)
+        self.schema: pa.Schema = self._stored if asked is None else asked
+        self.num_records = len(self._files)
+        sizes = np.array([entry.size for entry in source.entries], np.int64)[self._files]
+        self._ends: np.ndarray = np.cumsum(sizes)
+
+    def _beside(self, others: list[int], images: list[int]) -> Iterator[SkippedFile]:
+        """The files that are no images, each with why it is not read."""
+        if not others:
+            return
+        names = [entry.name for entry in self._folder.entries]
+        stems = {os.path.splitext(names[number])[0] for number in images}
+        for name in map(names.__getitem__, others):
+            path = f"{self._path}/{name}"
+            reason = NO_IMAGE
+            if folders.goes_with_images(path):
+                reason = CAPTION if os.path.splitext(name)[0] in stems else TEXT
+            yield SkippedFile(path, reason)
+
+    def _refused(self, number: int, message: str) -> FormatError:
+        path = f"{self._path}/{self._folder.entries[number].name}"
+        return FormatError(message, file=path, hint='open(..., other_files="ignore")')
+
+    # -- the columns beside the images ------------------------------------------------------------
+
+    def _table_name(self) -> int | None:
+        """The number of the file that is the table, if there is one."""
+        names = {entry.name: number for number, entry in enumerate(self._folder.entries)}
+        if self._how.table:
+            if self._how.table not in names:
+                raise FormatError(f"has no table {self._how.table!r}", file=self._path)
+            return names[self._how.table]
+        found = [name for name in names if _is_table_name(name)]
+        if self._how.table == "" or not found:
+            return None
+        if len(found) > 1:
+            raise FormatError(
+                f"has several tables: {', '.join(found)}",
+                file=self._path,
+                hint=f'open(..., table={found[0]!r}, other_files="ignore")',
+            )
+        return names[found[0]]
+
+    def _read_table(self, number: int, images: list[int]) -> tuple[np.ndarray, pa.Table]:
+        """The file of each row, and the rows."""
+        from penstock.formats.imagefolder._table import name_column, read_table
+
+        entry = self._folder.entries[number]
+        path = f"{self._path}/{entry.name}"
+        table = read_table(path, self._limits)
+        column = name_column(table, path)
+        files = self._named(table.column(column), images)
+        if files.null_count:
+            row = int(np.argmax(np.asarray(files.is_null())))
+            raise FormatError(
+                f"names the image {table.column(column)[row].as_py()!r}, which is not in the folder",
+                file=path,
+                record=row,
+                field=column,
+            )
+        files = np.asarray(files, np.int64)
+        left = set(images).difference(files.tolist())
+        if left and self._how.other_files == "error":
+            raise self._refused(min(left), f"is not named by the table {entry.name}")
+        for one in sorted(left):
+            name = self._folder.entries[one].name
+            self.skipped_files.append(SkippedFile(f"{self._path}/{name}", NO_ROW))
+        rest = table.drop_columns([column])
+        if IMAGE in rest.column_names:
+            raise FormatError(
+                f"the table names the images in its column {column!r}, and has another column {IMAGE!r}",
+                file=path,
+                field=IMAGE,
+                hint='give one of the two another name, or open(..., table="", other_files="ignore")',
+            )
+        return files, rest
+
+    def _named(self, names: pa.ChunkedArray, images: list[int]) -> pa.Array:
+        """The number of each named file; null where there is none such."""
+        import pyarrow.compute as pc
+
+        texts = [(self._folder.entries[one].name, one) for one in images]
+        known = [(text, one) for text, one in texts if text.isascii() or _is_unicode(text)]
+        bare = pc.replace_substring_regex(names.cast(pa.large_string()), r"^\./", "")
+        places = pc.index_in(
+            bare, value_set=pa.array([text for text, _ in known], pa.large_string())
+        )
+        numbers = pa.array([one for _, one in known], pa.int64())
+        return numbers.take(places.combine_chunks())
+
+    def _columns_beside(self, table: pa.Table | None) -> pa.RecordBatch:
+        names = [self._folder.entries[number].name for number in self._files.tolist()]
+        columns: dict[str, pa.Array] = {}
+        classes = sorted(self._folder.folders)
+        in_folders = bool(classes) and all("/" in name for name in names)
+        if in_folders and (table is None or LABEL not in table.column_names):
+            numbers = {name: number for number, name in enumerate(classes)}
+            codes = [numbers[name.split("/", 1)[0]] for name in names]
+            message = "the name of a class is no UTF-8, which labels are"
+            labels = self._texts(classes, message)
+            columns[LABEL] = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), labels)
+        if table is not None:
+            whole = table.combine_chunks()
+            for name in table.column_names:
+                columns[name] = _one_chunk(whole.column(name))
+        wanted = self._how.file_names
+        if wanted or (wanted is None and table is None and not in_folders):
+            message = f"the name is no UTF-8, which the column {FILE_NAME} is; file_names=False leaves that out"
+            columns[FILE_NAME] = self._texts(names, message)
+        if not columns:
+            return empty_columns(len(names))
+        return pa.record_batch(list(columns.values()), list(columns))
+
+    def _texts(self, names: list[str], message: str) -> pa.Array:
+        """Names of files or folders as a column."""
+        try:
+            return pa.array(names, pa.string())
+        except UnicodeEncodeError:
+            wrong = next(name for name in names if not _is_unicode(name))
+            raise FormatError(message, file=f"{self._path}/{wrong}") from None
+
+    # -- records ------------------------------------------------------------------------------------
+
+    def chunks(self) -> Iterator[Chunk]:
+        first = 0
+        while first < self.num_records:
+            start = int(self._ends[first - 1]) if first else 0
+            last = int(np.searchsorted(self._ends, start + CHUNK_BYTES, "right"))
+            last = min(max(last, first + 1), first + CHUNK_RECORDS, self.num_records)
+            yield Chunk(first, last - first, start, int(self._ends[last - 1]))
+            first = last
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+        check_records(records, self.num_records, self._path)
+        for first in range(0, len(records), PICK_RECORDS):
+            some = records[first : first + PICK_RECORDS]
+            chunk = Chunk(int(some[0]), len(some), 0, 0, data=some)
+            yield chunk, np.arange(len(some))
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        if chunk.data is None:
+            numbers = np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
+        else:
+            numbers = chunk.data
+        if records is not None:
+            numbers = numbers[records]
+        wanted = projected(self.schema, columns, self._path)
+        arrays: list[Any] = []
+        rows = pa.array(numbers)
+        for name in wanted.names:
+            if name == IMAGE:
+                arrays.append(self._images(numbers, wanted.field(name).type))
+            else:
+                arrays.append(self._columns.column(name).take(rows))
+        if not arrays:
+            return empty_columns(len(numbers))
+        names = wanted.names
+        return conform(pa.record_batch(arrays, names), wanted, self._path)
+
+    def _images(self, numbers: np.ndarray, type_: Any) -> Any:
+        files = self._files[numbers]
+        try:
+            data, lengths = self._folder.read_files(files.tolist(), self._limits)
+        except LimitError as error:
+            if error.record is not None:
+                error.record = int(numbers[error.record])
+            raise error.at(file=self._path) from None
+        ends = np.cumsum(lengths)
+        values = pa.array(data).buffers()[1]
+        self._check_magic(np.frombuffer(values, np.uint8), ends, lengths, numbers)
+        offsets = pa.py_buffer(np.concatenate([[0], ends]).astype(np.int32))
+        stored = pa.Array.from_buffers(pa.binary(), len(files), [None, offsets, values])
+        type_ = type_ if isinstance(type_, ImageType) else ImageType()
+        return pa.ExtensionArray.from_storage(type_, stored.cast(type_.storage_type))
+
+    def _check_magic(
+        self, data: np.ndarray, ends: np.ndarray, lengths: np.ndarray, numbers: np.ndarray
+    ) -> None:
+        """Refuse the first file whose two first bytes are not those of an image."""
+        wrong = lengths < 2
+        starts = (ends - lengths)[~wrong]
+        first_two = data[starts].astype(np.uint16) << 8 | data[starts + 1]
+        wrong[~wrong] = ~np.isin(first_two, _MAGIC)
+        if wrong.any():
+            record = int(numbers[np.flatnonzero(wrong)[0]])
+            name = self._folder.entries[int(self._files[record])].name
+            raise FormatError(
+                "is no image, whatever its name says",
+                file=f"{self._path}/{name}",
+                record=record,
+                byte=0,
+            )
+
+    def close(self) -> None:
+        self._folder.close()
+
+
+def _is_table_name(name: str) -> bool:
+    stem, ending = os.path.splitext(name.lower())
+    return folders.is_table_name(name) or (stem in folders.TABLE_STEMS and ending == ".json")
+
+
+def _is_unicode(name: str) -> bool:
+    """Whether a file's name is UTF-8, as the names in a table are."""
+    return name.encode("utf-8", "replace").decode() == name
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.array([], column.type) if not column.num_chunks else pa.concat_arrays(column.chunks)

@@ -1,0 +1,267 @@
+"""Which Arrow types MessagePack values are read into, and which are written as what.
+
+| MessagePack | Arrow, as it is read | Arrow types that are written so |
+|---|---|---|
+| nil | null | nulls of any type |
+| bool | bool | bool |
+| integer | int64; uint64 where one is beyond int64 | integers, times, durations |
+| float 32; float 64 | float32; float64 | float16, float32; float64 |
+| str | string | strings, JSON, the names of dictionaries |
+| bin | binary | binary of any kind, images |
+| array | list | lists of any kind |
+| map | struct | struct |
+| map of a NumPy array | tensor | tensors of fixed or of variable shape |
+| ext -1 | timestamp[ns, UTC] | timestamps, dates |
+| other ext | struct of type and data, marked | the same |
+| anything, where no one type fits | binary, marked: the bytes of the value | the same |
+
+The mark is in the field's metadata, `penstock.msgpack`: "ext", "raw", or "tensor" for a number that
+is a NumPy scalar. The kernels know few types; what a schema asks for besides is a cast from or to
+one of these, which must be exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.columns.batches import refuse_nul
+from penstock.columns.casts import first_unfit, fitted
+from penstock.columns.types import (
+    VariableShapeTensorType,
+    is_bytes,
+    is_fixed_tensor,
+    is_text,
+    is_variable_tensor,
+)
+from penstock.errors import SchemaError
+
+MARK = b"penstock.msgpack"
+_CASTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPlan:
+    """A field, and what the kernels make of it or take for it."""
+
+    field: pa.Field
+    kernel: pa.Field
+    cast: Callable[[Any], Any]
+    """From the kernel's array to the field's, or the reverse."""
+
+    def convert(self, array: Any) -> Any:
+        """The array cast. Raises SchemaError, with the row as its record."""
+        try:
+            found = self.cast(array)
+        except _CASTS as error:
+            row = first_unfit(array, self.cast, _CASTS)
+            raise SchemaError(f"does not fit: {error}", record=row, field=self.field.name) from None
+        if not self.field.nullable and found.null_count:
+            row = int(np.argmax(found.is_null().to_numpy(zero_copy_only=False)))
+            raise SchemaError("nil, or missing, but required", record=row, field=self.field.name)
+        return found
+
+
+def inferred_field(kernel: pa.Field) -> pa.Field:
+    """The field that users see for one that the kernels inferred."""
+    mark, _, numbers = (kernel.metadata or {}).get(MARK, b"").decode().partition(" ")
+    if mark == "tensor" and numbers:
+        shape = [int(axis) for axis in numbers.split(",")]
+        return pa.field(kernel.name, pa.fixed_shape_tensor(kernel.type.value_type, shape))
+    if mark == "ragged":
+        values = kernel.type.field("data").type.value_type
+        return pa.field(kernel.name, VariableShapeTensorType(values, int(numbers)))
+    return kernel
+
+
+def plan_reading(field: pa.Field, *, exact: bool) -> FieldPlan:
+    """How a field of a schema is read. `exact`: a float64 for a float32 column has to be one, as
+    where the schema was inferred. Raises SchemaError where its type cannot be read."""
+    kernel = _kernel_field(field, "exact" if exact else "cast")
+    given: Any = field.type
+
+    def cast(array: Any) -> Any:
+        if isinstance(given, pa.BaseExtensionType):
+            storage: Any = given.storage_type
+            array = array if array.type == storage else fitted(array, storage)
+            return pa.ExtensionArray.from_storage(given, array)
+        if pa.types.is_list_view(given) or pa.types.is_large_list_view(given):
+            return _viewed(array, given)
+        return array if array.type == given else fitted(array, given)
+
+    return _checked(FieldPlan(field, kernel, cast), kernel.type, "cast")
+
+
+def plan_writing(field: pa.Field) -> FieldPlan:
+    """How a field of a schema is written. Raises SchemaError where its type cannot be."""
+    kernel = _kernel_field(field, "write")
+    wanted = kernel.type
+
+    def cast(array: Any) -> Any:
+        if is_fixed_tensor(array.type):
+            array = _row_major(array)
+        while isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        if pa.types.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+            array = _packed(array)
+        return array if array.type == wanted else array.cast(wanted)
+
+    return _checked(FieldPlan(field, kernel, cast), field.type, "write")
+
+
+def _checked(plan: FieldPlan, start: pa.DataType, use: Use) -> FieldPlan:
+    """The plan, tried on no values."""
+    try:
+        plan.cast(
+            pa.array([], start)
+            if not isinstance(start, pa.BaseExtensionType)
+            else pa.ExtensionArray.from_storage(start, pa.array([], start.storage_type))
+        )
+    except _CASTS:
+        raise _unheld(plan.field, use) from None
+    return plan
+
+
+def _unheld(field: pa.Field, use: Use) -> SchemaError:
+    return SchemaError(
+        f"MessagePack values and a column of type {field.type} have no common form",
+        field=field.name,
+        hint="cast it to numbers, strings, binary, timestamps, or lists or structs of these, leave it "
+        "out (columns=), or write Arrow"
+        if use == "write"
+        else "read it as numbers, strings, binary, timestamps, or lists or structs of these, and cast "
+        "it afterwards",
+    )
+
+
+def _kernel_field(field: pa.Field, use: Use) -> pa.Field:
+    refuse_nul(field.name)
+    given: Any = field.type
+    mark = (field.metadata or {}).get(MARK)
+    if is_fixed_tensor(given):
+        if use != "write" and given.permutation not in (None, list(range(len(given.shape)))):
+            raise _unheld(field, use)
+        axes: Any = _logical_shape(given)
+        marked = "tensor " + ",".join(str(axis) for axis in axes)
+        return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
+    if is_variable_tensor(given):
+        # Not from the type itself: by way of the C interface pyarrow gives one of its own.
+        marked = f"ragged {given.storage_type.field('shape').type.list_size}"
+        return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
+    if mark in (b"tensor", b"ext", b"raw"):
+        return pa.field(field.name, given, metadata={MARK: mark})
+    kernel = _kernel_type(given, use)
+    if kernel is None:
+        raise _unheld(field, use)
+    return pa.field(field.name, kernel)
+
+
+_TIME = pa.timestamp("ns", "UTC")
+Use = Literal["exact", "cast", "write"]
+
+
+def _kernel_type(given: Any, use: Use) -> pa.DataType | None:
+    """The kernels' type for a type; None where there is none."""
+    types = pa.types
+    if isinstance(given, pa.BaseExtensionType):
+        return _kernel_type(given.storage_type, use)
+    if types.is_dictionary(given) or types.is_run_end_encoded(given):
+        return _kernel_type(given.value_type, use)
+    if types.is_null(given) or types.is_boolean(given):
+        return given
+    if types.is_integer(given):
+        return pa.uint64() if given == pa.uint64() else pa.int64()
+    if types.is_time(given) or types.is_duration(given):
+        return pa.int64()
+    if types.is_floating(given):
+        return pa.float64() if use == "cast" or given == pa.float64() else pa.float32()
+    if types.is_timestamp(given):
+        return _TIME if use != "write" else given
+    if types.is_date(given):
+        return _TIME if use != "write" else pa.timestamp("s" if types.is_date32(given) else "ms")
+    if types.is_struct(given) or _is_list(given):
+        return _nested_type(given, use)
+    return _bytes_type(given, use)
+
+
+def _bytes_type(given: Any, use: Use) -> pa.DataType | None:
+    if is_text(given):
+        return pa.string() if use != "write" else given
+    if is_bytes(given) or pa.types.is_fixed_size_binary(given):
+        return pa.binary() if use != "write" else given
+    return None
+
+
+def _is_list(given: Any) -> bool:
+    types = pa.types
+    views = types.is_list_view(given) or types.is_large_list_view(given)
+    lists = types.is_list(given) or types.is_large_list(given)
+    return views or lists or types.is_fixed_size_list(given)
+
+
+def _nested_type(given: Any, use: Use) -> pa.DataType | None:
+    if pa.types.is_struct(given):
+        fields = [_nested_field(given.field(n), use) for n in range(given.num_fields)]
+        return None if any(inner is None for inner in fields) else pa.struct(fields)
+    item = _nested_field(given.value_field, use)
+    if item is None:
+        return None
+    if pa.types.is_fixed_size_list(given) and use == "write":
+        return pa.list_(item, given.list_size)
+    is_large = use == "write" and not pa.types.is_list(given)
+    return pa.large_list(item) if is_large else pa.list_(item)
+
+
+def _nested_field(field: pa.Field, use: Use) -> Any:
+    refuse_nul(field.name)
+    mark = (field.metadata or {}).get(MARK)
+    if mark in (b"ext", b"raw"):
+        return pa.field(field.name, field.type, metadata={MARK: mark})
+    kernel = _kernel_type(field.type, use)
+    return None if kernel is None else pa.field(field.name, kernel)
+
+
+def _logical_shape(given: Any) -> list[int]:
+    order = given.permutation
+    return list(given.shape) if order is None else [given.shape[axis] for axis in order]
+
+
+def _row_major(column: Any) -> Any:
+    """A permuted tensor column's values in the order of its logical shape."""
+    given = column.type
+    order = given.permutation
+    if order is None or list(order) == sorted(order):
+        return column
+    size = int(np.prod(given.shape))
+    flat = column.storage.values.slice(column.storage.offset * size, len(column) * size)
+    places = np.arange(size).reshape(given.shape).transpose(order).ravel()
+    rows = (np.arange(len(column))[:, None] * size + places).ravel()
+    mask = column.is_null() if column.null_count else None
+    return pa.FixedSizeListArray.from_arrays(flat.take(pa.array(rows)), size, mask=mask)
+
+
+def _viewed(column: Any, given: Any) -> Any:
+    """Lists as list views, which pyarrow has no cast to."""
+    is_small = pa.types.is_list_view(given)
+    items = given.value_field
+    lists = column.cast(pa.list_(items) if is_small else pa.large_list(items))
+    offsets = lists.offsets
+    sizes = pc.subtract(offsets.slice(1), offsets.slice(0, len(lists)))
+    kind = pa.ListViewArray if is_small else pa.LargeListViewArray
+    mask = lists.is_null() if lists.null_count else None
+    return kind.from_arrays(offsets.slice(0, len(lists)), sizes, lists.values, given, mask=mask)
+
+
+def _packed(column: Any) -> Any:
+    """A column of list views as lists, in the order of its rows."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    mask = column.is_null() if column.null_count else None
+    return pa.LargeListArray.from_arrays(offsets, column.flatten(), mask=mask)

@@ -1,0 +1,142 @@
+"""npy: one NumPy array, as a table of its first axis.
+
+Specification: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; the header's
+layout stands in `npy_header.py`.
+
+    bytes        what
+    start        the header, filled up to a multiple of 64
+    ...          the array's values, nothing between them, in C or Fortran order, to the file's end
+
+Where a record lies is arithmetic. An array is the field `data`, a structured one has its own
+fields; what follows the first axis is a tensor. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.contract.format import FormatInfo, NoOptions, Options, SkippedRegion, Writer
+from penstock.errors import FormatError, PenstockError, TruncatedError
+from penstock.formats.numpy.arrays import (
+    ArraysReader,
+    FilePlace,
+    StoredArray,
+    check_size,
+    columns_of,
+    refuse_no_axis,
+)
+from penstock.formats.numpy.npy_header import MAGIC, Header, parse_header
+from penstock.storage.base import Sink, Source
+
+
+class NpyFormat:
+    """npy as a penstock format."""
+
+    info = FormatInfo("npy", (".npy",), can_map=True, lossless=False)
+    read_options = NoOptions
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.npy.writer import NpyOptions
+
+        return NpyOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file of `size` bytes that starts with `head` is an npy file."""
+        return size >= 10 and head[:6] == MAGIC and head[6:8] in (b"\1\0", b"\2\0", b"\3\0")
+
+    def open(self, source: Source, options: Options) -> ArraysReader:
+        """Read the header.
+
+        Raises:
+            FormatError, TruncatedError: the bytes are no npy file, or not all of one, and damage is
+                not passed over or leaves no record whole.
+            UnsupportedError: the array has no first axis or holds objects, or raw=True.
+            SchemaError: a field of schema= is not in the file.
+        """
+        try:
+            header = parse_header(lambda start, length: source.read(start, length).to_bytes())
+            header, size, lost = _sized(header, source, options)
+            if not header.shape:
+                raise refuse_no_axis()
+            array = StoredArray(header, FilePlace(source, header.start, size), source.path)
+            columns = columns_of(array)
+        except PenstockError as error:
+            raise error.at(file=source.path) from None
+        span = (header.start, header.start + size)
+        reader = NpyReader(columns, array.num_records, source, options, span=span, lost=lost)
+        reader.text_length = _text_length(header.dtype)
+        return reader
+
+    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
+        """See penstock.contract.format.KeepsTypes."""
+        del options
+        return schema
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        """Begin a file. Raises SchemaError where no array holds records of `schema`."""
+        from penstock.formats.npy.writer import NpyWriter
+
+        return NpyWriter(sink, schema, options)
+
+
+class NpyReader(ArraysReader):
+    """One open npy file."""
+
+    text_length = 0
+    """The most characters, or bytes, that a text of the file may have."""
+
+    def options_alike(self) -> Any:
+        """See penstock.contract.format.Alike: with room for texts as long as this file's."""
+        from penstock.formats.npy.writer import NpyOptions
+
+        return NpyOptions(self.text_length or None)
+
+
+def _text_length(dtype: np.dtype[Any]) -> int:
+    if dtype.fields is not None:
+        return max((_text_length(field[0]) for field in dtype.fields.values()), default=0)
+    return dtype.base.itemsize // {"U": 4, "S": 1}.get(dtype.base.kind, dtype.base.itemsize + 1)
+
+
+def _sized(
+    header: Header, source: Source, options: Options
+) -> tuple[Header, int, SkippedRegion | None]:
+    """A header whose array is there, the bytes of that array, and what is wrong behind it where
+    damage is passed over."""
+    try:
+        size = check_size(header, source.size, 0, options.limits)
+    except TruncatedError as error:
+        whole = _whole_records(header, source.size)
+        if options.damage == "error" or whole is None:
+            raise
+        num_lost = header.shape[0] - whole
+        header = replace(header, shape=(whole, *header.shape[1:]))
+        size = check_size(header, source.size, 0, options.limits)
+        reason = error.message
+    else:
+        if header.start + size == source.size:
+            return header, size, None
+        reason, num_lost = "bytes follow the array; penstock reads files of one array", 0
+        if options.damage == "error":
+            raise FormatError(
+                reason,
+                byte=header.start + size,
+                expected=f"{header.start + size} bytes",
+                found=f"{source.size} bytes",
+            )
+    start = header.start + size
+    return header, size, SkippedRegion(source.path, start, source.size, num_lost, reason)
+
+
+def _whole_records(header: Header, num_bytes: int) -> int | None:
+    """How many records of an array that is cut are whole; None where each lacks a part."""
+    if not header.shape or (header.fortran_order and len(header.shape) > 1):
+        return None
+    size = math.prod(header.shape[1:]) * header.dtype.itemsize
+    return (num_bytes - header.start) // size

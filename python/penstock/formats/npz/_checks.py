@@ -1,0 +1,114 @@
+"""The CRC-32 that a zip archive keeps of each stored member.
+
+It covers a whole member, so it can be compared only when all of the member has been read. `verify`
+reads each member from front to end. A scan reads it in chunks, on several threads and in any order:
+the checksums of the parts are joined as neighbours meet, and compared with the last part. What reads
+only some records cannot be verified so.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock import _core
+from penstock.columns.numbers import as_arrow
+from penstock.engine.locks import Lock
+from penstock.errors import ChangedError, ChecksumError
+from penstock.formats.npz.zip_directory import Member
+from penstock.storage.base import Source
+
+_PIECE_BYTES = 4 << 20
+_MOST_PARTS = 1 << 12
+"""Parts that have not met are remembered up to this many; then only `verify` tells."""
+
+
+class MemberCheck:
+    """The checksum of one stored member, whose array lies behind a header of `header_bytes`."""
+
+    def __init__(
+        self, source: Source, member: Member, header_bytes: int = 0, array_bytes: int = 0
+    ) -> None:
+        self._source = source
+        self._member = member
+        self._header_bytes = header_bytes
+        self._array_bytes = array_bytes
+        self._lock = Lock()
+        self._starting: dict[int, tuple[int, int]] = {}
+        """Where a part starts in the array: where it ends, and its checksum."""
+        self._ending: dict[int, int] = {}
+        """Where a part ends: where it starts."""
+        self._found: int | None = None
+        self._is_needed = True
+
+    def saw(self, start: int, values: np.ndarray) -> None:
+        """Note bytes (uint8) of the array that were read, from `start` on.
+
+        Raises:
+            ChecksumError: these were the last that were missing, and the member is damaged.
+        """
+        end = start + len(values)
+        if not self._is_needed or not len(values):
+            return
+        if self._found is None:
+            crc = _core.Buffer.from_values(as_arrow(values)).crc32()
+            with self._lock:
+                is_all = self._join(start, end, crc)
+            if not is_all:
+                return
+            self._compare()
+        elif end == self._array_bytes:
+            self._raise_damaged()  # as in every scan before
+
+    def _join(self, start: int, end: int, crc: int) -> bool:
+        """Add a part to its neighbours; whether that makes the whole array."""
+        if start in self._starting or end in self._ending or len(self._starting) >= _MOST_PARTS:
+            return False  # read before
+        if (before := self._ending.pop(start, None)) is not None:
+            crc = _core.Buffer.joined_crc32(self._starting.pop(before)[1], crc, end - start)
+            start = before
+        if (after := self._starting.pop(end, None)) is not None:
+            crc = _core.Buffer.joined_crc32(crc, after[1], after[0] - end)
+            end = after[0]
+        self._starting[start] = end, crc
+        self._ending[end] = start
+        return start == 0 and end == self._array_bytes
+
+    def _compare(self) -> None:
+        crc = self._crc(0, self._header_bytes)
+        crc = _core.Buffer.joined_crc32(crc, self._starting[0][1], self._array_bytes)
+        found = self._crc(self._header_bytes + self._array_bytes, self._member.plain_bytes, crc)
+        if found == self._member.crc:
+            self._is_needed = False
+        else:
+            self._found = found
+            self._raise_damaged()
+
+    def verify(self) -> None:
+        """Read the whole member. It is then not verified again as it is read.
+
+        Raises:
+            ChecksumError: it is damaged.
+        """
+        self._is_needed = False
+        self._found = self._crc(0, self._member.plain_bytes)
+        if self._found != self._member.crc:
+            self._raise_damaged()
+
+    def _crc(self, start: int, end: int, crc: int = 0) -> int:
+        """The checksum of bytes of the member, and of others before that have the checksum `crc`."""
+        for at in range(start, end, _PIECE_BYTES):
+            length = min(_PIECE_BYTES, end - at)
+            piece = self._source.read(self._member.start + at, length)
+            if len(piece) < length:
+                raise ChangedError("the file was cut while it was open", file=self._source.path)
+            crc = piece.crc32(crc)
+        return crc
+
+    def _raise_damaged(self) -> None:
+        raise ChecksumError(
+            f"the checksum of the member {self._member.name!r} does not match",
+            file=self._source.path,
+            byte=self._member.start,
+            expected=f"0x{self._member.crc:08x} (stored)",
+            found=f"0x{self._found:08x}",
+        )

@@ -1,0 +1,18 @@
+"""The comment of an npz archive, which may keep Arrow's schema."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import pyarrow as pa
+
+SCHEMA_COMMENT = b"penstock.schema "
+"""The archive's comment begins so where it keeps Arrow's schema, in Base64, then a space and the CRC-32 of
+that in eight hexadecimal digits."""
+
+
+def schema_comment(schema: pa.Schema) -> bytes:
+    """The archive's comment that keeps a schema."""
+    data = base64.b64encode(schema.serialize().to_pybytes())
+    return SCHEMA_COMMENT + data + b" %08x" % zlib.crc32(data)

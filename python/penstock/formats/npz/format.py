@@ -1,0 +1,226 @@
+"""npz: a zip archive of npy files, as a table whose fields are its arrays.
+
+Specification: numpy.savez, and for the archive `zip_directory.py`.
+
+    bytes        what
+    per array    a zip member "name.npy", stored or deflated, that is an npy file
+    end          the zip directory
+
+The table is made of all arrays with a first axis, which must be equally long; `arrays=` chooses
+some where they are not. Values without axes go to the schema's metadata, and members that are no
+".npy" are passed over. What an array cannot hold alone is kept in several, by the endings of their
+names (`#offsets` and so on, see `npz_columns.py`).
+
+Stored arrays are read where they lie, or mapped; deflated ones are inflated once (`npz_members.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.columns.stored_schema import schema_of
+from penstock.contract.format import FormatInfo, Options, SkippedRegion, Writer
+from penstock.contract.options import options_from
+from penstock.errors import ChecksumError, PenstockError, SchemaError, UnsupportedError
+from penstock.formats.npz._checks import MemberCheck
+from penstock.formats.npz._columns import table_of
+from penstock.formats.npz._comment import SCHEMA_COMMENT
+from penstock.formats.npz.members import InflatedPlace, Room, inflated
+from penstock.formats.npz.zip_directory import DEFLATED, STORED, Directory, Member, read_directory
+from penstock.formats.numpy.arrays import ArraysReader, FilePlace, Place, StoredArray, check_size
+from penstock.formats.numpy.npy_header import Header, parse_header
+from penstock.limits import Limits
+from penstock.storage.base import Sink, Source
+
+MOST_SCALAR = 1 << 12
+"""Bytes of a value without axes that becomes metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class NpzReadOptions:
+    """How npz is read.
+
+    Example:
+        >>> NpzReadOptions(arrays=["images", "labels"]).arrays
+        ['images', 'labels']
+    """
+
+    arrays: Sequence[str] | None = None
+    """The arrays that make the table; None takes all that have a first axis."""
+
+
+class NpzFormat:
+    """npz as a penstock format."""
+
+    info = FormatInfo(
+        "npz", (".npz",), can_map=True, compressions=("deflate",), whole_dictionaries=("*",)
+    )
+    read_options = NpzReadOptions
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.npz.writer import NpzOptions
+
+        return NpzOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file that starts with `head` is a zip archive whose first member is an npy."""
+        length = int.from_bytes(head[26:28], "little")
+        return size > 100 and head[:4] == b"PK\3\4" and head[30 : 30 + length].endswith(b".npy")
+
+    def open(self, source: Source, options: Options) -> ArraysReader:
+        """Read the archive's directory and the header of each array.
+
+        Raises:
+            FormatError, TruncatedError, LimitError: the bytes are no npz file, or ask for too much.
+            UnsupportedError: an array holds objects, a member is encrypted, or raw=True.
+            SchemaError: the arrays are not equally long, or a field of schema= is not in the file.
+        """
+        chosen = options_from(NpzReadOptions, options.format_options, "npz").arrays
+        try:
+            directory = read_directory(source, options.limits)
+            return _open(source, options, directory, chosen)
+        except PenstockError as error:
+            raise error.at(file=source.path) from None
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        """Begin a file. Raises SchemaError where no arrays hold records of `schema`."""
+        from penstock.formats.npz.writer import NpzWriter
+
+        return NpzWriter(sink, schema, options)
+
+
+def _open(
+    source: Source, options: Options, directory: Directory, chosen: Sequence[str] | None
+) -> ArraysReader:
+    members = {m.name[:-4]: m for m in directory.members if m.name.endswith(".npy")}
+    if chosen is not None:
+        members = _chosen(members, chosen)
+    room = Room()
+    checks: list[MemberCheck] = []
+    arrays: dict[str, StoredArray] = {}
+    metadata: dict[bytes, bytes] = {}
+    methods: set[int] = set()
+    for name, member in members.items():
+        try:
+            header, place = _array(source, member, options.limits, room)
+            check = None
+            if isinstance(place, FilePlace):
+                check = MemberCheck(source, member, header.start, place.size)
+                checks.append(check)
+            is_value = header.dtype.itemsize <= MOST_SCALAR and header.dtype.kind in "biufcSUmM"
+            if check is not None and options.verifies and not header.shape and is_value:
+                check.verify()
+        except PenstockError as error:
+            raise error.at(field=name) from None
+        methods.add(member.method)
+        if header.shape:
+            used = check if options.verifies else None
+            arrays[name] = StoredArray(header, place, source.path, used)
+        elif is_value:
+            size = header.dtype.itemsize
+            value = place.read(0, size).view(header.dtype)[0] if size else b""
+            text = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+            metadata[name.encode("utf-8", "replace")] = bytes(text)
+    columns, num_records = table_of(arrays, options.limits)
+    return ArraysReader(
+        columns,
+        num_records,
+        source,
+        options,
+        metadata or None,
+        span=(0, source.size),
+        compression="deflate" if DEFLATED in methods else "",
+        restore=partial(_restored, comment=_checked_comment(directory.comment, source, options)),
+        checks=checks,
+    )
+
+
+def _chosen(members: dict[str, Member], chosen: Sequence[str]) -> dict[str, Member]:
+    """The members of some columns: those of their names, and those that keep parts of them."""
+    if isinstance(chosen, str):
+        raise TypeError("arrays is a list of names")
+    found: dict[str, Member] = {}
+    for name in chosen:
+        parts = {n: m for n, m in members.items() if n == name or n.startswith(f"{name}#")}
+        if not parts:
+            known = ", ".join(list(members)[:20])
+            raise SchemaError(f"no such array; the file has: {known}", field=name)
+        found |= parts
+    return found
+
+
+def _array(source: Source, member: Member, limits: Limits, room: Room) -> tuple[Header, Place]:
+    """The header of a member, and where its values are."""
+    if member.method == STORED:
+
+        def read(start: int, length: int) -> bytes:
+            length = min(length, member.plain_bytes - start)
+            return source.read(member.start + start, length).to_bytes()
+
+        header = parse_header(read)
+        size = check_size(header, member.plain_bytes, member.start, limits)
+        return header, FilePlace(source, member.start + header.start, size)
+    if member.method != DEFLATED:
+        raise UnsupportedError(
+            f"a member packed by the method {member.method}; penstock reads stored and deflated ones",
+            byte=member.header_start,
+        )
+    limits.check("member_bytes", member.plain_bytes)
+    front = bytearray()
+    parts = inflated(source, member)
+
+    def read_front(start: int, length: int) -> bytes:
+        while len(front) < start + length and (part := next(parts, None)) is not None:
+            front.extend(part)
+        return bytes(front[start : start + length])
+
+    header = parse_header(read_front)
+    parts.close()
+    check_size(header, member.plain_bytes, member.start, limits)
+    return header, InflatedPlace(source, member, header.start, room)
+
+
+def _checked_comment(comment: bytes, source: Source, options: Options) -> bytes:
+    """The schema that the archive's comment keeps, in Base64; nothing where it keeps none.
+
+    Raises:
+        ChecksumError: it is damaged, and damage is not skipped.
+    """
+    data, crc = comment[len(SCHEMA_COMMENT) : -9], comment[-9:]
+    is_right = len(data) > 0 and crc == b" %08x" % zlib.crc32(data)
+    if is_right or not comment.startswith(SCHEMA_COMMENT):
+        return data if is_right else b""
+    start = source.size - len(comment)
+    message = "the types that the archive's comment keeps are damaged"
+    if options.schema is not None and not options.settled:
+        return b""  # the caller says the types
+    if options.damage == "error":
+        raise ChecksumError(message, byte=start, hint='open(..., damage="skip"), or schema=')
+    options.skipped(SkippedRegion(source.path, start, source.size, 0, message))
+    return b""
+
+
+def _restored(stored: Any, comment: bytes) -> Any:
+    """The schema that was written, where the archive's comment keeps it and the arrays fit it."""
+    if not comment:
+        return stored
+    try:
+        schema: Any = schema_of(base64.b64decode(comment, validate=True))
+        by_name = {field.name: field for field in schema}
+        fields: list[Any] = []
+        for field in stored:
+            kept = by_name.get(field.name, field)
+            if kept.type != field.type:
+                pa.nulls(0, field.type).cast(kept.type)
+            fields.append(kept.with_nullable(True))
+        return pa.schema(fields, schema.metadata or stored.metadata)
+    except (pa.ArrowException, ValueError, OSError, TypeError):
+        return stored  # somebody else's comment, or other arrays by now

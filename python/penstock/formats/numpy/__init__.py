@@ -1,0 +1,1 @@
+"""NumPy's types and arrays, for npy, npz and HDF5."""

@@ -1,0 +1,418 @@
+"""Arrays in a file as the columns of a table: what npy and npz have in common.
+
+The first axis counts records. An array whose order is C is read range by range of its bytes; one in
+Fortran's order has its first axis innermost, so that a run of records is one range for each cell of
+a record. What a chunk or a take needs of an array is read once, whatever columns it gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.batches import (
+    check_columns,
+    check_records,
+    conform,
+    empty_columns,
+    projected,
+)
+from penstock.columns.numbers import as_arrow, as_numpy
+from penstock.columns.selection import Projection, Selection
+from penstock.contract.format import Chunk, Options, SkippedRegion
+from penstock.errors import ChangedError, FormatError, LimitError, TruncatedError, UnsupportedError
+from penstock.formats.numpy.dtypes import column, field_of
+from penstock.formats.numpy.npy_header import Header
+from penstock.storage.base import Source
+
+CHUNK_BYTES = 2 << 20
+CHUNK_RECORDS = 1 << 20
+RUN_BYTES = 4096
+"""Of an array in Fortran's order, what a chunk reads of each cell at once, if that is not too much."""
+FORTRAN_BYTES = 32 << 20
+MOST_RANGES = 1 << 18
+"""Ranges of a file that are asked for at once."""
+MOST_EMPTY = 1 << 24
+"""Records of no bytes: nothing but the header says how many there are."""
+
+
+class Place(Protocol):
+    """The bytes of one array, counted from its first."""
+
+    def mapped(self) -> np.ndarray | None:
+        """All bytes as uint8, where they are in memory or mapped; else None."""
+        ...
+
+    def read(self, start: int, length: int) -> np.ndarray: ...
+
+    def gather(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass(slots=True)
+class FilePlace:
+    """An array that lies in a file as it is."""
+
+    source: Source
+    start: int
+    size: int
+    _seen: tuple[Any, np.ndarray] | None = None
+    """The source's map, and the array's bytes of it, which take microseconds to find."""
+
+    def mapped(self) -> np.ndarray | None:
+        buffer: Any = getattr(self.source, "mapped", None)
+        if buffer is None:
+            self._seen = None
+            return None
+        if self._seen is None or self._seen[0] is not buffer:
+            self._seen = buffer, as_bytes(buffer.slice(self.start, self.size))
+        return self._seen[1]
+
+    def read(self, start: int, length: int) -> np.ndarray:
+        found = as_bytes(self.source.read(self.start + start, length))
+        if len(found) < length:
+            raise ChangedError("the file was cut while it was open", file=self.source.path)
+        return found
+
+    def read_all(self, starts: np.ndarray, lengths: np.ndarray) -> Any:
+        """A buffer of several ranges, one behind another."""
+        total = int(lengths.sum())
+        if (starts[:-1] + lengths[:-1] == starts[1:]).all():
+            found = self.source.read(self.start + int(starts[0]), total)
+        else:
+            places = as_arrow((starts + self.start).astype(np.uint64))
+            found = self.source.gather(places, as_arrow(lengths.astype(np.uint64)))
+        if len(found) < total:
+            raise ChangedError("the file was cut while it was open", file=self.source.path)
+        return found
+
+    def gather(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        return as_bytes(self.read_all(starts, lengths))
+
+
+def as_bytes(buffer: Any) -> np.ndarray:
+    """A buffer of Rust's as an array of uint8, without copying."""
+    return as_numpy(buffer)
+
+
+class Check(Protocol):
+    """Compares an array with a checksum of all of it, once all its bytes have been read."""
+
+    def saw(self, start: int, values: np.ndarray) -> None:
+        """Note bytes (uint8) that were read, from `start` on. Raises ChecksumError where they were the
+        last that were missing, and the checksum does not match."""
+        ...
+
+    def verify(self) -> None:
+        """Read all of it. Raises ChecksumError."""
+        ...
+
+
+class StoredArray:
+    """One array of a file."""
+
+    def __init__(self, header: Header, place: Place, path: str, check: Check | None = None) -> None:
+        self._check = check
+        self.dtype = header.dtype
+        self.shape = header.shape
+        self.inner = header.shape[1:]
+        self.num_records = header.shape[0]
+        self.record_bytes = math.prod(self.inner) * header.dtype.itemsize
+        self._fortran = header.fortran_order and len(header.shape) > 1
+        self._place = place
+        self._path = path
+
+    @property
+    def chunk_records(self) -> int:
+        """How many records are read at once."""
+        size = max(self.record_bytes, 1)
+        most = CHUNK_BYTES // size
+        if self._fortran:
+            runs = RUN_BYTES // max(self.dtype.itemsize, 1)
+            most = max(most, min(runs, FORTRAN_BYTES // size))
+        return max(1, min(most, CHUNK_RECORDS))
+
+    def read(self, cut: Cut) -> np.ndarray:
+        """The records of a cut, [records, ...] with the dtype of the file."""
+        if not self.record_bytes or not cut.total:
+            return np.zeros((cut.total, *self.inner), self.dtype)
+        if self._fortran:
+            return self._read_fortran(cut)
+        size = self.record_bytes
+        if cut.is_run:
+            start = int(cut.runs[0][0]) * size
+            found = self._place.read(start, cut.total * size)
+            if self._check is not None and (cut.is_chunk or cut.total == self.num_records):
+                is_end = start + len(found) == self.num_records * size
+                self._check.saw(start, found if is_end else found[: len(found) - cut.shared * size])
+        elif (mapped := self._place.mapped()) is not None:
+            lines = mapped[: self.num_records * size].reshape(self.num_records, size)
+            found = lines.take(cut.records, axis=0).reshape(-1)
+        else:
+            starts, counts = cut.runs
+            found = self._place.gather(starts * size, counts * size)
+        return found.view(self.dtype).reshape(cut.total, *self.inner)
+
+    def _read_fortran(self, cut: Cut) -> np.ndarray:
+        size = self.dtype.itemsize
+        num_cells = math.prod(self.inner)
+        mapped = self._place.mapped()
+        if mapped is not None:
+            whole = mapped[: num_cells * self.num_records * size].view(self.dtype)
+            lines = whole.reshape(*self.inner[::-1], self.num_records)
+            if cut.is_run:
+                start = int(cut.runs[0][0])
+                found = lines[..., start : start + cut.total]
+            else:
+                found = lines[..., cut.records]
+        else:
+            runs, counts = cut.runs
+            flat = np.empty((num_cells, cut.total), self.dtype)
+            block = max(1, MOST_RANGES // len(runs))
+            for first in range(0, num_cells, block):
+                some = flat[first : first + block]
+                cells = np.arange(first, first + len(some), dtype=np.int64)[:, None]
+                starts = (cells * self.num_records + runs) * size
+                lengths = np.broadcast_to(counts * size, starts.shape)
+                data = self._place.gather(starts.reshape(-1), lengths.reshape(-1))
+                some[...] = data.view(self.dtype).reshape(some.shape)
+            found = flat.reshape(*self.inner[::-1], cut.total)
+        return found.transpose()
+
+
+class Cut:
+    """Some records, in any order, and what was read of them already.
+
+    `is_chunk`: they are what a scan reads, which comes to all records in the end. `shared`: how many of the
+    last ones the next chunk begins with.
+    """
+
+    def __init__(self, records: np.ndarray, *, is_chunk: bool = False) -> None:
+        self.is_chunk = is_chunk
+        self.shared = 0
+        self.total = len(records)
+        self._records: np.ndarray | None = records
+        self._runs: tuple[np.ndarray, np.ndarray] | None = None
+        self._read: dict[int, np.ndarray] = {}
+
+    @staticmethod
+    def of_runs(starts: np.ndarray, counts: np.ndarray, *, is_chunk: bool = False) -> Cut:
+        """So many records from each start on."""
+        cut = Cut(np.zeros(0, np.int64), is_chunk=is_chunk)
+        cut.total, cut._records, cut._runs = int(counts.sum()), None, (starts, counts)
+        return cut
+
+    @staticmethod
+    def of_run(first: int, count: int, *, is_chunk: bool = False) -> Cut:
+        """So many records from the first on."""
+        return Cut.of_runs(np.array([first]), np.array([count]), is_chunk=is_chunk)
+
+    @property
+    def records(self) -> np.ndarray:
+        """The number of each."""
+        if self._records is None:
+            starts, counts = self.runs
+            ends = np.cumsum(counts)
+            self._records = np.repeat(starts - (ends - counts), counts) + np.arange(self.total)
+        return self._records
+
+    @property
+    def runs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same as starts and counts, where neighbours are one run."""
+        if self._runs is None:
+            records = self.records
+            edges = np.flatnonzero(records[1:] != records[:-1] + 1) + 1
+            firsts = np.concatenate([[0], edges] if self.total else [edges])
+            self._runs = records[firsts], np.diff(firsts, append=self.total)
+        return self._runs
+
+    @property
+    def is_run(self) -> bool:
+        """Whether each is behind the one before; looked at only where the ends say so."""
+        records = self._records
+        if records is not None and self.total > 1 and records[-1] - records[0] != self.total - 1:
+            return False
+        return len(self.runs[0]) == 1
+
+    def values(self, array: StoredArray) -> np.ndarray:
+        """The records of an array, read once."""
+        found = self._read.get(id(array))
+        if found is None:
+            found = self._read[id(array)] = array.read(self)
+        return found
+
+
+class Column(Protocol):
+    """One field of the table."""
+
+    field: Any
+    num_records: int
+    record_bytes: float
+    """About as many bytes does a record take."""
+    chunk_records: int
+
+    def read(self, cut: Cut) -> Any:
+        """The values of some records, of the field's type."""
+        ...
+
+
+class ArrayColumn:
+    """An array, or one field of a structured one."""
+
+    def __init__(self, name: str, array: StoredArray, part: str | None = None) -> None:
+        self.array = array
+        self._part = part
+        self.num_records = array.num_records
+        self.record_bytes: float = array.record_bytes
+        self.chunk_records = array.chunk_records
+        dtype = array.dtype
+        if part is not None:
+            assert dtype.fields is not None
+            dtype = dtype.fields[part][0]
+        self.field: Any = field_of(name, dtype, array.inner)
+
+    def read(self, cut: Cut) -> Any:
+        values = cut.values(self.array)
+        return column(values if self._part is None else values[self._part], self.field.type)
+
+
+def columns_of(array: StoredArray) -> list[Column]:
+    """A lone array: one field called "data", or the fields of a structured one."""
+    names = array.dtype.names
+    if names is None:
+        return [ArrayColumn("data", array)]
+    return [ArrayColumn(name, array, name) for name in names]
+
+
+def check_size(header: Header, room: int, start: int, limits: Any) -> int:
+    """Hold a header's claims against the bytes that there are from `start` on: `room`, of which
+    the header is the first part. Returns the bytes of the array.
+
+    Raises:
+        TruncatedError: there are fewer.
+        LimitError: a record is larger than the limits allow, or records of no bytes are too many.
+    """
+    size = header.num_values * header.dtype.itemsize
+    if size > room - header.start:
+        raise TruncatedError(
+            "the array is cut",
+            byte=start + room,
+            expected=f"{size} bytes of shape {header.shape}",
+            found=f"{room - header.start} bytes",
+        )
+    if header.shape:
+        inner = math.prod(header.shape[1:]) * header.dtype.itemsize
+        limits.check("record_bytes", inner)
+        if not inner and header.shape[0] > MOST_EMPTY:
+            raise LimitError(f"{header.shape[0]} records of no bytes", byte=start)
+    return size
+
+
+def refuse_no_axis() -> UnsupportedError:
+    """What is said of an array without axes."""
+    return UnsupportedError(
+        "a single value without axes is no table: it has no records",
+        expected="an array with a first axis",
+        found="shape ()",
+        hint="numpy.load reads it",
+    )
+
+
+class ArraysReader:
+    """One open file of arrays with as many records each, and what is `lost` behind them."""
+
+    def __init__(
+        self,
+        columns: list[Column],
+        num_records: int,
+        source: Source,
+        options: Options,
+        metadata: dict[bytes, bytes] | None = None,
+        *,
+        span: tuple[int, int] = (0, 0),
+        compression: str = "",
+        restore: Callable[[Any], Any] | None = None,
+        lost: SkippedRegion | None = None,
+        checks: Sequence[Check] = (),
+    ) -> None:
+        self._checks = checks
+        self._lost = lost
+        self._skipped = options.skipped
+        self._source = source
+        self._path = source.path
+        self._columns = {column.field.name: column for column in columns}
+        self.num_records = num_records
+        self.compression = compression
+        self._stored: Any = pa.schema([column.field for column in columns], metadata)
+        self._span = span
+        asked = options.schema
+        if asked is not None:
+            check_columns(asked, self._stored, self._path, options.settled)
+        own = self._stored if restore is None else restore(self._stored)
+        self.schema: pa.Schema = asked if asked is not None else own
+        size = sum(column.record_bytes for column in columns)
+        self._step = max(1, min(int(CHUNK_BYTES / max(size, 1)), CHUNK_RECORDS))
+        if len(columns) == 1:
+            self._step = columns[0].chunk_records
+
+    def _chunk(self, first: int, count: int) -> Chunk:
+        start, end = self._span
+        if self.num_records:
+            size = end - start
+            end = start + size * (first + count) // self.num_records
+            start = start + size * first // self.num_records
+        return Chunk(first, count, start, end)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Runs of about 2 MiB."""
+        for first in range(0, self.num_records, self._step):
+            yield self._chunk(first, min(self._step, self.num_records - first))
+        if self._lost is not None:
+            self._skipped(self._lost)
+
+    def checks(self) -> Iterator[Callable[[], None]]:
+        """See penstock.contract.format.Verifiable."""
+        for check in self._checks:
+            yield check.verify
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+        """All records in one pair: they are read from where they lie, and looked at there."""
+        if len(records):
+            yield self._chunk(0, self.num_records), records
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """Some records of one chunk.
+
+        Raises:
+            FormatError: a value is not what its type says, or the file is shorter than it was.
+            SchemaError: no such column, or a value does not fit schema=.
+        """
+        schema: Any = projected(self.schema, columns, self._path)
+        if records is None:
+            cut = Cut.of_run(chunk.first_record, chunk.num_records, is_chunk=True)
+        else:
+            check_records(records, chunk.num_records, self._path)
+            cut = Cut(records.astype(np.int64, copy=False) + chunk.first_record)
+        if not schema.names:
+            return empty_columns(cut.total)
+        arrays: list[Any] = []
+        for name in schema.names:
+            try:
+                arrays.append(self._columns[name].read(cut))
+            except FormatError as error:
+                if error.record is not None:
+                    error.record = int(cut.records[error.record])
+                raise error.at(file=self._path, field=name) from None
+        fields: Any = self._stored
+        if schema is not self.schema or schema.names != fields.names:
+            fields = [self._columns[name].field for name in schema.names]
+            fields = pa.schema(fields, self._stored.metadata)
+        return conform(pa.RecordBatch.from_arrays(arrays, schema=fields), schema, self._path)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._source.close()

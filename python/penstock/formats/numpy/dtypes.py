@@ -1,0 +1,387 @@
+"""NumPy's dtypes and Arrow's types: what stands for what, for the formats that hold arrays.
+
+| dtype | Arrow type |
+|---|---|
+| bool, ints, float16/32/64 | the same; big-endian ones are turned |
+| S, U | binary, string, without the zeros that fill them up |
+| datetime64 s/ms/us/ns, D | timestamp, date32; NaT is null. W/M/Y become date32, h/m timestamp[s] |
+| timedelta64 s/ms/us/ns | duration; W/D/h/m become duration[s] |
+| void of n bytes | fixed_size_binary(n) |
+| bfloat16, complex, long double | their bits as uint16, a tensor of two floats, fixed_size_binary; named in the field's metadata |
+| structured | struct |
+| further axes, sub-arrays | fixed_shape_tensor; fixed-size lists where values are text or structs |
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.types import DTYPE_KEY, is_bytes, is_fixed_tensor, is_text, storage_of
+from penstock.errors import FormatError, SchemaError, UnsupportedError, batch_limit
+from penstock.formats.numpy._dtypes_hdf5 import marked_column, marked_type, text_column
+
+NOT_A_TIME = np.iinfo(np.int64).min
+_DAYS = {"D": 1, "W": 7}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86400, "W": 7 * 86400}
+_ARROW_UNITS = ("s", "ms", "us", "ns")
+
+
+BFLOAT16 = "bfloat16"
+"""As ml_dtypes, torch and JAX call the upper half of a float32."""
+
+
+def bits(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
+    """A dtype whose values are only the bits of another one, called `name`."""
+    metadata: Any = {"penstock": name}
+    return np.dtype(dtype, metadata=metadata)
+
+
+def name_of_bits(dtype: np.dtype[Any]) -> str | None:
+    """What the values are bits of, or None where they are what they are."""
+    return (dtype.metadata or {}).get("penstock")
+
+
+def lacks_type(dtype: np.dtype[Any]) -> bool:
+    """Whether Arrow has no type for these numbers, but their bits or parts stand for them."""
+    return dtype.kind == "c" or dtype.name == BFLOAT16
+
+
+def with_bits(values: np.ndarray) -> np.ndarray:
+    """Values of ml_dtypes' bfloat16 as the bits that penstock knows; any others as they are."""
+    is_other = values.dtype.name == BFLOAT16
+    return values.view(bits(np.dtype(np.uint16), BFLOAT16)) if is_other else values
+
+
+# -- dtype to type --------------------------------------------------------------------------------
+
+
+def field_of(name: str, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
+    """The Arrow field of values of `dtype`, or of arrays of `shape` of them.
+
+    Raises:
+        UnsupportedError: Arrow has nothing for the dtype.
+    """
+    dtype, shape = without_sub_array(dtype, shape)
+    metadata: dict[bytes, bytes] = {}
+    kind = dtype.kind
+    named = name_of_bits(dtype)
+    if named is not None:
+        metadata[DTYPE_KEY] = named.encode()
+    if kind == "c":
+        metadata[DTYPE_KEY] = dtype.name.encode()
+        shape = (*shape, 2)
+        dtype = np.dtype(f"f{dtype.itemsize // 2}")
+    type_ = _value_type(name, dtype)
+    return pa.field(name, _shaped(type_, shape), metadata=metadata or None)
+
+
+def without_sub_array(
+    dtype: np.dtype[Any], shape: tuple[int, ...] = ()
+) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """A dtype without its sub-array, whose shape goes behind `shape`."""
+    while dtype.subdtype is not None:
+        dtype, inner = dtype.subdtype
+        shape = (*shape, *inner)
+    return dtype, shape
+
+
+def _value_type(name: str, dtype: np.dtype[Any]) -> Any:
+    kind, size = dtype.kind, dtype.itemsize
+    try:
+        marked = marked_type(dtype)
+    except UnsupportedError as error:
+        raise error.at(field=name) from None
+    if marked is not None:
+        return marked
+    if dtype.names is not None:
+        assert dtype.fields is not None
+        return pa.struct([field_of(field, dtype.fields[field][0]) for field in dtype.names])
+    if kind == "S":
+        return pa.binary()
+    if kind == "U":
+        return pa.string()
+    if kind == "V":
+        return pa.binary(size)
+    if kind in "mM":
+        return _time_type(name, dtype)
+    if kind == "O" or (kind == "f" and size > 8):
+        raise UnsupportedError(f"Arrow has no type for {dtype}", field=name)
+    return pa.from_numpy_dtype(dtype.newbyteorder("="))
+
+
+def _time_type(name: str, dtype: np.dtype[Any]) -> Any:
+    unit, multiple = np.datetime_data(dtype)
+    if multiple == 1 and dtype.kind == "M":
+        if unit in _ARROW_UNITS:
+            return pa.timestamp(unit)
+        if unit in ("D", "W", "M", "Y"):
+            return pa.date32()
+        if unit in ("h", "m"):
+            return pa.timestamp("s")
+    elif multiple == 1:
+        if unit in _ARROW_UNITS:
+            return pa.duration(unit)
+        if unit in _SECONDS:
+            return pa.duration("s")
+    raise UnsupportedError(f"Arrow has no type for {dtype}", field=name)
+
+
+def _shaped(type_: Any, shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return type_
+    if max(shape) > 0x7FFFFFFF or math.prod(shape) > 0x7FFFFFFF:
+        raise UnsupportedError(f"a record of shape {shape} is more than a list in Arrow can hold")
+    if has_tensors(type_):
+        return pa.fixed_shape_tensor(type_, shape)
+    for size in reversed(shape):
+        type_ = pa.list_(type_, size)
+    return type_
+
+
+def has_tensors(type_: Any) -> bool:
+    """Whether values of this type can be those of a tensor."""
+    return pa.types.is_primitive(type_)
+
+
+# -- values to columns ----------------------------------------------------------------------------
+
+
+def column(values: np.ndarray, type_: Any) -> Any:
+    """An array whose first axis counts records as a column of the type that `field_of` gave.
+    Shares memory where the bytes are those that Arrow wants.
+
+    Raises:
+        FormatError: a value is no text, or no time that Arrow has.
+    """
+    dtype, kind = values.dtype, values.dtype.kind
+    if values.ndim > 1 or kind == "c":
+        return _shaped_column(values, type_)
+    if dtype.names is not None:
+        children = [column(values[name], type_.field(n).type) for n, name in enumerate(dtype.names)]
+        fields = [type_.field(n) for n in range(type_.num_fields)]
+        if not fields:
+            return pa.array([{}] * len(values), type_)
+        return pa.StructArray.from_arrays(children, fields=fields)
+    if kind == "b":
+        set_ = np.ascontiguousarray(values).view(np.uint8) != 0
+        return pa.Array.from_buffers(pa.bool_(), len(values), [None, bitmap(set_)])
+    marks = dtype.metadata or {}
+    if "vlen" in marks or "enum" in marks:
+        return marked_column(values, type_)
+    if kind == "S":
+        found = _bytes(values)
+        return found if type_ == found.type else text_column(found)
+    if kind == "U":
+        return _text(values)
+    if kind in "mM":
+        return _times(values, type_)
+    if kind == "V":
+        flat = np.ascontiguousarray(values).view(np.uint8)
+        return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(flat)])
+    if not dtype.isnative:
+        values = values.astype(dtype.newbyteorder("="))
+    values = np.ascontiguousarray(values)
+    if not values.flags.aligned:
+        values = values.copy()
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
+
+
+def _shaped_column(values: np.ndarray, type_: Any) -> Any:
+    num_records, shape = len(values), values.shape[1:]
+    values = np.ascontiguousarray(values)
+    if values.dtype.kind == "c":
+        values = values.view(
+            f"{values.dtype.byteorder}f{values.dtype.itemsize // 2}".replace("|", "")
+        )
+        values = values.reshape(num_records, *shape, 2)
+        shape = values.shape[1:]
+    leaf = type_.value_type if is_fixed_tensor(type_) else type_
+    while pa.types.is_fixed_size_list(leaf):
+        leaf = leaf.value_type
+    try:
+        array = column(values.reshape(-1), leaf)
+    except FormatError as error:
+        if error.record is not None:
+            error.record //= math.prod(shape)
+        raise
+    if is_fixed_tensor(type_):
+        return pa.ExtensionArray.from_storage(type_, _lists(array, math.prod(shape), num_records))
+    for axis in range(len(shape) - 1, -1, -1):
+        array = _lists(array, shape[axis], num_records * math.prod(shape[:axis]))
+    return array
+
+
+def _lists(values: Any, size: int, count: int) -> Any:
+    type_ = pa.list_(values.type, size)
+    return pa.FixedSizeListArray.from_buffers(type_, count, [None], children=[values])
+
+
+def _filled_lengths(matrix: np.ndarray) -> np.ndarray:
+    """How many cells of each line there are up to the last that is not zero."""
+    width = matrix.shape[1]
+    if not width:
+        return np.zeros(len(matrix), np.int64)
+    backwards = matrix[:, ::-1] != 0
+    return np.where(backwards.any(axis=1), width - backwards.argmax(axis=1), 0)
+
+
+def _offsets(lengths: np.ndarray) -> np.ndarray:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if offsets[-1] > 0x7FFFFFFF:
+        raise batch_limit("more than 2 GiB of text in one batch")
+    return offsets
+
+
+def _bytes(values: np.ndarray) -> Any:
+    width = values.dtype.itemsize
+    matrix = (
+        np.ascontiguousarray(values).view(np.uint8).reshape(len(values), width)
+        if width
+        else (np.zeros((len(values), 0), np.uint8))
+    )
+    lengths = _filled_lengths(matrix)
+    data = matrix[np.arange(width) < lengths[:, None]]
+    offsets = _offsets(lengths).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
+def _text(values: np.ndarray) -> Any:
+    """UTF-8 of UCS-4, for all values at once."""
+    width = values.dtype.itemsize // 4
+    matrix = np.zeros((len(values), 0), np.uint32)
+    if width:
+        order = values.dtype.byteorder.replace("|", "=")
+        matrix = np.ascontiguousarray(values).view(f"{order}u4").reshape(len(values), width)
+        matrix = matrix.astype("<u4", copy=False)
+    lengths = _filled_lengths(matrix)
+    codes = matrix[np.arange(width) < lengths[:, None]]
+    try:
+        data = codes.tobytes().decode("utf-32-le").encode()
+    except UnicodeDecodeError as error:
+        ends = np.cumsum(lengths)
+        record = int(np.searchsorted(ends, error.start // 4, side="right"))
+        raise FormatError("a code that is no character", record=record) from None
+    sizes = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
+    ends = _offsets(sizes)[_offsets(lengths)]
+    offsets = ends.astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.string(), len(values), buffers)
+
+
+def _times(values: np.ndarray, type_: Any) -> Any:
+    """Times, where NaT is null. What another unit makes too large is an error, never another time."""
+    unit, _ = np.datetime_data(values.dtype)
+    numbers = np.ascontiguousarray(values).view(f"{values.dtype.byteorder}i8".replace("|", "="))
+    numbers = numbers.astype(np.int64, copy=False)
+    missing = numbers == NOT_A_TIME
+    if unit in ("M", "Y"):
+        most = 5_000_000 if unit == "Y" else 60_000_000
+        _within(numbers, missing, most)
+        days = np.where(missing, 0, numbers).astype(f"M8[{unit}]").astype("M8[D]")
+        numbers, factor = days.astype(np.int64), 1
+    else:
+        factor = 1 if unit in _ARROW_UNITS else (_DAYS if type_ == pa.date32() else _SECONDS)[unit]
+    if type_ == pa.date32():
+        _within(numbers, missing, 0x7FFFFFFF // factor)
+        stored = np.where(missing, 0, numbers * factor).astype(np.int32)
+    else:
+        if factor > 1:
+            _within(numbers, missing, (1 << 63) // factor - 1)
+            numbers = np.where(missing, 0, numbers) * factor
+        stored = numbers
+    valid = bitmap(~missing) if missing.any() else None
+    return pa.Array.from_buffers(type_, len(values), [valid, pa.py_buffer(stored)])
+
+
+def bitmap(set_: np.ndarray) -> Any:
+    """Booleans as Arrow keeps them: a bit each."""
+    return pa.py_buffer(np.packbits(set_, bitorder="little"))
+
+
+def _within(numbers: np.ndarray, missing: np.ndarray, most: int) -> None:
+    wrong = ~missing & ((numbers > most) | (numbers < -most))
+    if wrong.any():
+        record = int(np.flatnonzero(wrong)[0])
+        raise FormatError("a time beyond those that Arrow has", record=record)
+
+
+# -- type to dtype --------------------------------------------------------------------------------
+
+
+def dtype_of(field: Any, text_length: int | None = None) -> np.dtype[Any]:
+    """The dtype that holds the values of an Arrow field, with a sub-array for tensors.
+
+    Args:
+        field: a pyarrow.Field.
+        text_length: the most characters or bytes of a text, which an array has a place for; 0 where
+            nobody said it, None where the format has no such option.
+
+    Raises:
+        SchemaError: no dtype does; the message says what to do.
+    """
+    dtype = _dtype_of(field.type, field.name, text_length)
+    named = (field.metadata or {}).get(DTYPE_KEY, b"").decode("utf-8", "replace")
+    if named == BFLOAT16 and dtype.base == np.dtype("u2"):
+        marked = bits(np.dtype("<u2"), BFLOAT16)
+        return np.dtype((marked, dtype.shape)) if dtype.shape else marked
+    if named in ("complex64", "complex128") and dtype.shape[-1:] == (2,):
+        whole = np.dtype(named)
+        if dtype.base == np.dtype(f"f{whole.itemsize // 2}"):
+            shape = dtype.shape[:-1]
+            return np.dtype((whole, shape)) if shape else whole
+    return dtype
+
+
+def _dtype_of(type_: Any, name: str, text_length: int | None) -> np.dtype[Any]:
+    types = pa.types
+    if is_fixed_tensor(type_):
+        if type_.permutation is not None and list(type_.permutation) != sorted(type_.permutation):
+            raise SchemaError("a tensor whose axes are permuted", field=name, found=type_)
+        shape = tuple(int(size) for size in type_.shape)
+        return np.dtype((_dtype_of(type_.value_type, name, text_length), shape))
+    if isinstance(type_, pa.BaseExtensionType):
+        return _dtype_of(storage_of(type_), name, text_length)
+    if types.is_struct(type_):
+        fields = [type_.field(n) for n in range(type_.num_fields)]
+        inside = [dtype_of(f.with_name(f"{name}.{f.name}"), text_length) for f in fields]
+        parts = [(field.name, dtype) for field, dtype in zip(fields, inside, strict=True)]
+        if len({field.name for field in fields}) < len(fields) or not all(f.name for f in fields):
+            raise SchemaError("two fields of a struct have one name, or one has none", field=name)
+        return np.dtype(parts)
+    if types.is_fixed_size_list(type_):
+        inner = _dtype_of(type_.value_type, name, text_length)
+        return np.dtype((inner.base, (type_.list_size, *inner.shape)))
+    if types.is_boolean(type_):
+        return np.dtype("?")
+    if types.is_integer(type_) or types.is_floating(type_):
+        return np.dtype(type_.to_pandas_dtype()).newbyteorder("<")
+    if types.is_timestamp(type_) and type_.tz is None:
+        return np.dtype(f"<M8[{type_.unit}]")
+    if types.is_date32(type_):
+        return np.dtype("<M8[D]")
+    if types.is_duration(type_):
+        return np.dtype(f"<m8[{type_.unit}]")
+    if types.is_fixed_size_binary(type_):
+        return np.dtype(f"V{type_.byte_width}")
+    if text_length and is_text(type_):
+        return np.dtype(f"<U{text_length}")
+    if text_length and is_bytes(type_):
+        return np.dtype(f"S{text_length}")
+    hint = f"{_advice(type_, has_length=text_length is not None)}, or write Parquet or Arrow"
+    raise SchemaError(f"an array cannot hold {type_}", field=name, hint=hint)
+
+
+def _advice(type_: Any, *, has_length: bool) -> str:
+    if pa.types.is_timestamp(type_):
+        return "cast it to a timestamp without a time zone"
+    if pa.types.is_dictionary(type_):
+        return "cast it to its value type"
+    if has_length and (is_text(type_) or is_bytes(type_)):
+        return "text_length=, the most characters or bytes of a value"
+    return "cast it, leave it out (columns=)"

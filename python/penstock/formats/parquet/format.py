@@ -1,0 +1,510 @@
+"""Parquet: columns in row groups, read and written by pyarrow.
+
+Specification: https://parquet.apache.org/docs/file-format/
+
+    bytes            what
+    4                "PAR1" ("PARE" where the footer is encrypted)
+    ...              column chunks, row group by row group: pages, each with a header and a CRC-32
+    footer_length    FileMetaData in Thrift's compact protocol: schema, row groups, places
+    4                footer_length, little-endian
+    4                "PAR1" again ("PARE")
+
+A chunk of penstock is a row group, or a part of one that would take more than 24 MiB. The
+parts of a row group are decoded one after another by one cursor, for Parquet has no way in but
+from the front of a row group.
+
+pyarrow is never asked about a column in the metadata: it ends the process over an unknown codec
+and over an encrypted column. So a chunk's byte range is that of all data, from head to footer.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.batches import (
+    WHOLE,
+    Proof,
+    check_columns,
+    check_records,
+    conform,
+    empty_columns,
+    gather_parts,
+    projected,
+    sound_runs,
+)
+from penstock.columns.inferred import as_stored
+from penstock.columns.selection import Projection, Selection
+from penstock.columns.types import own_types, row_bytes, storage_of
+from penstock.contract.format import Chunk, FormatInfo, NoOptions, Options, Writer
+from penstock.engine.locks import Lock
+from penstock.engine.threads import wait_for
+from penstock.errors import FormatError, TruncatedError, UnsupportedError
+from penstock.formats.parquet._footer import check_nesting, codecs
+from penstock.formats.parquet._pages import check_pages
+from penstock.formats.parquet._weights import BATCH_BYTES, Rows, rows_of, varies, weights
+from penstock.storage.base import Sink, Source
+from penstock.storage.pyarrow_files import Bytes, translated
+
+CHUNK_BYTES = 16 << 20
+"""A row group is cut into parts of about this size where it is larger than SPLIT_BYTES. Decoding
+takes several times a part's size, and several parts are decoded at once."""
+SPLIT_BYTES = 24 << 20
+CHUNK_RECORDS = 1 << 20
+_FEW_ROWS = 256
+_MANY_ROWS = 1 << 16
+"""In a row group of so many rows it costs little to read the dictionaries first."""
+_BYTES_PER_ROW = 4
+"""In a row group of fewer rows they are read first where the file has fewer bytes than so many a row."""
+_LOOKED_AT_BYTES = 64 << 10
+"""In a small file of so many bytes a column it costs little to look at the headers of its pages, which a footer that
+says less than they do does not change."""
+_BUFFER_BYTES = 1 << 18
+_WHOLE_BYTES = 16 << 20
+"""Size of a file up to which columns are read whole."""
+IDLE_CURSORS = 4
+
+
+class ParquetFormat:
+    """Parquet as a penstock format."""
+
+    info = FormatInfo(
+        "parquet",
+        (".parquet", ".parq", ".pq"),
+        has_checksums=True,
+        can_map=True,
+        compressions=("snappy", "zstd", "gzip", "lz4", "brotli"),
+    )
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.parquet.writer import ParquetOptions
+
+        return ParquetOptions
+
+    read_options = NoOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        """Whether a file of `size` bytes that starts with `head` is Parquet."""
+        return size >= 12 and head[:4] in (b"PAR1", b"PARE")
+
+    def open(self, source: Source, options: Options) -> ParquetReader:
+        """Read the footer.
+
+        Raises:
+            UnsupportedError: the file is encrypted, or a summary of others (`_metadata`); or raw=True.
+            TruncatedError, FormatError: the bytes are not Parquet.
+            SchemaError: a field of schema= is not in the file.
+        """
+        if os.path.basename(source.path) in _SUMMARIES:
+            raise UnsupportedError(
+                "a summary of the Parquet files beside it, which has no records of its own",
+                file=source.path,
+                hint=f"open({os.path.dirname(source.path) or '.'!r}), the folder with the files",
+            )
+        return ParquetReader(source, options)
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        from penstock.formats.parquet.writer import ParquetWriter
+
+        return ParquetWriter(sink, schema, options)
+
+
+_SUMMARIES = ("_metadata", "_common_metadata")
+"""What Spark and others call files that hold the footers of the others in their folder."""
+
+
+class Cursor:
+    """Walks the records of one row group, from the front, in steps of any size."""
+
+    def __init__(self, batches: Iterator[Any], schema: Any, path: str) -> None:
+        self.at = 0
+        self._batches = batches
+        self._schema = schema
+        self._path = path
+        self._left: Any = None
+
+    def read(self, count: int) -> Any:
+        """The next `count` records as one batch."""
+        parts: list[Any] = []
+        missing = count
+        while missing:
+            batch = self._left if self._left is not None else next(self._batches, None)
+            if batch is None:
+                done = self.at + count - missing
+                raise FormatError(f"a row group ends after {done} of its records", file=self._path)
+            part = batch.slice(0, missing)
+            self._left = batch.slice(missing) if batch.num_rows > missing else None
+            missing -= part.num_rows
+            parts.append(part)
+        self.at += count
+        if not self._schema.names:
+            return empty_columns(count)
+        if not parts:
+            return pa.RecordBatch.from_pylist([], schema=self._schema)
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
+class Part(NamedTuple):
+    """Which records of which row group a chunk stands for; `step` is the usual length."""
+
+    group: int
+    start: int
+    num_records: int
+    step: int
+
+
+class ParquetReader:
+    """One open Parquet file."""
+
+    def __init__(self, source: Source, options: Options) -> None:
+        self._path = source.path
+        self._asked = options.schema
+        self._limits = options.limits
+        self._large_groups: set[int] = set()
+        """Row groups of which a page may be larger than one record may be."""
+        self._looked_at: set[Any] = set()
+        """Those, with columns, whose pages are not."""
+        self._verify = options.checksums != "none"
+        self._data_end = _check_ends(source, options)
+        self._bytes = Bytes(source, mmap=options.mmap)
+        self._metadata: Any = None
+        with translated(self._path):
+            file = self._open()
+            self._metadata = file.metadata
+            self._stored: Any = as_stored(own_types(file.schema_arrow))
+            self._parts = self._plan()
+        if self._asked is not None:
+            check_columns(self._asked, self._stored, self._path, options.settled)
+        self.schema: pa.Schema = self._asked if self._asked is not None else self._stored
+        starts = np.cumsum([0, *(part.num_records for part in self._parts)])
+        self._starts = [int(start) for start in starts]
+        self._idle: list[tuple[Any, Cursor]] = []
+        self._proof = Proof(self._path)
+        self._pending: dict[Any, list[int]] = {}
+        self._rows: dict[Any, Rows] = {}
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._turn = threading.Condition(self._lock)
+
+    def _open(self, **how: Any) -> Any:
+        """A pyarrow reader of its own. The footer is parsed only the first time."""
+        import pyarrow.parquet as pq
+
+        return pq.ParquetFile(
+            self._bytes.file(),
+            metadata=self._metadata,
+            # Column by column; in small reads, since a row group may be larger than memory. In a small file
+            # whole columns, so that no page can claim more than its column has.
+            pre_buffer=False,
+            buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
+            page_checksum_verification=self._verify,
+            **_newer_arguments(self._limits.nesting),
+            **how,
+        )
+
+    def _plan(self) -> list[Part]:
+        """Cut the row groups into chunks, by what the footer says of them."""
+        parts: list[Part] = []
+        # A row takes this much even where all of its values are missing, or one and the same.
+        widths = [row_bytes(field.type) for field in self._stored]
+        most = max(1, min(CHUNK_RECORDS, BATCH_BYTES // max(sum(widths), 1)))
+        total = 0
+        for group in range(self._metadata.num_row_groups):
+            row_group = self._metadata.row_group(group)
+            count, size = row_group.num_rows, row_group.total_byte_size
+            if count < 0 or size < 0:
+                raise FormatError(f"row group {group} has a negative size", found=min(count, size))
+            if size > self._limits.record_bytes:
+                self._large_groups.add(group)
+            step = most
+            if size > SPLIT_BYTES:
+                step = max(1, min(step, count * CHUNK_BYTES // size))
+            # A footer can claim any number of records: never more parts than it has bytes.
+            step = max(step, -(-count // max(self._metadata.serialized_size, 4096)))
+            total += count
+            parts.extend(
+                Part(group, start, min(step, count - start), step)
+                for start in range(0, count, step)
+            )
+        if total != self._metadata.num_rows or total >= 1 << 63:
+            raise FormatError(
+                "the footer's count of records is not that of its row groups",
+                expected=self._metadata.num_rows,
+                found=total,
+            )
+        return parts
+
+    @property
+    def num_records(self) -> int:
+        """How many records the footer counts."""
+        return self._starts[-1]
+
+    @property
+    def compression(self) -> str:
+        """The codecs of the columns, such as "snappy"; empty where nothing is compressed."""
+        if not self._metadata.num_row_groups:
+            return ""
+        return ", ".join(sorted(codecs(self._footer())))
+
+    def _footer(self) -> bytes:
+        return self._bytes.read(self._data_end, self._bytes.source.size - 8 - self._data_end)
+
+    def options_alike(self) -> Any:
+        """See penstock.contract.format.Alike: compressed alike, where all columns are."""
+        from penstock.formats.parquet.writer import ParquetOptions
+
+        codec = self.compression or "none"
+        known = ParquetFormat.info.compressions
+        return ParquetOptions(compression=codec) if codec in (*known, "none") else ParquetOptions()
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The row groups in order, large ones in parts."""
+        for number, part in enumerate(self._parts):
+            yield Chunk(self._starts[number], part.num_records, 4, self._data_end, part)
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
+        """All records in one pair, so that no row group is decoded twice."""
+        check_records(records, self.num_records, self._path)
+        if len(records):
+            yield Chunk(0, self.num_records, 4, self._data_end, WHOLE), records
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """Some records of one chunk.
+
+        Raises:
+            FormatError: the row group's bytes are not sound; ChecksumError for a page's CRC.
+            UnsupportedError: a column is encrypted, or of a kind that pyarrow cannot read.
+            SchemaError: no such column, or a value does not fit schema=.
+        """
+        schema = projected(self.schema, columns, self._path)
+        with translated(self._path):
+            if chunk.data == WHOLE:
+                if records is None:
+                    records = np.arange(self.num_records)
+                parts = self._wanted(records, schema)
+                return gather_parts(parts, records, schema, self._path)
+            return self._read(chunk.data, schema, chunk.first_record, records)
+
+    def _wanted(self, records: np.ndarray, schema: Any) -> Iterator[tuple[int, Any]]:
+        """The chunks that hold these records, each decoded once, in the file's order."""
+        places = np.searchsorted(np.asarray(self._starts), records, side="right") - 1
+        for place in np.unique(places):
+            numbers = records[places == place]
+            for chunk in self._divided(self._parts[place], self._starts[place], schema):
+                first, end = chunk.first_record, chunk.first_record + chunk.num_records
+                if ((numbers >= first) & (numbers < end)).any():
+                    read = partial(self._read, chunk.data, schema, first)
+                    yield from sound_runs(read, numbers, first, end)
+
+    def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
+        """See penstock.contract.format.Dividing."""
+        schema = projected(self.schema, columns, self._path)
+        with translated(self._path):
+            yield from self._divided(chunk.data, chunk.first_record, schema)
+
+    def _divided(self, part: Part, first: int, schema: Any) -> Iterator[Chunk]:
+        """A part in pieces whose values are few enough for one batch, whatever dictionaries hold."""
+        step = min(part.num_records, self._rows_at_once(part.group, schema))
+        end = part.start + part.num_records
+        for start in range(part.start, end, max(step, 1)):
+            count = min(step, end - start)
+            piece = part if count == part.num_records else Part(part.group, start, count, step)
+            yield Chunk(first + start - part.start, count, 4, self._data_end, piece)
+
+    def _rows_at_once(self, group: int, schema: Any) -> int:
+        """How many rows of a row group may be decoded at once. A text of a dictionary takes a few bits of the file
+        for each row that has it, and all of its bytes in memory; so does a long list of one value. So where that may
+        be much, pages and dictionaries are looked at first."""
+        rows = self._metadata.row_group(group).num_rows
+        names = set(schema.names)
+        stored = [field for field in self._stored if field.name in names and varies(field.type)]
+        size = self._bytes.source.size
+        is_small = size <= _WHOLE_BYTES
+        if any(pa.types.is_nested(storage_of(field.type)) for field in stored):
+            is_looked_at = is_small or rows >= _MANY_ROWS
+        else:
+            costs_little = is_small and size >= _LOOKED_AT_BYTES * len(self._stored.names)
+            has_few_bytes = _FEW_ROWS <= rows > size // _BYTES_PER_ROW
+            is_looked_at = rows >= _MANY_ROWS or has_few_bytes or costs_little
+        if not stored or not rows or not is_looked_at:
+            return rows
+        key = (group, tuple(field.name for field in stored))
+        told = self._rows.get(key)
+        if told is None:
+            self._check_pages(group, key[1])
+            found = weights(self._bytes.read, self._footer(), group, key[1])
+            if max((one.largest_page for one in found), default=0) > self._limits.record_bytes:
+                self._large_groups.add(group)  # whatever the footer says
+                self._check_pages(group, key[1])
+            dictionaries = partial(self._with_dictionaries, group, key[1])
+            values = max([rows, *(one.num_values for one in found)])
+            has_few_bytes = rows >= _MANY_ROWS or size < values * _BYTES_PER_ROW
+            told = self._rows[key] = rows_of(
+                found,
+                rows,
+                self._limits,
+                dictionaries,
+                told_bytes=self._metadata.row_group(group).total_byte_size,
+                has_few_bytes=has_few_bytes,
+            )
+        told.check(self._limits)
+        return told.step
+
+    def _with_dictionaries(
+        self, group: int, names: Sequence[str], paths: Sequence[str], count: int
+    ) -> Iterator[Any]:
+        """Batches of some columns of a row group, those of `paths` as dictionaries."""
+        return self._open(read_dictionary=paths).iter_batches(
+            count, row_groups=[group], columns=names, use_threads=False
+        )
+
+    def _check_pages(self, group: int, names: Sequence[str]) -> None:
+        key = (group, tuple(names))
+        if group in self._large_groups and key not in self._looked_at:
+            check_pages(self._bytes.read, self._footer(), group, names, self._limits)
+            self._looked_at.add(key)
+
+    def _read(self, part: Part, schema: Any, first_record: int, records: Selection) -> Any:
+        """Decode one part of a row group, or some rows of it, to one sound batch of `schema`."""
+        stored = projected(self._stored, schema.names, self._path) if self._asked else schema
+        place = part, tuple(stored.names)
+        batch = self._proof.kept(place)
+        if batch is None:
+            batch = self._decoded(part, stored)
+        return conform(self._proof.rows(place, batch, records, first_record), schema, self._path)
+
+    def _decoded(self, part: Part, stored: Any) -> Any:
+        """One part of a row group as it is stored, not yet proved."""
+        key = (part.group, tuple(stored.names))
+        self._check_pages(part.group, stored.names)
+        self._rows_at_once(part.group, stored)  # or one of them is too much
+        with self._in_turn(key, part):
+            cursor = self._resume(key, part, stored)
+            while cursor.at < part.start:
+                cursor.read(min(part.step, part.start - cursor.at))
+            batch = cursor.read(part.num_records)
+            if cursor.at < self._metadata.row_group(part.group).num_rows:
+                self._keep(key, cursor)
+        return batch
+
+    @contextmanager
+    def _in_turn(self, key: Any, part: Part) -> Generator[None, None, None]:
+        """Hold a part back until all that were asked for before it in its row group are done, so
+        that threads hand one cursor on instead of each decoding the row group from its front."""
+        end = part.start + part.num_records
+        with self._lock:
+            self._forget_other_processes()
+            pending = self._pending.setdefault(key, [])
+        try:
+            with self._lock:
+                pending.append(end)
+                wait_for(self._turn, lambda: min(pending) > part.start)
+            yield
+        finally:
+            with self._lock:
+                if end in pending:
+                    pending.remove(end)
+                if not pending:
+                    self._pending.pop(key, None)
+                self._turn.notify_all()
+
+    def _forget_other_processes(self) -> None:
+        """In a forked child, those that wait their turn are threads of its parent."""
+        if self._process != os.getpid():
+            self._pending, self._idle, self._process = {}, [], os.getpid()
+
+    def _resume(self, key: Any, part: Part, stored: Any) -> Cursor:
+        """The idle cursor nearest before a part, or a new one at the row group's front."""
+        with self._lock:
+            before = [c for k, c in self._idle if k == key and c.at <= part.start]
+            if before:
+                cursor = max(before, key=lambda c: c.at)
+                self._idle.remove((key, cursor))
+                return cursor
+        names = None if stored.names == self._stored.names else list(stored.names)
+        batches = self._open().iter_batches(
+            part.step, row_groups=[part.group], columns=names, use_threads=False
+        )
+        return Cursor((_columns(b, stored, self._path) for b in batches), stored, self._path)
+
+    def _keep(self, key: Any, cursor: Cursor) -> None:
+        with self._lock:
+            self._idle.append((key, cursor))
+            del self._idle[:-IDLE_CURSORS]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._idle.clear()
+        self._proof.forget()
+        self._bytes.close()
+
+
+def _check_ends(source: Source, options: Options) -> int:
+    """Look at both ends of the file; return where its data ends and its footer begins."""
+    path, size = source.path, source.size
+    head = source.read(0, 4).to_bytes()
+    if head not in (b"PAR1", b"PARE"):
+        raise FormatError(
+            "does not start as Parquet", file=path, byte=0, expected=b"PAR1", found=head
+        )
+    if size < 12:
+        raise TruncatedError("too short for Parquet", file=path, expected="12 bytes", found=size)
+    tail = source.read(size - 8, 8).to_bytes()
+    if head == b"PARE" or tail[4:] == b"PARE":
+        raise UnsupportedError(
+            "the file is encrypted, and penstock holds no keys",
+            file=path,
+            hint="decrypt it with the program that wrote it",
+        )
+    if tail[4:] != b"PAR1":
+        raise TruncatedError(
+            "there is no Parquet footer at the end; the file was cut, or never finished",
+            file=path,
+            byte=size - 4,
+            expected=b"PAR1",
+            found=tail[4:],
+        )
+    footer_bytes = int.from_bytes(tail[:4], "little")
+    if footer_bytes > size - 12:
+        raise FormatError(
+            "the footer is longer than the file",
+            file=path,
+            byte=size - 8,
+            expected=f"at most {size - 12} bytes",
+            found=footer_bytes,
+        )
+    try:
+        options.limits.check("footer_bytes", footer_bytes)
+        start = size - 8 - footer_bytes
+        check_nesting(source.read(start, footer_bytes).to_bytes(), options.limits.nesting)
+    except FormatError as error:
+        raise error.at(file=path, byte=size - 8 - footer_bytes) from None
+    return start
+
+
+def _newer_arguments(nesting: int) -> dict[str, Any]:
+    """Arguments that only newer releases of pyarrow know, where this one does."""
+    import inspect
+
+    import pyarrow.parquet as pq
+
+    known = inspect.signature(pq.ParquetFile.__init__).parameters
+    wanted = {"arrow_extensions_enabled": True, "schema_depth_limit": nesting + 1}
+    return {name: value for name, value in wanted.items() if name in known}
+
+
+def _columns(batch: Any, schema: Any, path: str) -> Any:
+    """The top-level columns out of what pyarrow read, which may be more: it takes "a.b" for a
+    column of this name and for a field of the column "a"."""
+    if batch.schema.names != schema.names:
+        batch = conform(batch, schema, path) if schema.names else batch.select([])
+    return batch

@@ -1,0 +1,137 @@
+"""Writing Parquet: what can be chosen, and batches into row groups whose cut is their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.columns.batches import conform, same_columns
+from penstock.columns.types import storage_of
+from penstock.columns.waiting import Waiting
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.storage.base import Sink
+from penstock.storage.pyarrow_files import SinkFile, writable
+
+CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetOptions:
+    """How Parquet is written.
+
+    Example:
+        >>> ParquetOptions(compression="snappy").row_group_records
+        131072
+    """
+
+    compression: str | None = "zstd"
+    """One of zstd, snappy, gzip, brotli, lz4, none."""
+    level: int | None = None
+    """The codec's own level; None is the codec's default."""
+    row_group_records: int = 1 << 17
+    row_group_bytes: int = 16 << 20
+    """Bytes of values before encoding; a row group ends where either is reached. Small ones make
+    random access cheaper, and are decoded in parallel."""
+    dictionary: bool = True
+    """Store repeated values once, where that is smaller."""
+    page_checksums: bool = True
+
+
+def _refuse_empty(name: str, type_: Any, path: str) -> None:
+    """pyarrow writes lists of no values each, and cannot read them back; the others it does not write."""
+    type_ = storage_of(type_)
+    kind = pa.types
+    what = ""
+    if kind.is_fixed_size_list(type_) and not type_.list_size:
+        what = "lists that all have a length of 0"
+    elif kind.is_fixed_size_binary(type_) and not type_.byte_width:
+        what = "byte strings that all have a length of 0"
+    elif kind.is_struct(type_) and not type_.num_fields:
+        what = "structs without fields"
+    if what:
+        raise SchemaError(
+            f"Parquet cannot hold {what}",
+            file=path,
+            field=name,
+            hint="leave it out (columns=), or write Arrow or npz",
+        )
+    if pa.types.is_nested(type_):
+        for number in range(type_.num_fields):
+            _refuse_empty(name, type_.field(number).type, path)
+
+
+class ParquetWriter:
+    """Writes one Parquet file."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema, options: ParquetOptions) -> None:
+        import pyarrow.parquet as pq
+
+        codec = options.compression or "none"
+        if codec not in CODECS:
+            raise ValueError(f"compression is one of {', '.join(CODECS)}, not {codec!r}")
+        if not schema.names:
+            raise UnsupportedError("Parquet cannot hold records without columns", file=sink.path)
+        for field in schema:
+            _refuse_empty(field.name, field.type, sink.path)
+        self._path = sink.path
+        self._schema = schema
+        self._file = SinkFile(sink)
+        self._regroup = Waiting(
+            schema,
+            group_records=options.row_group_records,
+            group_bytes=options.row_group_bytes,
+        )
+        self._how: dict[str, Any] = {
+            "compression": codec,
+            "compression_level": options.level if codec not in ("none", "snappy") else None,
+            "use_dictionary": options.dictionary,
+            "write_page_checksum": options.page_checksums,
+        }
+        self._writer: Any = None
+        with writable(sink.path):
+            file = pa.PythonFile(self._file, mode="w")
+            self._writer = pq.ParquetWriter(file, schema, **self._how)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of output so far, with about those of the records that wait for their row group."""
+        return self._file.num_bytes + self._regroup.num_bytes(self._size_of)
+
+    def _size_of(self, group: Any) -> int:
+        """Bytes of the file that a row group makes, without writing it."""
+        import pyarrow.parquet as pq
+
+        file = pa.MockOutputStream()
+        with writable(self._path):
+            table = pa.Table.from_batches([group], schema=self._schema)
+            pq.write_table(table, file, row_group_size=max(group.num_rows, 1), **self._how)
+        return file.size()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the records of a batch."""
+        batch = conform(same_columns(batch, self._schema, self._path), self._schema, self._path)
+        for group in self._regroup.add(batch):
+            self._write_group(group)
+
+    def _write_group(self, group: Any) -> None:
+        with writable(self._path):
+            table = pa.Table.from_batches([group], schema=self._schema)
+            self._writer.write_table(table, row_group_size=max(group.num_rows, 1))
+
+    def close(self) -> None:
+        """Write what is left and the footer. The sink stays open."""
+        if self._writer is None:
+            return
+        for group in self._regroup.rest():
+            self._write_group(group)
+        with writable(self._path):
+            self._writer.close()
+        self._writer = None
+        self._file.drain()
+
+    def __del__(self) -> None:
+        # pyarrow's writer writes a footer when it is dropped; a sink given up must not see it.
+        if getattr(self, "_writer", None) is not None:
+            self._file.abandon()

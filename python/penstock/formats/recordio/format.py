@@ -1,0 +1,395 @@
+"""RecordIO: MXNet's `.rec` files, payloads in parts that begin with a magic number.
+
+```
+offset  size  field
+0       4     magic         0xced7230a, LE
+4       4     flag, length  3 bits (0 whole, 1 first part, 2 middle, 3 last), 29 bits, LE
+8       L     payload, or a piece of it
+8+L     0..3  zeros up to a multiple of four
+```
+
+There is no file header, footer, count or checksum. Where a payload has the magic at a multiple of
+four bytes it is cut, and the magic left out. In a pack of images (made by im2rec) each payload is
+
+```
+0       4     flag          the number of labels behind this header; 0 for the one inside
+4       4     label         float32
+8       8     id
+16      8     id2
+24      4     labels        float32, as many as the flag says
+..            the bytes of an image file
+```
+
+Source: dmlc-core's recordio.h, and what MXNet 1.9.1 was observed to accept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns import kept_names
+from penstock.columns.inferred import InferredFrom, file_name
+from penstock.columns.lending import lent_schema
+from penstock.columns.numbers import checked_infer
+from penstock.columns.selection import Projection
+from penstock.columns.types import ImageType, storage_of
+from penstock.contract.decoder import Proof
+from penstock.contract.format import FormatInfo, Options, Reader, Writer
+from penstock.contract.options import options_from
+from penstock.errors import FormatError, SchemaError
+from penstock.formats.recordio._layout import DATA, PACK, RECORD
+from penstock.formats.recordio._mxnet_index import MXNetIndex
+from penstock.framing.abilities import FrameWriter
+from penstock.framing.damage.survey import Survey
+from penstock.framing.framings import RECORDIO
+from penstock.framing.index import kept_schema
+from penstock.framing.index.indexing import load_index
+from penstock.framing.index.sidecar import Index
+from penstock.framing.read.chunk_frames import ChunkFrames
+from penstock.framing.read.chunks import SAMPLE_BYTES, sample_chunks
+from penstock.framing.read.framed import FramedReader
+from penstock.framing.read.raw import given, without_columns
+from penstock.framing.read.shard import Shard
+from penstock.framing.streams.stream import PlainStream
+from penstock.payloads.example.plans import is_raw
+from penstock.storage.base import Sink, Source
+
+MAGIC = b"\x0a\x23\xd7\xce"
+HEADER_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class RecordIOOptions:
+    """How to read RecordIO.
+
+    header: whether payloads begin with the header of an image pack; None looks at the first
+        records: they are a pack if each holds a whole header with its labels, and what follows,
+        where anything does, begins as a JPEG, PNG, WebP or PPM file.
+    label: "scalar" for one number a record, "list" for lists; None takes what the first records
+        have: one, so many, or lists.
+    infer_records: how many records of a shard to look at, or "all".
+    """
+
+    header: bool | None = None
+    label: str | None = None
+    infer_records: int | str = 1000
+
+    def __post_init__(self) -> None:
+        checked_infer(self.infer_records)
+        if self.label not in (None, "scalar", "list"):
+            raise ValueError(f"unknown label {self.label!r}; known: None, 'scalar', 'list'")
+        if self.header not in (None, True, False):
+            raise ValueError(f"header is True, False or None, not {self.header!r}")
+
+
+class RecordIOFormat:
+    """See penstock.contract.format.Format."""
+
+    info = FormatInfo(
+        "recordio",
+        (".rec", ".recordio"),
+        may_be_empty=True,
+        can_append=True,
+        can_map=True,
+        takes_views=True,
+        lossless=False,
+        loses_dtypes=True,
+        holds_images=True,
+    )
+    read_options = RecordIOOptions
+    class_numbers = pa.float32()
+    framing = RECORDIO
+    text_index = MXNetIndex()
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.recordio.writer import RecordIOWriteOptions
+
+        return RecordIOWriteOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        # A first part that claims to be a later one is no file of anything else.
+        return head.startswith(MAGIC) and (len(head) < 8 or head[7] >> 5 < 4)
+
+    def open(self, source: Source, options: Options) -> Reader:
+        mine = options_from(RecordIOOptions, options.format_options, "recordio")
+        shard = _shard(source, options)
+        known = load_index(shard)
+        return FramedReader(shard, _decoder_for(shard, mine), known)
+
+    def survey(
+        self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
+    ) -> Survey:
+        """A reading of the file that goes on after damage and tells all of it."""
+        shard = _shard(source, options)
+        decoder = _checking(shard, options) if payloads else None
+        known = load_index(shard)
+        return Survey(source, RECORDIO, "", options.limits, known, decoder=decoder, salvage=salvage)
+
+    def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
+        """A writer that takes frames as they stand."""
+        from penstock.formats.recordio.writer import RecordIOWriteOptions, RecordIOWriter
+
+        schema = pa.schema([(RECORD, pa.binary())])
+        return RecordIOWriter(sink, schema, RecordIOWriteOptions(), threads)
+
+    def end_of(self, source: Source, options: Options) -> Index:
+        """See penstock.framing.abilities.Appendable."""
+        from penstock.framing.write.end import check_end
+
+        reader = self.open(source, options)
+        assert isinstance(reader, FramedReader)
+        check_end(source, reader.index, RECORDIO)
+        return reader.index
+
+    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
+        """See penstock.contract.format.KeepsTypes."""
+        if is_raw(schema):
+            return None
+        fields = [kept_schema.with_numbers(field, self.class_numbers) for field in schema]
+        if "label" in schema.names:  # each record of a pack has these
+            given = ("id", "id2")
+            fields += [pa.field(name, pa.uint64()) for name in given if name not in schema.names]
+            fields.sort(key=lambda field: PACK.index(field.name))
+        return pa.schema(fields if options.exact else map(kept_schema.without_doubles, fields))
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        from penstock.formats.recordio.writer import RecordIOWriter
+
+        return RecordIOWriter(sink, schema, options, threads)
+
+
+def _shard(source: Source, options: Options) -> Shard:
+    return Shard(source, PlainStream(source), RECORDIO, options)
+
+
+# -- payloads -------------------------------------------------------------------------------------
+
+
+class RecordIODecoder:
+    """Payloads as they are, or the columns of a pack of images.
+
+    Args:
+        schema: some of label, id, id2 and image; or one column of whole payloads.
+        num_labels: 0 where the label is one number, a count where it is so many, None for lists.
+    """
+
+    def __init__(self, schema: pa.Schema, num_labels: int | None = 0) -> None:
+        self.schema = schema
+        self._is_pack = not {DATA, RECORD} & set(schema.names)
+        self._num_labels = num_labels
+        # Views cost no copy, but pyarrow can do little with them: they are for who asks.
+        self._lends = any(storage_of(field.type) == pa.binary_view() for field in schema)
+
+    def lending(self) -> RecordIODecoder:
+        """See penstock.contract.decoder.Lender."""
+        return RecordIODecoder(lent_schema(self.schema), self._num_labels)
+
+    def decode(
+        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+    ) -> pa.RecordBatch:
+        names = self.schema.names if columns is None else list(columns)
+        if not names:
+            return without_columns(frames, proof)
+        arrays: dict[str, pa.Array] = {}
+        if self._is_pack:
+            arrays = self._pack(frames, [name for name in names if name in PACK], proof)
+        else:
+            payloads = _core.recordio_payloads(frames, self._lends, *given(proof))
+            arrays = dict.fromkeys((DATA, RECORD), pa.array(payloads))
+        fields = [self.schema.field(name) for name in names]
+        made = [
+            _as(arrays[field.name], field)
+            if field.name in arrays
+            else pa.nulls(len(frames), field.type)  # kept beside other shards
+            for field in fields
+        ]
+        schema = pa.schema(fields, metadata=self.schema.metadata)
+        return pa.RecordBatch.from_arrays(made, schema=schema)
+
+    def _pack(
+        self, frames: _core.Frames, names: list[str], proof: Proof | None
+    ) -> dict[str, pa.Array]:
+        try:
+            found = _core.recordio_columns(
+                frames, names, self._num_labels, self._lends, *given(proof)
+            )
+        except _core.KernelError as error:
+            fault = error.args[0]
+            if fault.kind != "schema":
+                raise
+            # Another number of labels fits another schema; a header that is cut is none.
+            kind = SchemaError if fault.field else FormatError
+            raise kind(
+                fault.message,
+                record=fault.record,
+                field=fault.field,
+                byte=fault.byte,
+                expected=fault.expected,
+                found=fault.found,
+                hint='open(..., label="list")'
+                if fault.field
+                else 'open(..., damage="skip") leaves such records out, header=False gives whole payloads',
+            ) from None
+        batch = pa.record_batch(found)
+        return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+
+def _as(array: pa.Array, wanted: pa.Field) -> pa.Array:
+    """A column as the type that its field has."""
+    if kept_names.names_of(wanted) is not None:
+        return kept_names.as_labels(array, wanted)
+    try:
+        stored = array.cast(storage_of(wanted.type))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        hint = "a schema with types that hold the values"
+        raise SchemaError(f"does not fit: {error}", field=wanted.name, hint=hint) from None
+    if stored.type == wanted.type:
+        return stored
+    return pa.ExtensionArray.from_storage(wanted.type, stored)
+
+
+def _decoder_for(shard: Shard, mine: RecordIOOptions) -> RecordIODecoder:
+    """The decoder that the caller's schema asks for, or that the payloads suggest."""
+    schema = shard.options.schema
+    if shard.options.raw:
+        return RecordIODecoder(_one_column(RECORD, pa.binary_view()))
+    if schema is not None:
+        return RecordIODecoder(schema, _num_labels(_checked(schema, mine), mine))
+    seen = _sample(shard, None if mine.infer_records == "all" else int(mine.infer_records))
+    told = InferredFrom(seen.num_records, seen.is_all, file_name(shard.source.path)).metadata
+    is_pack = seen.is_pack if mine.header is None else mine.header
+    if not is_pack:
+        return RecordIODecoder(_one_column(DATA, pa.binary()).with_metadata(told))
+    num_labels = {"scalar": 0, "list": None, None: seen.num_labels}[mine.label]
+    label = {0: pa.float32(), None: pa.list_(pa.float32())}.get(num_labels)
+    types = {
+        "label": label or pa.list_(pa.float32(), num_labels),
+        "id": pa.uint64(),
+        "id2": pa.uint64(),
+        "image": seen.image,
+    }
+    fields = [pa.field(name, type_, nullable=False) for name, type_ in types.items()]
+    return RecordIODecoder(pa.schema(fields, metadata=told), num_labels)
+
+
+def _checking(shard: Shard, options: Options) -> RecordIODecoder | None:
+    """What decodes records as `open` does; None where they have no columns that they all fit."""
+    mine = options_from(RecordIOOptions, options.format_options, "recordio")
+    quiet = replace(options, damage="skip", skipped=lambda region: None)
+    try:
+        return _decoder_for(replace(shard, options=quiet), mine).lending()  # which copies no bytes
+    except (SchemaError, FormatError):
+        return None
+
+
+def _one_column(name: str, type_: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, type_, nullable=False)])
+
+
+def _checked(schema: pa.Schema, mine: RecordIOOptions) -> pa.Schema:
+    """A schema that the caller gives, if RecordIO has its columns."""
+    kinds = {True: [PACK], False: [(DATA,), (RECORD,)]}
+    allowed = kinds[True] + kinds[False] if mine.header is None else kinds[mine.header]
+    # A field that may be null may be missing, as one that is kept beside other shards is.
+    needed = {field.name for field in schema if not field.nullable}
+    needed |= {name for some in allowed for name in some if name in schema.names}
+    if len(set(schema.names)) < len(schema) or not any(needed <= set(some) for some in allowed):
+        listed = "; or ".join(", ".join(some) for some in allowed)
+        message = f"RecordIO has no such columns together: {', '.join(schema.names)}"
+        raise SchemaError(message, hint=f"it has {listed}")
+    return schema
+
+
+def _num_labels(schema: pa.Schema, mine: RecordIOOptions) -> int | None:
+    """How many labels a record has, by the type of their column."""
+    if "label" not in schema.names:
+        return None if mine.label == "list" else 0
+    type_ = storage_of(schema.field("label").type)
+    if pa.types.is_fixed_size_list(type_):
+        return type_.list_size
+    return None if pa.types.is_nested(type_) else 0
+
+
+# -- what the first records are -------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the records of a sample have in common."""
+
+    num_records: int = 0
+    num_headers: int = 0
+    """How many hold a whole header with its labels."""
+    flags: set[int] = field(default_factory=set)
+    codecs: Counter[str] = field(default_factory=Counter)
+    """What the images begin as, "" where that is no image; empty ones are not counted."""
+    is_all: bool = True
+
+    @property
+    def is_pack(self) -> bool:
+        whole = self.num_headers == self.num_records
+        return whole and bool(self.codecs) and "" not in self.codecs
+
+    @property
+    def num_labels(self) -> int | None:
+        return next(iter(self.flags)) if len(self.flags) == 1 else None if self.flags else 0
+
+    @property
+    def image(self) -> pa.DataType:
+        if not self.codecs or "" in self.codecs:
+            return pa.binary()
+        return ImageType(next(iter(self.codecs)) if len(self.codecs) == 1 else "")
+
+    def add(self, payload: bytes) -> None:
+        """Look at one more record."""
+        self.num_records += 1
+        flag = int.from_bytes(payload[:4], "little")
+        start = HEADER_BYTES + 4 * flag
+        if len(payload) < start:
+            return
+        self.num_headers += 1
+        self.flags.add(flag)
+        if len(payload) > start:
+            self.codecs[_codec(payload[start : start + 12])] += 1
+
+
+def _codec(head: bytes) -> str:
+    """The image file that bytes begin, by the names of ImageType."""
+    if head.startswith(b"\xff\xd8\xff"):
+        return "jpeg"
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "png"
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "webp"
+    return "ppm" if head[:3] in (b"P6\n", b"P5\n") else ""
+
+
+def _sample(shard: Shard, most: int | None) -> _Seen:
+    """The first records of a file, or all. Damage is passed over here: reading tells of it."""
+    damage = "skip" if shard.options.damage in ("skip", "salvage") else "stop"
+    quiet = Options(damage=damage, index="never", limits=shard.options.limits, raw=True)
+    seen = _Seen()
+    num_bytes = 0
+    for payload in _payloads(replace(shard, options=quiet)):
+        if most is not None and (seen.num_records >= most or num_bytes > SAMPLE_BYTES):
+            seen.is_all = False
+            break
+        seen.add(payload)
+        num_bytes += len(payload)
+    return seen
+
+
+def _payloads(shard: Shard) -> Iterator[bytes]:
+    chunk_frames = ChunkFrames(shard)
+    for chunk in sample_chunks(shard):
+        frames = chunk_frames.read(chunk, None).frames
+        views: Sequence[Any] = pa.array(_core.recordio_payloads(frames, True))
+        for view in views:
+            yield view.as_py()

@@ -1,0 +1,463 @@
+"""TFRecord: a concatenation of framed payloads, usually tf.train.Example, often gzipped whole.
+
+```
+offset  size  field
+0       8     length        uint64 LE, payload bytes
+8       4     length_crc    masked CRC-32C of the 8 length bytes
+12      L     payload
+12+L    4     data_crc      masked CRC-32C of the payload
+```
+
+There is no file header, footer or count. A file may be compressed as a whole, with gzip (any number
+of members) or zlib; its name says nothing about that. Source: TensorFlow's record_writer.h and
+record_reader.cc, and the published observations of what tf.data accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.inferred import InferredFrom, file_name
+from penstock.columns.numbers import checked_infer
+from penstock.columns.selection import Projection
+from penstock.columns.types import is_list
+from penstock.contract.decoder import Places, Proof
+from penstock.contract.format import Chunk, FormatInfo, Options, Reader, Writer
+from penstock.contract.options import options_from
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.formats.tfrecord._dali_index import DaliIndex
+from penstock.framing.abilities import FrameWriter
+from penstock.framing.damage.survey import Survey
+from penstock.framing.framings import TFRECORD, UNCHECKED_TFRECORD
+from penstock.framing.index import kept_schema, sidecar
+from penstock.framing.index.indexing import load_index
+from penstock.framing.index.sidecar import Index
+from penstock.framing.read.chunk_frames import ChunkFrames
+from penstock.framing.read.chunks import SAMPLE_BYTES, indexed_chunks, sample_chunks
+from penstock.framing.read.framed import FramedReader
+from penstock.framing.read.raw import (
+    RAW_SCHEMA,
+    RawDecoder,
+    given,
+    without_columns,
+)
+from penstock.framing.read.shard import Shard
+from penstock.framing.streams.inflated import InflatedStream
+from penstock.framing.streams.stream import PlainStream, Stream
+from penstock.payloads.example.inference import infer_schema, looks_like_examples, merge_facts
+from penstock.payloads.example.plans import (
+    IN_LISTS_KEY,
+    RECORD,
+    WIRE_KEY,
+    DecodePlan,
+    FieldPlan,
+    is_raw,
+    lent,
+    plan_fields,
+)
+from penstock.payloads.example.sequence_parts import (
+    check_parts,
+    names_of_parts,
+    part_and_key,
+    with_parts,
+    without_values,
+)
+from penstock.storage.base import Sink, Source
+
+_HEAD_BYTES = 4096
+"""How much is looked at to tell the compression: enough to inflate the first bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TFRecordOptions:
+    """How to read TFRecord.
+
+    compression: "gzip", "zlib" or "" to say it instead of looking; None looks at the bytes.
+    infer_records: how many records of a shard to look at for a schema, or "all".
+    """
+
+    compression: str | None = None
+    infer_records: int | str = 1000
+
+    def __post_init__(self) -> None:
+        checked_infer(self.infer_records)
+        if isinstance(self.compression, str):
+            object.__setattr__(
+                self, "compression", self.compression.lower()
+            )  # or as TensorFlow has it
+
+
+class TFRecordFormat:
+    """See penstock.contract.format.Format."""
+
+    info = FormatInfo(
+        "tfrecord",
+        (".tfrecord", ".tfrecords", ".tfrec", ".tfr"),
+        may_be_empty=True,
+        can_append=True,
+        can_map=True,
+        compressions=("gzip", "zlib"),
+        takes_views=True,
+        loses_dtypes=True,
+        lossless=False,
+        has_checksums=True,
+        takes_descriptions=True,
+    )
+    read_options = TFRecordOptions
+    framing = TFRECORD
+    text_index = DaliIndex()
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.tfrecord.writer import TFRecordWriteOptions
+
+        return TFRecordWriteOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        container = compression_of(head)
+        if not container:
+            return _frame_head(head)
+        return _inflates_to_frames(head, container)
+
+    def open(self, source: Source, options: Options) -> Reader:
+        mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
+        shard = _shard(source, options, mine)
+        known = load_index(shard)
+        return FramedReader(shard, decoder_for(shard, mine, known), known)
+
+    def survey(
+        self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
+    ) -> Survey:
+        """A reading of the file that goes on after damage and tells all of it."""
+        mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
+        shard = _shard(source, options, mine)
+        # The first records are read from the front: an index may know of more than damage has left.
+        decoder = _checking(shard, mine) if payloads else None
+        compression, limits, known = shard.stream.container, options.limits, load_index(shard)
+        return Survey(
+            source, TFRECORD, compression, limits, known, decoder=decoder, salvage=salvage
+        )
+
+    def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
+        """A writer that takes frames as they stand, for a file compressed like another."""
+        from penstock.formats.tfrecord.writer import TFRecordWriter
+
+        given = {"compression": compression or None, "payload": "raw"}
+        options = options_from(self.write_options, given, "tfrecord")
+        return TFRecordWriter(sink, pa.schema([("record", pa.binary())]), options, threads)
+
+    def end_of(self, source: Source, options: Options) -> Index:
+        """See penstock.framing.abilities.Appendable."""
+        from penstock.framing.write.end import check_end
+
+        mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
+        if _compression(source, mine) == "zlib":
+            raise UnsupportedError(
+                "a ZLIB file is one stream, and nothing can follow its end",
+                file=source.path,
+                hint="a new shard beside it, or penstock convert to gzip, which can be appended to",
+            )
+        reader = self.open(source, options)
+        assert isinstance(reader, FramedReader)
+        index = reader.index
+        check_end(source, index)
+        return index
+
+    def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
+        """See penstock.contract.format.KeepsTypes."""
+        if is_raw(schema) or options.payload not in (None, "example"):
+            return None
+        fields = [told for field in schema for told in _told(field)]
+        leaves = [leaf.name for leaf in kept_schema.flattened(fields)]
+        if len(set(leaves)) < len(leaves):
+            return None  # a struct's field has the name of a column
+        is_exact = options.exact
+        return pa.schema(fields if is_exact else map(kept_schema.without_doubles, fields))
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        from penstock.formats.tfrecord.writer import TFRecordWriter
+
+        return TFRecordWriter(sink, schema, options, threads)
+
+
+def _shard(source: Source, options: Options, mine: TFRecordOptions) -> Shard:
+    """The file with the stream of frames in it."""
+    compression = _compression(source, mine)
+    stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
+    framing = UNCHECKED_TFRECORD if options.checksums == "none" else TFRECORD
+    return Shard(source, stream, framing, options)
+
+
+def _compression(source: Source, mine: TFRecordOptions) -> str:
+    """What the caller says of the compression, or the bytes."""
+    if mine.compression not in ("", "gzip", "zlib", None):
+        raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip', 'zlib'")
+    if mine.compression is not None:
+        return mine.compression
+    return compression_in(source)
+
+
+def _frame_head(head: bytes) -> bool:
+    buffer = _core.Buffer.from_bytes(head[: TFRECORD.head_bytes])
+    return (
+        len(buffer) == TFRECORD.head_bytes and _core.next_head(TFRECORD.name, buffer, 0) is not None
+    )
+
+
+def _inflates_to_frames(head: bytes, container: str) -> bool:
+    """Whether the start of a compressed file inflates to the head of a frame."""
+    inflater = _core.Inflater(container, 0)
+    is_whole = len(head) < _HEAD_BYTES
+    try:
+        data = _core.Buffer.from_bytes(head)
+        plain = b""
+        while len(plain) < TFRECORD.head_bytes and not inflater.finished:
+            part, consumed = inflater.push(data, is_whole, TFRECORD.head_bytes - len(plain))
+            if not len(part) and not consumed:
+                break
+            plain += part.to_bytes()
+            data = data.slice(consumed, len(data))
+    except _core.KernelError:
+        return False
+    return not plain if inflater.finished and not plain else _frame_head(plain)
+
+
+def compression_in(source: Source) -> str:
+    """The compression of a TFRecord file, "", "gzip" or "zlib", told by its bytes."""
+    return compression_of(source.read(0, _HEAD_BYTES).to_bytes()) or ""
+
+
+def compression_of(head: bytes) -> str | None:
+    """The compression, "", "gzip" or "zlib", told by the bytes; None where no TFRecord starts like this.
+
+    Structure first: a first frame whose length happens to spell a magic number (35,615 bytes spell
+    gzip's) still has a right length checksum, and no compressed file does.
+    """
+    if not head or _frame_head(head):
+        return ""
+    if head[:2] == b"\x1f\x8b":
+        return "gzip"
+    if len(head) < 2 or head[0] & 0x8F != 8 or (head[0] * 256 + head[1]) % 31:
+        return None
+    # Nearly all have the largest window. What says another one is more likely a damaged frame.
+    return "zlib" if head[0] == 0x78 or _inflates_to_frames(head, "zlib") else None
+
+
+# -- payloads -------------------------------------------------------------------------------------
+
+
+class ExampleDecoder:
+    """Payloads as tf.train.Example or SequenceExample."""
+
+    proves_in_blocks = True
+    """See penstock.contract.decoder.BlockProver."""
+
+    def __init__(
+        self,
+        fields: Sequence[FieldPlan],
+        dialect: str,
+        metadata: Any = None,
+        *,
+        complete: bool = False,
+        given: bool = False,
+    ) -> None:
+        self._fields = {plan.field.name: plan for plan in fields}
+        self._given = given and dialect == "protobuf"
+        self._dialect = dialect
+        self._complete = complete
+        every = DecodePlan(fields, dialect, complete=complete)
+        self._plans: dict[tuple[str, ...] | None, DecodePlan] = {None: every}
+        self.schema = self._plans[None].schema.with_metadata(metadata)
+
+    @property
+    def row_bytes(self) -> dict[str, int]:
+        """See penstock.contract.decoder.Widening."""
+        plans = self._fields.items()
+        return {name: sum(wire.row_bytes for wire in plan.wires) for name, plan in plans}
+
+    def lending(self) -> ExampleDecoder:
+        """See penstock.contract.decoder.Lender."""
+        fields = [lent(plan) for plan in self._fields.values()]
+        metadata, given = self.schema.metadata, self._given
+        complete = self._complete
+        return ExampleDecoder(fields, self._dialect, metadata, complete=complete, given=given)
+
+    def decode(
+        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+    ) -> pa.RecordBatch:
+        if columns is not None and not columns:
+            return without_columns(frames, proof)
+        batch = self._plan(columns).decode(frames, *given(proof))
+        if self._given:
+            check_parts(batch, self._fields, frames)
+        return batch
+
+    def decode_at(
+        self, places: Places, records: np.ndarray, columns: Projection
+    ) -> pa.RecordBatch | None:
+        """See penstock.contract.decoder.PlaceDecoder."""
+        if columns is not None and not columns:
+            return None
+        batch = self._plan(columns).decode_at(places, records)
+        if batch is not None and self._given and without_values(batch, self._fields):
+            return None  # `decode` sees whether something is wrong with that
+        return batch
+
+    def _plan(self, columns: Projection) -> DecodePlan:
+        wanted = None if columns is None else tuple(columns)
+        plan = self._plans.get(wanted)
+        if plan is None:
+            assert wanted is not None
+            complete = self._complete and set(wanted) >= self._fields.keys()
+            fields = [self._fields[name] for name in wanted]
+            plan = DecodePlan(fields, self._dialect, complete=complete)
+            self._plans[wanted] = plan
+        return plan
+
+
+def decoder_for(shard: Shard, mine: TFRecordOptions, known: Index | None = None) -> Any:
+    """The decoder that the caller's schema asks for, or that the payloads suggest."""
+    path = shard.source.path
+    return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records, known))
+
+
+def _checking(shard: Shard, mine: TFRecordOptions) -> ExampleDecoder | None:
+    """What decodes Examples if `open` takes the payloads for such; where it would look at all of them, the first
+    ones tell."""
+    num_records = 1000 if mine.infer_records == "all" else mine.infer_records
+    # Damage is what is looked for here, so it is passed over where no record is in front of it.
+    facts, seen = sample(_looking(shard, "stop"), num_records)
+    if not looks_like_examples(facts):
+        return None
+    try:
+        fields = plan_fields(infer_schema(facts, seen))
+    except SchemaError:
+        fields = []  # they have no schema together; that they are messages can be seen
+    return ExampleDecoder(fields, shard.options.dialect).lending()  # which copies no bytes
+
+
+def decoder_of(
+    options: Options, path: str, look: Callable[[], tuple[dict[str, Any], InferredFrom]]
+) -> Any:
+    """The same for any format whose payloads may be Examples; `look` gives what `sample` does."""
+    schema = options.schema
+    if options.raw:
+        return RawDecoder()
+    if isinstance(schema, pa.Schema):
+        if is_raw(schema):
+            return RawDecoder(schema)
+        is_given = InferredFrom.of(schema) is None
+        fields = plan_fields(
+            with_parts(schema, lambda: look()[0]) if is_given else schema,
+            convert=is_given and options.dialect == "protobuf",
+        )
+        return ExampleDecoder(
+            fields, options.dialect, schema.metadata, complete=options.complete, given=is_given
+        )
+    if isinstance(schema, dict):
+        from penstock.features import plans as feature_plans
+
+        parts = names_of_parts(schema, lambda: look()[0])
+        plans = feature_plans.plan_fields(schema, options.dialect, parts)
+        dialect = feature_plans.kernel_dialect(schema, options.dialect)
+        return ExampleDecoder(plans, dialect, given=True)
+    if schema is not None:
+        from penstock.payloads.protobuf import MessageDecoder
+
+        return MessageDecoder(schema)
+    facts, seen = look()
+    if not looks_like_examples(facts):
+        return RawDecoder(RAW_SCHEMA.with_metadata(seen.metadata))
+    try:
+        inferred = infer_schema(facts, seen)
+    except SchemaError as error:
+        raise error.at(file=path) from None
+    fields = plan_fields(inferred)
+    return ExampleDecoder(fields, options.dialect, inferred.metadata, complete=options.complete)
+
+
+def sample(
+    shard: Shard, infer_records: int | str, known: Index | None = None
+) -> tuple[dict[str, Any], InferredFrom]:
+    """Facts about the first records of a shard (or all), and how many these are.
+
+    Damage is passed over here: it is reported when the records are read. But who looks at all records has read
+    them, and is told at once, unless damage was to be passed over.
+    """
+    options = shard.options
+    if options.damage == "error" and infer_records == "all":
+        looking = _looking(shard, "error", options.checksums)
+        return _facts(looking, sample_chunks(looking), infer_records)
+    # A file whose first records are lost is still to be read as what the later ones are.
+    reads_on = options.damage in ("skip", "salvage")
+    looking = _looking(shard, "skip" if reads_on else "stop", options.checksums)
+    facts, seen = _facts(looking, sample_chunks(looking), infer_records)
+    if seen.num_records or reads_on or (known is None and options.damage == "error"):
+        return facts, seen
+    looking = _looking(shard, "skip", options.checksums)
+    chunks = sample_chunks(looking) if known is None else indexed_chunks(known)
+    return _facts(looking, chunks, infer_records)
+
+
+def _looking(shard: Shard, damage: str, checksums: str = "all") -> Shard:
+    """The shard for who only wants to know what its records are."""
+    limits = shard.options.limits
+    options = Options(damage=damage, checksums=checksums, index="never", limits=limits, raw=True)
+    return replace(shard, options=options)
+
+
+def _facts(
+    shard: Shard, chunks: Iterator[Chunk], infer_records: int | str
+) -> tuple[dict[str, Any], InferredFrom]:
+    everything = infer_records == "all"
+    left = None if everything else int(infer_records)
+    parts: list[dict[str, Any]] = []
+    chunk_frames = ChunkFrames(shard)
+    done = False
+    seen_bytes = 0
+    for chunk in chunks:
+        held = chunk_frames.read(chunk, None)
+        frames = held.frames
+        bad = frames.verify(None) if shard.proves else []
+        if bad and shard.options.damage == "error":
+            raise chunk_frames.located(bad[0], held, chunk)
+        if bad:
+            wrong = np.array([fault.record for fault in bad], dtype=np.int64)
+            keep = np.setdiff1d(np.arange(len(frames)), wrong)
+            frames = frames.select(sidecar.as_uint64(keep))
+        if left is not None:
+            frames = frames[:left]
+            left -= len(frames)
+        parts.append(frames.infer())
+        seen_bytes += chunk.end_byte - chunk.start_byte
+        if left is not None and (left <= 0 or seen_bytes >= SAMPLE_BYTES):
+            done = True
+            break
+    facts = merge_facts(parts)
+    name = file_name(shard.source.path)
+    return facts, InferredFrom(facts["num_records"], not done, name)
+
+
+def _told(field: pa.Field) -> list[pa.Field]:
+    """What a field reads back as: a struct as one, unless its name says in which part of a SequenceExample it is."""
+    leaves = kept_schema.flattened([field])
+    is_part = part_and_key(field.name) is not None or WIRE_KEY in (field.metadata or {})
+    if pa.types.is_struct(field.type) and leaves and not is_part:
+        return [kept_schema.as_struct(field)]
+    return [_told_as_list(leaf) for leaf in leaves]
+
+
+def _told_as_list(field: pa.Field) -> pa.Field:
+    """A field as inference tells of it: a list of lists is a feature list of SequenceExamples, and a feature
+    `record` is no raw record."""
+    if field.name == RECORD:
+        return field.with_metadata({**(field.metadata or {}), WIRE_KEY: RECORD.encode()})
+    if not (is_list(field.type) and is_list(field.type.value_type)):
+        return field
+    return field.with_metadata({**(field.metadata or {}), IN_LISTS_KEY: b"1"})

@@ -1,0 +1,112 @@
+"""Writes TFRecord shards: batches become frames, and frames plain, gzip or zlib bytes.
+
+The bytes are the same for any number of threads and for any way of cutting the same records into
+batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.losses import Losses
+from penstock.engine.ordered_writes import InOrder
+from penstock.framing.write.output import GzipMembers, OneStream, PlainOutput
+from penstock.framing.write.writer import FramedWriter
+from penstock.limits import KIB
+from penstock.payloads.example.encode_plans import Payload, plan_payload
+from penstock.storage.base import Sink
+
+
+@dataclass(frozen=True, slots=True)
+class TFRecordWriteOptions:
+    """How TFRecord files are written."""
+
+    compression: Literal["gzip", "zlib"] | None = None
+    level: int = 6
+    """1 (fast) to 9 (small)."""
+    member_bytes: int = 256 * KIB
+    """A gzip member ends with the record that brings it to so many plain bytes."""
+    payload: Payload | None = None
+    """What a record becomes; None decides from the schema, see `tfrecord_columns`."""
+    exact: bool = False
+    """Whether a float64 that is no float32 is an error, and not stored as the nearest one, as in TensorFlow's
+    FloatList. One beyond float32's range is an error always."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.compression, str):
+            # TensorFlow's words are in capitals, and its empty one is none.
+            object.__setattr__(self, "compression", self.compression.lower() or None)
+        if self.compression not in (None, "gzip", "zlib"):
+            raise ValueError(
+                f"TFRecord has no compression {self.compression!r}; known: None, 'gzip', 'zlib'"
+            )
+        if self.payload not in (None, "example", "sequence", "raw"):
+            raise ValueError(
+                f"unknown payload {self.payload!r}; known: None, 'example', 'sequence', 'raw'"
+            )
+        if not 1 <= self.level <= 9:
+            raise ValueError(f"level must be 1 to 9, not {self.level}")
+        if not 1 <= self.member_bytes <= 1 << 30:
+            raise ValueError(f"member_bytes must be 1 to {1 << 30}, not {self.member_bytes}")
+
+
+class TFRecordWriter(FramedWriter):
+    """Writes one shard to a sink, and keeps what an index of it needs.
+
+    Args:
+        sink: where the bytes go; committed or aborted by the caller.
+        schema: of the batches that will come.
+        options: see TFRecordWriteOptions.
+        threads: how many slices are encoded and compressed at once; None: one a core.
+
+    Raises:
+        SchemaError: a column has a type that no payload holds.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.storage.local import LocalStorage
+        >>> sink = LocalStorage().sink("numbers.tfrecord", overwrite=True)
+        >>> batch = pa.record_batch({"n": [1, 2, 3]})
+        >>> writer = TFRecordWriter(sink, batch.schema, TFRecordWriteOptions())
+        >>> writer.write(batch)
+        >>> writer.close()
+        >>> sink.commit()
+        >>> writer.index().num_records
+        3
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        schema: pa.Schema,
+        options: TFRecordWriteOptions,
+        threads: int | None = None,
+    ) -> None:
+        self._options = options
+        self._losses = Losses(exact=options.exact)
+        plan = plan_payload(schema, options.payload, self._losses)
+
+        def encode(part: pa.RecordBatch, first_record: int) -> _core.Framed:
+            del first_record
+            if plan.kind == "raw":
+                return _core.frame_records(part.column(0))
+            return _core.encode_examples(plan.convert(part), plan.kind)
+
+        super().__init__(sink, schema, encode, threads)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See Noting."""
+        return self._losses.notes
+
+    def output(self, sink: Sink) -> PlainOutput:
+        """Frames as they are, in gzip members, or in one stream."""
+        how = self._options
+        if how.compression == "gzip":
+            work = InOrder(self.pool, 4 * self.threads)
+            return GzipMembers(sink, how.level, how.member_bytes, work)
+        return OneStream(sink, how.compression, how.level) if how.compression else PlainOutput(sink)

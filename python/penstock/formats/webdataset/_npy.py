@@ -1,0 +1,260 @@
+"""Columns of npy files, one a record, and the reverse.
+
+Records that are alike, with one header and one size, are sliced out of a batch at once; the others are
+looked at one by one. Only numbers are read, and nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.batches import rounds
+from penstock.columns.casts import fitted
+from penstock.columns.types import (
+    VariableShapeTensorType,
+    fixed_tensors,
+    is_fixed_tensor,
+    is_variable_tensor,
+)
+from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.formats.numpy.dtypes import name_of_bits
+from penstock.formats.numpy.npy_header import Header, header_bytes, parse_header
+
+_MOST_HEADER = 4096
+_MOST_VALUES = (1 << 31) - 1
+_MOST_AXES = 32
+_KEPT_HEADERS = 4096
+
+
+def header_of(data: bytes) -> Header | None:
+    """The header at the front of an npy file; None where there is none, or one of other values than
+    numbers."""
+    if len(data) < 12:
+        return None
+    prefix = 10 if data[6] == 1 else 12
+    start = prefix + int.from_bytes(data[8:prefix], "little")
+    return None if start > min(len(data), _MOST_HEADER) else _known(data[:start])
+
+
+@lru_cache(_KEPT_HEADERS)
+def _known(front: bytes) -> Header | None:
+    try:
+        header = parse_header(lambda start, length: front[start : start + length])
+    except PenstockError:
+        return None
+    if header.dtype.kind not in "biuf" or name_of_bits(header.dtype) is not None:
+        return None
+    fits = len(header.shape) <= _MOST_AXES and header.num_values <= _MOST_VALUES
+    return header if fits else None
+
+
+def type_of(headers: Sequence[Header | None]) -> Any:
+    """The type of a column whose first records have these headers: a number or a fixed tensor where
+    they agree, a variable tensor where only their shapes differ, else bytes."""
+    first = headers[0] if headers else None
+    if first is None or any(header is None for header in headers):
+        return pa.binary()
+    dtypes = {header.dtype.newbyteorder("=") for header in headers if header is not None}
+    shapes = {header.shape for header in headers if header is not None}
+    kinds = {dtype.kind for dtype in dtypes}
+    if len(kinds) > 1 or len({len(shape) for shape in shapes}) > 1:
+        return pa.binary()
+    value = pa.from_numpy_dtype(np.result_type(*dtypes))
+    if len(shapes) > 1:
+        return VariableShapeTensorType(value, len(first.shape))
+    return pa.fixed_shape_tensor(value, first.shape) if first.shape else value
+
+
+def column(values: Any, type_: Any, exact: bool = False) -> Any:
+    """The arrays in a column of npy files (binary, nulls stay nulls) as values of a type; with `exact` none is
+    rounded.
+
+    Raises:
+        SchemaError: one is none, or does not fit the type; names its row.
+    """
+    there = values.is_valid()
+    full = values.drop_null() if values.null_count else values
+    found = _stacked(full, type_, exact)
+    if found is None:
+        rows = np.flatnonzero(there.to_numpy(zero_copy_only=False))
+        arrays = [_array(data, int(row)) for data, row in zip(full.to_pylist(), rows, strict=True)]
+        if exact:
+            _check_exact(arrays, rows, type_)
+        found = _joined(arrays, rows, type_)
+    if not values.null_count:
+        return found
+    valid = there.to_numpy(zero_copy_only=False)
+    places = pa.array(np.cumsum(valid) - 1, mask=~valid)
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type_, found.storage.take(places))
+    return found.take(places)
+
+
+def _check_exact(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> None:
+    wanted = _number_type(type_)
+    for array, row in zip(arrays, rows, strict=True):
+        if rounds(pa.from_numpy_dtype(array.dtype), wanted):
+            raise SchemaError(
+                f"an array of {array.dtype} would be rounded to the type of the first records",
+                record=int(row),
+                expected=wanted,
+                found=array.dtype,
+                hint='open(..., infer_records="all"), or schema= with the wider type',
+            )
+
+
+def _number_type(type_: Any) -> pa.DataType:
+    """The type of the numbers in arrays, or the type itself."""
+    while isinstance(type_, pa.BaseExtensionType) or pa.types.is_nested(type_):
+        type_ = type_.value_type
+    return type_
+
+
+def _stacked(values: Any, type_: Any, exact: bool) -> Any:
+    """All arrays at once, if they have one header and one size that fit the type; else None."""
+    if not len(values):
+        return None
+    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
+    offsets = np.frombuffer(values.buffers()[1], np.int32)
+    offsets = offsets[values.offset : values.offset + len(values) + 1]
+    size = int(offsets[1] - offsets[0])
+    if (np.diff(offsets) != size).any():
+        return None
+    rows = data[offsets[0] : offsets[-1]].reshape(len(values), size)
+    header = header_of(rows[0].tobytes())
+    if header is None or not _fits(header, size, type_):
+        return None
+    if exact and rounds(pa.from_numpy_dtype(header.dtype.newbyteorder("=")), _number_type(type_)):
+        return None
+    if (rows[:, : header.start] != rows[0, : header.start]).any():
+        return None
+    body = np.ascontiguousarray(rows[:, header.start :]).view(header.dtype)
+    order = "F" if header.fortran_order else "C"
+    arrays = body.reshape(len(values), *(header.shape[::-1] if order == "F" else header.shape))
+    if order == "F":
+        arrays = arrays.transpose(0, *range(arrays.ndim - 1, 0, -1))
+    return _shaped(np.ascontiguousarray(arrays, header.dtype.newbyteorder("=")), type_)
+
+
+def _fits(header: Header, size: int, type_: Any) -> bool:
+    if size != header.start + header.num_values * header.dtype.itemsize or not header.num_values:
+        return False
+    if is_fixed_tensor(type_):
+        return tuple(type_.shape) == header.shape
+    if pa.types.is_fixed_size_list(type_):
+        return header.shape == (type_.list_size,)
+    return not header.shape and not pa.types.is_nested(type_) and not is_variable_tensor(type_)
+
+
+def _shaped(arrays: np.ndarray, type_: Any) -> Any:
+    """Arrays of one shape, the first axis counting them, as values of a type."""
+    if not arrays.ndim > 1:
+        return fitted(pa.array(arrays), type_)
+    value = type_.value_type
+    if pa.types.is_fixed_size_list(type_):
+        flat = fitted(pa.array(arrays.ravel()), value)
+        return pa.FixedSizeListArray.from_arrays(flat, type=type_)
+    tensors = fixed_tensors(arrays)
+    storage = tensors.storage
+    if storage.type.value_type != value or storage.type != type_.storage_type:
+        storage = fitted(storage, type_.storage_type)
+    return pa.ExtensionArray.from_storage(type_, storage)
+
+
+def _array(data: bytes, row: int) -> np.ndarray:
+    header = header_of(data)
+    if header is None:
+        raise FormatError("the contents are no npy file of numbers", record=row)
+    size = header.num_values * header.dtype.itemsize
+    if len(data) != header.start + size:
+        message = "an npy file that has not as many bytes as its header says"
+        raise FormatError(message, record=row, expected=header.start + size, found=len(data))
+    flat = np.frombuffer(data, header.dtype, offset=header.start)
+    array = flat.reshape(header.shape, order="F" if header.fortran_order else "C")
+    return np.asarray(array, header.dtype.newbyteorder("="))
+
+
+def _joined(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> Any:
+    """Arrays of any shapes as values of a type."""
+    kind = pa.types
+    if is_fixed_tensor(type_):
+        wanted: tuple[int, ...] | None = tuple(type_.shape)
+    elif kind.is_fixed_size_list(type_):
+        wanted = (type_.list_size,)
+    elif kind.is_nested(type_) or is_variable_tensor(type_):
+        wanted = None
+    else:
+        wanted = ()
+    levels = type_.num_dimensions if is_variable_tensor(type_) else 1
+    for array, row in zip(arrays, rows, strict=True):
+        if array.shape != wanted if wanted is not None else array.ndim != levels:
+            message = f"an array of shape {array.shape} where the schema wants {type_}"
+            raise SchemaError(message, record=int(row))
+    value = type_.value_type if wanted != () else type_
+    parts = [fitted(pa.array(array.ravel()), value) for array in arrays]
+    flat = pa.concat_arrays(parts) if parts else pa.array([], value)
+    if wanted == ():
+        return flat
+    if kind.is_fixed_size_list(type_):
+        return _fixed_list(flat, type_, len(arrays))
+    if is_fixed_tensor(type_):
+        storage = _fixed_list(flat, type_.storage_type, len(arrays))
+        return pa.ExtensionArray.from_storage(type_, storage)
+    ends = np.cumsum([0, *(array.size for array in arrays)])
+    if not is_variable_tensor(type_):
+        make = pa.LargeListArray if kind.is_large_list(type_) else pa.ListArray
+        width = np.int64 if kind.is_large_list(type_) else np.int32
+        return make.from_arrays(pa.array(ends.astype(width)), flat, type=type_)
+    return _variable(arrays, flat, ends, type_)
+
+
+def _fixed_list(flat: Any, type_: Any, count: int) -> Any:
+    return pa.FixedSizeListArray.from_buffers(type_, count, [None], children=[flat])
+
+
+def _variable(arrays: list[np.ndarray], flat: Any, ends: np.ndarray, type_: Any) -> Any:
+    fields = type_.storage_type
+    offsets = pa.array(ends.astype(np.int32))
+    data = pa.ListArray.from_arrays(offsets, flat, type=fields.field("data").type)
+    shapes = pa.array(np.array([a.shape for a in arrays], np.int32).reshape(-1))
+    shape = _fixed_list(shapes, fields.field("shape").type, len(arrays))
+    storage = pa.StructArray.from_arrays([data, shape], fields=list(fields))
+    return pa.ExtensionArray.from_storage(type_, storage)
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+_header = lru_cache(_KEPT_HEADERS)(header_bytes)
+
+
+def stacked_files(arrays: np.ndarray) -> Any:
+    """Arrays of one shape, the first axis counting them, as npy files: binary."""
+    arrays = np.ascontiguousarray(arrays)
+    header = np.frombuffer(_header(arrays.dtype.str, arrays.shape[1:]), np.uint8)
+    body = arrays.view(np.uint8).reshape(len(arrays), -1) if arrays.size else None
+    size = 0 if body is None else body.shape[1]
+    out = np.empty((len(arrays), len(header) + size), np.uint8)
+    out[:, : len(header)] = header
+    if body is not None:
+        out[:, len(header) :] = body
+    offsets = np.arange(len(arrays) + 1, dtype=np.int64) * out.shape[1]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.large_binary(), len(arrays), buffers)
+
+
+def files(flat: np.ndarray, ends: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> Any:
+    """Parts of a run of numbers as npy files: binary. `ends` has an edge more than there are parts."""
+    data = np.ascontiguousarray(flat).view(np.uint8)
+    width = flat.dtype.itemsize
+    descr = flat.dtype.str
+    parts = [
+        _header(descr, shape) + data[int(a) * width : int(b) * width].tobytes()
+        for a, b, shape in zip(ends[:-1], ends[1:], shapes, strict=True)
+    ]
+    return pa.array(parts, pa.large_binary())

@@ -1,0 +1,68 @@
+"""Where a tar archive ends: what verify says of it besides its records, and repair puts right.
+
+Other programs read up to the first block of zeros, and nothing behind it. An archive without one may have been
+cut between two members, which nothing else tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from penstock import _core
+from penstock.columns.numbers import as_arrow, as_numpy
+from penstock.contract.format import Part
+from penstock.formats.webdataset._comment import END_BYTES
+from penstock.framing.damage.parts import Bad, Found, Frames, Task
+from penstock.framing.damage.survey import Survey
+from penstock.framing.write.output import joined
+
+_NO_END = "the archive has no end: if it was cut behind a member, nothing else tells"
+_EARLY_END = "an archive ends here and another follows: webdataset and tar read nothing of that one"
+
+
+class ArchiveSurvey(Survey):
+    """A survey that tells, too, where the archive ends and should not, or does not and should."""
+
+    def tasks(self) -> Iterator[Task]:
+        """See Survey.tasks."""
+        end: tuple[int, int] | None = None  # of the last record: where it is, and its zeros
+        for task in super().tasks():
+            if isinstance(task, Frames):
+                zeros = as_numpy(_core.tar_end_bytes(task.frames)).astype(np.int64)
+                borders = as_numpy(task.frames.starts()) + as_numpy(task.frames.lengths())
+                ends = borders.astype(np.int64)
+                if end is not None:
+                    ends, zeros = np.append(end[0], ends), np.append(end[1], zeros)
+                for place in np.flatnonzero(zeros[:-1]):
+                    start = int(ends[place] - zeros[place])
+                    yield self._told("early_end", start, int(ends[place]), _EARLY_END, 0)
+                end = int(ends[-1]), int(zeros[-1])
+            else:
+                end = None  # damage, which is told by itself
+            yield task
+        if end is not None and end[1] < END_BYTES:
+            yield self._told("no_end", end[0] - end[1], end[0], _NO_END, None)
+
+    def _told(self, kind: str, start: int, end: int, message: str, lost: int | None) -> Found:
+        return Found((Bad(self._scope.finding(kind, None, start, end, message, lost)),), 0)
+
+
+def without_ends(
+    parts: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
+) -> tuple[Sequence[Part], np.ndarray, np.ndarray]:
+    """Whole records of an archive without the zeros behind them, in which it ended."""
+    data = joined(parts)
+    starts = np.cumsum(lengths, dtype=np.uint64) - lengths
+    places = as_arrow(starts)
+    frames = _core.frames_at("webdataset", data, places, as_arrow(lengths), places)
+    zeros = as_numpy(_core.tar_end_bytes(frames))
+    if not zeros.any():
+        return parts, lengths, checksums
+    lengths, checksums, kept = lengths - zeros, checksums.copy(), list[_core.Buffer]()
+    for record, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+        kept.append(data.slice(int(start), int(length)))
+        if zeros[record]:
+            checksums[record] = kept[-1].crc32c()
+    return kept, lengths, checksums

@@ -1,0 +1,467 @@
+"""WebDataset: tar archives in which neighbouring members of one key are a record.
+
+```
+bytes     what
+512       header of a member: name at 0, size at 124, checksum at 148, type at 156
+size      its contents, then zeros up to a multiple of 512
+...       more members of the record: all whose names are the same up to the first dot of the last part
+...       more records
+1024      zeros: the archive ends; usually more of them, up to a multiple of 10,240
+```
+
+What is behind that dot is the field, in lower case. A file may be compressed with gzip as a whole, whatever
+its name. Sources: POSIX.1-2017 (pax, ustar); the GNU tar manual; the published observations of what webdataset
+1.0.2 reads. Archives that penstock writes say in a comment (a global PAX header at their front) which columns
+their fields were; see `webdataset_write`.
+
+No name in an archive is ever used as the name of a file, and no member's contents are ever run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.inferred import InferredFrom, file_name
+from penstock.columns.lending import lent_schema
+from penstock.columns.numbers import checked_infer
+from penstock.columns.selection import Projection
+from penstock.contract.around import around
+from penstock.contract.decoder import Proof
+from penstock.contract.format import FormatInfo, Options, Reader, Writer
+from penstock.contract.options import options_from
+from penstock.errors import FormatError, LimitError, SchemaError, UnsupportedError
+from penstock.formats.numpy.npy_header import MAGIC
+from penstock.formats.webdataset._comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
+from penstock.formats.webdataset._fields import (
+    BY_CONTENTS,
+    NPY,
+    Plan,
+    as_type,
+    ending,
+    plan_field,
+    type_by_name,
+    undecodable,
+)
+from penstock.formats.webdataset._npy import header_of, type_of
+from penstock.formats.webdataset._objects import type_of_objects
+from penstock.framing.abilities import FrameWriter
+from penstock.framing.damage.survey import Survey
+from penstock.framing.framings import WEBDATASET
+from penstock.framing.index.indexing import load_index
+from penstock.framing.read.chunk_frames import ChunkFrames
+from penstock.framing.read.chunks import SAMPLE_BYTES, sample_chunks
+from penstock.framing.read.framed import FramedReader
+from penstock.framing.read.raw import RawDecoder, given, without_columns
+from penstock.framing.read.shard import Shard
+from penstock.framing.streams.inflated import InflatedStream
+from penstock.framing.streams.stream import PlainStream, Stream
+from penstock.limits import Limits
+from penstock.storage.base import Sink, Source
+
+KEY = "__key__"
+URL = "__url__"
+URL_TYPE = pa.dictionary(pa.int32(), pa.string())
+MOST_FIELDS = 10_000
+_BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class WebDatasetOptions:
+    """How to read WebDataset.
+
+    decode: contents become values by the last part of their names; False leaves all as bytes.
+    compression: "gzip" or "" to say it instead of looking; None looks at the bytes.
+    infer_records: how many records of a shard to look at for its fields, or "all".
+    """
+
+    decode: bool = True
+    compression: str | None = None
+    infer_records: int | str = 1000
+
+    def __post_init__(self) -> None:
+        checked_infer(self.infer_records)
+
+
+class WebDatasetFormat:
+    """See penstock.contract.format.Format."""
+
+    info = FormatInfo(
+        "webdataset",
+        (".tar", ".tgz"),
+        can_map=True,
+        compressions=("gzip",),
+        holds_images=True,
+        takes_views=True,
+        takes_descriptions=True,
+        whole_dictionaries=(URL,),
+    )
+    read_options = WebDatasetOptions
+    framing = WEBDATASET
+
+    @property
+    def write_options(self) -> type:
+        from penstock.formats.webdataset.writer import WebDatasetWriteOptions
+
+        return WebDatasetWriteOptions
+
+    def sniff(self, head: bytes, size: int) -> bool:
+        return _is_archive(head, size) or _inflates_to_archive(head)
+
+    def open(self, source: Source, options: Options) -> Reader:
+        mine = options_from(WebDatasetOptions, options.format_options, "webdataset")
+        shard = _shard(source, options, mine)
+        known = load_index(shard)
+        return FramedReader(shard, _decoder(shard, mine), known)
+
+    def survey(
+        self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
+    ) -> Survey:
+        """A reading of the file that goes on after damage and tells all of it."""
+        from penstock.formats.webdataset._survey import ArchiveSurvey
+
+        mine = options_from(WebDatasetOptions, options.format_options, "webdataset")
+        shard = _shard(source, options, mine)
+        # The first records are read from the front: an index may know of more than damage has left.
+        decoder = _checking(shard, mine) if payloads else None
+        container, limits, known = shard.stream.container, options.limits, load_index(shard)
+        return ArchiveSurvey(
+            source, WEBDATASET, container, limits, known, decoder=decoder, salvage=salvage
+        )
+
+    def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
+        """A writer that takes frames as they stand, for a file compressed like another."""
+        from penstock.formats.webdataset.writer import WebDatasetWriter
+
+        options = options_from(
+            self.write_options, {"compression": compression or None}, "webdataset"
+        )
+        return WebDatasetWriter(sink, None, options, threads)
+
+    def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
+        from penstock.formats.webdataset.writer import WebDatasetWriter
+
+        return WebDatasetWriter(sink, schema, options, threads)
+
+
+# -- bytes ----------------------------------------------------------------------------------------
+
+
+def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> Shard:
+    """The file with the stream of members in it."""
+    if mine.compression not in ("", "gzip", None):
+        raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip'")
+    head = source.read(0, _BLOCK).to_bytes()
+    compression = mine.compression
+    if compression is None:
+        compression = "gzip" if head[:2] == b"\x1f\x8b" else ""
+        for magic, name in (
+            (b"BZh", "bzip2"),
+            (b"\xfd7zXZ\0", "xz"),
+            (b"\x28\xb5\x2f\xfd", "zstd"),
+        ):
+            if head.startswith(magic):
+                raise UnsupportedError(
+                    f"an archive compressed with {name}",
+                    file=source.path,
+                    hint="unpack it first, or compress it with gzip",
+                )
+    stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
+    return Shard(source, stream, WEBDATASET, options)
+
+
+def _is_archive(head: bytes, size: int) -> bool:
+    """Whether a file starts as an archive: with a header, or with zeros and nothing else."""
+    if len(head) < _BLOCK:
+        return False
+    if not any(head):
+        return size % _BLOCK == 0 and size <= 10240
+    return _core.is_tar_head(_core.Buffer.from_bytes(head))
+
+
+def _inflates_to_archive(head: bytes) -> bool:
+    if head[:2] != b"\x1f\x8b":
+        return False
+    inflater = _core.Inflater("gzip", 0)
+    data, plain = _core.Buffer.from_bytes(head), b""
+    try:
+        while len(plain) < _BLOCK and not inflater.finished:
+            part, consumed = inflater.push(data, False, _BLOCK - len(plain))
+            if not len(part) and not consumed:
+                break
+            plain += part.to_bytes()
+            data = data.slice(consumed, len(data))
+    except _core.KernelError:
+        return False
+    return _is_archive(plain, len(plain))
+
+
+# -- records --------------------------------------------------------------------------------------
+
+
+class RecordDecoder:
+    """Frames, each the members of a record, as columns."""
+
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        schema: pa.Schema,
+        url: str,
+        limits: Limits,
+        *,
+        complete: bool = False,
+    ) -> None:
+        self._complete = complete
+        self._plans = {plan.column.name: plan for plan in plans}
+        self._kernels: dict[tuple[str, ...], tuple[Any, pa.Schema]] = {}
+        self._urls = pa.array([], URL_TYPE)
+        self._url = url
+        self._limits = limits
+        self.schema = schema
+
+    def lending(self) -> RecordDecoder:
+        """See penstock.contract.decoder.Lender."""
+        schema = lent_schema(self.schema)
+        plans = [
+            plan_field(
+                schema.field(plan.column.name), plan.field, self._limits, plan.is_asked, plan.exact
+            )
+            for plan in self._plans.values()
+        ]
+        return RecordDecoder(plans, schema, self._url, self._limits, complete=self._complete)
+
+    def decode(
+        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+    ) -> pa.RecordBatch:
+        names = tuple(self.schema.names if columns is None else columns)
+        if not names:
+            return without_columns(frames, proof)
+        if proof is not None:
+            frames.prove(*given(proof)[1:])
+        kernel, schema = self._kernel(names)
+        try:
+            found = pa.record_batch(kernel.decode(frames))
+        except _core.KernelError as error:
+            raise self._told(error) from None
+        arrays: list[Any] = []
+        for name in names:
+            if name == URL and URL not in self._plans:
+                arrays.append(as_type(self._urls_of(len(frames)), schema.field(URL).type))
+            elif name == KEY and KEY not in self._plans:
+                arrays.append(as_type(found.column(KEY), schema.field(KEY).type))
+            else:
+                plan = self._plans[name]
+                arrays.append(plan.make(found.column(_place(plan)), self._limits))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _told(self, error: _core.KernelError) -> _core.KernelError | FormatError:
+        """What a kernel has found, as an error of the contents where these break the rules of their field."""
+        fault = error.args[0]
+        plan = next((p for p in self._plans.values() if _place(p) == fault.field), None)
+        if fault.kind != "schema" or fault.record is None or plan is None or plan.is_asked:
+            return error
+        return undecodable(fault.message, record=fault.record, field=plan.column.name)
+
+    def _kernel(self, names: tuple[str, ...]) -> tuple[Any, pa.Schema]:
+        """What decodes these columns, and their schema; made once for many batches."""
+        made = self._kernels.get(names)
+        if made is None:
+            wanted = [self._plans[name] for name in names if name in self._plans]
+            fields = {_place(plan): "bytes" if plan.inflates else plan.contents for plan in wanted}
+            keys = KEY in names and KEY not in self._plans
+            complete = self._complete and set(names) >= self._plans.keys()
+            schema = pa.schema([self.schema.field(name) for name in names], self.schema.metadata)
+            made = _core.TarPlan(list(fields.items()), keys, complete), schema
+            self._kernels[names] = made
+        return made
+
+    def _urls_of(self, count: int) -> Any:
+        """The name of the file for each of some records: a part of what the largest batch had."""
+        urls = self._urls  # several threads are here
+        if len(urls) < count:
+            numbers = pa.array(np.zeros(count, np.int32))
+            urls = self._urls = pa.DictionaryArray.from_arrays(numbers, pa.array([self._url]))
+        return urls.slice(0, count)
+
+
+def _checking(shard: Shard, mine: WebDatasetOptions) -> Any:
+    """What decodes records as `open` does; None where they have no columns that they all fit."""
+    quiet = replace(shard.options, damage="skip", skipped=lambda region: None)
+    try:
+        return _decoder(replace(shard, options=quiet), mine).lending()  # which copies no bytes
+    except (SchemaError, FormatError):
+        return None
+
+
+def _place(plan: Plan) -> str:
+    return plan.field
+
+
+def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
+    options = shard.options
+    if options.raw:
+        return RawDecoder()
+    stored = _stored(shard)
+    if stored is not None:
+        _check_end(shard)
+    schema = options.schema
+    if schema is not None and not isinstance(schema, pa.Schema):
+        if not isinstance(schema, dict):
+            raise SchemaError("webdataset takes a pyarrow schema, or a dict of types by field")
+        schema = _with_types(_schema(shard, mine, stored), schema)
+    if schema is None:
+        schema = _schema(shard, mine, stored)
+    # As bytes, columns are the fields themselves, whatever they were before.
+    places: dict[str, str] = {} if stored is None or not mine.decode else stored.fields
+    own = [field for field in schema if field.name not in (KEY, URL)]
+    plans: list[Plan] = []
+    for field in own:
+        name = str(field.name)
+        place = places.get(name, name)
+        # Its own type is what the archive says of a column, or what names and contents do.
+        is_own = (
+            stored is not None and place != name and stored.schema.field(name).type == field.type
+        )
+        is_asked = options.schema is not None and not is_own and type_by_name(place) != field.type
+        exact = options.schema is None or options.settled
+        plans.append(plan_field(field, place, options.limits, is_asked, exact))
+    seen = [plan.field for plan in plans]
+    if len(set(seen)) < len(seen):
+        raise SchemaError("two columns of one field", field=seen[0])
+    path, limits = shard.source.path, options.limits
+    return RecordDecoder(plans, schema, path, limits, complete=options.complete)
+
+
+def _with_types(schema: pa.Schema, types: dict[str, Any]) -> pa.Schema:
+    """The schema with other types for some of its fields; one that it lacks is added."""
+    for name, type_ in types.items():
+        if not isinstance(type_, pa.DataType):
+            raise SchemaError("webdataset takes a dict of pyarrow types", field=name)
+        field = pa.field(name, type_)
+        place = schema.get_field_index(name)
+        at = len(schema) - (URL in schema.names) if place < 0 else place
+        schema = schema.insert(at, field) if place < 0 else schema.set(at, field)
+    return schema
+
+
+def _stored(shard: Shard) -> Stored | None:
+    """What the comment at the front of a shard says of its columns."""
+    try:
+        return stored_in(shard.stream)
+    except _core.KernelError:
+        return None  # damaged where it begins: reading the records tells
+
+
+def _check_end(shard: Shard) -> None:
+    """Whether an archive of penstock's is there to its end: where one is cut between two members, nothing
+    else tells that the last record lacks some. Compressed data tells itself."""
+    size = shard.source.size
+    if shard.stream.container:
+        return
+    end = shard.source.read(max(0, size - END_BYTES), END_BYTES).to_bytes()
+    if size % ARCHIVE_BYTES or any(end):
+        shard.stop_at(
+            _core.Fault("truncated", size, "the archive is cut: it has no end"), None, size
+        )
+
+
+def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.Schema:
+    """The columns of a shard: those stored in it, or by its first records."""
+    if stored is not None and mine.decode:
+        return stored.schema
+    counts, headers, seen = _sample(shard, mine)
+    fields: list[Any] = []
+    for name in sorted(counts):
+        type_ = type_by_name(name) if mine.decode else pa.binary()
+        if type_ is None:
+            type_ = headers.get(name, pa.binary())
+        fields.append(pa.field(name, type_))
+    key, url = pa.field(KEY, pa.string(), nullable=False), pa.field(URL, URL_TYPE, nullable=False)
+    return pa.schema([key, *fields, url], seen.metadata)
+
+
+def _sample(
+    shard: Shard, mine: WebDatasetOptions
+) -> tuple[dict[str, int], dict[str, Any], InferredFrom]:
+    """The fields of the first records of a shard (or of all), the types of those that their contents
+    tell, and which records these are.
+
+    Damage is passed over here: it is reported when the records are read.
+    """
+    left = None if mine.infer_records == "all" else int(mine.infer_records)
+    quiet = replace(
+        shard.options, damage="skip" if shard.goes_on else "stop", skipped=lambda region: None
+    )
+    shard = replace(shard, options=quiet)
+    frames_of = ChunkFrames(shard)
+    counts: dict[str, int] = {}
+    samples: dict[str, list[Any]] = {}
+    num_records = seen_bytes = 0
+    is_all = True
+    for chunk in sample_chunks(shard):
+        if left is not None and (left <= 0 or seen_bytes >= SAMPLE_BYTES):
+            is_all = False
+            break
+        frames = frames_of.read(chunk, None).frames
+        if left is not None:
+            is_all = is_all and len(frames) <= left
+            frames = frames[:left]
+        for part in _sound(shard, frames):
+            for name, count in _core.tar_fields(part, MOST_FIELDS).items():
+                counts[name] = counts.get(name, 0) + count
+            telling = [n for n in counts if mine.decode and _tells_its_type(n)]
+            if telling:
+                plan = _core.TarPlan([(name, "bytes") for name in telling], False)
+                found = pa.record_batch(plan.decode(part))
+                for name in telling:
+                    samples.setdefault(name, []).append(found.column(name).drop_null())
+        num_records += len(frames)
+        seen_bytes += chunk.end_byte - chunk.start_byte
+        if left is not None:
+            left -= len(frames)
+            if not is_all:
+                break
+    types = {name: _type_by_contents(name, parts) for name, parts in samples.items()}
+    return counts, types, InferredFrom(num_records, is_all, file_name(shard.source.path))
+
+
+def _sound(shard: Shard, frames: _core.Frames) -> Iterator[_core.Frames]:
+    """The records whose members are fields, each there once. The others are reported when they are read."""
+    keys = _core.TarPlan([], False)
+
+    def read(first: int, end: int) -> pa.RecordBatch:
+        part = frames[first:end]
+        try:
+            _core.tar_fields(part, MOST_FIELDS)
+            return pa.record_batch(keys.decode(part))
+        except _core.KernelError as error:
+            fault = error.args[0]
+            row = None if fault.record is None else first + fault.record
+            raise shard.error(fault, row) from None
+
+    for first, end, found in around(read, lambda error: error.record, 0, len(frames)):
+        if isinstance(found, pa.RecordBatch):
+            yield frames[first:end]
+        elif isinstance(found, LimitError):
+            raise found
+
+
+def _tells_its_type(field: str) -> bool:
+    last, is_compressed = ending(field)
+    return last in BY_CONTENTS and not is_compressed
+
+
+def _type_by_contents(field: str, parts: list[Any]) -> Any:
+    """The type of a field by the contents of its first members."""
+    last, _ = ending(field)
+    if last == NPY:
+        fronts = [value.as_buffer()[:4096].to_pybytes() for part in parts for value in part]
+        # What is no such file at all is damage, and says nothing of the others.
+        files = [front for front in fronts if front.startswith(MAGIC)]
+        return type_of([header_of(front) for front in files])
+    return type_of_objects(last, pa.concat_arrays([part.cast(pa.binary()) for part in parts]))

@@ -1,0 +1,388 @@
+"""Writes WebDataset shards: a member for each value, named by the record's key and the column's field.
+
+| column | member | contents |
+|---|---|---|
+| encoded image | jpg, png, webp, ppm; img where the codec is not known | its bytes |
+| binary | bin | its bytes |
+| string, class label | txt | UTF-8 |
+| JSON | json | the text |
+| whole numbers, bool, times | cls | the number as text |
+| other numbers, tensors, lists of numbers | npy | the array in C order |
+| everything nested | json | JSON; byte strings in it as base64 |
+| null | none | |
+
+The field is the column's name, with the ending above behind it where the name has not one of the kind already. A name
+that is no good as one (upper case, spaces, slashes) gets a field like it; the comment at the front of the archive says
+which column each field was, and of which type (see `webdataset_comment`), so that reading gives back
+what was written. Bytes depend on the records alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock import _core
+from penstock.columns.batches import empty_columns
+from penstock.columns.types import (
+    is_fixed_tensor,
+    is_image,
+    is_json,
+    is_text,
+    is_variable_tensor,
+    storage_of,
+)
+from penstock.contract.format import Part
+from penstock.errors import SchemaError
+from penstock.formats.webdataset._comment import (
+    ARCHIVE_BYTES,
+    END_BYTES,
+    Stored,
+    comment_of,
+    folder_behind,
+)
+from penstock.formats.webdataset._fields import (
+    IMAGES,
+    JSONS,
+    NPY,
+    NUMBERS,
+    TEXTS,
+    as_json,
+    holds_bytes,
+    is_array,
+    is_number,
+    is_time,
+    keys,
+)
+from penstock.formats.webdataset._npy import files, stacked_files
+from penstock.formats.webdataset._survey import without_ends
+from penstock.framing.index.sidecar import Index
+from penstock.framing.write.output import OneStream, PlainOutput, front
+from penstock.framing.write.writer import Encoded, FramedWriter
+from penstock.storage.base import Sink
+
+KEY = "__key__"
+URL = "__url__"
+_ARRAYS = ("npz", "npy", "mp", "msg", "cbor", "ten", "tb", "pyd", "pickle", "pkl", "pth", "pt")
+_PICTURES = ("tiff", "tif", "gif", "bmp", "pbm", "pnm", "exr", *IMAGES)
+_MOVIES = ("mp4", "ogv", "mjpeg", "avi", "mov", "h264", "mpg", "webm", "wmv")
+_SOUNDS = ("flac", "mp3", "sox", "wav", "m4a", "ogg", "wma")
+_BYTES = ("bin", "gz", "count", "html", "htm", *_ARRAYS, *_PICTURES, *_MOVIES, *_SOUNDS)
+
+
+@dataclass(frozen=True, slots=True)
+class WebDatasetWriteOptions:
+    """How WebDataset shards are written."""
+
+    compression: Literal["gzip"] | None = None
+    level: int = 6
+    """1 (fast) to 9 (small)."""
+    describe: bool = True
+    """Say at the front of the archive which columns its fields were."""
+
+    def __post_init__(self) -> None:
+        if self.compression not in (None, "gzip"):
+            raise ValueError(
+                f"webdataset has no compression {self.compression!r}; known: None, 'gzip'"
+            )
+        if not 1 <= self.level <= 9:
+            raise ValueError(f"level must be 1 to 9, not {self.level}")
+
+
+class WebDatasetWriter(FramedWriter):
+    """Writes one shard to a sink, and keeps what an index of it needs.
+
+    Args:
+        sink: where the bytes go; committed or aborted by the caller.
+        schema: of the batches that will come; None where only whole frames will.
+        options: see WebDatasetWriteOptions.
+        threads: how many slices are encoded at once; None: one a core.
+
+    Raises:
+        SchemaError: a column has a type that no member holds.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.storage.local import LocalStorage
+        >>> sink = LocalStorage().sink("pets.tar", overwrite=True)
+        >>> batch = pa.record_batch({"__key__": ["rex", "tom"], "txt": ["a dog", "a cat"]})
+        >>> writer = WebDatasetWriter(sink, batch.schema, WebDatasetWriteOptions())
+        >>> writer.write(batch)
+        >>> writer.close()
+        >>> sink.commit()
+        >>> writer.index().num_records
+        2
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        schema: pa.Schema | None,
+        options: WebDatasetWriteOptions,
+        threads: int | None = None,
+    ) -> None:
+        self._options = options
+        plan = RecordPlan(pa.schema([]) if schema is None else schema)
+        self._plan = plan
+        is_described = schema is not None and options.describe
+        self._comment = comment_of(plan.stored) if is_described else None
+        self._last_key: Any = None
+        self._end_bytes = 0
+
+        def encode(part: pa.RecordBatch, first_record: int) -> _core.Framed:
+            return _core.encode_tar(plan.keys(part, first_record), plan.convert(part))
+
+        super().__init__(sink, plan.stored.schema, encode, threads)
+
+    def output(self, sink: Sink) -> PlainOutput:
+        """Python's tarfile, and so webdataset, reads a compressed archive of one member only."""
+        how = self._options
+        return OneStream(sink, how.compression, how.level) if how.compression else PlainOutput(sink)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See FramedWriter.write. A key that is no good is a SchemaError, too."""
+        if self._takes(batch):
+            self._finishing(lambda: self._check_keys(batch))
+        super().write(batch)
+
+    def index(self) -> Index:
+        """Where the records lie. Complete once the writer is closed."""
+        index = super().index()
+        zeros = _core.Buffer.from_bytes(bytes(self._end_bytes))
+        starts, checksums = index.starts.copy(), index.checksums.copy()
+        if len(checksums):
+            # The zeros that end an archive belong to its last record.
+            starts[-1] += np.uint64(self._end_bytes)
+            checksums[-1] = zeros.crc32c(int(checksums[-1]))
+        plain_bytes = index.plain_bytes + self._end_bytes
+        return replace(index, plain_bytes=plain_bytes, starts=starts, checksums=checksums)
+
+    def write_frames(
+        self, frames: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
+    ) -> None:
+        """See FramedWriter.write_frames. Zeros that ended another archive are left out."""
+        super().write_frames(*without_ends(frames, lengths, checksums))
+
+    def _take(self, frames: Encoded) -> None:
+        comment, self._comment = self._comment, None
+        if comment is None:
+            super()._take(frames)
+            return
+        # What describes the archive stands before its first record, and goes with it.
+        lengths, checksums = frames.lengths.copy(), frames.checksums.copy()
+        checksums[0] = front(frames.parts, int(lengths[0])).crc32c(comment.crc32c())
+        lengths[0] += np.uint64(len(comment))
+        self._add([comment, *frames.parts], lengths, checksums)
+
+    def _finish(self) -> None:
+        self._work.drain()
+        plain_bytes = sum(int(lengths.sum()) for lengths in self._lengths)
+        # An archive of no records is described as well: other shards have the same columns.
+        described: list[_core.Buffer] = []
+        if self._comment is not None and not self._num_records:
+            described = [self._comment, folder_behind()]
+        front_bytes = sum(map(len, described))
+        least = plain_bytes + front_bytes + END_BYTES
+        self._end_bytes = -(-least // ARCHIVE_BYTES) * ARCHIVE_BYTES - plain_bytes
+        zeros = _core.Buffer.from_bytes(bytes(self._end_bytes - front_bytes))
+        self._output.add([*described, zeros], np.zeros(0, np.uint64))
+        super()._finish()
+
+    def _check_keys(self, batch: pa.RecordBatch) -> None:
+        """Two records that follow each other and have one key would be read as one."""
+        if self._plan.key is None or not len(batch):
+            return
+        first = self._num_records
+        names = self._plan.keys(batch, first)
+        before = pa.concat_arrays([pa.array([self._last_key], names.type), names[:-1]])
+        same = pc.index(
+            pc.fill_null(pc.equal(before, names), fill_value=False), pa.scalar(value=True)
+        )
+        if (row := same.as_py()) >= 0:
+            raise SchemaError(
+                f"the record has the same key as the one before it, {names[row].as_py()!r}; the two "
+                "would be read as one",
+                record=first + row,
+                field=KEY,
+            )
+        self._last_key = names[-1].as_py()
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+
+class RecordPlan:
+    """How columns become members."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.key = schema.get_field_index(KEY) if KEY in schema.names else None
+        if self.key is not None and not is_text(schema.field(self.key).type):
+            raise SchemaError("the keys of records must be strings", field=KEY)
+        if len(set(schema.names)) < len(schema.names):
+            raise SchemaError("two columns have one name")
+        columns = [field for field in schema if field.name not in (KEY, URL)]
+        self._fields: dict[str, str] = {}
+        for column in columns:
+            self._fields[column.name] = _free(
+                field_for(column.name, column.type), set(self._fields.values())
+            )
+        self._columns = sorted(columns, key=lambda column: self._fields[column.name])
+        self.stored = Stored(schema, self._fields)
+
+    def keys(self, batch: pa.RecordBatch, first: int) -> Any:
+        """The keys of some records; numbers where the records have none."""
+        if self.key is None:
+            return keys(first, batch.num_rows)
+        found = batch.column(self.key)
+        if found.null_count:
+            row = pc.index(pc.is_null(found), pa.scalar(value=True)).as_py()
+            raise SchemaError("the record has no key", record=first + row, field=KEY)
+        return found
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Columns of byte strings, called as the fields."""
+        names = [self._fields[column.name] for column in self._columns]
+        arrays = [_contents(batch.column(column.name), column) for column in self._columns]
+        if not arrays:
+            return empty_columns(len(batch))
+        return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def field_for(name: str, type_: Any) -> str:
+    """The field of a column: its name, with an ending that says what its values are."""
+    stem = re.sub(r"[^a-z0-9_.+-]", "_", name.lower().replace("/", "_"))
+    last = stem.rsplit(".", 1)[-1]
+    endings = _endings(name, type_)
+    if last in endings:
+        return stem
+    return f"{stem}.{endings[0]}" if stem else endings[0]
+
+
+def _endings(name: str, type_: Any) -> tuple[str, ...]:
+    """What a field of such values may end with; the first where its name has none of these."""
+    kind = pa.types
+    storage = storage_of(type_)
+    if is_image(type_):
+        own = tuple(ending for ending, codec in IMAGES.items() if codec == type_.codec)
+        return own or ("img", *IMAGES)
+    if is_json(type_):
+        return JSONS
+    if holds_bytes(storage) or kind.is_null(type_):
+        return _BYTES
+    if is_text(storage) or (kind.is_dictionary(type_) and is_text(type_.value_type)):
+        return TEXTS
+    if is_number(type_) or is_time(type_):
+        return NUMBERS
+    if is_array(type_) or kind.is_floating(type_):
+        return (NPY,)
+    if isinstance(type_, pa.BaseExtensionType) or not _nests(type_):
+        raise SchemaError(
+            f"no member of a tar archive holds values of type {type_}",
+            field=name,
+            hint="cast it to a number, a string, binary or a list of these, leave it out (columns=), or "
+            "write Arrow",
+        )
+    return JSONS
+
+
+def _nests(type_: Any) -> bool:
+    """Whether values can be JSON: lists, structs and maps of numbers, texts and byte strings."""
+    kind = pa.types
+    if kind.is_struct(type_):
+        return all(_nests(field.type) for field in type_)
+    if kind.is_map(type_):
+        return _nests(type_.key_type) and _nests(type_.item_type)
+    if kind.is_list(type_) or kind.is_large_list(type_) or kind.is_fixed_size_list(type_):
+        return _nests(type_.value_type)
+    plain = holds_bytes(type_) or is_text(type_) or is_number(type_) or kind.is_null(type_)
+    return bool(plain or kind.is_float32(type_) or kind.is_float64(type_))
+
+
+def _free(field: str, taken: set[str]) -> str:
+    """The field, or one like it that is not taken."""
+    stem, dot, last = field.rpartition(".")
+    found, number = field, 2
+    while found in taken or found.startswith("__") or found == "none":
+        found = f"{stem}-{number}.{last}" if dot else f"{field}-{number}.{field}"
+        found = found.lstrip("_") if found.startswith("__") else found
+        number += 1
+    return found
+
+
+def _contents(values: Any, column: pa.Field) -> Any:
+    """The contents of the members of one column: byte strings, nulls where there are none."""
+    type_, kind = column.type, pa.types
+    try:
+        if is_image(type_) or is_json(type_):
+            return values.storage
+        storage = storage_of(type_)
+        if holds_bytes(storage) or is_text(storage):
+            return values
+        if kind.is_null(type_):
+            return pa.nulls(len(values), pa.binary())
+        if kind.is_dictionary(type_) and is_text(type_.value_type):
+            return values.cast(type_.value_type)
+        if is_number(type_):
+            whole = values.cast(pa.int8()) if kind.is_boolean(type_) else values
+            return whole.cast(pa.string())
+        if is_time(type_):
+            return values.view(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(
+                pa.string()
+            )
+        if is_array(type_) or kind.is_floating(type_):
+            return _files(values, type_)
+    except SchemaError as error:
+        raise error.at(field=column.name) from None
+    try:
+        texts = [as_json(value, type_) for value in values.to_pylist()]
+    except ValueError as error:
+        message = f"values of {type_} have no JSON: {error}"
+        raise SchemaError(message, field=column.name) from None
+    return pa.array(texts, pa.string())
+
+
+def _files(values: Any, type_: Any) -> Any:
+    """Numbers and arrays of them as npy files."""
+    full = values.drop_null() if values.null_count else values
+    if pa.types.is_floating(type_):
+        found = stacked_files(full.to_numpy(zero_copy_only=False))
+    elif is_fixed_tensor(type_):
+        storage = full.storage
+        arrays = _flat(storage, values).reshape(len(full), *type_.shape)
+        found = stacked_files(arrays)
+    elif is_variable_tensor(type_):
+        data, shapes = full.storage.field("data"), full.storage.field("shape")
+        found = files(_flat(data, values), _ends(data), [tuple(s) for s in shapes.to_pylist()])
+    elif pa.types.is_fixed_size_list(type_):
+        found = stacked_files(_flat(full, values).reshape(len(full), type_.list_size))
+    else:
+        ends = _ends(full)
+        found = files(_flat(full, values), ends, [(int(n),) for n in np.diff(ends)])
+    if not values.null_count:
+        return found
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    return found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+
+
+def _flat(lists: Any, values: Any) -> np.ndarray:
+    """The numbers of lists, one after another."""
+    flat = lists.flatten()
+    if flat.null_count:
+        rows = [any(item is None for item in row or ()) for row in lists.to_pylist()]
+        row = int(
+            np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))[rows.index(True)]
+        )
+        raise SchemaError("a list has a null, which an npy file has no value for", record=row)
+    return flat.to_numpy(zero_copy_only=False)
+
+
+def _ends(lists: Any) -> np.ndarray:
+    """Where the values of lists end, from 0."""
+    lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+    return np.cumsum([0, *lengths])

@@ -1,0 +1,1 @@
+"""Reading on after damage: what is lost, and where records go on."""

@@ -1,0 +1,134 @@
+"""Where a record ends, as far as an index, its head or its bytes tell: questions, which move nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock import _core
+from penstock.framing.damage._chains import MOST_BYTES, Chains, Led, Unbroken
+from penstock.framing.damage.parts import Scope
+from penstock.framing.framings import Readable
+from penstock.framing.index.sidecar import Index
+from penstock.framing.streams.stream import Stream
+
+_AGREEING = 256
+"""After damage, one of so many following records must be as the index says, or it is not used."""
+
+
+class Borders:
+    """What is known of the borders in a stream. `at` is that of a record."""
+
+    def __init__(self, scope: Scope, stream: Stream, index: Index | None, chains: Chains) -> None:
+        self._scope = scope
+        self._stream = stream
+        self._chains = chains
+        self._index = index
+
+    def by_index(self, at: int) -> tuple[int, int, int] | None:
+        """The record that starts here, where it ends, and the checksum of its payload, if the index knows it
+        and agrees with what follows, or with the payload."""
+        found = self._entry(at)
+        if found is None:
+            return None
+        record, end, known = found
+        assert self._index is not None, "it has the entry"
+        least = at + self._scope.framing.least_bytes
+        if not least <= end <= self._index.plain_bytes:
+            return None
+        agrees = self._agrees(self._stream, record + 1)
+        if not agrees and self.right_payload(at, end, known) is None:
+            return None
+        return record, end, known
+
+    def by_head(self, at: int) -> tuple[int, _core.Buffer] | None:
+        """Where the record ends by its head, if one byte of that is wrong, and its payload, which proves it."""
+        framing = self._scope.framing
+        head = self._stream.read(at, framing.head_bytes).to_bytes()
+        for length in framing.lengths(head):
+            end = at + framing.frame_bytes(length)
+            size = self._stream.size()
+            if end > (MOST_BYTES if size is None else size):
+                continue
+            if length > self._scope.limits.record_bytes or not self._chains.spend(end - at, at):
+                continue
+            payload = self.right_payload(at, end)
+            if payload is not None and not self.follow(end).is_inside:
+                return end, payload
+        return None
+
+    def is_cut_by_head(self, at: int) -> bool:
+        """Whether the head says, but for one wrong byte, that the record goes on beyond the end of the stream."""
+        framing = self._scope.framing
+        head = self._stream.read(at, framing.head_bytes).to_bytes()
+        ends = [at + framing.frame_bytes(length) for length in framing.meant(head)]
+        return bool(ends) and all(
+            end > MOST_BYTES or not len(Unbroken(self._stream).read(end - 1, 1)) for end in ends
+        )
+
+    def right_payload(self, at: int, end: int, known: int | None = None) -> _core.Buffer | None:
+        """The payload of the frame from here to `end`, if it has the checksum that is known, or
+        else the one stored there."""
+        framing = self._scope.framing
+        length = end - at - framing.least_bytes
+        if length > self._scope.limits.record_bytes:
+            return None
+        rest = length + framing.tail_bytes
+        frame = self._stream.read(at + framing.head_bytes, rest)
+        if len(frame) < rest:
+            return None
+        payload = frame.slice(0, length)
+        if known is not None:
+            return payload if framing.checksum(payload.crc32c()) == known else None
+        tail = frame.slice(length, framing.tail_bytes).to_bytes()
+        return payload if framing.proves(payload, tail) else None
+
+    def follow(self, at: int) -> Led:
+        """Where heads lead from here, as far as it takes to tell that they are in no payload."""
+        return self._chains.follow(at, self._scope.limits.record_bytes)
+
+    def holds_another(self, at: int, end: int) -> bool:
+        """Whether a right head, of a frame that goes on beyond `end`, lies in the frame from here to there.
+        Frames inside a payload end in it."""
+        framing = self._scope.framing
+        look = Unbroken(self._stream).read(at, end - at + framing.look_bytes - 1)
+        inside = 1
+        while (found := _core.next_head(framing.name, look, inside)) is not None:
+            inside = found[0] + 1
+            if at + found[0] < end < at + found[0] + found[1] + framing.tail_bytes:
+                return True
+        return False
+
+    def is_known(self, at: int, end: int) -> bool:
+        """Whether the index knows the record from here to `end`, and agrees with what follows."""
+        found = self._entry(at)
+        return (
+            found is not None
+            and found[1] == end
+            and self._agrees(Unbroken(self._stream), found[0] + 1)
+        )
+
+    def _entry(self, at: int) -> tuple[int, int, int] | None:
+        """What the index has of the record that starts here: its number, its end and its checksum."""
+        index = self._index
+        if index is None:
+            return None
+        record = int(np.searchsorted(index.starts, at))
+        if record >= index.num_records or int(index.starts[record]) != at:
+            return None
+        return record, int(index.starts[record + 1]), int(index.checksums[record])
+
+    def _agrees(self, data: Readable, record: int) -> bool:
+        """Whether one of the next records is where and what the index says, or none is left; or all that are left
+        are broken, and the data ends where the index says."""
+        index = self._index
+        assert index is not None
+        last = min(record + _AGREEING, index.num_records)
+        for number in range(record, last):
+            start, end = int(index.starts[number]), int(index.starts[number + 1])
+            known = int(index.checksums[number])
+            if self._scope.framing.agrees(data, start, end, known):
+                return True
+        if record < last:
+            end = int(index.starts[-1])
+            return last == index.num_records and len(data.read(end - 1, 2)) == 1
+        return True

@@ -1,0 +1,114 @@
+"""Whether the payloads of a survey's frames are what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from penstock import _core
+from penstock.columns.numbers import as_arrow, as_numpy
+from penstock.framing.damage.parts import Bad, Frames, Scope, between
+from penstock.framing.index.sidecar import Index
+
+UNKNOWN = "unknown_record"
+"""The kind of a finding: what is right in itself, at a place where an index has something else."""
+
+
+class Prover:
+    """Compares payloads with the checksums that are stored, and with those of an index if there is one."""
+
+    def __init__(self, scope: Scope, index: Index | None) -> None:
+        self._scope = scope
+        self._index = index
+
+    def parts(self, task: Frames) -> Iterator[Frames | Bad]:
+        """The right records, and between them those whose payloads are wrong, or which an index does not know. All
+        count as right where payloads are not to be proved. Of the parts of a task, none took bytes of the file."""
+        for part in self._proved(task):
+            if isinstance(part, Bad) or self._index is None or self._index.layout != "plain":
+                yield part
+            else:
+                yield from self._known_parts(part, self._index)
+
+    def _known_parts(self, part: Frames, index: Index) -> Iterator[Frames | Bad]:
+        """Frames of a plain file that the index has at their places. Others may be right in themselves: bytes of
+        a payload that came to lie at a border. What follows the first of them is not looked at."""
+        starts = as_numpy(part.frames.starts())
+        rows = np.searchsorted(index.starts[:-1], starts)
+        there = rows < index.num_records
+        there[there] = index.starts[rows[there]] == starts[there]
+        ends = starts + self._scope.framing.frame_bytes(as_numpy(part.frames.lengths()))
+        known = there.copy()
+        known[there] = index.ends[rows[there]] == ends[there]
+        if known.all():
+            yield part
+            return
+        first = int(np.argmin(known))
+        if first:
+            yield between(part, 0, first)
+        if self._scope.salvage:
+            yield replace(between(part, first, len(part.frames)), unproved=True)
+            return
+        start = int(starts[first])
+        after = int(np.searchsorted(index.starts, np.uint64(start), "right"))
+        end = int(index.starts[after]) if after <= index.num_records else int(ends[first])
+        message = "the index knows no such record there"
+        record = _later(part.first_record, first)
+        yield Bad(self._scope.finding(UNKNOWN, record, start, end, message, int(there[first])))
+
+    def _proved(self, task: Frames) -> Iterator[Frames | Bad]:
+        faults = task.frames.verify(self._known(task.frames)) if self._scope.proves else []
+        if not faults:
+            yield task
+            return
+        framing = self._scope.framing
+        starts = as_numpy(task.frames.starts()).astype(np.int64)
+        lengths = as_numpy(task.frames.lengths()).astype(np.int64)
+        base = int(starts[0])
+        done = 0
+        for fault in [*faults, None]:
+            bad = len(starts) if fault is None else int(fault.record or 0)
+            if bad > done:
+                start = int(starts[done])
+                end = int(starts[bad - 1]) + framing.frame_bytes(int(lengths[bad - 1]))
+                data = task.data.slice(start - base, end - start)
+                record = _later(task.first_record, done)
+                yield Frames(task.frames[done:bad], data, record, 0, task.unproved)
+            if fault is not None:
+                start, length = int(starts[bad]), int(lengths[bad])
+                payload = task.data.slice(start - base + framing.head_bytes, length)
+                yield self._bad(fault, _later(task.first_record, bad), start, payload)
+            done = bad + 1
+
+    def _known(self, frames: _core.Frames) -> Any:
+        """The checksums that an index has for frames without checksums of their own."""
+        if self._scope.framing.is_checked or self._index is None:
+            return None
+        index = self._index
+        known = as_numpy(frames.checksums()).copy()
+        starts = as_numpy(frames.starts())
+        rows = np.searchsorted(index.starts, starts)
+        there = rows < index.num_records
+        there[there] = index.starts[rows[there]] == starts[there]
+        known[there] = index.checksums[rows[there]]
+        return as_arrow(known)
+
+    def _bad(self, fault: Any, record: int | None, start: int, payload: _core.Buffer) -> Bad:
+        framing = self._scope.framing
+        end = start + framing.frame_bytes(len(payload))
+        known = self._index.checksum_at(start) if self._index is not None else None
+        if known is not None and known == framing.checksum(payload.crc32c()):
+            message = "the stored checksum is damaged; the payload has the one that the index knows"
+            found = self._scope.finding(
+                "data_checksum", record, start, end, message, 0, restored=True
+            )
+            return Bad(found, payload)
+        message = f"{fault.message}: stored {fault.expected:#010x}, found {fault.found:#010x}"
+        return Bad(self._scope.finding("data_checksum", record, start, end, message, 1))
+
+
+def _later(first: int | None, count: int) -> int | None:
+    return None if first is None else first + count

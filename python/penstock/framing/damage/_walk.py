@@ -1,0 +1,482 @@
+"""A walk over frames that goes on after damage, from one proved border to the next.
+
+In order of strength, a lost border is found again by
+
+1. a sidecar that fits the file: it knows where every record was;
+2. the head itself, where one byte of it is wrong: its checksum says which one, and the payload's
+   own checksum proves the answer;
+3. `resync`: the bytes up to a later head are one right payload, or its heads lead to the very end.
+
+A file that ends inside a record is not searched: its head is right, so all that follows is that
+record's. Compressed data goes on after a fault at the next member or seek point that is known.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from penstock import _core
+from penstock.contract.report import Finding
+from penstock.framing.damage._borders import Borders
+from penstock.framing.damage._chains import MOST_BYTES, Chains, Led
+from penstock.framing.damage._proof import UNKNOWN, Prover
+from penstock.framing.damage._resync import Region, resynchronise
+from penstock.framing.damage.parts import (
+    Bad,
+    Found,
+    Frames,
+    Part,
+    Scope,
+    Task,
+)
+from penstock.framing.index.sidecar import Index, SeekPoint
+from penstock.framing.streams import gzip_members
+from penstock.framing.streams.forward import ForwardStream
+from penstock.framing.streams.stream import Stream
+from penstock.limits import raise_limit
+
+CHUNK_BYTES = 1 << 20
+
+
+class Walk:
+    """Walks a stream from proved border to proved border. Positions are those of the stream;
+    `plain_base` and `file_base` are added where they are told to others."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        stream: Stream,
+        index: Index | None,
+        plain_base: int = 0,
+        file_base: int = 0,
+        *,
+        at: int = 0,
+        record: int | None = 0,
+    ) -> None:
+        self._scope = scope
+        self._prover = Prover(scope, index)
+        self._chains = Chains(stream, scope.framing)
+        self._borders = Borders(scope, stream, index, self._chains)
+        self._stream = stream
+        self._forward = stream if isinstance(stream, ForwardStream) else None
+        self._members = gzip_members.Chain(scope.source)
+        self._index = index
+        self._plain_base = plain_base
+        self._file_base = file_base
+        self._at = at
+        self._record: int | None = record
+        self._unproved = False
+        self._led: Led | None = None
+        """Where the heads lead that the walk follows, once that was asked."""
+        self._borders_to = 0
+        """As far as this, the heads are believed to lead from record to record."""
+        self._told_bytes = at
+        self._resumed_byte = -1
+
+    @property
+    def at(self) -> int:
+        """The border that was come to."""
+        return self._at
+
+    def tasks(self) -> Iterator[Task]:
+        """Frames to be proved, and what was found between them, in order."""
+        want = CHUNK_BYTES
+        limit = self._scope.limits.record_bytes
+        while True:
+            window, broken = self._read(self._at, want)
+            base = self._plain_base + self._at
+            frames, consumed, need, fault = _core.walk(
+                self._scope.framing.name,
+                window,
+                base,
+                limit,
+                len(window) < want,
+                self._scope.proves,
+            )
+            cut = fault is None and need > 0 and len(window) < want
+            if cut:
+                _, broken = self._read(self._at + len(window), 1)
+            if len(frames):
+                want = CHUNK_BYTES
+                border = self._at + consumed
+                yield from self._records(frames, window.slice(0, consumed))
+                if self._at != border:
+                    continue  # a record's head does not tell where the next one is
+            elif consumed:
+                self._advance(consumed, 0)  # nothing but padding
+                continue
+            yield from self._oddities()
+            if broken is not None:
+                goes_on, parts = self._after_broken_stream(broken)
+                yield self._found(parts)
+                if not goes_on:
+                    return
+            elif not len(window):
+                return
+            elif fault is not None:
+                yield self._found(self._after_broken_frame(fault))
+                want = CHUNK_BYTES
+            elif cut:
+                yield self._found([self._cut_end(len(window) - consumed, need)])
+                want = CHUNK_BYTES
+            elif not len(frames):
+                want = max(self._scope.framing.more_bytes(need, want), CHUNK_BYTES)
+
+    def _records(self, frames: _core.Frames, data: _core.Buffer) -> Iterator[Task]:
+        """The frames from here on and the wrong payloads among them, as far as their heads are believed to
+        lead. After them the walk is at the next border."""
+        file_bytes = self._taken(len(data))
+        border = self._at + len(data)
+        task = Frames(frames, data, self._record, file_bytes, self._unproved)
+        for part in self._prover.parts(task):
+            if isinstance(part, Frames):
+                yield replace(part, file_bytes=file_bytes)
+                self._advance(part.end - self._plain_base - self._at, len(part.frames))
+            else:
+                end = part.finding.end_byte - self._plain_base
+                if part.finding.kind == UNKNOWN:
+                    # From there on the heads are not what was written.
+                    self._advance(end - self._at, part.finding.num_records)
+                    yield Found((part,), file_bytes)
+                    return
+                part = self._after_wrong_payload(part, end)
+                yield Found((part,), file_bytes)
+                if self._at != end:
+                    return
+            file_bytes = 0
+        self._at = border
+
+    def _read(self, start: int, length: int) -> tuple[_core.Buffer, Any]:
+        """Bytes of the stream, and the fault of the compressed data if there are none for one."""
+        try:
+            return self._stream.read(start, length), None
+        except _core.KernelError as error:
+            return _core.Buffer.from_bytes(b""), error.args[0]
+
+    def _advance(self, num_bytes: int, num_records: int | None) -> None:
+        self._at += num_bytes
+        if num_records is None:
+            self._record = None
+        elif self._record is not None:
+            self._record += num_records
+
+    # -- telling --------------------------------------------------------------------------------
+
+    def _taken(self, plain_bytes: int) -> int:
+        """Bytes of the file that were read since this was last asked."""
+        if self._forward is None:
+            now = self._at + plain_bytes
+        else:
+            now = self._forward.inflater.compressed_bytes
+        taken, self._told_bytes = max(0, now - self._told_bytes), now
+        return taken
+
+    def _found(self, parts: list[Part]) -> Found:
+        return Found(tuple(parts), self._taken(0))
+
+    def _bad(
+        self, kind: str, end: int, message: str, num_records: int | None, restored: bool = False
+    ) -> Finding:
+        """A finding about the stream from here to `end`."""
+        start = self._plain_base + self._at
+        stop = self._plain_base + end
+        return self._scope.finding(
+            kind, self._record, start, stop, message, num_records, restored=restored
+        )
+
+    def _oddities(self) -> Iterator[Found]:
+        """What could be read, and yet the framing's own library would not."""
+        if self._forward is None:
+            return
+        for fault in self._forward.inflater.take_findings():
+            if fault.kind not in self._scope.framing.overlooked:
+                continue
+            at = self._file_base + fault.byte
+            end = at if fault.kind == "empty_member" else self._scope.source.size
+            finding = self._scope.finding(fault.kind, None, at, end, fault.message, 0)
+            yield Found((Bad(finding),), 0)
+
+    def _cut_end(self, left: int, need: int) -> Bad:
+        """The stream ends inside a frame."""
+        end = self._at + left
+        if left < self._scope.framing.head_bytes:
+            message = f"{left} bytes at the end are no whole record head"
+            part = Bad(self._bad("short_tail", end, message, None))
+            self._advance(left, None)
+            return part
+        message = f"the data ends inside a record: {left} of its {need} bytes are there"
+        return self._cut_record(end, message, self._scope.salvage)
+
+    def _cut_record(self, end: int, message: str, salvage: bool, kind: str = "truncated") -> Bad:
+        """A record that goes on beyond the end of the stream. All that follows is its own, so only
+        salvage looks for records in it. Where heads in it lead to the end, bytes of it may be missing instead, and
+        records follow; or the data was cut between two frames of its contents."""
+        lost: int | None = 1
+        region = self._resynchronised(None if salvage else self._at)
+        if salvage:
+            self._leave_chain()
+            if not region.at_end:
+                end, lost, self._unproved = region.end_byte, None, True
+        elif region.leads_to_end:
+            lost = None
+            message += (
+                f"; from byte {self._plain_base + region.end_byte} on there are whole frames up to the end, which are "
+                "what it contains, or records, if bytes are missing before them: salvage gives them"
+            )
+        part = Bad(self._bad(kind, end, message, lost))
+        self._advance(end - self._at, lost)
+        return part
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def _after_wrong_payload(self, bad: Bad, end: int) -> Bad:
+        """Pass over a record whose head is right and whose payload is not. Where bytes were changed, its head
+        tells the next border. Where bytes are missing, `end` is somewhere in a later record."""
+        if bad.payload is not None or self._is_border(end):
+            self._advance(end - self._at, 1)
+            return bad
+        region = self._resynchronised(end)
+        if region.end_byte == end:
+            self._advance(end - self._at, 1)
+            return bad
+        found = bad.finding
+        message = f"{found.message}; another record begins inside it, so bytes of it are missing"
+        return self._pass_over(region, found.kind, message)
+
+    def _resynchronised(self, claimed: int | None = None) -> Region:
+        """Where a search from here says that records go on. For `claimed` see `resynchronise`."""
+        scope = self._scope
+        return resynchronise(
+            self._stream,
+            scope.framing,
+            self._at,
+            scope.salvage,
+            self._unproved,
+            chains=self._chains,
+            claimed=claimed,
+        )
+
+    def _is_border(self, end: int) -> bool:
+        """Whether the record from here to `end`, as its head has it, seems to end there."""
+        if not self._scope.framing.is_checked or self._borders.is_known(self._at, end):
+            return True
+        if end < self._borders_to:
+            return True  # a right head stands there, on a chain of records
+        if self._led is None or end > self._led.to:
+            self._led = self._borders.follow(end)
+        led = self._led
+        is_border = led.is_out or not (led.is_inside or self._borders.holds_another(self._at, end))
+        if is_border:
+            self._borders_to = led.to
+        return is_border
+
+    def _leave_chain(self) -> None:
+        """Forget where heads lead: the walk goes on elsewhere."""
+        self._led, self._borders_to = None, 0
+
+    def _pass_over(self, region: Region, kind: str, message: str) -> Bad:
+        """Go on where a search has found that records do."""
+        self._leave_chain()
+        if region.leads_to_end:
+            self._led = Led(MOST_BYTES, True)
+        # From an unproved border, the record between it and the next proves nothing.
+        self._unproved = region.unproved or (self._unproved and region.num_records is not None)
+        if region.unproved:
+            message += "; the records after it may be the contents of a larger one"
+        if region.has_frames and not self._scope.salvage:
+            message += (
+                "; there are whole frames in it, which are what a record contains, or records, if more than one head "
+                "is damaged: salvage gives them"
+            )
+        part = Bad(self._bad(kind, region.end_byte, message, region.num_records))
+        self._advance(region.end_byte - self._at, region.num_records)
+        return part
+
+    def _after_broken_frame(self, fault: Any) -> list[Part]:
+        """Pass over a frame with a wrong head, to the next border that is proved."""
+        try:
+            if fault.kind == "limit":
+                return [self._pass_long(fault)]
+            known = self._by_index(fault) or self._by_head(fault) or self._by_point(fault)
+            if known is None and self._borders.is_cut_by_head(self._at):
+                known = self._cut_head(fault)
+            return [known or self._by_search(fault)]
+        except _core.KernelError:
+            # The compressed data breaks before a border is found: that is dealt with next.
+            assert self._forward is not None
+            end = self._forward.inflater.plain_bytes
+            part = Bad(self._bad(fault.kind, end, fault.message, None))
+            self._advance(end - self._at, None)
+            return [part]
+
+    def _pass_long(self, fault: Any) -> Part:
+        """A right head of a record beyond the limit: its payload is not looked at."""
+        end, _, _ = _core.frame_extent(self._scope.framing.name, self._stream.read, self._at, False)
+        if end is not None:
+            length = end - self._at - self._scope.framing.least_bytes
+            told = f"{fault.message}; pass {raise_limit('record_bytes', length)}"
+            if self._borders.follow(end).is_inside:
+                return self._pass_over(self._resynchronised(end), "limit", told)
+            part = Bad(self._bad("limit", end, told, 1))
+            self._advance(end - self._at, 1)
+            return part
+        size = self._stream.size()
+        # A head may claim more than any file can be, and than a place can be written as.
+        claimed = min(self._at + self._scope.framing.frame_bytes(int(fault.found)), MOST_BYTES)
+        end = claimed if size is None else size
+        message = f"the data ends inside a record of {fault.found} bytes"
+        return self._cut_record(end, message, self._scope.salvage)
+
+    def _by_index(self, fault: Any) -> Part | None:
+        """The next border from the index, if it is at one that the index knows."""
+        found = self._borders.by_index(self._at)
+        if found is None:
+            return None
+        self._record, end, known = found
+        self._unproved = False
+        return self._broken(fault, end, self._borders.right_payload(self._at, end, known))
+
+    def _by_head(self, fault: Any) -> Part | None:
+        """The border that the head gives, if one byte of it is wrong."""
+        found = self._borders.by_head(self._at)
+        return None if found is None else self._broken(fault, *found)
+
+    def _cut_head(self, fault: Any) -> Part:
+        """A record that is cut by the end of the stream, with one wrong byte in its head."""
+        size = self._stream.size()
+        end = MOST_BYTES if size is None else size
+        message = f"{fault.message}; but for one byte of it, it tells that the data ends inside this record"
+        return self._cut_record(end, message, self._scope.salvage, fault.kind)
+
+    def _by_point(self, fault: Any) -> Part | None:
+        """Where a damaged compressed stream can be entered again, if the index knows: it may have
+        gone on inflating to other bytes, with no border in them."""
+        found = self._indexed_point(0, self._at + 1)
+        if found is None:
+            return None
+        point, record, end = found
+        lost = None if self._record is None else record - self._record
+        part = Bad(self._bad(fault.kind, end, fault.message, lost))
+        self._resume(point, end, record)
+        return part
+
+    def _by_search(self, fault: Any) -> Part:
+        region = self._resynchronised()
+        if region.note is not None:
+            payload = self._borders.right_payload(self._at, region.end_byte)
+            if payload is not None:
+                return self._broken(fault, region.end_byte, payload)
+        message, framing = fault.message, self._scope.framing
+        if framing.is_checked and region.end_byte - self._at == framing.tail_bytes:
+            message += (
+                "; these bytes may be the checksum of a record whose contents the ones before were"
+            )
+        return self._pass_over(region, fault.kind, message)
+
+    def _broken(self, fault: Any, end: int, payload: _core.Buffer | None) -> Part:
+        """One record with a damaged head, whose end is proved."""
+        if payload is None:
+            part = Bad(self._bad(fault.kind, end, fault.message, 1))
+        else:
+            message = f"{fault.message}; only the head is damaged, the payload is right"
+            found = self._bad(fault.kind, end, message, 0, restored=True)
+            part = Bad(found, payload, self._unproved)
+        self._advance(end - self._at, 1)
+        return part
+
+    # -- the compressed data --------------------------------------------------------------------
+
+    def _after_broken_stream(self, fault: Any) -> tuple[bool, list[Part]]:
+        """What to say of a fault of the compressed data, and whether reading goes on after it."""
+        forward = self._forward
+        assert forward is not None, "only compressed data breaks"
+        odd = [part for found in self._oddities() for part in found.parts]
+        inflater = forward.inflater
+        left = inflater.plain_bytes - self._at
+        size = self._scope.source.size
+        byte = min(fault.byte, size)
+        # A header with a wrong checksum of its own is met again at once: nothing is behind it.
+        onwards = self._resumed_byte < inflater.compressed_bytes < size
+        if fault.kind == "compression_checksum" and onwards:
+            # All of the member was inflated; its records have checksums of their own.
+            part = self._stream_fault(fault, byte, inflater.compressed_bytes, 0)
+            self._enter(SeekPoint(8 * inflater.compressed_bytes, inflater.plain_bytes))
+            return True, [*odd, part]
+        found = self._next_point(max(byte, self._resumed_byte + 1))
+        if found is not None:
+            point, record, at = found
+            lost = None if record is None or self._record is None else record - self._record
+            part = self._stream_fault(fault, byte, point.compressed_bit // 8, lost)
+            self._resume(point, at, record)
+            return True, [*odd, part]
+        whole = fault.kind in ("cut_trailer", "trailing_bytes", "compression_checksum")
+        lost = 0 if whole else self._num_left()
+        parts = [*odd, self._stream_fault(fault, byte, size, lost)]
+        if whole and left > 0:
+            end = self._at + left
+            parts.append(self._cut_record(end, "the data ends inside a record", False))
+        return False, parts
+
+    def _num_left(self) -> int | None:
+        """How many records follow, if an index tells."""
+        if self._index is None or self._record is None:
+            return None
+        return max(self._index.num_records - self._record, 0)
+
+    def _next_point(self, byte: int) -> tuple[SeekPoint, int | None, int] | None:
+        """Where inflating can go on after a fault, the first whole record from there if an index tells, and
+        where that begins."""
+        assert self._forward is not None
+        if self._index is not None:
+            return self._indexed_point(byte, self._at)
+        inflater = self._forward.inflater
+        begun = [start for start, _ in inflater.take_members()]
+        least = max(begun[-1], self._resumed_byte) + 1 if begun else byte
+        start = self._members.after(least)
+        if start is None:
+            return None
+        return SeekPoint(8 * start, inflater.plain_bytes), None, inflater.plain_bytes
+
+    def _indexed_point(self, byte: int, plain: int) -> tuple[SeekPoint, int, int] | None:
+        """The first seek point of the index at or after a byte of the file and one of the stream, the first whole
+        record from there and where that begins."""
+        index = self._index
+        if self._forward is None or index is None:
+            return None
+        place = max(
+            bisect_left(index.points, 8 * byte, key=lambda point: point.compressed_bit),
+            bisect_left(index.points, plain, key=lambda point: point.plain_start),
+        )
+        if place == len(index.points):
+            return None
+        point = index.points[place]
+        record = int(np.searchsorted(index.starts, point.plain_start))
+        if record >= index.num_records:
+            return None
+        return point, record, int(index.starts[record])
+
+    def _resume(self, point: SeekPoint, at: int, record: int | None) -> None:
+        """Go on with the record that begins at `at`, inflating from a seek point."""
+        self._enter(point)
+        self._at, self._record, self._unproved = at, record, False
+
+    def _enter(self, point: SeekPoint) -> None:
+        """Go on inflating from a seek point. What heads led to before is no longer so."""
+        assert self._forward is not None
+        self._resumed_byte = point.compressed_bit // 8
+        self._forward.resume(point)
+        self._chains.forget()
+        self._leave_chain()
+
+    def _stream_fault(self, fault: Any, byte: int, end: int, num_records: int | None) -> Bad:
+        start, stop = self._file_base + byte, self._file_base + max(end, byte)
+        kind = fault.kind
+        if kind == "trailing_bytes" and stop < self._file_base + self._scope.source.size:
+            kind = "compression"
+        record = None if num_records == 0 else self._record
+        return Bad(self._scope.finding(kind, record, start, stop, fault.message, num_records))

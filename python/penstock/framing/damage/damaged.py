@@ -1,0 +1,163 @@
+"""Chunks around damage: what a survey, the one of `verify`, believes in of a shard.
+
+A scan that goes on after damage asks the survey for the rest of a shard whose index is not known,
+and for the one chunk where it is. So what a scan passes over is what `verify` reports and `repair`
+leaves out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import numpy as np
+
+from penstock import _core
+from penstock.columns.numbers import as_numpy
+from penstock.contract.format import Chunk
+from penstock.framing.damage._chains import MOST_BYTES
+from penstock.framing.damage.parts import Bad, Frames
+from penstock.framing.damage.survey import Survey
+from penstock.framing.index.sidecar import Index, SeekPoint
+from penstock.framing.read.held import Held, frames_in
+from penstock.framing.read.shard import Shard
+from penstock.framing.streams.inflated import POINT_BYTES
+
+
+def surveyed_chunks(
+    shard: Shard, at: int, first: int, points: list[SeekPoint] | None = None
+) -> Iterator[Chunk]:
+    """The chunks from the border at `at` on, where record `first` is; what is between them is
+    noted. For `points` see `walked_chunks`."""
+    survey = _survey(shard, None, 0 if points is None else POINT_BYTES)
+    for task in survey.walk(at, first):
+        for part in survey.opened(task):
+            first, frames = _believed(shard, part, first)
+            if frames is None:
+                continue
+            start, end = frames.start, frames.end
+            held = Held(frames.frames, frames.unproved)
+            yield Chunk(first, len(held.frames), start, end, held)
+            first += len(held.frames)
+    if points is not None:
+        points.extend(survey.points())
+
+
+def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
+    """What can be had of a chunk that an index has cut; what cannot is noted."""
+    shard.check_unchanged()
+    first = chunk.first_record
+    found: list[Frames] = []
+    survey = _survey(shard, index)
+    # What is behind the chunk is told with the next one. In compressed files, places are those of the file.
+    is_inside = not shard.stream.container and chunk.end_byte < index.plain_bytes
+    until = chunk.end_byte if is_inside else MOST_BYTES
+    for part in survey.between(chunk.start_byte, chunk.end_byte, first):
+        first, frames = _believed(shard, part, first, until)
+        if frames is not None:
+            found.append(frames)
+            first += len(frames.frames)
+    starts = _joined([as_numpy(part.frames.starts()) for part in found])
+    lengths = _joined([as_numpy(part.frames.lengths()) for part in found])
+    sizes = shard.framing.frame_bytes(lengths)
+    data = _core.Buffer.join([part.data for part in found])
+    frames = frames_in(shard.framing, data, starts, sizes)
+    unproved = np.repeat([p.unproved for p in found], [len(p.frames) for p in found]).astype(bool)
+    checksums = _checksums(frames, index, starts)
+    records, believed = _vouched(chunk, index, starts, sizes, checksums)
+    held = Held(frames, unproved | ~believed, checksums, records)
+    if shard.salvages:
+        return held
+    # What inflates from damaged data may be records, and yet none of those that stood there.
+    for row in np.flatnonzero(~believed):
+        end = int(starts[row] + sizes[row])
+        shard.skip(int(starts[row]), end, None, "the index knows no such record there")
+    return held.select(np.flatnonzero(believed), chunk.first_record)
+
+
+def _checksums(frames: _core.Frames, index: Index, starts: np.ndarray) -> np.ndarray:
+    """By which checksum each frame is to be proved: around damage its own, and the index's where
+    that one does not match, since then it may be the stored one that is damaged."""
+    checksums = as_numpy(frames.checksums()).copy()
+    for fault in frames.verify(None):
+        row = fault.record or 0
+        known = index.checksum_at(int(starts[row]))
+        if known is not None:
+            checksums[row] = known
+    return checksums
+
+
+def _vouched(
+    chunk: Chunk, index: Index, starts: np.ndarray, sizes: np.ndarray, checksums: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each frame, -1 where nobody knows it, and whether the index knows such a record
+    at all. Broken compressed data may inflate to right records at other places than they had, or to
+    copies of one record in the place of another: what tells is the order of sizes and checksums."""
+    first, end = chunk.first_record, chunk.first_record + chunk.num_records
+    begins = index.starts[first:end]
+    facts = list(
+        zip(
+            (index.ends[first:end] - begins).tolist(),
+            index.checksums[first:end].tolist(),
+            strict=True,
+        )
+    )
+    places = {begin: row for row, begin in enumerate(begins.tolist())}
+    by_facts: dict[tuple[int, int], list[int]] = {}
+    for row, fact in enumerate(facts):
+        by_facts.setdefault(fact, []).append(row)
+    records = np.full(len(starts), -1, np.int64)
+    believed = np.zeros(len(starts), dtype=bool)
+    last = -1
+    asked = zip(starts.tolist(), sizes.tolist(), checksums.tolist(), strict=True)
+    for at, (start, size, checksum) in enumerate(asked):
+        alike = by_facts.get((size, checksum), [])
+        row = places.get(start, -1)
+        if row < 0 or facts[row] != (size, checksum):
+            later = bisect_right(alike, last)
+            if later == len(alike):
+                continue
+            row = alike[later]
+        believed[at] = True
+        last = row
+        if places.get(start) == row or len(alike) == 1:
+            records[at] = first + row
+    return records, believed
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.uint64), *parts])
+
+
+def _survey(shard: Shard, index: Index | None, point_bytes: int = 0) -> Survey:
+    return Survey(
+        shard.source,
+        shard.framing,
+        shard.stream.container,
+        shard.options.limits,
+        index,
+        salvage=shard.salvages,
+        proves=shard.proves,
+        point_bytes=point_bytes,
+    )
+
+
+def _believed(
+    shard: Shard, part: Frames | Bad, first: int, until: int = MOST_BYTES
+) -> tuple[int, Frames | None]:
+    """The number of the next record, and the frames of a part if it has any. What is wrong is
+    noted, as far as `until`; a restored payload is put into the frame that it had."""
+    if isinstance(part, Frames):
+        return max(first, part.first_record or 0), part
+    found = part.finding
+    # A checksum that is not there has no bytes, and leaves all before it unproved.
+    missing = found.kind == "cut_trailer"
+    if missing or found.end_byte > found.start_byte or found.num_records != 0:
+        end = min(found.end_byte, until)
+        shard.skip(found.start_byte, end, found.num_records, found.message)
+    first += found.num_records or 0
+    if part.payload is None:
+        return first, None
+    data = shard.framing.frames([part.payload.to_bytes()]).data
+    frames = _core.walk(shard.framing.name, data, found.start_byte, shard.record_bytes)[0]
+    return first, Frames(frames, data, found.record, 0, part.unproved)

@@ -1,0 +1,331 @@
+"""Every record of a framed file, and everything that is wrong with it: what verify and repair see.
+
+A survey reads a file from front to end and goes on after damage. It believes in a record only if
+the border where it starts is proved (see `survey_walk`), and calls it right only if its payload
+has the checksum that was stored with it. A record of which only the head is damaged is restored:
+its payload is what was written.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.numbers import as_numpy
+from penstock.columns.selection import Projection
+from penstock.contract.around import around
+from penstock.contract.faults import error_from
+from penstock.contract.format import Options
+from penstock.errors import FormatError, LimitError, SchemaError
+from penstock.framing.damage._proof import Prover
+from penstock.framing.damage._walk import Walk
+from penstock.framing.damage.parts import (
+    Bad,
+    Found,
+    Frames,
+    Members,
+    Part,
+    Scope,
+    Task,
+    Window,
+    between,
+)
+from penstock.framing.framings import Framing
+from penstock.framing.index.sidecar import Index, SeekPoint
+from penstock.framing.read.shard import Shard
+from penstock.framing.read.windows import Windows
+from penstock.framing.streams import gzip_members
+from penstock.framing.streams.forward import ForwardStream
+from penstock.framing.streams.gzip_members import Member
+from penstock.framing.streams.stream import PlainStream
+from penstock.limits import Limits
+from penstock.storage.base import Source
+
+
+class Decoder(Protocol):
+    """What a scan makes of payloads."""
+
+    def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch:
+        """The payloads as a batch."""
+        ...
+
+
+_ENDLESS = 1 << 62  # bytes; as the distance of seek points: none but the starts of members
+
+
+class Survey:
+    """One file. `tasks` is used by one thread at a time, `run` by many. `decoder`: records whose payloads it cannot
+    decode are wrong, too; None takes them as they are."""
+
+    def __init__(
+        self,
+        source: Source,
+        framing: Framing,
+        compression: str,
+        limits: Limits,
+        index: Index | None = None,
+        *,
+        decoder: Decoder | None = None,
+        salvage: bool = False,
+        proves: bool = True,
+        point_bytes: int = 0,
+    ) -> None:
+        self._scope = Scope(source, framing, limits, salvage, proves)
+        self._prover = Prover(self._scope, index)
+        self.compression = compression
+        self._index = index
+        self._decoder = decoder
+        self._point_bytes = point_bytes or _ENDLESS
+        self._forward: ForwardStream | None = None
+        self._members: list[Member] = []
+
+    def tasks(self) -> Iterator[Task]:
+        """What there is to do, in the order of the file. Tasks may be run side by side, and each has to be run
+        before, or while, the next one is asked for."""
+        scope = self._scope
+        if self.compression or not (scope.framing.is_checked and scope.proves):
+            yield from self.walk()
+            return
+        options = Options(damage="salvage" if scope.salvage else "skip", limits=scope.limits)
+        shard = Shard(scope.source, PlainStream(scope.source), scope.framing, options)
+        windows = Windows(shard, scope.source.size)
+        yield from map(Window, windows)
+        if (left := windows.left()) is not None:
+            yield from self.walk(*left)
+
+    def walk(self, at: int = 0, record: int = 0) -> Iterator[Task]:
+        """The same, found by one walk over the heads. A plain file may be begun at the border of any record."""
+        source = self._scope.source
+        if not self.compression:
+            walk = Walk(self._scope, PlainStream(source), self._index, at=at, record=record)
+            yield from walk.tasks()
+            return
+        if self.compression == "gzip":
+            index = self._index
+            known = [] if index is None else _members_of(index, 0, index.plain_bytes)
+            self._members = known or gzip_members.hop_to_end(source)
+            if self._members:
+                yield from self._member_tasks()
+                return
+        stream = ForwardStream(source, self.compression, self._point_bytes, join_streams=True)
+        self._forward = stream
+        yield from Walk(self._scope, stream, self._index).tasks()
+
+    def points(self) -> list[SeekPoint]:
+        """Where inflating may start, once the tasks have all been asked for."""
+        if self._forward is not None:
+            return self._forward.take_points()
+        starts = accumulate((m.plain_bytes for m in self._members), initial=0)
+        return [SeekPoint(8 * m.start, at) for m, at in zip(self._members, starts, strict=False)]
+
+    def between(self, start: int, end: int, record: int) -> Iterator[Part]:
+        """The same as the tasks, opened, of a part of the stream between two borders that the index
+        knows; a compressed one is entered at one of its points."""
+        index = self._index
+        assert index is not None, "it is the index that knows borders"
+        if members := _members_of(index, start, end):
+            yield from self._open(Members(members, start, record))
+            return
+        if end == index.plain_bytes:
+            end = _ENDLESS  # damaged compressed data may inflate to more than was written
+        walk = Walk(self._scope, self._stream_from(start, index), index, at=start, record=record)
+        for task in walk.tasks():
+            if isinstance(task, Frames):
+                at = task.end
+                yield task if at <= end else _up_to(task, end)
+            else:
+                at = walk.at
+                yield from self.opened(task)
+            if at >= end:
+                return  # before the walk looks at what is behind
+
+    def _stream_from(self, start: int, index: Index) -> PlainStream | ForwardStream:
+        source = self._scope.source
+        if not self.compression:
+            return PlainStream(source)
+        stream = ForwardStream(source, self.compression, join_streams=True)
+        starts = [point.plain_start for point in index.points]
+        if (before := bisect_right(starts, start)) > 0:
+            stream.resume(index.points[before - 1])
+        return stream
+
+    def _member_tasks(self) -> Iterator[Task]:
+        plain = record = 0
+        for run in gzip_members.groups(self._members):
+            yield Members(run, plain, record)
+            plain += sum(member.plain_bytes for member in run)
+            record += sum(member.num_records for member in run)
+
+    def run(self, task: Task) -> Iterable[Found]:
+        """The records of a task, and all that is wrong with it."""
+        parts = list(self.opened(task))
+        file_bytes = (
+            sum(part.file_bytes for part in parts if isinstance(part, Frames))
+            if isinstance(task, Window)
+            else task.file_bytes
+        )
+        if self._decoder is not None:
+            parts = [
+                one
+                for part in parts
+                for one in (self._decoded(part) if isinstance(part, Frames) else (part,))
+            ]
+        return [Found(tuple(parts), file_bytes)]
+
+    def opened(self, task: Task) -> Iterator[Part]:
+        """The records of a task, and what is wrong between them."""
+        if isinstance(task, Found):
+            yield from task.parts
+        elif isinstance(task, Frames):
+            yield task
+        elif isinstance(task, Window):
+            yield from self._found(task)
+        else:
+            yield from self._open(task)
+
+    def _found(self, task: Window) -> Iterator[Frames]:
+        chunk = task.found()
+        if chunk is not None:
+            frames = chunk.data.frames
+            size = chunk.end_byte - chunk.start_byte
+            data = frames.buffer.slice(chunk.start_byte - frames.base, size)
+            yield Frames(frames, data, chunk.first_record, size)
+
+    # -- payloads -------------------------------------------------------------------------------
+
+    def _decoded(self, part: Frames) -> Iterator[Part]:
+        """The records that a scan can decode, and between them those that it cannot. One that is whole and only
+        does not fit the schema of the others is none of these."""
+        decoder, frames = self._decoder, part.frames
+        assert decoder is not None, "asked for where there is one"
+
+        def read(first: int, end: int) -> pa.RecordBatch:
+            return self._batch(decoder, frames, first, end)
+
+        for first, end, found in around(read, lambda error: error.record, 0, len(frames)):
+            if isinstance(found, FormatError) and end == first + 1:
+                yield self._undecodable(part, first, found)
+            elif end - first == len(frames):
+                yield part
+            else:
+                yield between(part, first, end)
+
+    def _batch(
+        self, decoder: Decoder, frames: _core.Frames, first: int, end: int
+    ) -> pa.RecordBatch:
+        """Some records decoded; what is raised names the row among all of them."""
+        try:
+            return decoder.decode(frames[first:end], None)
+        except _core.KernelError as error:
+            fault = error.args[0]
+            row = None if fault.record is None else first + fault.record
+            raise error_from(fault, file=self._scope.source.path, record=row) from None
+        except (FormatError, SchemaError) as error:
+            if error.record is not None:
+                error.record += first
+            raise
+
+    def _undecodable(self, part: Frames, row: int, error: FormatError) -> Bad:
+        one = between(part, row, row + 1)
+        field = "" if error.field is None else f"field {error.field!r}: "
+        kind = "limit" if isinstance(error, LimitError) else "message"
+        message = f"cannot be decoded: {field}{error.message}"
+        return Bad(self._scope.finding(kind, one.first_record, one.start, one.end, message, 1))
+
+    # -- members --------------------------------------------------------------------------------
+
+    def _open(self, task: Members) -> Iterator[Part]:
+        limit = self._scope.limits.member_bytes + gzip_members.GROUP_BYTES
+        try:
+            plain = gzip_members.inflate(self._scope.source, task.members, limit)
+            records = sum(member.num_records for member in task.members)
+            frames, consumed, _, _ = _core.walk(
+                self._scope.framing.name, plain, task.plain_start, self._scope.limits.record_bytes
+            )
+            if consumed == len(plain) and len(frames) == records:
+                yield from self._prover.parts(Frames(frames, plain, task.first_record, 0))
+                return
+        except _core.KernelError:
+            pass
+        plain_start, record = task.plain_start, task.first_record
+        for member in task.members:
+            if len(task.members) > 1:
+                yield from self._open(Members([member], plain_start, record))
+            else:
+                yield from self._open_broken(member, plain_start, record)
+            plain_start += member.plain_bytes
+            record += member.num_records
+
+    def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Part]:
+        """What can be had of one member that is damaged, or not what its head says."""
+        data = self._scope.source.read(member.start, member.num_bytes)
+        source = _Excerpt(self._scope.source.path, data)
+        stream = ForwardStream(source, "gzip", _ENDLESS)
+        scope = replace(self._scope, source=source)
+        walk = Walk(scope, stream, None, plain_start, member.start, record=record)
+        parts = [part for task in walk.tasks() for part in self.opened(task)]
+        seen = sum(_records_in(part) for part in parts)
+        missing = member.num_records - seen
+        for part in parts:
+            if isinstance(part, Bad) and part.finding.num_records is None:
+                part = replace(part, finding=replace(part.finding, num_records=max(missing, 0)))
+                missing = 0
+            yield part
+
+
+def _members_of(index: Index, start: int, end: int) -> list[Member]:
+    """The members of a file that begin in a part of its stream, if it is made of penstock's."""
+    members: list[Member] = []
+    if index.layout != "members":
+        return members
+    edges = [*index.points, SeekPoint(8 * index.data_bytes, index.plain_bytes)]
+    for point, following in pairwise(edges):
+        if start <= point.plain_start < end:
+            first, last = np.searchsorted(index.starts, [point.plain_start, following.plain_start])
+            byte = point.compressed_bit // 8
+            num_bytes = following.compressed_bit // 8 - byte
+            plain_bytes = following.plain_start - point.plain_start
+            if num_bytes <= 0 or plain_bytes < 0:
+                return []  # no file has such members; an index is a claim
+            members.append(Member(byte, num_bytes, plain_bytes, int(last - first)))
+    return members
+
+
+def _up_to(task: Frames, end: int) -> Frames:
+    """The frames that begin before `end`."""
+    starts = as_numpy(task.frames.starts())
+    count = int(np.searchsorted(starts, end))
+    last = int(starts[count]) if count < len(starts) else task.end
+    return replace(task, frames=task.frames[:count], data=task.data.slice(0, last - task.start))
+
+
+def _records_in(part: Frames | Bad) -> int:
+    if isinstance(part, Frames):
+        return len(part.frames)
+    return (part.finding.num_records or 0) + (part.payload is not None)
+
+
+class _Excerpt:
+    """Some bytes of a file as a source of their own."""
+
+    def __init__(self, path: str, data: _core.Buffer) -> None:
+        self.path = path
+        self.size = len(data)
+        self._data = data
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        return self._data.slice(start, length)
+
+    def gather(self, starts: list[int], lengths: list[int]) -> _core.Buffer:
+        parts = zip(starts, lengths, strict=True)
+        return _core.Buffer.join([self._data.slice(start, length) for start, length in parts])
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,126 @@
+"""The user's cache of indexes: where it is, how large it gets, and that each index is made once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+from penstock.errors import command
+from penstock.storage.hidden import TEMPORARY_SUFFIX
+
+MOST_BYTES = 1 << 30
+"""The size of the folder. The oldest indexes leave first."""
+SLOW_SECONDS = 5.0
+"""From this time on the user is told how to keep an index beside the data."""
+_LOOK_AGAIN = 32
+"""So many indexes are kept before the folder is listed again."""
+_LOCK_SUFFIX = f".lock{TEMPORARY_SUFFIX}"
+
+
+class _Known:
+    """What this process knows of the size of the folder, and what it has told its user."""
+
+    folder = ""
+    room = 0
+    left = 0
+    has_told = False
+
+
+def cache_folder() -> str:
+    """The user's own folder for indexes."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "penstock", "index")
+
+
+def make_room(num_bytes: int) -> bool:
+    """Remove the oldest indexes until the folder has room for so many more bytes; False where it never has."""
+    if num_bytes > MOST_BYTES:
+        return False
+    folder = cache_folder()
+    if _Known.folder != folder or _Known.left <= 0 or _Known.room < num_bytes:
+        _Known.folder, _Known.left = folder, _LOOK_AGAIN
+        _Known.room = _cleared(folder, num_bytes)
+    _Known.left -= 1
+    _Known.room -= num_bytes
+    return True
+
+
+def _cleared(folder: str, num_bytes: int) -> int:
+    """Remove the oldest files; how many bytes there is room for then."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found: list[tuple[int, int, str]] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                told = entry.stat(follow_symlinks=False)
+                found.append((told.st_mtime_ns, told.st_size, entry.path))
+    room = MOST_BYTES - sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if room >= num_bytes:
+            break
+        if size:  # a lock of somebody has none
+            with suppress(OSError):
+                os.unlink(path)
+                room += size
+    return room
+
+
+@contextmanager
+def made_once(name: str) -> Generator[None]:
+    """Wait for other threads and processes of this host that make the index of this name in the cache. The lock of
+    one that dies is free at once. Where there can be no lock, nobody waits."""
+    path = os.path.join(cache_folder(), name + _LOCK_SUFFIX)
+    lock = _locked(path)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            # Removed while it is held: who waits for it sees that it has gone, and makes another.
+            with suppress(OSError):
+                os.unlink(path)
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_UN)  # a forked child may hold it, too
+            os.close(lock)
+
+
+def _locked(path: str) -> int | None:
+    while True:
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(path, flags, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if _is_at(lock, path):
+                return lock
+        except OSError:
+            os.close(lock)
+            return None
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+
+
+def _is_at(lock: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def tell_if_slow(seconds: float, data_path: str) -> None:
+    """Say once how an index that took long is kept beside its data."""
+    if seconds < SLOW_SECONDS or _Known.has_told:
+        return
+    _Known.has_told = True
+    warnings.warn(
+        f"the index of {data_path} took {seconds:.0f} s to make and is in your cache; to keep it beside the data, "
+        f"for others too: {command('penstock', 'index', data_path)}",
+        stacklevel=2,
+    )

@@ -1,0 +1,200 @@
+"""Checksums of a file that has none: an index may keep the CRC-32C of each MiB.
+
+`verify` compares all of them. With `ps.open(checksums="index")` a `CheckedSource` stands between the file
+and its reader, so that whatever a format reads has been compared before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.engine.locks import Lock
+from penstock.errors import (
+    ChangedError,
+    ChecksumError,
+    StaleIndexError,
+    UnsupportedError,
+    command,
+)
+from penstock.framing.index import sidecar
+from penstock.framing.index.sidecar import Index
+from penstock.storage.base import Source, Storage, Watched
+from penstock.storage.local import LocalStorage
+
+BLOCK_BYTES = 1 << 20
+_AT_ONCE = 8
+"""Blocks that are read by one call."""
+_HELD_BLOCKS = 32
+"""Blocks that are kept for the next small read."""
+
+
+def checksums_of(source: Source, start: int = 0) -> np.ndarray:
+    """The CRC-32C of each MiB of a file, uint32; of those from `start` on, where one begins."""
+    found = [crc for _, crcs in _pieces(source, start, source.size) for crc in crcs]
+    return np.array(found, "<u4")
+
+
+def extended(source: Source, index: Index) -> np.ndarray | None:
+    """The checksums of a file to which records were appended since its index was made. Those of its first part
+    are taken over, so that damage there is found as before. None where the block that was its last is damaged."""
+    whole, rest = divmod(index.data_bytes, BLOCK_BYTES)
+    if index.blocks is None:
+        return None
+    start = whole * BLOCK_BYTES
+    if rest and source.read(start, rest).crc32c() != index.blocks[whole]:
+        return None
+    return np.concatenate([index.blocks[:whole], checksums_of(source, start)])
+
+
+def differing(
+    source: Source, blocks: np.ndarray, start: int, end: int
+) -> Iterator[tuple[int, int]]:
+    """The parts of a file, between two borders of blocks, that are not what they were: (start, end)."""
+    begin: int | None = None
+    for at, crcs in _pieces(source, start, end):
+        for number, crc in enumerate(crcs, at // BLOCK_BYTES):
+            if crc == blocks[number]:
+                if begin is not None:
+                    yield begin, number * BLOCK_BYTES
+                begin = None
+            elif begin is None:
+                begin = number * BLOCK_BYTES
+    if begin is not None:
+        yield begin, end
+
+
+def _pieces(source: Source, start: int, end: int) -> Iterator[tuple[int, list[int]]]:
+    """Where each read begins, and the checksums of its blocks."""
+    for at in range(start, end, _AT_ONCE * BLOCK_BYTES):
+        length = min(_AT_ONCE * BLOCK_BYTES, end - at)
+        data = source.read(at, length)
+        if len(data) < length:
+            raise ChangedError("the file was cut while it was open", file=source.path)
+        yield at, [data.slice(n, BLOCK_BYTES).crc32c() for n in range(0, length, BLOCK_BYTES)]
+
+
+class CheckedSource:
+    """A local file whose every read is compared with the checksums of an index."""
+
+    def __init__(self, source: Any, blocks: np.ndarray) -> None:
+        self.path: str = source.path
+        self.size: int = source.size
+        if len(blocks) != -(-self.size // BLOCK_BYTES):
+            raise StaleIndexError(
+                "the index has checksums of a file of another size",
+                file=self.path,
+                hint=_again(self.path),
+            )
+        self._source = source
+        self._blocks = blocks
+        self._lock = Lock()
+        self._held: OrderedDict[int, _core.Buffer] = OrderedDict()
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        """See Source. Raises ChecksumError where a block is not what it was."""
+        end = min(start + length, self.size)
+        if start >= end:
+            return _core.Buffer.from_bytes(b"")
+        first, last = start // BLOCK_BYTES, (end - 1) // BLOCK_BYTES
+        data = self._block(first) if first == last else self._verified(first, last + 1)
+        return data.slice(start - first * BLOCK_BYTES, end - start)
+
+    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
+        """See Source."""
+        pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
+        return _core.Buffer.join([self.read(start, length) for start, length in pairs])
+
+    def _block(self, number: int) -> _core.Buffer:
+        with self._lock:
+            held = self._held.get(number)
+            if held is not None:
+                self._held.move_to_end(number)
+                return held
+        found = self._verified(number, number + 1)
+        with self._lock:
+            self._held[number] = found
+            if len(self._held) > _HELD_BLOCKS:
+                self._held.popitem(last=False)
+        return found
+
+    def _verified(self, first: int, last: int) -> _core.Buffer:
+        start, end = first * BLOCK_BYTES, min(last * BLOCK_BYTES, self.size)
+        data = self._source.read(start, end - start)
+        for number in range(first, last):
+            found = data.slice((number - first) * BLOCK_BYTES, BLOCK_BYTES).crc32c()
+            if len(data) < end - start or found != self._blocks[number]:
+                self._source.check_read(may_grow=False)  # a change explains it
+                self._raise(number, found)
+        return data
+
+    def _raise(self, number: int, found: int) -> None:
+        start = number * BLOCK_BYTES
+        end = min(start + BLOCK_BYTES, self.size)
+        raise ChecksumError(
+            f"the bytes {start} to {end} are not those that were indexed",
+            file=self.path,
+            byte=start,
+            expected=f"0x{self._blocks[number]:08x} (in the index)",
+            found=f"0x{found:08x}",
+            hint=command("penstock", "verify", self.path),
+        )
+
+    def check_unchanged(self, *, proves: bool) -> None:
+        """See Watched."""
+        self._source.check_unchanged(proves=proves)
+
+    def check_read(self, *, may_grow: bool) -> None:
+        """See Watched: what was read was compared with the index."""
+
+    def was_rewritten(self) -> bool:
+        """See Watched."""
+        return self._source.was_rewritten()
+
+    def was_replaced(self) -> bool:
+        """See Watched."""
+        return self._source.was_replaced()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._source.close()
+
+
+def kept(path: str, where: str, storage: Storage) -> tuple[str, Index] | None:
+    """The index of a file that keeps checksums, and its path."""
+    for folder in sidecar.folders(where):
+        with suppress(OSError, StaleIndexError):
+            place = sidecar.path_for(path, folder)
+            if sidecar.has_blocks(place, storage):
+                return place, sidecar.load(place, storage)
+    return None
+
+
+def checked(source: Source, where: str) -> CheckedSource:
+    """A file that is compared with the checksums of its index as it is read.
+
+    Raises:
+        StaleIndexError: there are no checksums, or those of a file of another size.
+        UnsupportedError: it is a folder.
+    """
+    if not isinstance(source, Watched):
+        message = 'checksums="index" reads files of this machine, and no folder as one'
+        raise UnsupportedError(message, file=source.path)
+    found = kept(source.path, where, LocalStorage())
+    if found is None or found[1].blocks is None:
+        raise StaleIndexError(
+            "there is no index with checksums of this file",
+            file=source.path,
+            hint=command("penstock", "index", "--checksums", source.path),
+        )
+    return CheckedSource(source, found[1].blocks)
+
+
+def _again(path: str) -> str:
+    return command("penstock", "index", "--checksums", "--force", path)

@@ -1,0 +1,272 @@
+"""Whether an index is of a file as it is now: the file may have been rewritten since, or it may be damaged.
+
+| word | when | the index |
+|---|---|---|
+| same | the system says that nothing has changed since the index was made | stays |
+| rewritten | the file was written or replaced since (`was_written`), and can be read whole by its own rules | is made again |
+| damaged | nothing says that it was written since, or it cannot be read whole | stays, so that what differs is found |
+
+Why it is done so: docs/decisions/0003-index-is-tied-by-content.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from penstock import _core
+from penstock.columns.numbers import as_numpy
+from penstock.errors import StaleIndexError
+from penstock.framing.framings import Framing, Readable
+from penstock.framing.index.sidecar import Index, SeekPoint, state_now
+from penstock.framing.streams.forward import Inflation
+from penstock.storage.base import Source
+from penstock.storage.local import LocalSource
+
+_SAMPLES = 64
+_COMPARED_BYTES = 1 << 30
+"""Up to this size a file is read whole to be compared, where heads do not prove that records are the same."""
+_FRONT_BYTES = 64 << 20
+"""The same where records were put behind it, which may be done again and again."""
+_REMOTE_BYTES = 4 << 20
+"""So much is read of a file that is not on this machine."""
+_PIECE_BYTES = 4 << 20
+_INFLATED_BYTES = 16 << 20
+"""What is behind a point is inflated up to this size to see what it is: points may be anywhere, as sidecars may
+claim anything."""
+
+
+def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "front", "nothing"]:
+    """How much of a file an index is of: its front, where records were put behind that; or nothing, where the
+    file was rewritten."""
+    if index.layout == "none":
+        return "nothing"  # it knows no places
+    if index.data_bytes != source.size:
+        is_front = _begins(index, source, framing)
+        is_front = is_front and not _is_rewritten(index, source, framing, _FRONT_BYTES)
+        return "front" if is_front else "nothing"
+    if is_same(index, source):
+        return "all"
+    if index.layout != "plain":
+        return "all" if _fits_inflated(index, source, framing) else "nothing"
+    if was_written(index, source):
+        return "nothing" if _is_rewritten(index, source, framing) else "all"
+    # A sidecar that came here with another file of the same size has none of its records.
+    share = _agreeing(index, source, framing)
+    return "all" if share > 0 or index.num_records < 2 else "nothing"
+
+
+def is_same(index: Index, source: Source) -> bool:
+    """Whether the system knows the file as the one that the index was made of, and as not written to since."""
+    return index.state.is_known and index.state == state_now(source)
+
+
+def was_written(index: Index, source: Source) -> bool:
+    """Whether the system says that a file was written, replaced or copied since its index was made: what it said of
+    the file then is kept with the index; a writer's index keeps nothing, but is younger than its file."""
+    now = state_now(source)
+    if not now.is_known:
+        return False  # it is not on this machine
+    return index.state != now if index.state.is_known else now.mtime_ns > index.made_ns
+
+
+def fits(index: Index, source: Source, framing: Framing) -> bool:
+    """Whether an index may have been made of this file: its size, and most of a sample of its records."""
+    if index.data_bytes != source.size:
+        return False
+    if index.layout != "plain":
+        return is_same(index, source) or _fits_inflated(index, source, framing)
+    return 2 * _agreeing(index, source, framing) >= 1
+
+
+def _agreeing(index: Index, source: Source, framing: Framing) -> float:
+    """The share of a sample of the records that stand where the index says; 0 where there are no records."""
+    records = _spread(index.num_records, _SAMPLES)
+    return sum(_agrees(index, source, framing, record) for record in records) / max(len(records), 1)
+
+
+def _is_rewritten(
+    index: Index, source: Source, framing: Framing, most_bytes: int = _COMPARED_BYTES
+) -> bool:
+    """Whether a file that was written to can be read whole, and holds other records than the index says.
+
+    All heads of a local file are looked at, for which a file of other framings than TFRecord's is read whole. Of a
+    large one, and of one that is elsewhere, a sample must do.
+    """
+    if index.layout != "plain":
+        return False  # what `_begins` and `_fits_inflated` look at is nearly all of it
+    first, end = int(index.starts[0]), int(index.starts[-1])
+    if not first < end:
+        return source.size > 0
+    is_large = not framing.is_checked and source.size > most_bytes
+    if is_large or not isinstance(source, LocalSource):
+        return _agreeing(index, source, framing) < 1
+    found, stored, fault = _core.index_file(framing.name, source.file, end, first, end - first)
+    starts, checksums = as_numpy(found), as_numpy(stored)
+    if framing.is_checked:
+        return not _are_indexed(index, 0, starts, checksums, source, framing)
+    if fault:
+        return 2 * _agreeing(index, source, framing) < 1
+    return not (np.array_equal(starts, index.starts) and np.array_equal(checksums, index.checksums))
+
+
+def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
+    chosen = _chosen(index, source)
+    if not chosen:
+        return _is_same_nothing(index, source)
+    changed = _changed(index, source, chosen)
+    looked_at = [changed[place] for place in _spread(len(changed), _SAMPLES)]
+    broken = 0
+    for point in looked_at:
+        now = _records_behind(index, source, framing, point)
+        if now == "others":
+            return False
+        broken += now == "none"
+    return 2 * broken * len(changed) <= len(chosen) * max(len(looked_at), 1)
+
+
+def _is_same_nothing(index: Index, source: Source) -> bool:
+    """Whether a file is the same where there is nothing in it to compare: as many bytes may be another file's."""
+    return is_same(index, source) or not source.size
+
+
+def _begins(index: Index, source: Source, framing: Framing) -> bool:
+    """Whether an index was made of the first part of this file, behind which records were put.
+
+    All of the sample must agree, and there must be one: the rest of the index is believed for it.
+    """
+    end = index.plain_bytes if index.compression else index.data_bytes
+    if not index.data_bytes < source.size or int(index.starts[-1]) != end:
+        return False
+    if index.layout != "plain":
+        chosen = _chosen(index, source, _FRONT_BYTES)
+        return bool(chosen) and not _changed(index, source, chosen)
+    records = _spread(index.num_records, _SAMPLES)
+    return bool(records) and all(_agrees(index, source, framing, record) for record in records)
+
+
+def ends_whole(index: Index, source: Source, framing: Framing) -> bool:
+    """Whether the last record of a plain file has a right head and ends with the file."""
+    last = index.num_records - 1
+    return int(index.starts[-1]) == source.size and _agrees(index, source, framing, last)
+
+
+def with_checks(points: Iterable[SeekPoint], source: Source) -> tuple[SeekPoint, ...]:
+    """The same points of a file, each with the checksum of the compressed bytes up to the next one."""
+    bare = list(points)
+    return tuple(
+        replace(point, check=_crc32c(source, *span))
+        for point, span in zip(bare, _spans(bare, source.size), strict=True)
+    )
+
+
+# -- a sample --------------------------------------------------------------------------------------
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Up to so many numbers below `count`, evenly spread, with the first and the last."""
+    if count <= most:
+        return list(range(count))
+    return [i * (count - 1) // (most - 1) for i in range(most)]
+
+
+def _agrees(index: Index, source: Source, framing: Framing, record: int) -> bool:
+    start, end = int(index.starts[record]), int(index.starts[record + 1])
+    if not start < end <= index.data_bytes:
+        return False
+    return framing.agrees(source, start, end, int(index.checksums[record]))
+
+
+def _chosen(index: Index, source: Source, most_bytes: int = _COMPARED_BYTES) -> list[int]:
+    """Points to look at: all of them, as far as that means to read no more bytes than these."""
+    most_bytes = most_bytes if isinstance(source, LocalSource) else _REMOTE_BYTES
+    count = len(index.points)
+    return _spread(count, max(2, count * most_bytes // max(index.data_bytes, 1)))
+
+
+def _changed(index: Index, source: Source, points: list[int]) -> list[int]:
+    """Those points behind which the compressed bytes are not the ones that were indexed."""
+    spans = _spans(index.points, index.data_bytes)
+    return [p for p in points if _crc32c(source, *spans[p]) != index.points[p].check]
+
+
+def _spans(points: Iterable[SeekPoint], end: int) -> list[tuple[int, int]]:
+    """From each point to the next: bytes of the file."""
+    return list(pairwise([*(point.compressed_bit // 8 for point in points), end]))
+
+
+def _crc32c(source: Source, start: int, end: int) -> int:
+    crc = 0
+    end = min(end, source.size)  # a sidecar may claim anything
+    for at in range(start, end, _PIECE_BYTES):
+        crc = source.read(at, min(_PIECE_BYTES, end - at)).crc32c(crc)
+    return crc
+
+
+# -- all of it -------------------------------------------------------------------------------------
+
+
+def _records_behind(
+    index: Index, source: Source, framing: Framing, point: int
+) -> Literal["same", "others", "none"]:
+    """What is behind a point whose bytes have changed: some of the records that were indexed, and the rest
+    damaged; whole records that are not those; or nothing that is right."""
+    borders = [p.plain_start for p in index.points[point : point + 2]]
+    last = index.num_records
+    first = int(np.searchsorted(index.starts[:-1], np.uint64(borders[0])))
+    if len(borders) == 2:
+        last = int(np.searchsorted(index.starts[:-1], np.uint64(borders[1])))
+    start, end = int(index.starts[first]), int(index.starts[last])
+    if not borders[0] <= start < end <= borders[0] + _INFLATED_BYTES:
+        return "none"
+    try:
+        inflation = Inflation(source, index.compression, index.points[point])
+        inflation.skip_to(start)
+        plain = inflation.read(end - start)
+    except (_core.KernelError, StaleIndexError):
+        return "none"
+    frames, _, _, _ = _core.walk(framing.name, plain, start, end - start)
+    begin, checksums = as_numpy(frames.starts()), as_numpy(frames.checksums())
+    ends = begin + framing.frame_bytes(as_numpy(frames.lengths()))
+    found = np.concatenate([begin, ends[-1:]])
+    if not _are_indexed(index, first, found, checksums, _Part(plain, start), framing):
+        return "others"
+    is_known = bool((checksums == index.checksums[first : first + len(checksums)]).any())
+    return "same" if is_known else "none"
+
+
+class _Part:
+    """Some bytes of a stream, read by their places in it."""
+
+    def __init__(self, data: _core.Buffer, start: int) -> None:
+        self._data = data
+        self._start = start
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        return self._data.slice(start - self._start, length)
+
+
+def _are_indexed(
+    index: Index,
+    first: int,
+    starts: np.ndarray,
+    checksums: np.ndarray,
+    data: Readable,
+    framing: Framing,
+) -> bool:
+    """Whether records that were found, from the `first` of an index on, are those of the index."""
+    if not np.array_equal(starts, index.starts[first : first + len(starts)]):
+        return False
+    # A record of another checksum is damaged, unless it proves itself: then it is another one.
+    known = index.checksums[first : first + len(checksums)]
+    for record in np.flatnonzero(checksums != known):
+        frame = data.read(int(starts[record]), int(starts[record + 1] - starts[record]))
+        payload = frame.slice(framing.head_bytes, len(frame) - framing.least_bytes)
+        tail = frame.slice(len(frame) - framing.tail_bytes, framing.tail_bytes).to_bytes()
+        if framing.proves(payload, tail):
+            return False
+    return True

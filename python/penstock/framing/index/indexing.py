@@ -1,0 +1,314 @@
+"""The index of a framed file: found by its heads, by its members, or by one pass over it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from penstock import _core
+from penstock.columns.numbers import as_numpy
+from penstock.engine.pipeline import in_order
+from penstock.errors import StaleIndexError
+from penstock.framing.index import ahead, fitting, sidecar
+from penstock.framing.index._index_cache import cache_folder, made_once, tell_if_slow
+from penstock.framing.index._sections import State
+from penstock.framing.index.sidecar import Index, SeekPoint
+from penstock.framing.read.chunk_frames import ChunkFrames
+from penstock.framing.read.chunks import walked_chunks
+from penstock.framing.read.shard import Shard
+from penstock.framing.streams import gzip_members
+from penstock.framing.streams.forward import ForwardStream
+from penstock.framing.streams.gzip_members import Member
+from penstock.framing.streams.inflated import POINT_BYTES, InflatedStream
+from penstock.framing.streams.stream import Stream
+from penstock.storage.base import Source, Watched
+from penstock.storage.local import LocalSource, LocalStorage
+
+ENDLESS = 1 << 62
+
+
+def load_index(shard: Shard) -> Index | None:
+    """The sidecar of a file, if there is one and it fits. A compressed stream learns its points."""
+    source, options = shard.source, shard.options
+    if options.index == "never" or not has_place(source, options.index):
+        return None
+    storage = LocalStorage()
+    state = sidecar.state_of(source)
+    kept = _kept(source.path, options.index, storage, state)
+    for folder, index in chain(kept, _left(source.path, options.index, storage)):
+        known = _of_this_state(shard, index)
+        if known is None:
+            continue
+        is_news = known is not index or (state.is_known and index.state != state)
+        if is_news and shard.framing.keeps_index and index.blocks is None:
+            # What was found out is not to be found out again at each open.
+            known = replace(known, state=state)
+            if known.num_records == index.num_records or sidecar.worth_saving(
+                index.num_records, known.num_records
+            ):
+                with suppress(OSError):
+                    sidecar.keep(known, source.path, storage, folder)
+        _teach(shard, known)
+        return known
+    return None
+
+
+def _kept(
+    path: str, kept: str, storage: LocalStorage, state: State
+) -> list[tuple[str | None, Index]]:
+    """The sidecars of a file and the folders they are in; first the one made of its present state."""
+    found: list[tuple[str | None, Index]] = []
+    for folder in sidecar.folders(kept):
+        # Not there, not readable, or none: an index can be made again.
+        with suppress(OSError, StaleIndexError):
+            found.append((folder, sidecar.load(sidecar.path_for(path, folder), storage)))
+    found.sort(key=lambda entry: entry[1].state != state)
+    return found
+
+
+def _left(path: str, kept: str, storage: LocalStorage) -> Iterator[tuple[str | None, Index]]:
+    """What a killed writer left ahead of a file."""
+    folder = sidecar.folders(kept)[0]
+    left = ahead.left_of(path, folder)
+    with suppress(OSError, StaleIndexError):
+        if left is not None:
+            yield folder, sidecar.load(left, storage)
+
+
+def _of_this_state(shard: Shard, index: Index) -> Index | None:
+    """An index if it is of the file as it is, or of what was its first part, then extended."""
+    if index.layout == "none":
+        return None  # it knows no places
+    if index.compression != shard.stream.container:
+        return None  # compression= says otherwise than the file's first reader saw
+    if not shard.framing.head_bytes and int(index.starts[0]) != shard.begin:
+        return None  # layout= says otherwise where the first record begins
+    covered = fitting.covers(index, shard.source, shard.framing)
+    if covered == "front":
+        return _extended(shard, index)
+    return index if covered == "all" else None
+
+
+def has_place(source: Source, kept: str) -> bool:
+    """Whether there is a place for the sidecar of a file. What another storage calls its path is none on
+    this machine, so that only a folder which is asked for holds sidecars of its files. Where another file has
+    taken its name, what is kept there is of that one."""
+    if isinstance(source, Watched) and source.was_replaced():
+        return False
+    # As standard input is, that a shell has opened.
+    is_open_file = source.path.startswith(("/dev/fd/", "/dev/std", "/proc/"))
+    return kept not in ("auto", "beside") or (isinstance(source, LocalSource) and not is_open_file)
+
+
+def _extended(shard: Shard, index: Index) -> Index | None:
+    """The index of a file to which records were appended, made from that of its first part without
+    looking at it again. None where what follows is damaged, or is nothing of which an index can be
+    made by itself."""
+    source, start = shard.source, index.data_bytes
+    if index.layout == "plain":
+        if not isinstance(source, LocalSource):
+            return None
+        starts, checksums, fault = _core.index_file(
+            shard.framing.name, source.file, _read_at_once(shard), start
+        )
+        if fault is not None:
+            return None
+        found = as_numpy(starts) - np.uint64(start)
+        stored = as_numpy(checksums)
+        size = source.size - start
+        more = Index(len(stored), size, size, "", found, stored)
+    else:
+        members = gzip_members.hop_to_end(source, start) if index.compression == "gzip" else []
+        more = _index_of_members(shard, members)
+    return None if more is None else sidecar.joined(index, more)
+
+
+def _teach(shard: Shard, index: Index) -> None:
+    if isinstance(shard.stream, InflatedStream):
+        shard.stream.learn(index)
+
+
+def build_index(shard: Shard) -> Index:
+    """Find all records of a file, and keep what was found in a sidecar. A compressed stream learns
+    its points.
+
+    A plain local file is read by its heads alone. A file with damage raises its error, unless the
+    damage is to be passed over; then the index lists the records that are delivered, and is not
+    kept, since it says nothing about the file as it was meant to be.
+    """
+    kept = shard.options.index
+    keeps = kept != "never" and shard.framing.keeps_index and has_place(shard.source, kept)
+    if not keeps:
+        return _found_index(shard)[0]
+    with made_once(os.path.basename(sidecar.path_for(shard.source.path, cache_folder()))):
+        # Another process may have made it meanwhile.
+        there = load_index(shard)
+        if there is not None:
+            return there
+        begun = time.monotonic()
+        index, whole = _found_index(shard)
+        if whole:
+            _save_index(index, shard.source.path, kept, time.monotonic() - begun)
+        return index
+
+
+def _found_index(shard: Shard) -> tuple[Index, bool]:
+    """The index of a file as it is, and whether it is whole."""
+    state = sidecar.state_of(shard.source)  # before it is read: it may change meanwhile
+    if shard.stream.container:
+        index, whole = _index_compressed(shard)
+    elif isinstance(shard.source, LocalSource):
+        index, whole = _index_plain(shard, shard.source)
+    else:
+        index, whole = _index_by_walking(shard)
+    index = replace(index, state=state)
+    _teach(shard, index)
+    return index, whole
+
+
+def _save_index(index: Index, data_path: str, kept: str, seconds: float) -> None:
+    """Keep an index that took so long to make; without a folder that was asked for it is a convenience that can
+    be made again."""
+    try:
+        path = sidecar.keep_read(index, data_path, LocalStorage(), kept)
+    except OSError:
+        if kept not in ("auto", "beside"):
+            raise
+        return
+    if os.path.dirname(path) == cache_folder():
+        tell_if_slow(seconds, data_path)
+
+
+def _read_at_once(shard: Shard) -> int:
+    """Bytes of a record that an index may read at once. Longer ones are indexed as well: heads alone tell where they
+    end, or a window is moved over them."""
+    return ENDLESS if shard.framing.is_checked else shard.record_bytes
+
+
+def _index_plain(shard: Shard, source: LocalSource) -> tuple[Index, bool]:
+    limit = _read_at_once(shard)
+    starts, checksums, fault = _core.index_file(shard.framing.name, source.file, limit, shard.begin)
+    if fault is not None:
+        if shard.options.damage == "error":
+            record = fault.record
+            if fault.kind == "truncated":
+                fault = shard.cut(fault.found or 0, fault.byte, fault.expected or 0)
+            raise shard.error(fault, record)
+        return _index_by_walking(shard)
+    found = as_numpy(starts)
+    return _index(source, found, as_numpy(checksums), "", (), "plain"), True
+
+
+def _index(
+    source: Source,
+    starts: np.ndarray,
+    checksums: np.ndarray,
+    compression: str,
+    points: tuple[SeekPoint, ...],
+    layout: str,
+) -> Index:
+    return Index(
+        len(checksums), source.size, int(starts[-1]), compression, starts, checksums, points, layout
+    )
+
+
+def _index_by_walking(
+    shard: Shard, stream: Stream | None = None, points: list[SeekPoint] | None = None
+) -> tuple[Index, bool]:
+    """An index made of the records that a scan delivers; for `points` see `walked_chunks`."""
+    regions: list[Any] = []
+    options = replace(shard.options, skipped=regions.append)
+    walking = replace(shard, stream=stream or shard.stream, options=options)
+    chunk_frames = ChunkFrames(walking)
+    starts: list[np.ndarray] = []
+    ends: list[np.ndarray] = []
+    checksums: list[np.ndarray] = []
+
+    def add_long(start: int, end: int, record: int) -> None:
+        """A record that is longer than is read is one all the same, which others are counted and found by."""
+        del record
+        _, known, _ = _core.frame_extent(walking.framing.name, walking.stream.read, start, True)
+        starts.append(np.array([start], np.uint64))
+        ends.append(np.array([end], np.uint64))
+        checksums.append(np.array([known], np.uint32))
+
+    for chunk in walked_chunks(walking, points, on_long=add_long):
+        frames = chunk_frames.read(chunk, None).frames
+        begin = as_numpy(frames.starts())
+        starts.append(begin)
+        ends.append(begin + shard.framing.frame_bytes(as_numpy(frames.lengths())))
+        checksums.append(as_numpy(frames.checksums()))
+    begin = np.concatenate([*starts, np.zeros(0, np.uint64)])
+    end = np.concatenate([*ends, np.zeros(0, np.uint64)])
+    stored = np.concatenate([*checksums, np.zeros(0, np.uint32)])
+    edges = np.concatenate([begin, end[-1:] if len(end) else np.full(1, shard.begin, np.uint64)])
+    index = _index(shard.source, edges, stored, "", (), "plain")
+    return (replace(index, gap_ends=end) if regions else index), not regions
+
+
+def _index_compressed(shard: Shard) -> tuple[Index, bool]:
+    """By its members where penstock wrote the file; else by one pass, that notes where inflating
+    may start again."""
+    source, compression = shard.source, shard.stream.container
+    if compression == "gzip":
+        index = _index_members(shard)
+        if index is not None:
+            return index, True
+    forward = ForwardStream(source, compression, POINT_BYTES)
+    found: list[SeekPoint] = []
+    index, whole = _index_by_walking(shard, forward, found)
+    points = fitting.with_checks([*found, *forward.take_points()], source)
+    return replace(index, compression=compression, points=points, layout="points"), whole
+
+
+def _index_members(shard: Shard) -> Index | None:
+    """The index of a gzip file whose members are all penstock's, inflated side by side.
+
+    None where they are not, or where one is broken: then a plain pass says what is wrong.
+    """
+    return _index_of_members(shard, gzip_members.hop_to_end(shard.source))
+
+
+def _index_of_members(shard: Shard, members: list[Member]) -> Index | None:
+    """The index of some members, as of a file that has only these."""
+    if not members:
+        return None
+    source, framing, start = shard.source, shard.framing, members[0].start
+    limit = shard.options.limits.member_bytes + gzip_members.GROUP_BYTES
+
+    def heads(run: list[Member]) -> Iterable[tuple[np.ndarray, np.ndarray] | None]:
+        try:
+            plain = gzip_members.inflate(source, run, limit)
+            frames, consumed, _, _ = _core.walk(framing.name, plain, 0, shard.record_bytes)
+        except _core.KernelError:
+            return [None]
+        whole = consumed == len(plain) and len(frames) == sum(m.num_records for m in run)
+        lengths = framing.frame_bytes(as_numpy(frames.lengths()))
+        return [(lengths, as_numpy(frames.checksums())) if whole else None]
+
+    def runs() -> Iterator[list[Member]]:
+        return iter(gzip_members.groups(members))
+
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    for part in in_order([runs], heads, lambda part: 0, None):
+        if part is None:
+            return None
+        found.append(part)
+    lengths = np.concatenate([np.zeros(1, np.uint64), *(part[0] for part in found)])
+    plain_starts = np.cumsum([0, *(m.plain_bytes for m in members)]).tolist()
+    bare = [SeekPoint(8 * m.start, at) for m, at in zip(members, plain_starts, strict=False)]
+    points = [
+        replace(point, compressed_bit=point.compressed_bit - 8 * start)
+        for point in fitting.with_checks(bare, source)
+    ]
+    starts = np.cumsum(lengths, dtype=np.uint64)
+    checksums = np.concatenate([part[1] for part in found])
+    index = _index(source, starts, checksums, "gzip", tuple(points), "members")
+    return replace(index, data_bytes=members[-1].end - start)

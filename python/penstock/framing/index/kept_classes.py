@@ -1,0 +1,127 @@
+"""The names of the classes in a file's columns, as its sidecar keeps them: found by a pass, in order of first
+appearance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from penstock.columns.facts import parsed
+from penstock.contract.format import Options, Reader
+from penstock.errors import FormatError, LimitError, StaleIndexError
+from penstock.framing.abilities import is_indexed
+from penstock.framing.index import fitting, sidecar
+from penstock.framing.index.indexing import has_place
+from penstock.framing.index.kept_schema import sections_of
+from penstock.framing.index.sampled import sample_of
+from penstock.framing.index.sidecar import Index
+from penstock.storage.base import Source, Storage
+from penstock.storage.local import LocalStorage
+
+MOST_NAMES = 65_536
+_MOST_BYTES = 16 << 20
+"""Of the JSON of all columns of a file."""
+Names = tuple[str, ...]
+Lists = Mapping[str, "Names | None"]
+"""The names of each column by its path; None where there are more than `MOST_NAMES`."""
+
+
+def to_bytes(lists: Lists) -> bytes:
+    """Lists as a sidecar keeps them; nothing where they are too long."""
+    data = json.dumps(lists, separators=(",", ":")).encode()
+    return data if lists and len(data) <= _MOST_BYTES else b""
+
+
+def from_bytes(data: bytes) -> Lists:
+    """What `to_bytes` made; no lists where it is anything else."""
+    try:
+        found = parsed(data, _MOST_BYTES) if data else {}
+    except (FormatError, LimitError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    lists: dict[str, Names | None] = {}
+    for path, names in cast("dict[str, Any]", found).items():
+        if names is None:
+            lists[path] = None
+        elif _is_list_of_names(names):
+            lists[path] = tuple(names)
+        else:
+            return {}
+    return lists
+
+
+def _is_list_of_names(names: Any) -> bool:
+    if not isinstance(names, list):
+        return False
+    listed = cast("list[Any]", names)
+    is_short = len(listed) <= MOST_NAMES
+    return is_short and all(isinstance(n, str) for n in listed) and len(set(listed)) == len(listed)
+
+
+def of_file(
+    path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
+) -> Lists:
+    """The lists that sidecars of one file keep, as far as they are of the file as it is."""
+    found: dict[str, Names | None] = {}
+    for data in sections_of(path, storage, options, opened, "classes"):
+        found = {**from_bytes(data), **found}
+    return found
+
+
+def keep(
+    source: Source, reader: Reader, where: str, lists: Lists, check: Callable[[], None]
+) -> None:
+    """Add lists to the sidecar of an open file, which is made where there is none, with the index of a file that
+    needs one.
+
+    Args:
+        source: the file.
+        reader: its reader, by which the lists were found.
+        where: where sidecars are kept, as `Options.index`.
+        lists: what was found.
+        check: raises where the file is not as it was opened.
+    """
+    if not has_place(source, where):
+        return
+    own = _of_reader(reader, source)
+    state = sidecar.state_of(source)  # before it is checked: it may change meanwhile
+    check()
+    if own.gap_ends is not None:
+        return
+    storage = LocalStorage()
+    for folder in sidecar.folders(where):
+        with suppress(OSError, StaleIndexError):
+            index = sidecar.load(sidecar.path_for(source.path, folder), storage)
+            if _is_of(index, own, source):
+                classes = to_bytes({**from_bytes(index.classes), **lists})
+                if classes:
+                    sidecar.keep(replace(index, classes=classes), source.path, storage, folder)
+                return
+    classes = to_bytes(lists)
+    if classes:
+        made = replace(own, state=state, classes=classes)
+        sidecar.keep_read(made, source.path, storage, where)
+
+
+def _of_reader(reader: Reader, source: Source) -> Index:
+    """What is known of an open file."""
+    if is_indexed(reader):
+        return reader.index
+    none = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
+    return Index(0, source.size, source.size, "", *none, layout="none", sample=sample_of(source))
+
+
+def _is_of(index: Index, own: Index, source: Source) -> bool:
+    """Whether a sidecar is of the file that `own` is of."""
+    if index.data_bytes != own.data_bytes:
+        return False
+    if own.layout == "none":
+        return index.sample == own.sample if index.sample else fitting.is_same(index, source)
+    same_places = np.array_equal(index.starts, own.starts)
+    return same_places and np.array_equal(index.checksums, own.checksums)

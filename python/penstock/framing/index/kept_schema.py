@@ -1,0 +1,307 @@
+"""The Arrow schema that a writer keeps in the sidecar of a file whose format cannot hold it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns import kept_names
+from penstock.columns.stored_schema import schema_of
+from penstock.columns.types import own_types
+from penstock.contract.format import KeepsTypes, NumberingClasses, NumbersClasses, Options
+from penstock.errors import PenstockError, StaleIndexError
+from penstock.framing.abilities import open_shard
+from penstock.framing.index import ahead, sidecar
+from penstock.framing.index._sections import Facts
+from penstock.framing.index.indexing import has_place
+from penstock.framing.index.sampled import sample_of
+from penstock.framing.index.sidecar import Index
+from penstock.storage.base import Source, Storage
+from penstock.storage.local import LocalStorage
+
+
+def to_bytes(schema: pa.Schema | None) -> bytes:
+    """A schema as a sidecar keeps it, without what it says besides of the whole; nothing of None."""
+    return b"" if schema is None else schema.remove_metadata().serialize().to_pybytes()
+
+
+def from_bytes(data: bytes) -> pa.Schema | None:
+    """What `to_bytes` made; None where it is not whole."""
+    if not data:
+        return None
+    try:
+        return own_types(schema_of(data))
+    except (pa.ArrowException, ValueError, TypeError, KeyError, OSError, RecursionError):
+        return None
+
+
+def index_of_others(path: str, storage: Storage, schema: bytes) -> Index:
+    """What is kept of a file whose format has no places of records to keep."""
+    source = storage.source(path)
+    try:
+        size, sample = source.size, sample_of(source)
+    finally:
+        source.close()
+    none = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
+    return Index(0, size, size, "", *none, layout="none", schema=schema, sample=sample)
+
+
+def of_written(kind: Any, schema: pa.Schema, options: Any) -> bytes:
+    """What is kept with files of a format that are written with these options, but for the names of class labels of
+    which the files have numbers: see `finished`."""
+    if not isinstance(kind, KeepsTypes):
+        return b""
+    return to_bytes(kind.kept_schema(kept_names.strip(schema), options))
+
+
+def finished(kind: Any, kept: bytes, writer: Any = None) -> bytes:
+    """What is kept of a file that is written: with the names of class labels that its writer has met."""
+    schema = from_bytes(kept)
+    if schema is None or not isinstance(kind, NumbersClasses):
+        return kept
+    known = writer.dictionaries if isinstance(writer, NumberingClasses) else None
+    return to_bytes(kept_names.finished(schema, kind.class_numbers, known))
+
+
+def with_names(kept: bytes, names: Mapping[str, kept_names.Names | None]) -> bytes:
+    """What is kept with the names of class labels that a file had before."""
+    schema = from_bytes(kept)
+    if schema is None or not any(found is not None for found in names.values()):
+        return kept
+    return to_bytes(pa.schema([kept_names.named(f, names.get(f.name)) for f in schema]))
+
+
+def of_files(
+    paths: Sequence[str], storage: Storage, options: Options, opened: Callable[[Source], Any]
+) -> pa.Schema | None:
+    """The schema that all of some files have been written with: None unless each has a sidecar that is of the file
+    as it is, and all keep the same.
+
+    Args:
+        paths: the files.
+        storage: where they are.
+        options: of the reading; where sidecars are looked for.
+        opened: the format of an open file.
+    """
+    found = b""
+    for path in paths:
+        kept = of_file(path, storage, options, opened)
+        if not kept:
+            return None
+        found = kept if not found or kept == found else _in_common(found, kept)
+        if not found:
+            return None
+    return from_bytes(found)
+
+
+def _in_common(one: bytes, other: bytes) -> bytes:
+    """What two files keep that have the numbers of class labels; nothing where they differ otherwise."""
+    first, second = from_bytes(one), from_bytes(other)
+    if first is None or second is None:
+        return b""
+    return to_bytes(kept_names.in_common(first, second))
+
+
+def of_file(
+    path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
+) -> bytes:
+    """What is kept of one file, if its sidecar is of the file as it is; else nothing."""
+    return next(sections_of(path, storage, options, opened, "schema"), b"")
+
+
+def sections_of(
+    path: str, storage: Storage, options: Options, opened: Callable[[Source], Any], name: str
+) -> Iterator[bytes]:
+    """A section of each sidecar of a file that has it and is of the file as it is. See `of_files`."""
+    if options.index == "never" or not isinstance(storage, LocalStorage):
+        return
+    doubtful: list[dict[str, bytes]] = []
+    for kept_at in _places(path, options.index):
+        with suppress(OSError, StaleIndexError):
+            facts, kept = sidecar.load_sections(kept_at, storage, name, "sample")
+            if not kept[name]:
+                continue
+            if _is_untouched(path, kept_at, facts):
+                yield kept[name]
+            else:
+                doubtful.append(kept)
+    for kept in doubtful:
+        if _is_of_changed(path, storage, options, opened, kept, name):
+            yield kept[name]
+
+
+def _places(path: str, kept: str) -> Iterator[str]:
+    """Where sidecars of a file may be; where nothing is found there, also what a killed writer left ahead of it."""
+    for folder in sidecar.folders(kept):
+        yield sidecar.path_for(path, folder)
+    left = ahead.left_of(path, sidecar.folders(kept)[0])
+    if left is not None:
+        yield left
+
+
+def _is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
+    """Whether a file was not written to since its sidecar was, as far as sizes and times tell."""
+    told = os.stat(path)
+    if told.st_size != facts.data_bytes:
+        return False
+    if facts.state.is_known:
+        return facts.state == (told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
+    return max(told.st_mtime_ns, told.st_ctime_ns) <= os.stat(kept_at).st_mtime_ns
+
+
+def _is_of_changed(
+    path: str,
+    storage: LocalStorage,
+    options: Options,
+    opened: Callable[[Source], Any],
+    kept: dict[str, bytes],
+    name: str,
+) -> bool:
+    """Whether a section of a file that was copied, moved or written to since is of the file as it is: the file is
+    the same, or records were put behind it that the section is of, too."""
+    source = storage.source(path)
+    try:
+        if kept["sample"]:
+            return kept["sample"] == sample_of(source)
+        if not has_place(source, options.index):
+            return False
+        reader: Any = open_shard(opened(source), source, Options(raw=True, index=options.index))
+        return getattr(reader, "has_index", False) and getattr(reader.index, name) == kept[name]
+    except PenstockError:
+        return False
+    finally:
+        source.close()
+
+
+def joined(old: bytes, new: bytes) -> bytes:
+    """What is kept of a file behind which records of another schema were put: types that both fit, or nothing."""
+    first, second = from_bytes(old), from_bytes(new)
+    if first is None or second is None:
+        return b""
+    if old == new:
+        return old
+    if set(second.names) - set(first.names):
+        # Others may have the fields of a struct as columns.
+        first, second = (pa.schema(flattened(schema)) for schema in (first, second))
+    if set(second.names) - set(first.names):
+        return b""
+    fields: list[pa.Field] = []
+    for field in first:
+        place = second.get_field_index(field.name)
+        other = field if place < 0 else second.field(place)
+        wanted = _common(field.type, other.type)
+        if wanted is None:
+            return b""
+        nullable = field.nullable or other.nullable or place < 0
+        names = _common_names(field, other) if pa.types.is_dictionary(wanted) else None
+        fields.append(kept_names.named(field.with_type(wanted).with_nullable(nullable), names))
+    return to_bytes(pa.schema(fields))
+
+
+def _common_names(one: pa.Field, other: pa.Field) -> kept_names.Names | None:
+    """The longer one of two lists of names of which it begins with the other."""
+    mine, its = kept_names.names_of(one), kept_names.names_of(other)
+    if mine is None or its is None:
+        return mine
+    shorter, longer = sorted((mine, its), key=len)
+    return longer if longer[: len(shorter)] == shorter else None
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_integer(one) and pa.types.is_integer(other):
+        return pa.int64()
+    if pa.types.is_floating(one) and pa.types.is_floating(other):
+        return max((one, other), key=lambda type_: type_.bit_width)
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return _common_struct(one, other)
+    if pa.types.is_dictionary(one) != pa.types.is_dictionary(other):
+        # Of class labels of which a file has the numbers, and numbers of which nobody has the names.
+        numbers = other if pa.types.is_dictionary(one) else one
+        if pa.types.is_integer(numbers) or pa.types.is_floating(numbers):
+            return numbers
+    return one if _is_text(one) and _is_text(other) else None
+
+
+def _common_struct(one: Any, other: Any) -> pa.DataType | None:
+    if [field.name for field in one] != [field.name for field in other]:
+        return None
+    fields: list[pa.Field] = []
+    for mine, its in zip(one, other, strict=True):
+        wanted = _common(mine.type, its.type)
+        if wanted is None:
+            return None
+        fields.append(mine.with_type(wanted).with_nullable(mine.nullable or its.nullable))
+    return pa.struct(fields)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    """Whether values are text, or class names."""
+    if pa.types.is_dictionary(type_):
+        return _is_text(type_.value_type)
+    return type_ in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def flattened(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    """Fields with those of structs in their places, called `parent/child`, however deep."""
+    found: list[pa.Field] = []
+    for field in fields:
+        if not pa.types.is_struct(field.type):
+            found.append(field)
+            continue
+        inside = [field.type.field(n) for n in range(field.type.num_fields)]
+        found += flattened(
+            child.with_name(f"{field.name}/{child.name}").with_nullable(True) for child in inside
+        )
+    return found
+
+
+def as_struct(field: pa.Field) -> pa.Field:
+    """A struct as it reads back from a file that has its fields, which are all missing where the struct was."""
+    return field.with_type(_with_missing(field.type, is_missing=field.nullable))
+
+
+def _with_missing(type_: Any, *, is_missing: bool) -> pa.DataType:
+    if not pa.types.is_struct(type_):
+        return type_
+    fields: list[pa.Field] = []
+    for child in type_:
+        nullable = child.nullable or is_missing
+        inner = _with_missing(child.type, is_missing=nullable)
+        fields.append(child.with_type(inner).with_nullable(nullable))
+    return pa.struct(fields)
+
+
+def with_numbers(field: pa.Field, numbers: pa.DataType) -> pa.Field:
+    """A field of a dictionary of which a file has the numbers, and nobody the values; any other one as it is."""
+    is_lost = pa.types.is_dictionary(field.type) and not kept_names.is_label(field.type)
+    return field.with_type(numbers) if is_lost else field
+
+
+def without_doubles(field: pa.Field) -> pa.Field:
+    """A field whose float64 values have become float32."""
+    return field.with_type(_single(field.type))
+
+
+def _single(type_: pa.DataType) -> pa.DataType:
+    if isinstance(type_, pa.FixedShapeTensorType):
+        inner = _single(type_.value_type)
+        return pa.fixed_shape_tensor(
+            inner, type_.shape, dim_names=type_.dim_names, permutation=type_.permutation
+        )
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(type_.value_field.with_type(_single(type_.value_type)), type_.list_size)
+    if pa.types.is_large_list(type_):
+        return pa.large_list(type_.value_field.with_type(_single(type_.value_type)))
+    if pa.types.is_struct(type_):
+        inside = [type_.field(n) for n in range(type_.num_fields)]
+        return pa.struct([child.with_type(_single(child.type)) for child in inside])
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_single(type_.value_type)))
+    return pa.float32() if type_ == pa.float64() else type_

@@ -1,0 +1,411 @@
+"""The index of a shard, and the sidecar file that keeps it: where records lie, and what is known of them.
+
+How the file looks: `sections`. Where it is kept: `path_for`, `folders`, `keep`.
+
+A sidecar is never the truth. It is tied to its file by size and by the file's own bytes: a sample where
+the system knows the file as untouched since, else more of them, see `fitting`. Every record read
+through it must stand where it says and carry the checksum it says. What disagrees is rebuilt.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import time
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.numbers import as_arrow, as_numpy
+from penstock.errors import StaleIndexError, UnsupportedError
+from penstock.framing.index import _sections as sections
+from penstock.framing.index._index_cache import cache_folder, make_room
+from penstock.framing.index._sections import UNKNOWN, Facts, Sections, State
+from penstock.storage.base import Sink, Source, Storage, Watched
+from penstock.storage.hidden import SIDECAR_SUFFIX, hidden
+from penstock.storage.local import LocalSource, LocalStorage, sink_for
+
+_POINT = struct.Struct("<QQII")
+_WINDOW_BYTES = 32 << 10
+# One record in so many may be behind what a sidecar knows of.
+_MOST_UNSAVED = 256
+# So long a change may bear the time of the change before it: some ticks of the system's clock.
+_TICK_NS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SeekPoint:
+    """A place where inflating may start: bit offset in the file, byte offset in the stream, and
+    up to 32 KiB of the stream before it (empty where a gzip member starts)."""
+
+    compressed_bit: int
+    plain_start: int
+    window: bytes = b""
+    check: int = 0
+    packed: bytes = b""
+    """The window as an index keeps it, deflated; it is inflated when the point is used."""
+
+    def bytes_before(self) -> bytes:
+        """The window.
+
+        Raises:
+            StaleIndexError: the index has none that can be inflated.
+        """
+        if not self.packed:
+            return self.window
+        try:
+            # A window is at most 32 KiB; a longer one is none and would only cost memory.
+            return zlib.decompressobj().decompress(self.packed, _WINDOW_BYTES)
+        except zlib.error as error:
+            raise StaleIndexError(f"a seek point of the index is broken: {error}") from None
+
+    def packed_window(self) -> bytes:
+        """The window, deflated."""
+        return self.packed or (zlib.compress(self.window, 6) if self.window else b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where the records of one file lie. `starts` uint64[num_records + 1], `checksums` uint32.
+
+    Each record ends where the next one starts. Only the index of a damaged file, which is never
+    kept, has `gap_ends` of its own, since records are missing between those that are there.
+    """
+
+    num_records: int
+    data_bytes: int
+    plain_bytes: int
+    compression: str
+    starts: np.ndarray
+    checksums: np.ndarray
+    points: tuple[SeekPoint, ...] = ()
+    layout: str = "plain"
+    gap_ends: np.ndarray | None = None
+    state: State = UNKNOWN
+    """The state of the file before it was looked at. A writer does not know it, so that the same
+    records make the same index; who opens the file first finds it out."""
+    schema: bytes = b""
+    """The Arrow schema of the records, as an Arrow IPC message; empty where it is not kept."""
+    classes: bytes = b""
+    """The class names of columns, see `kept_classes`; empty where they are not kept."""
+    sample: bytes = b""
+    """A digest of a sample of the file; empty where it is not kept."""
+    blocks: np.ndarray | None = None
+    """CRC-32C of each MiB of the file, uint32; None where it is not kept."""
+    made_ns: int = 0
+    """When the file of this index was written; 0 where that is not known."""
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Where each frame ends in the stream, uint64[num_records]."""
+        return self.starts[1:] if self.gap_ends is None else self.gap_ends
+
+    def checksum_at(self, start: int) -> int | None:
+        """The checksum of the record that begins there, if one does."""
+        record = int(np.searchsorted(self.starts, np.uint64(start)))
+        if record < self.num_records and int(self.starts[record]) == start:
+            return int(self.checksums[record])
+        return None
+
+
+def path_for(data_path: str, folder: str | None, suffix: str = SIDECAR_SUFFIX) -> str:
+    """Where the sidecar of a file is kept: beside it, or in `folder` under a name of its own."""
+    if folder is None:
+        return hidden(data_path, suffix)
+    import hashlib  # costs 3 ms at import, and is rarely needed
+
+    full = os.path.abspath(data_path)
+    digest = hashlib.blake2b(full.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    name = f"{os.path.basename(full)}.{digest}"
+    return hidden(os.path.join(folder, name), suffix)
+
+
+def folders(kept: str | None) -> tuple[str | None, ...]:
+    """Where the sidecar of a file may be: in the folder that is asked for; or beside the file, or in the user's
+    cache."""
+    return (None, cache_folder()) if kept in (None, "auto", "beside") else (kept,)
+
+
+def state_of(source: Source) -> State:
+    """What the system says of a file as it is now. It says something else once the file is written to,
+    replaced or copied: the time of the last change is set by the system alone.
+
+    UNKNOWN where there is none, where another change might still bear the same time, or where another
+    file has taken the place of the one that is open.
+    """
+    state = state_now(source)
+    # Since it was opened a tick of the clock has passed, so a later change has another time.
+    is_as_opened = isinstance(source, LocalSource) and source.written_ns == state.mtime_ns
+    if is_as_opened or abs(time.time_ns() - state.mtime_ns) > _TICK_NS:
+        return state
+    return UNKNOWN
+
+
+def state_now(source: Source) -> State:
+    """The same, also where another change might still bear the same time: to compare it with what was kept."""
+    if isinstance(source, Watched) and source.was_replaced():
+        return UNKNOWN
+    try:
+        told = os.stat(source.path)
+    except OSError:
+        return UNKNOWN
+    return State(told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
+
+
+def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
+    """Write the sidecar of a file, and return its path. A folder that is not there yet is made."""
+    path = path_for(data_path, folder)
+    if isinstance(storage, LocalStorage):
+        make_place(index, folder)
+    sink = sink_for(storage, path, data_path)
+    try:
+        write_to(sink, index)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
+    return path
+
+
+def make_place(index: Index, folder: str | None) -> None:
+    """Make the folder of a sidecar, and room in the user's cache where it is that."""
+    if folder is not None:
+        if folder == cache_folder() and not make_room(_num_bytes(index)):
+            raise OSError(errno.ENOSPC, "the index is larger than the cache may be", folder)
+        os.makedirs(folder, exist_ok=True)
+
+
+def write_to(sink: Sink, index: Index) -> None:
+    """Write the sidecar of a file into its own."""
+    sections.write(sink, _facts(index), _sections(index))
+
+
+def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> str:
+    """Save the sidecar of a file in `folder`, or beside the file, or in the user's cache where that
+    cannot be written."""
+    try:
+        return save(index, data_path, storage, folder)
+    except (OSError, UnsupportedError):
+        if folder is not None:
+            raise
+        return save(index, data_path, storage, cache_folder())
+
+
+def keep_read(index: Index, data_path: str, storage: Storage, kept: str) -> str:
+    """Save what reading has found out: in the folder that is asked for; beside the file where `kept` says so, or
+    where a sidecar is already, if that can be written; else in the user's cache. A sidecar with checksums of
+    the file stays as it is: it alone can tell damage."""
+    if kept not in ("auto", "beside"):
+        path = path_for(data_path, kept)
+        return path if has_blocks(path, storage) else keep(index, data_path, storage, kept)
+    beside = path_for(data_path, None)
+    if (kept == "beside" or storage.exists(beside)) and not has_blocks(beside, storage):
+        return keep(index, data_path, storage, None)
+    cached = path_for(data_path, cache_folder())
+    if has_blocks(cached, storage):
+        return cached
+    return save(index, data_path, storage, cache_folder())
+
+
+def has_blocks(path: str, storage: Storage) -> bool:
+    """Whether there is a sidecar that keeps checksums of its file."""
+    with suppress(OSError, StaleIndexError):
+        return bool(load_sections(path, storage, "blocks")[1]["blocks"])
+    return False
+
+
+def _facts(index: Index) -> Facts:
+    return Facts(
+        index.compression,
+        index.layout,
+        index.num_records,
+        index.data_bytes,
+        index.plain_bytes,
+        len(index.points),
+        index.state,
+    )
+
+
+def _num_bytes(index: Index) -> int:
+    """About how many bytes the sidecar of an index takes."""
+    blocks = 0 if index.blocks is None else 4 * len(index.blocks)
+    windows = sum(_POINT.size + len(point.packed or point.window) for point in index.points)
+    return 12 * index.num_records + len(index.schema) + len(index.classes) + blocks + windows + 4096
+
+
+def _sections(index: Index) -> list[tuple[str, bytes | np.ndarray]]:
+    """What is there, the small ones first: they are read alone."""
+    found: list[tuple[str, bytes | np.ndarray]] = [
+        ("schema", index.schema),
+        ("classes", index.classes),
+        ("sample", index.sample),
+    ]
+    found = [(name, data) for name, data in found if len(data)]
+    if index.layout != "none":
+        found.append(("starts", np.ascontiguousarray(index.starts, "<u8")))
+        found.append(("checksums", np.ascontiguousarray(index.checksums, "<u4")))
+    if index.points:
+        found.append(("points", b"".join(_points(index))))
+    if index.blocks is not None:
+        found.append(("blocks", np.ascontiguousarray(index.blocks, "<u4")))
+    return found
+
+
+def _points(index: Index) -> list[bytes]:
+    windows = [point.packed_window() for point in index.points]
+    table = [
+        _POINT.pack(p.compressed_bit, p.plain_start, p.check, len(w))
+        for p, w in zip(index.points, windows, strict=True)
+    ]
+    return [*table, *windows]
+
+
+def discard(data_path: str, *, but_checksums: bool = False) -> None:
+    """Remove the sidecars of a file, beside it and in the user's cache; with `but_checksums`, not one that
+    keeps checksums of the file."""
+    for folder in (None, cache_folder()):
+        path = path_for(data_path, folder)
+        if but_checksums and has_blocks(path, LocalStorage()):
+            continue
+        with suppress(
+            OSError
+        ):  # not there, or not ours to remove: then it is refused again at the next open
+            os.unlink(path)
+
+
+def load(path: str, storage: Storage) -> Index:
+    """Read a sidecar. Raises FileNotFoundError, or StaleIndexError where it is no whole one."""
+    with _opened(path, storage) as kept:
+        index = _parse(kept)
+    with suppress(OSError):
+        if isinstance(storage, LocalStorage):
+            return replace(index, made_ns=os.stat(path).st_mtime_ns)
+    return index
+
+
+def load_sections(path: str, storage: Storage, *names: str) -> tuple[Facts, dict[str, bytes]]:
+    """The facts of a sidecar and some sections, which are empty where there are none. Reads little else.
+
+    Raises:
+        FileNotFoundError: there is no sidecar.
+        StaleIndexError: it is no whole one.
+    """
+    with _opened(path, storage) as kept:
+        found = {name: kept.read(name) for name in names}
+        return kept.facts, {n: b"" if d is None else d.to_bytes() for n, d in found.items()}
+
+
+@contextmanager
+def _opened(path: str, storage: Storage) -> Generator[Sections]:
+    try:
+        source = storage.source(path)
+    except UnsupportedError as error:
+        raise StaleIndexError(f"not a whole index: it {error.message}", file=path) from None
+    try:
+        yield Sections(source)
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
+        raise StaleIndexError(f"not a whole index: {error}", file=path) from None
+    finally:
+        source.close()
+
+
+def _parse(kept: Sections) -> Index:
+    facts, found = kept.facts, kept.read_all()
+    num_records = facts.num_records
+    if facts.layout == "none":
+        starts, checksums = np.zeros(0, "<u8"), np.zeros(0, "<u4")
+    else:
+        starts = _numbers(found, "starts", "<u8", num_records + 1)
+        checksums = _numbers(found, "checksums", "<u4", num_records)
+    points = found.get("points")
+    if points is None and facts.num_points:
+        raise ValueError("its points are missing")
+    schema, classes, sample = (
+        found[name].to_bytes() if name in found else b"" for name in ("schema", "classes", "sample")
+    )
+    has_blocks = "blocks" in found
+    return Index(
+        num_records,
+        facts.data_bytes,
+        facts.plain_bytes,
+        facts.compression,
+        starts,
+        checksums,
+        () if points is None else _parse_points(points.to_bytes(), facts.num_points),
+        facts.layout,
+        state=facts.state,
+        schema=schema,
+        classes=classes,
+        sample=sample,
+        blocks=_numbers(found, "blocks", "<u4", -(-facts.data_bytes >> 20)) if has_blocks else None,
+    )
+
+
+def _numbers(found: dict[str, _core.Buffer], name: str, kind: str, count: int) -> np.ndarray:
+    data = found.get(name)
+    if data is None or len(data) != count * np.dtype(kind).itemsize:
+        raise ValueError(f"its {name} are missing, or not as many as its header says")
+    return as_numpy(data).view(kind)
+
+
+def _parse_points(section: bytes, num_points: int) -> tuple[SeekPoint, ...]:
+    """The points, whose windows stay deflated."""
+    if num_points * _POINT.size > len(section):
+        raise ValueError("it has fewer points than its header says")
+    points: list[SeekPoint] = []
+    at = num_points * _POINT.size
+    for bit, plain, check, size in _POINT.iter_unpack(section[:at]):
+        if at + size > len(section):
+            raise ValueError("the window of a point lies outside of it")
+        points.append(SeekPoint(bit, plain, b"", check, section[at : at + size]))
+        at += size
+    return tuple(points)
+
+
+def kept_records(data_path: str, folder: str | None) -> int | None:
+    """How many records the sidecar of a file says it knows; None where there is none."""
+    try:
+        with open(path_for(data_path, folder), "rb") as file:
+            facts = sections.facts_of(file.read(sections.HEADER_BYTES))[0]
+        return None if facts.layout == "none" else facts.num_records
+    except (FileNotFoundError, struct.error, ValueError, IndexError):
+        return None
+
+
+def worth_saving(kept: int, num_records: int) -> bool:
+    """Whether a sidecar of the first `kept` records is to be written anew for all of them.
+
+    It is written whole, so doing that for every few records would cost more than they do; finding
+    some records again at each `open` costs little.
+    """
+    return (num_records - kept) * _MOST_UNSAVED >= kept
+
+
+def joined(index: Index, more: Index) -> Index:
+    """The index of a file and of what was put behind it, which has an index as a file of its own."""
+    bits, plain = 8 * index.data_bytes, index.plain_bytes
+    points = [replace(p, compressed_bit=p.compressed_bit + bits, plain_start=p.plain_start + plain)
+              for p in more.points]  # fmt: skip
+    return Index(
+        index.num_records + more.num_records,
+        index.data_bytes + more.data_bytes,
+        plain + more.plain_bytes,
+        index.compression,
+        np.concatenate([index.starts, more.starts[1:] + np.uint64(plain)]),
+        np.concatenate([index.checksums, more.checksums]),
+        (*index.points, *points),
+        index.layout if index.num_records else more.layout,
+        schema=index.schema,
+    )
+
+
+def as_uint64(numbers: Any) -> pa.Array:
+    """Numbers as the kernels take them."""
+    return as_arrow(np.ascontiguousarray(numbers, dtype=np.uint64))

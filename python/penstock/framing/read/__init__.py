@@ -1,0 +1,1 @@
+"""Framed shards: chunks, and records by number."""

@@ -1,0 +1,337 @@
+"""The frames of a chunk: read, found to stand where they should, and proved.
+
+An index knows where each record is and what checksum its payload had. So damage to a head or to a
+stored checksum costs nothing where reading goes on: the frame is written again around a payload
+that is proved right.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from penstock import _core
+from penstock.columns.numbers import as_arrow, as_numpy
+from penstock.contract.format import Chunk
+from penstock.errors import (
+    ChangedError,
+    ChecksumError,
+    LimitError,
+    PenstockError,
+    StaleIndexError,
+    command,
+)
+from penstock.framing.damage.damaged import surveyed_chunk
+from penstock.framing.index.fitting import fits
+from penstock.framing.index.sidecar import Index
+from penstock.framing.read._gather import gather
+from penstock.framing.read.held import Held, frames_in
+from penstock.framing.read.shard import CHUNK_BYTES, Shard
+from penstock.limits import raise_limit
+
+_DAMAGED_HEAD = "the head of the record is damaged"
+_RESTORED = "only the framing of the record is damaged, the payload is right"
+
+
+class ChunkFrames:
+    """Gives the frames of one shard's chunks. Used by several threads at once."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._framing = shard.framing
+        self._seen: tuple[tuple[int, int], bool] | None = None
+        """The size and time of the file when its heads were last walked through, and what was found."""
+
+    def read(self, chunk: Chunk, numbers: np.ndarray | None) -> Held:
+        """The asked frames of a chunk, by their numbers in it, or all that can be had."""
+        if isinstance(chunk.data, Index):
+            return self._indexed(chunk, chunk.data, numbers)
+        held = chunk.data if isinstance(chunk.data, Held) else self._walked(chunk, numbers is None)
+        return held if numbers is None else held.select(numbers, chunk.first_record)
+
+    def _walked(self, chunk: Chunk, are_all_asked: bool) -> Held:
+        """The frames of a chunk whose heads were seen before."""
+        try:
+            frames = self._whole(chunk, are_all_asked)
+        except _core.KernelError as error:
+            raise self._shard.error(error.args[0], None) from None
+        if frames is None:
+            message = "the file is not what it was when its chunks were found"
+            raise ChangedError(message, file=self._shard.source.path, record=chunk.first_record)
+        return Held(frames)
+
+    def _whole(self, chunk: Chunk, are_all_asked: bool) -> _core.Frames | None:
+        """The frames of a chunk; None where these are not all that its bytes hold, and as many."""
+        shard, start = self._shard, chunk.start_byte
+        length = chunk.end_byte - start
+        prove = are_all_asked and shard.proves_found(length / max(chunk.num_records, 1))
+        walked = shard.stream.walk(shard.framing, start, length, shard.record_bytes, prove=prove)
+        is_all = len(walked.frames) == chunk.num_records and walked.consumed == length
+        return walked.frames if is_all else None
+
+    def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+        """Where the frames of a chunk that can be had begin, and where they end."""
+        frames = self.read(chunk, None).frames
+        starts = as_numpy(frames.starts())
+        return starts, starts + self._framing.frame_bytes(as_numpy(frames.lengths()))
+
+    # -- by an index ----------------------------------------------------------------------------
+
+    def _indexed(self, chunk: Chunk, index: Index, numbers: np.ndarray | None) -> Held:
+        first, last = chunk.first_record, chunk.first_record + chunk.num_records
+        length = chunk.end_byte - chunk.start_byte
+        if chunk.num_records == 1 and length - self._framing.least_bytes > self._shard.record_bytes:
+            return self._long(index, first, numbers)
+        checksums = index.checksums[first:last]
+        self._check_places(index.starts[first : last + 1], length)
+        try:
+            frames = self._whole(chunk, numbers is None)
+            if frames is not None:
+                held = Held(frames, checksums=checksums)
+                return held if numbers is None else held.select(numbers, first)
+            # The walk broke on the way: the index knows where the other records are.
+            if self._shard.goes_on:
+                return self._surveyed(chunk, index, numbers)
+            window = self._shard.stream.read(chunk.start_byte, length)
+        except _core.KernelError as error:
+            if not self._shard.goes_on:
+                raise self._shard.error(error.args[0], None) from None
+            return self._surveyed(chunk, index, numbers)
+        asked = np.arange(chunk.num_records) if numbers is None else numbers
+        self._check_sizes(index, first + asked)
+        frames = self._by_index(window, chunk.start_byte, index, first + asked)
+        return Held(frames, False, checksums[asked], first + asked)
+
+    def _surveyed(self, chunk: Chunk, index: Index, numbers: np.ndarray | None) -> Held:
+        """The frames of a chunk with damage that a survey believes in; the others are passed over."""
+        held = surveyed_chunk(self._shard, chunk, index)
+        if numbers is None:
+            return held
+        assert held.records is not None, "those that stand are known by their numbers"
+        wanted = chunk.first_record + numbers
+        held = held.select(np.flatnonzero(held.records >= 0), chunk.first_record)
+        assert held.records is not None, "as before"
+        missing = wanted[~np.isin(wanted, held.records)]
+        if len(missing):
+            raise self._damaged_head(index, int(missing[0]))
+        return held.select(np.searchsorted(held.records, wanted), chunk.first_record)
+
+    def _long(self, index: Index, record: int, numbers: np.ndarray | None) -> Held:
+        """A record that is longer than is read."""
+        try:
+            self._check_sizes(index, np.array([record]))
+        except LimitError as error:
+            if numbers is not None and not len(numbers):
+                pass
+            elif numbers is not None or not self._shard.goes_on:
+                raise
+            else:
+                start, end = int(index.starts[record]), int(index.ends[record])
+                self._shard.skip(start, end, 1, error.message)
+        nothing = np.zeros(0, np.uint64)
+        frames = frames_in(self._framing, _core.Buffer.from_bytes(b""), nothing, nothing)
+        return Held(frames, records=np.zeros(0, np.int64), checksums=np.zeros(0, np.uint32))
+
+    def _check_sizes(self, index: Index, records: np.ndarray) -> None:
+        sizes = (index.ends[records] - index.starts[records]).astype(np.int64)
+        long = np.flatnonzero(sizes - self._framing.least_bytes > self._shard.record_bytes)
+        if len(long):
+            record = int(records[long[0]])
+            found = int(sizes[long[0]]) - self._framing.least_bytes
+            raise LimitError(
+                "the record is longer than the limit record_bytes",
+                file=self._shard.source.path,
+                record=record,
+                byte=int(index.starts[record]),
+                expected=self._shard.record_bytes,
+                found=found,
+                hint=raise_limit("record_bytes", found),
+            )
+
+    def _check_places(self, starts: np.ndarray, length: int) -> None:
+        """Refuse an index whose records lie in no order, or that would read more than is allowed."""
+        limits = self._shard.options.limits
+        most = limits.record_bytes + limits.member_bytes + 4 * CHUNK_BYTES
+        if (starts[1:] <= starts[:-1]).any() or length > most:
+            message = "the index has records where none can be"
+            raise StaleIndexError(message, file=self._shard.source.path)
+
+    def _by_index(
+        self, window: _core.Buffer, begin: int, index: Index, records: np.ndarray
+    ) -> _core.Frames:
+        """Frames in a window that begins at `begin`; raises at the first with a damaged head."""
+        if not len(records):
+            return _core.walk(self._framing.name, window.slice(0, 0), begin, 0)[0]
+        starts, ends = index.starts[records], index.ends[records]
+        places, lengths = as_arrow(starts), as_arrow(ends - starts)
+        inside = as_arrow(starts - np.uint64(begin))
+        try:
+            return _core.frames_at(self._framing.name, window, inside, lengths, places)
+        except _core.KernelError as error:
+            record = int(records[error.args[0].record])
+            self._raise_cut(begin + len(window), index, record)
+            raise self._damaged_head(index, record) from None
+
+    def _raise_cut(self, end: int, index: Index, record: int) -> None:
+        """If the stream breaks off at `end`, within this record, raise why."""
+        if end >= int(index.ends[record]):
+            return
+        try:
+            self._shard.stream.read(end, 1)
+        except _core.KernelError as error:
+            raise self._shard.error(error.args[0], record) from None
+
+    def _damaged_head(self, index: Index, record: int) -> PenstockError:
+        path = self._shard.source.path
+        return self._shard.changed() or ChecksumError(
+            _DAMAGED_HEAD,
+            file=path,
+            record=record,
+            byte=int(index.starts[record]),
+            hint=command("penstock", "verify", path),
+        )
+
+    # -- proof ----------------------------------------------------------------------------------
+
+    def proved(self, held: Held, chunk: Chunk) -> Held:
+        """The frames whose payloads are what was written; the others raise or are passed over."""
+        indexed = None if held.checksums is None else as_arrow(held.checksums)
+        faults = held.frames.verify(indexed)
+        # Who asks for records by number wants those or an error, not others in their places.
+        picked = isinstance(chunk.data, Held) and chunk.data.records is not None
+        starts = as_numpy(held.frames.starts())
+        sizes = self._framing.frame_bytes(as_numpy(held.frames.lengths()))
+        kept = np.ones(len(held.frames), dtype=bool)
+        for fault in faults:
+            row = fault.record or 0  # of frames, each fault has one
+            right = fault.kind != "stale" and self._has_known_payload(held, row)
+            if not self._shard.goes_on or fault.kind == "stale" or (picked and not right):
+                raise self.located(fault, held, chunk)
+            kept[row] = right
+            if not picked:
+                reason = f"{fault.message}; {_RESTORED}" if right else fault.message
+                start, size = int(starts[row]), int(sizes[row])
+                self._shard.skip(start, start + size, 0 if right else 1, reason)
+        left = held.select(np.flatnonzero(kept), chunk.first_record)
+        if int(kept.sum()) == len(kept) - len(faults):
+            return left
+        payloads = [left.frames.payload(row) for row in range(len(left.frames))]
+        data = self._framing.frames(payloads).data
+        frames = frames_in(self._framing, data, starts[kept], sizes[kept])
+        return Held(frames, left.unproved, left.checksums, left.records)
+
+    def _has_known_payload(self, held: Held, row: int) -> bool:
+        """Whether a payload is the one that the index knows, whatever is stored behind it."""
+        if held.checksums is None:
+            return False
+        crc = _core.Buffer.from_bytes(held.frames.payload(row)).crc32c()
+        return self._framing.checksum(crc) == int(held.checksums[row])
+
+    def located(self, fault: Any, held: Held, chunk: Chunk) -> PenstockError:
+        """A fault in a row of some frames as an error that names the shard's record."""
+        row = fault.record
+        if row is None:
+            error = self._shard.error(fault, None)
+            error.byte = error.byte or None  # of no record: a column as a whole has no place
+            return error
+        error = self._shard.error(fault, self.record_of(row, held, chunk))
+        # What is told of a value once all are together does not know where it was: at least in its payload.
+        error.byte = max(error.byte or 0, self.payload_byte(row, held))
+        return error
+
+    def payload_byte(self, row: int, held: Held) -> int:
+        """Where the payload of one of some frames begins in the stream."""
+        return int(as_numpy(held.frames.starts())[row]) + self._framing.head_bytes
+
+    def record_of(self, row: int, held: Held, chunk: Chunk) -> int | None:
+        """The shard's record behind a row of a decoded batch, if anybody knows it."""
+        if held.records is None:
+            return chunk.first_record + row
+        return int(held.records[row]) if held.records[row] >= 0 else None
+
+    # -- random access --------------------------------------------------------------------------
+
+    def picked(self, index: Index, records: np.ndarray) -> Held:
+        """Any records of the shard, in the order asked for."""
+        starts = index.starts[records].astype(np.uint64)
+        ends = index.ends[records].astype(np.uint64)
+        path = self._shard.source.path
+        wrong = (ends < starts) | (ends > np.uint64(index.plain_bytes))
+        if wrong.any():
+            raise StaleIndexError("the index points beyond the file", file=path)
+        if len(records):
+            largest = int((ends - starts).argmax())
+            most = int(ends[largest] - starts[largest]) - self._framing.least_bytes
+            try:
+                self._shard.options.limits.check("record_bytes", most)
+            except LimitError as error:
+                place = {"record": int(records[largest]), "byte": int(starts[largest])}
+                raise error.at(file=path, **place) from None
+        checksums = index.checksums[records]
+        try:
+            frames = self._gathered(index, starts, ends, checksums)
+        except _core.KernelError as error:
+            fault = error.args[0]
+            record = None if fault.record is None else int(records[fault.record])
+            is_checked = self._framing.is_checked
+            is_damage = not is_checked or fits(index, self._shard.source, self._framing)
+            if fault.kind == "stale" and is_damage and record is not None:
+                # Frames without checksums of their own may lead to the end of the file by chance.
+                if is_checked and self._walks_to_its_end(index):
+                    message = "the file is whole, but not the one that was indexed"
+                    raise StaleIndexError(message, file=path, record=record) from None
+                raise self._damaged_head(index, record) from None
+            raise self._shard.error(fault, record) from None
+        return Held(frames, False, checksums, records)
+
+    def _gathered(
+        self, index: Index, starts: np.ndarray, ends: np.ndarray, checksums: np.ndarray
+    ) -> _core.Frames:
+        """The frames at these places; those with damaged heads restored, where reading goes on."""
+        sizes = ends - starts
+        data, inside = gather(self._shard.source, self._shard.stream, index, starts, ends)
+        name, places = self._framing.name, as_arrow(starts)
+        try:
+            return _core.frames_at(name, data, as_arrow(inside), as_arrow(sizes), places)
+        except _core.KernelError:
+            if not self._shard.goes_on:
+                raise
+        asked = zip(inside.tolist(), sizes.tolist(), checksums.tolist(), strict=True)
+        parts: list[_core.Buffer] = []
+        for at, size, known in asked:
+            frame = data.slice(at, size)
+            parts.append(self._mended(frame, size, known) or frame)
+        return frames_in(self._framing, _core.Buffer.join(parts), starts, sizes)
+
+    def _mended(self, frame: _core.Buffer, num_bytes: int, known: int) -> _core.Buffer | None:
+        """A frame with a damaged head or tail as it was, if its payload has the checksum that the
+        index knows."""
+        length = num_bytes - self._framing.least_bytes
+        if len(frame) < num_bytes or not 0 <= length <= self._shard.record_bytes:
+            return None
+        payload = frame.slice(self._framing.head_bytes, length)
+        if self._framing.checksum(payload.crc32c()) != known:
+            return None
+        return self._framing.frames([payload.to_bytes()]).data
+
+    def _walks_to_its_end(self, index: Index) -> bool:
+        """Whether the heads of a plain file lead to its end: then nothing in it is damaged, and an
+        index that disagrees is of another file."""
+        if index.compression:
+            return False
+        shard = self._shard
+        now = None
+        # Once for a file as it is: where many records are damaged, each of them asks.
+        with suppress(OSError):
+            told = os.stat(shard.source.path)
+            now = told.st_size, told.st_mtime_ns
+        if self._seen is not None and self._seen[0] == now:
+            return self._seen[1]
+        most = 1 << 62 if self._framing.is_checked else shard.record_bytes
+        starts = shard.stream.hop(self._framing, 0, 1 << 62, most)
+        found = starts is not None and int(starts[-1]) == shard.source.size
+        self._seen = None if now is None else (now, found)
+        return found

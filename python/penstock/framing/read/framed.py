@@ -1,0 +1,330 @@
+"""Framed formats, once: a walk over frames and a decoder of payloads make a Reader.
+
+TFRecord, RecordIO and their like mark each record in place and say nothing of the whole. Without
+an index a shard is walked window by window; with one, its chunks are arithmetic and any record is
+one read away. Either way a payload passes the same proof and the same decoder.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.numbers import as_arrow, as_booleans, as_numpy, outside
+from penstock.columns.selection import Projection, Selection
+from penstock.columns.types import row_bytes
+from penstock.contract.decoder import (
+    BlockProver,
+    Decoder,
+    Lender,
+    PlaceDecoder,
+    Places,
+    Proof,
+    Widening,
+)
+from penstock.contract.format import Chunk
+from penstock.engine.locks import Lock
+from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError
+from penstock.framing.damage.damaged import surveyed_chunks
+from penstock.framing.index.indexing import build_index
+from penstock.framing.index.sidecar import Index
+from penstock.framing.read._places import places_of
+from penstock.framing.read.chunk_frames import ChunkFrames
+from penstock.framing.read.chunks import OnLong, indexed_chunks, walked_chunks
+from penstock.framing.read.held import Held
+from penstock.framing.read.shard import LARGE_BYTES, Shard
+from penstock.framing.read.windows import Windows
+from penstock.framing.streams.inflated import InflatedStream
+
+_PART_BYTES = 16 << 20
+"""What a batch of fixed widths and nulls may take, however few bytes its records have in the file."""
+UNPROVED = "unproved"
+"""The column that marks salvaged records."""
+
+
+class FramedReader:
+    """A Reader over one framed shard, whose index is `known` or found out when it is needed."""
+
+    def __init__(self, shard: Shard, decoder: Decoder, known: Index | None) -> None:
+        if isinstance(decoder, BlockProver):
+            shard = replace(shard, proves_in_blocks=decoder.proves_in_blocks)
+        self.source = shard.source
+        self._shard = shard
+        self._frames = ChunkFrames(shard)
+        self._decoder = decoder
+        self._lending: Decoder | None = None
+        self._by_places = decoder if isinstance(decoder, PlaceDecoder) else None
+        self._index = known
+        self._lock = Lock()
+        self.on_long: OnLong | None = None
+        """If given, a walk goes on behind such a record."""
+        self._row_bytes = (
+            decoder.row_bytes
+            if isinstance(decoder, Widening)
+            else {field.name: row_bytes(field.type) for field in decoder.schema}
+        )
+        self._all_bytes = sum(self._row_bytes.values())
+        mark = [pa.field(UNPROVED, pa.bool_(), nullable=False)] if shard.salvages else []
+        if mark and UNPROVED in decoder.schema.names:
+            message = "salvage marks records in a column of this name, and there is such a field"
+            hint = 'open(..., damage="skip"), or raw=True'
+            raise SchemaError(message, file=shard.source.path, field=UNPROVED, hint=hint)
+        self.schema = pa.schema([*decoder.schema, *mark], metadata=decoder.schema.metadata)
+
+    @property
+    def index(self) -> Index:
+        """Where the records lie; found out when it is first asked for."""
+        with self._lock:
+            if self._index is None:
+                self._index = build_index(self._shard)
+            return self._index
+
+    @property
+    def num_records(self) -> int:
+        return self.index.num_records
+
+    @property
+    def has_index(self) -> bool:
+        """Whether it is known already where the records lie."""
+        return self._index is not None
+
+    def record_bytes(self) -> np.ndarray:
+        """Bytes of each record without its frame, int64[num_records]."""
+        index = self.index
+        sizes = (index.ends - index.starts[: index.num_records]).astype(np.int64)
+        return sizes - self._shard.framing.least_bytes
+
+    def close(self) -> None:
+        self.source.close()
+
+    def compares(self, chunk: Chunk | None) -> bool:
+        """See penstock.contract.format.Comparing: by the frames' own checksums, or by those of an index."""
+        held = None if chunk is None else chunk.data
+        by_index = isinstance(held, Index) or (
+            isinstance(held, Held) and held.checksums is not None
+        )
+        return self._shard.proves and (self._shard.framing.is_checked or by_index)
+
+    def chunks(self) -> Iterator[Chunk]:
+        if self._index is not None and self._index.gap_ends is None:
+            most = self._shard.record_bytes + self._shard.framing.least_bytes
+            return indexed_chunks(self._index, most)
+        return self._walked()
+
+    def _walked(self, *, alone: bool = False) -> Iterator[Chunk]:
+        yield from walked_chunks(self._shard, alone=alone, on_long=self.on_long)
+        if isinstance(self._shard.stream, InflatedStream):
+            self._shard.stream.rest()
+
+    def found_by(self, threads: int) -> Iterator[Chunk | Callable[[], Chunk | None]]:
+        """See penstock.contract.format.Threaded. Where records are large and found by their heads alone, walking is as
+        good as windows."""
+        shard = self._shard
+        if self._index is not None:
+            return self.chunks()
+        if threads == 1:
+            return self._walked(alone=shard.framing.is_checked)
+        size = None if shard.stream.container else shard.stream.size()
+        if size is None or (self._begins_large() and not shard.proves_to_find):
+            return self._walked()
+        return self._in_windows(Windows(shard, size))
+
+    def _in_windows(self, windows: Windows) -> Iterator[Chunk | Callable[[], Chunk | None]]:
+        yield from windows
+        if self._shard.passes_long and (left := windows.left()) is not None:
+            if self._shard.goes_on:
+                yield from surveyed_chunks(self._shard, *left)
+            else:
+                yield from walked_chunks(self._shard, start=left)
+
+    def _begins_large(self) -> bool:
+        """Whether the first record is one of those that are found by their heads."""
+        shard, framing = self._shard, self._shard.framing
+        if not framing.is_checked:
+            return False
+        walked = shard.stream.walk(framing, shard.begin, framing.head_bytes, shard.record_bytes)
+        return walked.need >= LARGE_BYTES
+
+    def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
+        """The asked records as one chunk of their own: an index makes any set of them a chunk."""
+        index = self.index
+        records = np.asarray(records, dtype=np.int64)
+        if outside(records, index.num_records):
+            raise RecordIndexError(
+                f"no such record among {index.num_records}", file=self.source.path
+            )
+        held = self._frames.picked(index, records)
+        yield Chunk(0, len(records), 0, 0, held), np.arange(len(records))
+
+    def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
+        """See penstock.contract.format.AtOnce."""
+        decoder, limits = self._by_places, self._shard.options.limits
+        if decoder is None or self._all_bytes > limits.batch_bytes:
+            return None
+        places = self._places
+        return None if places is None else decoder.decode_at(places, records, columns)
+
+    @cached_property
+    def _places(self) -> Places | None:
+        return places_of(self._shard, self.index)
+
+    def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        return self._delivered(self._decoder, chunk, records, columns)[0]
+
+    def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
+        """See penstock.contract.format.Lending."""
+        decoder = self._lending
+        if decoder is None:
+            decoder = self._decoder
+            self._lending = decoder = decoder.lending() if isinstance(decoder, Lender) else decoder
+        return self._delivered(decoder, chunk, records, columns)[0]
+
+    def delivered(
+        self, chunk: Chunk, records: Selection, columns: Projection
+    ) -> tuple[pa.RecordBatch, Selection]:
+        """What `decode` gives, and which records of the chunk these are: where damage is passed
+        over, not all that were asked for."""
+        return self._delivered(self._decoder, chunk, records, columns)
+
+    def _delivered(
+        self, decoder: Decoder, chunk: Chunk, records: Selection, columns: Projection
+    ) -> tuple[pa.RecordBatch, Selection]:
+        numbers = None if records is None else np.asarray(records, dtype=np.int64)
+        self._check_width(columns)
+        held = self._frames.read(chunk, numbers)
+        wanted = None if columns is None else [c for c in columns if c != UNPROVED]
+        proof = None
+        if self._shard.proves:
+            proof = Proof(None if held.checksums is None else as_arrow(held.checksums))
+        try:
+            try:
+                batch = decoder.decode(held.frames, wanted, _apart(held.frames, proof))
+            except _core.KernelError as error:
+                if proof is None or error.args[0].kind not in ("data_checksum", "stale"):
+                    raise
+                held = self._frames.proved(held, chunk)
+                batch = decoder.decode(held.frames, wanted)
+        except _core.KernelError as error:
+            raise self._frames.located(error.args[0], held, chunk) from None
+        except (SchemaError, FormatError) as error:
+            if isinstance(error, FormatError) and error.file is not None:
+                raise  # of the proof, which knows the place
+            # Of a field made of several columns, or of a message: its record is a row of this batch.
+            if (row := error.record) is not None:
+                if isinstance(error, FormatError):
+                    error.at(byte=self._frames.payload_byte(row, held))
+                error.record = self._frames.record_of(row, held, chunk)
+            error.at(file=self.source.path)
+            raise
+        batch = _marked(batch, held.unproved, columns) if self._shard.salvages else batch
+        return batch, None if held.records is None else held.records - chunk.first_record
+
+    def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
+        """See penstock.contract.format.Dividing."""
+        if chunk.num_records * self._all_bytes <= _PART_BYTES:
+            yield chunk  # as nearly all are, whatever columns are asked for
+            return
+        most = max(_PART_BYTES // max(self._width(columns), 1), 1)
+        if chunk.num_records <= most:
+            yield chunk
+            return
+        first = chunk.first_record
+        if isinstance(index := chunk.data, Index) and not self._shard.stream.container:
+            for begin, end in pairwise([*range(0, chunk.num_records, most), chunk.num_records]):
+                places = index.starts[first + begin], index.starts[first + end]
+                yield Chunk(first + begin, end - begin, int(places[0]), int(places[1]), index)
+            return
+        held = self._frames.read(chunk, None)
+        if held.records is not None:
+            yield chunk  # damaged, and compressed: its records are known by their numbers in it
+            return
+        ends = [*range(0, len(held.frames), most), len(held.frames)]
+        starts = as_numpy(held.frames.starts())
+        for begin, last in pairwise(ends):
+            end = int(starts[last]) if last < len(starts) else chunk.end_byte
+            part = held.slice(begin, last)
+            yield Chunk(first + begin, last - begin, int(starts[begin]), end, part)
+
+    def _check_width(self, columns: Projection) -> None:
+        limits = self._shard.options.limits
+        if self._all_bytes <= limits.batch_bytes:
+            return
+        try:
+            limits.check("batch_bytes", self._width(columns))
+        except LimitError as error:
+            raise error.at(file=self.source.path) from None
+
+    def _width(self, columns: Projection) -> int:
+        """Bytes that a record takes in these columns at least."""
+        names = self._row_bytes if columns is None else columns
+        return sum(self._row_bytes.get(name, 0) for name in names)
+
+    def held(self, chunk: Chunk) -> Chunk:
+        """The same chunk with its frames in hand, so that they are read once for several uses."""
+        return replace(chunk, data=self._frames.read(chunk, None))
+
+    def frames(self, chunk: Chunk) -> _core.Frames:
+        """All frames of a chunk, unproved."""
+        return self._frames.read(chunk, None).frames
+
+    # -- what a scan asks about a chunk with damage ---------------------------------------------
+
+    def readable(self, chunk: Chunk) -> np.ndarray:
+        """Which records of a chunk have a frame; where damage is passed over, the others are."""
+        records = self._frames.read(chunk, None).records
+        if records is None:
+            return np.arange(chunk.num_records)
+        return records[records >= 0] - chunk.first_record
+
+    def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+        """Where the frames of the readable records of a chunk begin, and where they end."""
+        return self._frames.places(chunk)
+
+
+class _Proving(threading.local):
+    """Seconds that this thread has spent on proofs, where somebody wants to know."""
+
+    seconds: float | None = None
+
+
+_PROVING = _Proving()
+
+
+@contextmanager
+def proving_timed() -> Generator[Callable[[], float]]:
+    """Let this thread prove payloads in a call of its own, which can be timed but costs a second
+    walk over them; gives the seconds so far."""
+    _PROVING.seconds = 0.0
+    try:
+        yield lambda: _PROVING.seconds or 0.0
+    finally:
+        _PROVING.seconds = None
+
+
+def _apart(frames: _core.Frames, proof: Proof | None) -> Proof | None:
+    """What is left to prove when payloads are decoded."""
+    if proof is None or _PROVING.seconds is None:
+        return proof
+    begun = time.perf_counter()
+    frames.prove(proof.indexed)
+    _PROVING.seconds += time.perf_counter() - begun
+    return None
+
+
+def _marked(batch: pa.RecordBatch, unproved: Any, columns: Projection) -> pa.RecordBatch:
+    if columns is not None and UNPROVED not in columns:
+        return batch
+    mark = as_booleans(np.broadcast_to(unproved, batch.num_rows))
+    field = pa.field(UNPROVED, pa.bool_(), nullable=False)
+    schema = batch.schema.append(field)
+    return pa.RecordBatch.from_arrays([*batch.columns, mark], schema=schema)

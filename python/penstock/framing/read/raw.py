@@ -1,0 +1,41 @@
+"""Records of a framed format as they are, whatever they hold."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.batches import empty_columns
+from penstock.columns.selection import Projection
+from penstock.contract.decoder import Proof
+
+RAW_SCHEMA = pa.schema([pa.field("record", pa.binary_view(), nullable=False)])
+
+
+class RawDecoder:
+    """Payloads as they are: one column of views into the bytes read."""
+
+    def __init__(self, schema: pa.Schema = RAW_SCHEMA) -> None:
+        self.schema = schema
+
+    def decode(
+        self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
+    ) -> pa.RecordBatch:
+        if columns is not None and "record" not in columns:
+            return without_columns(frames, proof)
+        array = pa.array(frames.views(*given(proof)))
+        if array.type != self.schema.field(0).type:
+            array = array.cast(self.schema.field(0).type)
+        return pa.RecordBatch.from_arrays([array], schema=self.schema)
+
+
+def given(proof: Proof | None) -> tuple[bool, pa.Array | None]:
+    """A proof as the kernels take it."""
+    return (False, None) if proof is None else (True, proof.indexed)
+
+
+def without_columns(frames: _core.Frames, proof: Proof | None) -> pa.RecordBatch:
+    """So many records of which no column is wanted."""
+    if proof is not None:
+        frames.prove(proof.indexed)
+    return empty_columns(len(frames))

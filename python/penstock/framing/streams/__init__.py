@@ -1,0 +1,1 @@
+"""The stream of frames in a file, plain or compressed."""

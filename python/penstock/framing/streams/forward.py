@@ -1,0 +1,273 @@
+"""A compressed file read forwards once, in windows, with a look back.
+
+One pass proves the checksums that the compressor stored, and tells what is odd about the file.
+After a fault it can go on at any place where inflating may start.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from penstock import _core
+from penstock.errors import ChangedError, InternalError
+from penstock.framing.framings import Framing
+from penstock.framing.index.sidecar import SeekPoint
+from penstock.framing.streams.stream import Walked, walk
+from penstock.storage.base import Source
+
+INPUT_BYTES = 1 << 20
+"""Compressed bytes read at once."""
+SKIP_BYTES = 1 << 20
+"""Plain bytes inflated at once on the way to a place."""
+KEPT_BYTES = 4 << 20
+"""How far back reading is cheap: as much as a search for a lost border usually needs, and little
+enough to stay in a cache."""
+EMPTY = _core.Buffer.from_bytes(b"")
+
+
+class Inflation:
+    """One pass forwards over a compressed file."""
+
+    def __init__(
+        self,
+        source: Source,
+        container: str,
+        point: SeekPoint | None = None,
+        point_bytes: int = 0,
+        *,
+        join_streams: bool = False,
+    ) -> None:
+        self._source = source
+        if point is None:
+            self.inflater = _core.Inflater(container, point_bytes, join_streams)
+            self._at = 0
+        else:
+            self.inflater = _core.Inflater.at_point(
+                container, point.compressed_bit, point.plain_start, point.bytes_before()
+            )
+            self._at = point.compressed_bit // 8
+        self._input = self._more = EMPTY
+
+    @property
+    def plain_bytes(self) -> int:
+        """Where in the stream the next byte will be."""
+        return self.inflater.plain_bytes
+
+    def skip_to(self, start: int) -> None:
+        """Inflate and drop bytes up to `start`."""
+        while self.plain_bytes < start:
+            if not len(self.read(min(start - self.plain_bytes, SKIP_BYTES))):
+                return
+
+    def read(self, length: int, prefix: _core.Buffer = EMPTY) -> _core.Buffer:
+        """The next bytes of the stream behind `prefix`; fewer than `length` only at its end.
+
+        A fault of the compressed data is raised once the bytes before it have been returned.
+        """
+        part = prefix
+        while (missing := length - len(part) + len(prefix)) > 0 and not self.inflater.finished:
+            try:
+                part = self._push(missing, part)
+            except _core.KernelError:
+                if len(part) > len(prefix):
+                    break  # the inflater raises it again at the next call
+                raise
+        return part
+
+    def _push(self, length: int, prefix: _core.Buffer) -> _core.Buffer:
+        # Two at a time: where one ends in a window, the window need not be copied to go on in.
+        if not len(self._input):
+            self._input, self._more = self._more, EMPTY
+        if not len(self._input):
+            self._input = self._next_input()
+        if not len(self._more):
+            self._more = self._next_input()
+        at_end = self._at >= self._source.size
+        part, consumed = self.inflater.push(self._input, at_end, length, prefix, self._more)
+        still = not consumed and len(part) == len(prefix)
+        stuck = at_end and still and not self.inflater.finished
+        if stuck:
+            raise InternalError("the inflater stands still", byte=self.inflater.compressed_bytes)
+        of_more = max(consumed - len(self._input), 0)
+        self._input = self._input.slice(consumed - of_more, len(self._input))
+        self._more = self._more.slice(of_more, len(self._more))
+        return part
+
+    def _next_input(self) -> _core.Buffer:
+        if self._at >= self._source.size:
+            return EMPTY
+        read = self._source.read(self._at, INPUT_BYTES)
+        if not len(read):
+            message = "the file was cut while it was open"
+            raise ChangedError(message, file=self._source.path, byte=self._at)
+        self._at += len(read)
+        return read
+
+
+class Pass:
+    """An inflation and the last windows that were read from it."""
+
+    def __init__(self, inflation: Inflation) -> None:
+        self.inflation = inflation
+        self._windows: deque[tuple[int, _core.Buffer]] = deque()
+        self._kept_bytes = 0
+
+    def read(self, start: int, length: int) -> _core.Buffer | None:
+        """Some of the bytes from `start` on, at most `length`; empty where the stream ends.
+
+        None where they were passed and are no longer kept.
+
+        Raises:
+            KernelError: the very first byte asked for is beyond a fault.
+        """
+        kept = self._kept(start)
+        # What was skipped on the way to a far place is kept by no window: only bytes right behind
+        # those kept may be added to them.
+        if len(kept) >= length or self.inflation.plain_bytes != start + len(kept):
+            if len(kept):
+                return kept.slice(0, length)
+            if self.inflation.plain_bytes > start:
+                return None
+            self.inflation.skip_to(start)
+            if self.inflation.plain_bytes < start:
+                return EMPTY
+        try:
+            window = self.inflation.read(length - len(kept), kept)
+        except _core.KernelError:
+            if not len(kept):
+                raise
+            return kept
+        if len(window) > len(kept):
+            self._keep(start, window)
+        return window
+
+    def go_on_with(self, inflation: Inflation) -> None:
+        """Read on from another inflation; the windows stay if it stands where the last ends."""
+        at, window = self._windows[-1] if self._windows else (0, EMPTY)
+        if at + len(window) != inflation.plain_bytes:
+            self._windows.clear()
+            self._kept_bytes = 0
+        self.inflation = inflation
+
+    def _kept(self, start: int) -> _core.Buffer:
+        """What is kept from `start` on without a gap; empty if nothing is."""
+        # Windows rise in start and in end, so the latest that starts early enough reaches furthest.
+        for at, window in reversed(self._windows):
+            if at <= start:
+                return window.slice(start - at, len(window))
+        return EMPTY
+
+    def _keep(self, start: int, window: _core.Buffer) -> None:
+        self._windows.append((start, window))
+        self._kept_bytes += len(window)
+        while self._kept_bytes > KEPT_BYTES and len(self._windows) > 1:
+            self._kept_bytes -= len(self._windows.popleft()[1])
+
+
+class ForwardStream:
+    """What a gzip or zlib file inflates to, read in order, with a look back. Used by one thread."""
+
+    def __init__(
+        self, source: Source, container: str, point_bytes: int = 0, *, join_streams: bool = False
+    ) -> None:
+        self._source = source
+        self.container = container
+        self._join_streams = join_streams
+        self._points: list[SeekPoint] = []
+        self._origin: SeekPoint | None = None
+        self._first = Pass(self._inflate(point_bytes))
+        # Reads back what the first pass no longer keeps. It goes forwards as well, so that reading
+        # everything again inflates everything once more and not once per window. The first pass
+        # alone tells findings, members and points: each is to be told once.
+        self._again: Pass | None = None
+
+    @property
+    def inflater(self) -> Any:
+        """The `_core.Inflater` that reads forwards: its findings, its points, its position."""
+        return self._first.inflation.inflater
+
+    def size(self) -> int | None:
+        """Bytes of the stream, once its end was reached."""
+        return self.inflater.plain_bytes if self.inflater.finished else None
+
+    def hop(self, framing: Framing, start: int, goal: int, limit: int) -> None:
+        """Heads cannot be had without the payloads."""
+
+    def walk(
+        self,
+        framing: Framing,
+        start: int,
+        length: int,
+        limit: int,
+        *,
+        prove: bool = False,
+        find: bool = False,
+    ) -> Walked:
+        """See penstock.framing.streams.stream.Stream."""
+        return walk(self, framing, start, length, limit, prove, find)
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        """Bytes [start, start + length) of the stream; shorter where it ends or is broken.
+
+        Raises:
+            KernelError: the very first byte asked for is beyond a fault.
+        """
+        parts: list[_core.Buffer] = []
+        at, end = start, start + length
+        while at < end:
+            try:
+                part = self._read_some(at, end - at)
+            except _core.KernelError:
+                if not parts:
+                    raise
+                break
+            if not len(part):
+                break
+            parts.append(part)
+            at += len(part)
+        if len(parts) == 1:
+            return parts[0]
+        return _core.Buffer.join(parts) if parts else EMPTY
+
+    def _read_some(self, start: int, length: int) -> _core.Buffer:
+        """Bytes from `start` on, from the first pass or the second; empty if there are none."""
+        part = self._first.read(start, length)
+        if part is not None:
+            return part
+        if self._origin is not None and start < self._origin.plain_start:
+            return EMPTY
+        # Not beyond the first pass: what lies there is the first pass's to read and to tell.
+        length = min(length, self.inflater.plain_bytes - start)
+        if self._again is not None:
+            part = self._again.read(start, length)
+        if part is None:
+            self._again = Pass(self._inflate(0))
+            part = self._again.read(start, length)
+        return EMPTY if part is None else part
+
+    def _inflate(self, point_bytes: int) -> Inflation:
+        return Inflation(
+            self._source,
+            self.container,
+            self._origin,
+            point_bytes,
+            join_streams=self._join_streams,
+        )
+
+    def resume(self, point: SeekPoint) -> None:
+        """Go on at a place where inflating may start; `point.plain_start` says how its bytes are
+        counted. What was inflated before it can no longer be read, but for what is kept."""
+        self._points += [*self._new_points(), point]
+        self._origin = point
+        self._first.go_on_with(self._inflate(0))
+        self._again = None
+
+    def take_points(self) -> list[SeekPoint]:
+        """Where inflating may start, as far as the stream was read, since this was last asked."""
+        found = self._points + self._new_points()
+        self._points = []
+        return found
+
+    def _new_points(self) -> list[SeekPoint]:
+        return [SeekPoint(*point) for point in self.inflater.take_points()]

@@ -1,0 +1,128 @@
+"""The gzip members that penstock writes, found by hopping over them without inflating.
+
+Each says in its header how long it is and how many records it holds, and holds whole records. So a
+file made of them is cut into parts that are read alone, in parallel, and a broken member takes no
+other one with it. What a header says is a claim: inflating proves it, member by member.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Container
+from dataclasses import dataclass
+
+from penstock import _core
+from penstock.storage.base import Source
+
+_HEAD_BYTES = 24
+_TRAILER_BYTES = 8
+_WINDOW_BYTES = 4 << 20
+_MAGIC = b"\x1f\x8b\x08\x04"
+GROUP_BYTES = 1 << 20
+"""Plain bytes of the members that are inflated together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member: its place in the file, and what it says that it holds."""
+
+    start: int
+    num_bytes: int
+    plain_bytes: int
+    num_records: int
+
+    @property
+    def end(self) -> int:
+        """Where the next member starts."""
+        return self.start + self.num_bytes
+
+
+def hop(source: Source, start: int = 0, dead: Container[int] = ()) -> tuple[list[Member], int]:
+    """The members from `start` on, one directly after another, and where the last one ends.
+
+    That is the end of the file where all of it is penstock's. From one of the `dead` on, which are known
+    to lead nowhere, they are not followed.
+    """
+    members: list[Member] = []
+    at = start
+    head = source.read(at, _HEAD_BYTES)
+    while at not in dead and (claim := _core.member_head(head, 0)) is not None:
+        num_bytes, num_records = claim
+        # The member's last eight bytes and the head of the next one come in one read.
+        both = source.read(at + num_bytes - _TRAILER_BYTES, _TRAILER_BYTES + _HEAD_BYTES)
+        if len(both) < _TRAILER_BYTES:
+            break
+        plain = int.from_bytes(both.slice(4, 4).to_bytes(), "little")
+        members.append(Member(at, num_bytes, plain, num_records))
+        at += num_bytes
+        head = both.slice(_TRAILER_BYTES, _HEAD_BYTES)
+    return members, at
+
+
+def hop_to_end(source: Source, start: int = 0) -> list[Member]:
+    """The members from `start` to the very end of the file, or an empty list."""
+    members, end = hop(source, start)
+    return members if end == source.size else []
+
+
+class Chain:
+    """The members that lead, one by one, to the very end of a file whose front is damaged.
+
+    Bytes inside a member can look like a member, but a chain from there cannot end with the file:
+    the member around it ends later, with bytes that are no header. What was found, or that there is
+    nothing to be found, holds for all that follows, so a file is searched once.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._starts: list[int] | None = None
+
+    def after(self, start: int) -> int | None:
+        """Where the first of them at or after `start` begins. `start` is not before that of the last call."""
+        if self._starts is None:
+            self._starts = [member.start for member in self._found(start)]
+        place = bisect_left(self._starts, start)
+        return self._starts[place] if place < len(self._starts) else None
+
+    def _found(self, start: int) -> list[Member]:
+        dead: set[int] = set()
+        at = start
+        while at < self._source.size:
+            window = self._source.read(at, _WINDOW_BYTES).to_bytes()
+            place = window.find(_MAGIC)
+            while place >= 0:
+                if at + place not in dead:
+                    members, end = hop(self._source, at + place, dead)
+                    if members and end == self._source.size:
+                        return members
+                    dead.update(member.start for member in members)
+                place = window.find(_MAGIC, place + 1)
+            if len(window) < _WINDOW_BYTES:
+                break
+            at += len(window) - (len(_MAGIC) - 1)
+        return []
+
+
+def groups(members: list[Member], group_bytes: int = GROUP_BYTES) -> list[list[Member]]:
+    """The members in runs of about so many plain bytes."""
+    runs: list[list[Member]] = []
+    held = group_bytes
+    for member in members:
+        if held >= group_bytes:
+            runs.append([])
+            held = 0
+        runs[-1].append(member)
+        held += member.plain_bytes
+    return runs
+
+
+def inflate(source: Source, run: list[Member], max_bytes: int) -> _core.Buffer:
+    """The plain bytes of neighbouring members, each proved by its own checksum and length.
+
+    Raises:
+        KernelError: a member is not whole and right.
+    """
+    begin = run[0].start
+    data = source.read(begin, run[-1].end - begin)
+    places = [(member.start - begin, member.num_bytes) for member in run]
+    return _core.inflate_members(data, places, max_bytes)

@@ -1,0 +1,62 @@
+"""Whether records can follow the end of a framed file: a look at its last bytes, not at the rest."""
+
+from __future__ import annotations
+
+from penstock import _core
+from penstock.errors import FormatError, UnsupportedError, command
+from penstock.framing.framings import TFRECORD, Framing
+from penstock.framing.index.fitting import ends_whole
+from penstock.framing.index.sidecar import Index
+from penstock.framing.streams.forward import Inflation
+from penstock.storage.base import Source
+
+_TRAILER_BYTES = 8
+_STEP_BYTES = 1 << 20
+
+
+def check_end(source: Source, index: Index, framing: Framing = TFRECORD) -> None:
+    """Raise where what follows the end of a file would not be read, though the file has an index.
+
+    Args:
+        source: the file.
+        index: one that fits it; what it says of the last record or member is proved.
+        framing: that of the file.
+
+    Raises:
+        FormatError: the last record or member is damaged.
+        UnsupportedError: an empty gzip member is at the end, behind which TensorFlow reads nothing.
+    """
+    if not index.num_records:
+        return
+    if not index.compression:
+        if not ends_whole(index, source, framing):
+            raise _damaged("the last record is damaged", source)
+        return
+    trailer = source.read(source.size - _TRAILER_BYTES, _TRAILER_BYTES).to_bytes()
+    if not any(trailer):
+        raise UnsupportedError(
+            "the last gzip member is empty, and TensorFlow reads nothing behind such a one",
+            file=source.path,
+            hint=f"{command('penstock', 'repair', source.path, '--into', 'NEW')}, and append to that",
+        )
+    _check_stream(source, index)
+
+
+def _check_stream(source: Source, index: Index) -> None:
+    """Inflate from the last point to the end, which has to be where the index has it."""
+    inflation = Inflation(source, index.compression, index.points[-1] if index.points else None)
+    try:
+        while len(inflation.read(_STEP_BYTES)):
+            pass
+    except _core.KernelError as error:
+        raise _damaged(error.args[0].message, source) from None
+    if inflation.plain_bytes != index.plain_bytes:
+        raise _damaged("the last gzip member is not what was indexed", source)
+
+
+def _damaged(message: str, source: Source) -> FormatError:
+    return FormatError(
+        f"{message}; nothing can be appended to it",
+        file=source.path,
+        hint=command("penstock", "repair", "--in-place", source.path),
+    )

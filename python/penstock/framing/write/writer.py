@@ -1,0 +1,232 @@
+"""What writers of framed formats share: slices of batches become frames on several threads, and the
+frames are put in order.
+
+Slices are encoded side by side and written in order. What a slice becomes depends on its records
+alone, so the bytes are the same for any number of threads and for any way of cutting the same
+records into batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.lending import lent_schema
+from penstock.columns.numbers import as_numpy
+from penstock.contract.format import Part
+from penstock.engine.ordered_writes import InOrder
+from penstock.engine.pipeline import default_threads
+from penstock.errors import SchemaError
+from penstock.framing.index.sidecar import Index
+from penstock.framing.write.output import PlainOutput, parts_of
+from penstock.storage.base import Sink
+
+SLICE_BYTES = 2 << 20
+"""Arrow bytes that are encoded at once: so many that what it takes to hand a task to a thread counts for little."""
+SLICE_RECORDS = 16384
+LARGE_RECORD_BYTES = 16 << 10
+"""From this size on there is little to do for a record but to copy it, and a task costs more than that
+unless it has several."""
+LARGE_SLICE_BYTES = 8 << 20
+
+
+class Encoded(NamedTuple):
+    """The frames of a slice."""
+
+    parts: Sequence[Part]
+    """Their bytes."""
+    lengths: np.ndarray
+    """Of each frame, uint64."""
+    checksums: np.ndarray
+    """Of each payload, as it is stored; uint32."""
+
+
+class FramedWriter:
+    """Writes one shard of a framed format to a sink, and keeps what an index of it needs.
+
+    Args:
+        sink: where the bytes go; committed or aborted by the caller.
+        schema: of the batches that will come.
+        encode: the frames of a slice, given the number of its first record. It runs in a thread,
+            and raises KernelError or SchemaError, whose record is that in the slice.
+        threads: how many slices are encoded at once; None: one a core.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        schema: pa.Schema,
+        encode: Callable[[pa.RecordBatch, int], _core.Framed],
+        threads: int | None = None,
+    ) -> None:
+        self._schema = schema
+        self._lent = lent_schema(schema)
+        self._encode = encode
+        self.threads = default_threads() if threads is None else threads
+        if self.threads < 1:
+            raise ValueError(f"threads must be at least 1, not {threads}")
+        self.pool = (
+            ThreadPoolExecutor(self.threads - 1, "penstock-write") if self.threads > 1 else None
+        )
+        self._work = InOrder(self.pool, 2 * self.threads + 1)
+        self._lengths: list[np.ndarray] = []
+        self._checksums: list[np.ndarray] = []
+        self._num_records = 0
+        self._is_given_up = False
+        self._output = self.output(sink)
+
+    def output(self, sink: Sink) -> PlainOutput:
+        """What makes the file of the frames."""
+        return PlainOutput(sink)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the records of a batch.
+
+        Raises:
+            SchemaError: a value does not fit; names the record (of this shard) and the field. It
+                may come with a later batch, or with `close`.
+            ValueError: an earlier call was stopped by an error or by Ctrl-C.
+        """
+        if not self._takes(batch):
+            raise SchemaError(
+                f"a batch has another schema than the writer: {batch.schema.names} and "
+                f"{self._schema.names}"
+                if batch.schema.names != self._schema.names
+                else "a batch has other types than the writer was told"
+            )
+        self._check()
+        try:
+            # Large slices that wait are memory that is new each time, which costs more than to wait.
+            ahead = self.threads + 1 if _is_large(batch) else None
+            for part in slices_of(batch):
+                first_record = self._num_records
+                self._num_records += part.num_rows
+                self._work.put(
+                    lambda part=part, first=first_record: self._encoded(part, first),
+                    self._take,
+                    ahead,
+                )
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _takes(self, batch: pa.RecordBatch) -> bool:
+        """Whether it has the writer's schema; byte strings may be views."""
+        return batch.schema in (self._schema, self._lent)
+
+    def write_frames(
+        self, frames: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
+    ) -> None:
+        """Append whole frames as they stand: their bytes in any number of parts, the uint64 length of each, and the
+        uint32 checksum of each payload as it is stored there."""
+        self._finishing(self._work.drain)
+        self._num_records += len(lengths)
+        self._finishing(lambda: self._add(frames, lengths, checksums))
+
+    def flush(self) -> None:
+        """Wait until all records handed over so far are counted in `num_bytes`."""
+        self._finishing(self._drain)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of output that all records so far have made; about so many where some wait to be compressed."""
+        self.flush()
+        return self._output.size()
+
+    def close(self) -> None:
+        """Finish the shard's bytes."""
+        self._finishing(self._finish)
+        self._stop()
+
+    def abort(self) -> None:
+        """Stop in the middle: wait for the threads, write nothing more."""
+        self._stop()
+
+    def index(self) -> Index:
+        """Where the records lie. Complete once the writer is closed."""
+        starts = np.concatenate([np.zeros(1, np.uint64), *self._lengths])
+        np.cumsum(starts, out=starts)
+        checksums = np.concatenate([np.zeros(0, np.uint32), *self._checksums])
+        return Index(
+            num_records=len(checksums),
+            data_bytes=self._output.num_bytes,
+            plain_bytes=int(starts[-1]),
+            compression=self._output.compression,
+            starts=starts,
+            checksums=checksums,
+            points=tuple(self._output.points),
+            layout=self._output.layout,
+        )
+
+    def _encoded(self, part: pa.RecordBatch, first_record: int) -> Encoded:
+        try:
+            framed = self._encode(part, first_record)
+        except _core.KernelError as error:
+            fault = error.args[0]
+            record = None if fault.record is None else first_record + fault.record
+            raise SchemaError(fault.message, record=record, field=fault.field) from None
+        except SchemaError as error:
+            if error.record is not None:
+                error.record += first_record
+            raise
+        lengths, checksums = as_numpy(framed.lengths), as_numpy(framed.checksums)
+        return Encoded(parts_of(framed), lengths, checksums)
+
+    def _take(self, frames: Encoded) -> None:
+        self._add(*frames)
+
+    def _add(self, parts: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray) -> None:
+        self._lengths.append(lengths)
+        self._checksums.append(checksums)
+        self._output.add(parts, lengths)
+
+    def _drain(self) -> None:
+        self._work.drain()
+        self._output.drain()
+
+    def _finish(self) -> None:
+        self._work.drain()
+        self._output.close()
+
+    def _stop(self) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def _finishing(self, last: Callable[[], None]) -> None:
+        self._check()
+        try:
+            last()
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """After an error, or Ctrl-C in the middle of a task: nobody knows what is lacking in the file."""
+        self._is_given_up = True
+        self._stop()
+
+    def _check(self) -> None:
+        if self._is_given_up:
+            raise ValueError(
+                "the writer was stopped in the middle, and its file lacks records; write it anew"
+            )
+
+
+def slices_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Parts of a batch that are worth a task each, all of about the same size."""
+    if batch.num_rows == 0:
+        return
+    count = round(batch.nbytes / (LARGE_SLICE_BYTES if _is_large(batch) else SLICE_BYTES))
+    count = max(count, -(-batch.num_rows // SLICE_RECORDS))
+    step = -(-batch.num_rows // max(1, count))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def _is_large(batch: pa.RecordBatch) -> bool:
+    return batch.nbytes >= LARGE_RECORD_BYTES * batch.num_rows

@@ -1,0 +1,375 @@
+"""Class labels: one name has one number for the whole life of a loader.
+
+Arrow keeps the names of a class label (a dictionary column) with each batch, and numbers them anew where
+a row group, a file or a message brings other ones. So a loader has a list of names for each such column,
+and gives every batch the numbers of that list. The list is
+
+1. what `class_names=` says; or
+2. what the files themselves list for all their records (`FormatInfo.whole_dictionaries`: the folders of
+   images, the `#names` of an npz, the enum of an HDF5 dataset), one file after another; or
+3. the names in the order in which the records have them, found by one pass over that column alone, which the
+   indexes of the files keep: those of each shard, so that a pass reads the other shards alone.
+
+Columns are named by their path: `label`, and `objects.kind` for a field of a struct, also of structs in
+lists. Dictionaries of more than `MOST_NAMES` names are text rather than classes, and those of values that
+are no text (numbers, times) stand for these values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import formats
+from penstock.columns.kept_names import names_of
+from penstock.columns.numbers import as_arrow
+from penstock.columns.types import is_bytes, is_text
+from penstock.contract.format import NumbersClasses, Reader, bare
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.scan import shard_batches
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.framing.abilities import is_indexed
+from penstock.framing.index.kept_classes import MOST_NAMES, Names
+from penstock.loader import _kept_names as kept_names
+from penstock.loader._columns import has_offsets, list_parts, of_record
+from penstock.loader._sources import EndToEnd, Records
+from penstock.storage.local import LocalStorage
+
+_SMALL = 64
+"""Dictionaries up to this size are looked up whole; of larger ones only what a batch has of them."""
+Lists = dict[str, Names | None]
+"""The names of each column by its path; None where there are too many, or where they are no names."""
+
+
+def _as_texts(names: Names, path: str) -> pa.Array:
+    try:
+        return pa.array(names, pa.string())
+    except UnicodeEncodeError:
+        message = "the names of its classes are bytes that are no UTF-8"
+        raise SchemaError(message, field=path, hint="leave it out: columns=[...]") from None
+
+
+class ClassNames:
+    """The names of the classes of every label column of a loader, and the batches in their numbers."""
+
+    def __init__(
+        self, source: Records | EndToEnd, given: Mapping[str, Sequence[str]] | None
+    ) -> None:
+        told = _checked(given)
+        paths = {
+            path: type_ for field in source.schema for path, type_ in _paths(field.name, field.type)
+        }
+        for path in told:
+            if path not in paths:
+                raise SchemaError(f"no such column for class_names=; {_known(paths)}", field=path)
+            if not _is_names(_values_of(paths[path])):
+                raise SchemaError(
+                    "class_names= is for columns of names, and this one has values of another type",
+                    field=path,
+                    found=paths[path],
+                )
+        labels = [path for path, type_ in paths.items() if pa.types.is_dictionary(type_)]
+        wanted = [p for p in labels if p not in told and _is_names(_values_of(paths[p]))]
+        self.lists: Lists = {**dict.fromkeys(labels, None), **_found(source, wanted), **told}
+        self._columns = {name for name in source.schema.names if self._is_touched(name, source)}
+        self._numbers = {
+            path: {name: number for number, name in enumerate(names)}
+            for path, names in self.lists.items()
+            if names is not None
+        }
+        self._stored = {path: _as_texts(names, path) for path, names in self.known.items()}
+        # The dictionary that was mapped last, its numbers, and how often in a row it was another one.
+        self._recent: dict[str, tuple[pa.Array, pa.Array, int]] = {}
+
+    def _is_touched(self, name: str, source: Records | EndToEnd) -> bool:
+        field = source.schema.field(name)
+        return any(path in self.lists for path, _ in _paths(name, field.type))
+
+    @property
+    def known(self) -> dict[str, Names]:
+        """The lists of the columns that have numbers."""
+        return {path: names for path, names in self.lists.items() if names is not None}
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch whose class labels have the numbers of these lists, int64, and these dictionaries.
+
+        Raises:
+            SchemaError: a name that is in no list; `record` is its place in the batch.
+        """
+        if not self._columns:
+            return batch
+        columns: list[pa.Array] = []
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                columns.append(self._mapped(column, name) if name in self._columns else column)
+            except SchemaError as error:
+                raise error.at(field=name) from None
+        fields = [
+            field if field.type == column.type else field.with_type(column.type)
+            for field, column in zip(batch.schema, columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, batch.schema.metadata))
+
+    def _mapped(self, array: Any, path: str) -> Any:
+        type_ = array.type
+        if isinstance(type_, pa.BaseExtensionType):
+            return self._mapped(array.storage, path)
+        if pa.types.is_struct(type_):
+            parts = [
+                self._mapped(part, f"{path}.{field.name}")
+                for field, part in zip(type_, array.flatten(), strict=True)
+            ]
+            mask = array.is_null() if array.null_count else None
+            fields = [pa.field(f.name, p.type) for f, p in zip(type_, parts, strict=True)]
+            return pa.StructArray.from_arrays(parts, fields=fields, mask=mask)
+        if _is_list(type_):
+            return self._mapped_list(array, path)
+        if path not in self.lists:
+            return array
+        if self.lists[path] is None:
+            return array.dictionary_decode()
+        return self._numbered(array, path)
+
+    def _mapped_list(self, array: Any, path: str) -> Any:
+        starts, values = list_parts(array)
+        try:
+            values = self._mapped(values, path)
+        except SchemaError as error:
+            raise of_record(error, starts) from None
+        if pa.types.is_fixed_size_list(array.type):
+            return pa.FixedSizeListArray.from_arrays(values, array.type.list_size)
+        mask = array.is_null() if array.null_count else None
+        return pa.LargeListArray.from_arrays(as_arrow(starts), values, mask=mask)
+
+    def _numbered(self, array: Any, path: str) -> Any:
+        if not pa.types.is_dictionary(array.type):
+            array = _plain(array).dictionary_encode()
+        recent = self._recent.get(path)
+        if recent is not None and recent[0].equals(array.dictionary):
+            codes = recent[1].take(array.indices)
+            if recent[2]:
+                self._recent[path] = (*recent[:2], 0)
+        else:
+            misses = 0 if recent is None else recent[2]
+            if misses and len(array.dictionary) > max(2 * len(array), _SMALL):
+                # Every batch brings another one: only the names that it uses are looked up.
+                array = array.dictionary_decode().dictionary_encode()
+            numbers = self._numbers[path]
+            found = [numbers.get(_text(name)) for name in array.dictionary.to_pylist()]
+            places = pa.array(found, pa.int64())
+            self._recent[path] = array.dictionary, places, misses + (recent is not None)
+            codes = places.take(array.indices)
+        if codes.null_count != array.indices.null_count:
+            self._check_known(array, codes, path)
+        return pa.DictionaryArray.from_arrays(codes, self._stored[path], safe=False)
+
+    def _check_known(self, array: Any, codes: pa.Array, path: str) -> None:
+        """Raise for the first name that is not in the list; what else has no number is missing."""
+        is_name = np.asarray(array.dictionary.take(array.indices).is_valid())
+        unknown = np.flatnonzero(is_name & np.asarray(codes.is_null()))
+        if len(unknown):
+            place = int(unknown[0])
+            name = _text(array[place].as_py())
+            raise SchemaError(
+                f"{name!r} is none of the loader's {len(self._numbers[path])} class names",
+                record=place,
+                field=path,
+                hint=f"class_names={{{path!r}: [...]}} with all names",
+            )
+
+
+def _checked(given: Any) -> dict[str, Names]:
+    """`class_names=`, as the user gave it."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"class_names is a dict, {{column: [names]}}, not {given!r}")
+    told: dict[str, Names] = {}
+    for path, names in (given or {}).items():
+        listed = None if isinstance(names, (str, bytes)) else list(names)
+        if listed is None or not all(isinstance(name, str) for name in listed):
+            raise TypeError(f"class_names of {path!r} is a list of names, not {names!r}")
+        if len(set(listed)) < len(listed):
+            twice = next(name for name in listed if listed.count(name) > 1)
+            raise ValueError(f"class_names of {path!r} has {twice!r} twice")
+        told[path] = tuple(listed)
+    return told
+
+
+def _is_list(type_: Any) -> bool:
+    """Whether values are lists that have arrays; others, such as maps, are Python's values in a batch."""
+    return has_offsets(type_) or pa.types.is_fixed_size_list(type_)
+
+
+def _known(paths: Mapping[str, pa.DataType]) -> str:
+    named = [path for path, type_ in paths.items() if _is_names(_values_of(type_))]
+    return f"columns of names: {', '.join(named)}" if named else "no column has names"
+
+
+def _paths(path: str, type_: Any) -> Iterator[tuple[str, pa.DataType]]:
+    """Where a column has values, and of what type; see the module."""
+    if isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.storage_type
+    if pa.types.is_struct(type_):
+        for field in type_:
+            yield from _paths(f"{path}.{field.name}", field.type)
+    elif _is_list(type_):
+        yield from _paths(path, type_.value_type)
+    else:
+        yield path, type_
+
+
+def _values_of(type_: Any) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _is_names(type_: pa.DataType) -> bool:
+    return is_text(type_) or is_bytes(type_)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Views as plain bytes, which pyarrow can number."""
+    plain = {pa.binary_view(): pa.large_binary(), pa.string_view(): pa.large_string()}
+    return array.cast(plain[array.type]) if array.type in plain else array
+
+
+def _text(name: Any) -> Any:
+    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
+
+
+# -- the names that the data has ------------------------------------------------------------------
+
+
+def _found(source: Records | EndToEnd, wanted: Sequence[str]) -> Lists:
+    """One list for all sets, in their order."""
+    found: Lists = {}
+    for path in wanted:
+        name = next(n for n in source.schema.names if path == n or path.startswith(f"{n}."))
+        lists = [_names_in(dataset, name, path) for dataset in source.datasets]
+        found[path] = _joined(lists)
+    return found
+
+
+def _joined(lists: Sequence[Names | None]) -> Names | None:
+    if any(names is None for names in lists):
+        return None
+    joined = tuple(dict.fromkeys(name for names in lists for name in names or ()))
+    return joined if len(joined) <= MOST_NAMES else None
+
+
+def _names_in(dataset: Dataset, column: str, path: str) -> Names | None:
+    """The names of a label column of one dataset, found once and kept with it."""
+    if path not in dataset.class_names:
+        listed = _listed(dataset, column, path)
+        dataset.class_names[path] = _read(dataset, column, path) if listed is None else listed
+    return dataset.class_names[path]
+
+
+def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
+    """The names that the files list for all their records; None where not all of them do."""
+    files = dataset.files
+    if dataset.options.schema is not None:
+        return None  # what is cast to it has the names of its batch
+    if files.types == "kept" and path == column and not files.is_overlaid(column):
+        kinds = (formats.by_name(files.format_name(n)) for n in range(len(dataset.paths)))
+        if all(isinstance(kind, NumbersClasses) for kind in kinds):
+            return names_of(dataset.schema.field(column))
+    for shard in range(len(dataset.paths)):
+        names = files.info(shard).whole_dictionaries
+        if names != ("*",) and column not in names:
+            return None
+        if column not in bare(files.reader(shard)).schema.names:
+            return None
+    lists = [_listed_in(files.reader(shard), column, path) for shard in range(len(dataset.paths))]
+    return _joined(lists)
+
+
+def _listed_in(reader: Reader, column: str, path: str) -> Names:
+    if not reader.num_records:
+        return ()
+    batches = [
+        reader.decode(chunk, some, [column]) for chunk, some in reader.pick(np.zeros(1, np.int64))
+    ]
+    labels = [one for batch in batches for one in _labels_in(batch.column(0), column, path)]
+    return tuple(_text(name) for one in labels for name in one.dictionary.drop_null().to_pylist())
+
+
+def _read(dataset: Dataset, column: str, path: str) -> Names | None:
+    """The names in the order in which the records have them: what the indexes of the shards keep, and a pass over
+    the column of the others."""
+    found = kept_names.known(dataset, column, path)
+    shards = [shard for shard in range(len(dataset.paths)) if shard not in found]
+    if shards and _joined(list(found.values())) is not None:
+        _check_may_read(dataset, path)
+        by_shard = _ByShard(shards)
+        # What is damaged is noted when the loop meets it.
+        read = shard_batches(dataset, [column], None, shards)
+        _, passed = dataset.noting(lambda: by_shard.read(read, column, path))
+        if not passed:
+            kept_names.keep(dataset, column, path, by_shard.found)
+        found = {**found, **by_shard.found}
+        if by_shard.is_cut:
+            return None
+    return _joined([found[shard] for shard in sorted(found)])
+
+
+def _check_may_read(dataset: Dataset, path: str) -> None:
+    if isinstance(dataset.files.storage, LocalStorage):
+        return
+    for reader in dataset.files.bare_readers():
+        if is_indexed(reader) and not reader.has_index:
+            raise UnsupportedError(
+                "the names of the classes are not known, and to find them all records would be"
+                " read from another machine",
+                field=path,
+                hint=f"class_names={{{path!r}: [...]}}, or columns= without it",
+            )
+
+
+class _ByShard:
+    """The names of each of some shards, as a pass finds them."""
+
+    def __init__(self, shards: Sequence[int]) -> None:
+        self._shards = list(shards)
+        self._names: dict[int, dict[str, None]] = {}
+        self.is_cut = False
+        """Whether there were too many, and the pass ended."""
+
+    def read(self, batches: Iterator[tuple[int, pa.RecordBatch]], column: str, path: str) -> None:
+        """Make the pass."""
+        every: dict[str, None] = {}
+        for shard, batch in batches:
+            names = self._names.setdefault(shard, {})
+            for labels in _labels_in(batch.column(0), column, path):
+                used = labels.dictionary.take(labels.indices.drop_null().unique())
+                new = dict.fromkeys(map(_text, used.drop_null().to_pylist()))
+                names.update(new)
+                every.update(new)
+            if len(every) > MOST_NAMES:
+                self.is_cut = True
+                self._shards = self._shards[: self._shards.index(shard) + 1]
+                if len(names) <= MOST_NAMES:
+                    self._shards.pop()  # there may be more in it
+                return
+
+    @property
+    def found(self) -> dict[int, Names | None]:
+        """The names of the shards that were read as far as need be."""
+        found = {shard: tuple(self._names.get(shard, ())) for shard in self._shards}
+        return {
+            shard: names if len(names) <= MOST_NAMES else None for shard, names in found.items()
+        }
+
+
+def _labels_in(array: Any, at: str, path: str) -> Iterator[Any]:
+    """The labels of a path in an array of the column, or part of one, `at`."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if pa.types.is_struct(array.type):
+        for field, part in zip(array.type, array.flatten(), strict=True):
+            yield from _labels_in(part, f"{at}.{field.name}", path)
+    elif _is_list(array.type):
+        yield from _labels_in(array.flatten(), at, path)
+    elif at == path:
+        yield array

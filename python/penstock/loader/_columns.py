@@ -1,0 +1,341 @@
+"""Arrow batches as dicts of NumPy arrays, of which every one can be written to.
+
+| column | in a batch of n records |
+|---|---|
+| numbers, truth values | `[n]` |
+| complex numbers | `[n, …]` of complex64 or complex128 |
+| bfloat16 | `[n, …]` of uint16, its bits; `Loader.torch` and `Loader.jax` make their own bfloat16 of them |
+| fixed-size lists, tensors | `[n, …]`; of text and bytes `object[n, …]` |
+| lists | `ragged="offsets"`: a tuple `(values, offsets)`, record i has `values[offsets[i]:offsets[i+1]]`; lists of lists `(values, inner offsets, outer offsets)`; `"pad"`: `[n, longest, …]` filled up with zeros, or `[n, length, …]` with `pad_to=`; `"list"`: a list of arrays |
+| text, bytes | `object[n]` of str and bytes (NumPy's own text drops zeros at the end) |
+| class labels (dictionaries of names) | int64[n], the places of their names in `Loader.class_names` |
+| dictionaries of more than 65,536 names, or of other values | these values |
+| structs | a dict of its fields |
+| dates, times | `datetime64[n]`, `timedelta64[n]` |
+| all else | `object[n]` of Python's values |
+
+A missing list is an empty one. A missing number has no NumPy value: it is an error that names the
+record, unless `fill` says what stands for it. Missing text, bytes and others are None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.lending import whole
+from penstock.columns.types import DTYPE_KEY, is_bytes
+from penstock.errors import SchemaError
+from penstock.formats.numpy.dtypes import BFLOAT16, bits
+from penstock.limits import checked_count
+
+RAGGED = ("offsets", "pad", "list")
+
+
+class Way(NamedTuple):
+    """How the columns of a batch become arrays; the keywords of `Loader`, checked."""
+
+    ragged: str | Mapping[str, str] = "offsets"
+    fill: Mapping[str, Any] | None = None
+    pad_to: Mapping[str, tuple[int, ...]] | None = None
+    """Lengths of lists, outermost first, by column."""
+    truncate: bool = False
+
+    def of(self, name: str) -> str:
+        """How the lists of a column become arrays that `pad_to` does not name."""
+        return self.ragged if isinstance(self.ragged, str) else self.ragged.get(name, "offsets")
+
+
+class _Column(NamedTuple):
+    """The same for one column."""
+
+    ragged: str
+    fill: Any
+    lengths: tuple[int, ...] | None
+    truncate: bool
+
+
+def as_arrays(batch: pa.RecordBatch, way: Way = Way()) -> dict[str, Any]:  # noqa: B008  a constant
+    """The columns of a batch by name; see the table of this module."""
+    found: dict[str, Any] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        fill = (way.fill or {}).get(name)
+        how = _Column(way.of(name), fill, (way.pad_to or {}).get(name), way.truncate)
+        try:
+            array = _as_array(column, how)
+        except SchemaError as error:
+            raise error.at(field=name) from None
+        named = (batch.schema.field(name).metadata or {}).get(DTYPE_KEY)
+        found[name] = array if named is None else _of_dtype(array, named.decode("utf-8", "replace"))
+    return found
+
+
+def _of_dtype(array: Any, named: str) -> Any:
+    """Pairs of floats as complex numbers, and the bits of bfloat16 marked as such; see `DTYPE_KEY`."""
+    if not isinstance(array, np.ndarray):
+        return array
+    if named == BFLOAT16 and array.dtype == np.uint16:
+        return array.view(bits(array.dtype, BFLOAT16))
+    parts = {"complex64": np.float32, "complex128": np.float64}.get(named)
+    if array.dtype == parts and array.shape[-1:] == (2,):
+        return np.ascontiguousarray(array).view(named)[..., 0]
+    return array
+
+
+def _as_array(array: Any, how: _Column) -> Any:
+    type_, fill = array.type, how.fill
+    if isinstance(type_, pa.FixedShapeTensorType):
+        values = _filled(array.storage, fill)
+        shape = (len(array), *type_.shape)
+        try:
+            tensor = _values(values.flatten(), fill).reshape(shape)
+        except SchemaError as error:
+            raise of_record(error, prod(type_.shape)) from None
+        order = type_.permutation
+        return tensor if order is None else tensor.transpose(0, *(1 + np.argsort(order)))
+    if isinstance(type_, pa.BaseExtensionType):
+        if hasattr(type_, "value_type") and type_.extension_name == "arrow.variable_shape_tensor":
+            return _tensors(array.storage)
+        return _as_array(whole(array).storage, how)
+    if pa.types.is_dictionary(type_):
+        return _flat(array.indices, fill)
+    if _is_flat(type_):
+        return _flat(array, fill)
+    if pa.types.is_fixed_size_list(type_):
+        return _fixed(array, fill)
+    if has_offsets(type_):
+        return _ragged(array, how)
+    if pa.types.is_struct(type_):
+        fields = zip(type_, array.flatten(), strict=True)
+        return {field.name: _as_array(column, how) for field, column in fields}
+    return _objects(array)
+
+
+def lengths_of(
+    pad_to: Mapping[str, Any] | None, schema: pa.Schema, decode: Any = None
+) -> dict[str, tuple[int, ...]]:
+    """`pad_to` as the lengths of each column, outermost first.
+
+    Raises:
+        SchemaError: no such column, or none of lists, or of lists in other lists.
+    """
+    if pad_to is not None and not isinstance(pad_to, Mapping):
+        raise TypeError(f"pad_to is a dict, {{column: length}}, not {pad_to!r}")
+    found: dict[str, tuple[int, ...]] = {}
+    for name, told in (pad_to or {}).items():
+        given = [told] if isinstance(told, (int, np.integer)) else list(told)
+        lengths = tuple(checked_count(f"pad_to of {name!r}", length, 1) for length in given)
+        if name not in schema.names:
+            known = ", ".join(schema.names)
+            raise SchemaError(f"no such column for pad_to=; there are: {known}", field=name)
+        levels, type_ = 0, schema.field(name).type
+        while has_offsets(type_):
+            levels, type_ = levels + 1, type_.value_type
+        if not levels or name in (decode or ()):
+            why = "is decoded" if levels else "does not hold lists of any length"
+            raise SchemaError(f"pad_to= is for lists, and this column {why}", field=name)
+        if levels != len(lengths):
+            raise SchemaError(
+                f"holds lists of {levels} levels, and pad_to= has {len(lengths)} lengths for them",
+                field=name,
+                hint=f"pad_to={{{name!r}: ({', '.join(['length'] * levels)})}}",
+            )
+        found[name] = lengths
+    return found
+
+
+def holds_lists(type_: Any) -> bool:
+    """Whether values are lists of any length, or have such in a field."""
+    if pa.types.is_struct(type_):
+        return any(holds_lists(field.type) for field in type_)
+    return has_offsets(type_)
+
+
+def has_offsets(type_: pa.DataType) -> bool:
+    """Whether values are lists of any length."""
+    return pa.types.is_list(type_) or pa.types.is_large_list(type_)
+
+
+def _is_flat(type_: pa.DataType) -> bool:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_temporal)
+    return any(is_kind(type_) for is_kind in kinds) and not pa.types.is_interval(type_)
+
+
+def _filled(array: pa.Array, fill: Any) -> pa.Array:
+    """An array without nulls, or an error that names the first."""
+    if not array.null_count:
+        return array
+    if fill is None:
+        missing = array.is_null()
+        record = missing.index(True).as_py()
+        raise SchemaError(
+            "a value is missing, and NumPy's numbers cannot say so",
+            record=record,
+            hint="fill={name: value}, or schema= with features.FixedLen(..., default=...) where records are Examples",
+        )
+    if pa.types.is_nested(array.type):
+        raise SchemaError("fill= stands for numbers, not for lists")
+    return array.fill_null(fill)
+
+
+def _flat(array: pa.Array, fill: Any) -> np.ndarray:
+    """Numbers as an array of one's own."""
+    array = _filled(array, fill)
+    if pa.types.is_boolean(array.type):
+        array, dtype = array.cast(pa.uint8()), np.dtype(bool)
+    elif pa.types.is_temporal(array.type):
+        try:
+            return np.array(array.to_numpy(zero_copy_only=False))
+        except (pa.ArrowInvalid, OverflowError) as error:
+            raise _no_value(error) from None
+    else:
+        dtype = np.dtype(array.type.to_pandas_dtype())
+    data = array.buffers()[1]
+    if data is None:
+        return np.zeros(0, dtype)
+    return np.frombuffer(data, dtype, len(array), array.offset * dtype.itemsize).copy()
+
+
+def _fixed(array: Any, fill: Any) -> Any:
+    shape = [len(array)]
+    try:
+        while pa.types.is_fixed_size_list(array.type):
+            values = _filled(array, None).flatten()
+            shape.append(array.type.list_size)
+            array = values
+        return _values(array, fill).reshape(shape)
+    except SchemaError as error:
+        raise of_record(error, prod(shape[1:])) from None
+
+
+def _values(array: pa.Array, fill: Any) -> np.ndarray:
+    """What fixed-size lists and tensors are made of, one after another: numbers, or else objects."""
+    if pa.types.is_dictionary(array.type):
+        return _flat(array.indices, fill)
+    return _flat(array, fill) if _is_flat(array.type) else _objects(array)
+
+
+def _ragged(array: Any, how: _Column) -> Any:
+    ragged, levels = how.ragged, []
+    if ragged not in RAGGED:
+        raise ValueError(f"ragged={ragged!r} is not one of {', '.join(RAGGED)}")
+    while has_offsets(array.type):
+        offsets, array = _offsets(array)
+        levels.append(offsets)
+    try:
+        inner = _as_array(array, how)
+    except SchemaError as error:
+        raise of_record(error, *reversed(levels)) from None
+    if not isinstance(inner, np.ndarray):
+        raise SchemaError("lists of lists and structs mixed have no arrays; use map or columns")
+    if ragged == "pad" or how.lengths is not None:
+        lengths = how.lengths or (None,) * len(levels)
+        for depth in reversed(range(len(levels))):
+            try:
+                inner = _padded(inner, levels[depth], lengths[depth], how.truncate)
+            except SchemaError as error:
+                raise of_record(error, *reversed(levels[:depth])) from None
+        return inner
+    if ragged == "offsets":
+        return (inner, *reversed(levels))
+    pieces: Any = inner
+    for offsets in reversed(levels):
+        pieces = [pieces[a:b] for a, b in pairwise(offsets)]
+    return pieces
+
+
+def of_record(error: SchemaError, *levels: Any) -> SchemaError:
+    """An error about a value of lists as one about the record that has it. `levels`: how long the lists
+    are, innermost first, as the starts of all, int64[lists + 1], or the one length that all have."""
+    for level in levels:
+        if error.record is not None:
+            is_one = isinstance(level, int)
+            found = error.record // max(level, 1) if is_one else _owner(level, error.record)
+            error.record = int(found)
+    return error
+
+
+def _owner(starts: np.ndarray, place: int) -> int:
+    """The list that has the value at a place."""
+    return int(np.searchsorted(starts, place, "right")) - 1
+
+
+def list_parts(array: Any) -> tuple[np.ndarray, Any]:
+    """Where each list begins, int64[n + 1], and the values of all. A list of fixed size may not be missing."""
+    if not pa.types.is_fixed_size_list(array.type):
+        return _offsets(array)
+    starts = np.arange(len(array) + 1, dtype=np.int64) * array.type.list_size
+    return starts, _filled(array, None).flatten()
+
+
+def _offsets(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Where each list begins, from 0, and the values of all; a missing list is empty."""
+    if array.null_count:
+        lengths = array.value_lengths().fill_null(0)
+        counts = np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), array.flatten()
+    found = array.offsets
+    dtype = np.dtype(np.int64 if pa.types.is_int64(found.type) else np.int32)
+    data = found.buffers()[1]
+    offsets = np.frombuffer(data, dtype, len(found), found.offset * dtype.itemsize)
+    first, last = int(offsets[0]), int(offsets[-1])
+    return offsets.astype(np.int64) - first, array.values.slice(first, last - first)
+
+
+def _padded(
+    values: np.ndarray, offsets: np.ndarray, length: int | None, truncate: bool
+) -> np.ndarray:
+    """Lists as rows of one length, that of the longest where none is given."""
+    counts = np.diff(offsets)
+    longest = int(counts.max(initial=0))
+    if length is None:
+        length = longest
+    elif longest > length:
+        if not truncate:
+            record = int(np.argmax(counts > length))
+            raise SchemaError(
+                f"a list of {counts[record]} values does not fit pad_to",
+                record=record,
+                expected=f"at most {length} values",
+                hint="a larger pad_to=, or truncate=True to cut longer lists",
+            )
+        values = values[np.arange(len(values)) - np.repeat(offsets[:-1], counts) < length]
+        counts = np.minimum(counts, length)
+    nothing = None if values.dtype == object else 0
+    padded = np.full((len(counts), length, *values.shape[1:]), nothing, values.dtype)
+    padded[np.arange(length) < counts[:, None]] = values
+    return padded
+
+
+def _tensors(storage: pa.StructArray) -> list[np.ndarray | None]:
+    """Tensors of different shapes: an array for each record."""
+    offsets, values = _offsets(storage.field("data"))
+    try:
+        flat = _values(values, None)
+    except SchemaError as error:
+        raise of_record(error, offsets) from None
+    shapes = storage.field("shape").to_pylist()
+    return [
+        None if shape is None else flat[a:b].reshape(shape)
+        for shape, a, b in zip(shapes, offsets[:-1], offsets[1:], strict=True)
+    ]
+
+
+def _objects(array: pa.Array) -> np.ndarray:
+    found = np.empty(len(array), object)
+    try:
+        found[:] = _core.bytes_list(array) if is_bytes(array.type) else array.to_pylist()
+    except (pa.ArrowInvalid, OverflowError, ValueError) as error:
+        raise _no_value(error) from None
+    return found
+
+
+def _no_value(error: Exception) -> SchemaError:
+    message = f"a value that neither Python nor NumPy can hold: {error}"
+    return SchemaError(message, hint="leave the column out: columns=[...]")

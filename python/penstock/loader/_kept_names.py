@@ -1,0 +1,50 @@
+"""The class names that a pass over a column found, kept in the indexes of the files for the next loader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+
+from penstock.contract.format import bare
+from penstock.datasets.dataset import Dataset
+from penstock.errors import PenstockError
+from penstock.framing.index import kept_classes
+from penstock.framing.index.kept_classes import Names
+from penstock.storage.local import LocalStorage
+
+
+def known(dataset: Dataset, column: str, path: str) -> dict[int, Names | None]:
+    """The names in a column of each shard whose index keeps them."""
+    found: dict[int, Names | None] = {}
+    if not _are_kept(dataset, column):
+        return found
+    files = dataset.files
+    for shard, file in enumerate(dataset.paths):
+        lists = kept_classes.of_file(file, files.storage, dataset.options, files.format_of)
+        if path in lists:
+            found[shard] = lists[path]
+    return found
+
+
+def keep(dataset: Dataset, column: str, path: str, found: Mapping[int, Names | None]) -> None:
+    """Keep the names that a pass over whole shards found. Where that cannot be, the next loader makes a pass, too."""
+    if not _are_kept(dataset, column):
+        return
+    files = dataset.files
+    for shard, names in found.items():
+        if files.info(shard).is_folder:
+            continue
+        check = partial(files.check_unchanged, shard)
+        with suppress(PenstockError, OSError):
+            reader, source = bare(files.reader(shard)), files.source(shard)
+            kept_classes.keep(source, reader, dataset.options.index, {path: names}, check)
+
+
+def _are_kept(dataset: Dataset, column: str) -> bool:
+    """Whether a pass over a column gives what the files themselves have in it."""
+    options = dataset.options
+    is_own = not (options.raw or options.format_options or dataset.files.is_overlaid(column))
+    is_proved = options.verifies and options.damage != "salvage"
+    is_here = options.index != "never" and isinstance(dataset.files.storage, LocalStorage)
+    return is_own and is_proved and is_here

@@ -1,0 +1,116 @@
+"""Who reads what: the positions of an order that each batch of each rank has. Arithmetic alone.
+
+A step is one batch on every rank. It takes `batch_size * world_size` positions of the order, one
+after another; the first `batch_size` of them are rank 0's, and so on. So what all ranks together
+have seen after a step is a beginning of the order, and one number, the position, says how far it
+reaches: that is why a run can go on with other ranks.
+
+What is left at the end of an epoch, fewer than a step takes, is dealt out evenly, a share for each
+rank. Where it cannot be, `uneven` says what becomes of it:
+
+| uneven | the last step |
+|---|---|
+| `drop` | shares are rounded down; up to `world_size - 1` records are not seen |
+| `wrap` | shares are rounded up; the first records of the epoch fill the gaps, as torch does it |
+| `pad` | every rank has `batch_size` records, of which a mask says whether they count |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.limits import checked_count
+
+UNEVEN = ("drop", "wrap", "pad")
+
+
+class Part(NamedTuple):
+    """The positions of one batch of one rank."""
+
+    first: int
+    """The first position; those behind the last of the epoch begin again at 0."""
+    num_records: int
+    """Records in the batch."""
+    num_real: int
+    """How many of them count; the others fill the batch up."""
+    end: int
+    """What all ranks have seen after this step is everything before this position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps of an epoch.
+
+    Example:
+        >>> from penstock.loader._plan import Plan
+        >>> plan = Plan(length=10, batch_size=2, world_size=2)
+        >>> [plan.part(0, step, rank=1)[:2] for step in range(plan.num_steps())]
+        [(2, 2), (6, 2), (9, 1)]
+    """
+
+    length: int
+    """Positions in an epoch."""
+    batch_size: int
+    world_size: int = 1
+    uneven: str = "wrap"
+    drop_last: bool = False
+
+    def __post_init__(self) -> None:
+        for word in ("batch_size", "world_size"):
+            object.__setattr__(self, word, checked_count(word, getattr(self, word), 1))
+        if self.uneven not in UNEVEN:
+            raise ValueError(f"uneven={self.uneven!r} is not one of {', '.join(UNEVEN)}")
+
+    @property
+    def step_records(self) -> int:
+        """Positions that a whole step takes."""
+        return self.batch_size * self.world_size
+
+    def num_steps(self, position: int = 0) -> int:
+        """Steps from a position to the end of the epoch: the same on every rank."""
+        whole, rest = divmod(max(self.length - position, 0), self.step_records)
+        return whole + bool(self._share(rest))
+
+    def part(self, position: int, step: int, rank: int) -> Part:
+        """The batch of a rank in a step, counted from a position."""
+        start = position + step * self.step_records
+        rest = self.length - start
+        last = step == self.num_steps(position) - 1
+        if rest >= self.step_records:
+            end = self.length if last else start + self.step_records
+            return Part(start + rank * self.batch_size, self.batch_size, self.batch_size, end)
+        share = self._share(rest)
+        first = start + rank * share
+        num_real = min(max(self.length - first, 0), share)
+        if self.uneven == "pad":
+            return Part(first, self.batch_size, num_real, self.length)
+        return Part(first, share, share, self.length)
+
+    def parts(self, position: int, rank: int) -> Iterator[Part]:
+        """The batches of a rank from a position to the end of the epoch."""
+        for step in range(self.num_steps(position)):
+            yield self.part(position, step, rank)
+
+    def positions(self, part: Part) -> Iterator[tuple[int, int]]:
+        """The positions of a batch as ranges [start, stop), in order."""
+        first, left = part.first % self.length, part.num_records
+        while left:
+            stop = min(first + left, self.length)
+            yield first, stop
+            left -= stop - first
+            first = 0
+
+    def mask(self, part: Part) -> np.ndarray:
+        """Which records of a batch count, bool[records]."""
+        return np.arange(part.num_records) < part.num_real
+
+    def _share(self, rest: int) -> int:
+        """Records that each rank has of what is left, fewer than a step takes."""
+        if self.drop_last:
+            return 0
+        whole, more = divmod(rest, self.world_size)
+        return whole if self.uneven == "drop" else whole + bool(more)

@@ -1,0 +1,311 @@
+"""Where a loader's records come from: one dataset, or several laid end to end."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.joined import join
+from penstock.columns.types import ImageType, is_text, storage_of
+from penstock.contract.format import PartlyReadable, SkippedRegion, bare
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.take import empty, reordered, take
+from penstock.errors import FormatError, RecordIndexError, SchemaError, StaleIndexError
+from penstock.limits import Limits
+from penstock.loader.stats import Clock
+
+
+class Records:
+    """One dataset: its records by number, damaged ones passed over where it was opened so."""
+
+    def __init__(self, dataset: Dataset, columns: Sequence[str] | None = None) -> None:
+        self.dataset = dataset
+        self._columns = None if columns is None else list(columns)
+        self.schema = dataset.schema
+        if columns is not None:
+            has = set(dataset.schema.names)
+            missing = [name for name in columns if name not in has]
+            if missing:
+                known = ", ".join(dataset.schema.names)
+                raise SchemaError(f"no such column; there are: {known}", field=missing[0])
+            self.schema = pa.schema([dataset.schema.field(name) for name in columns])
+        twice = [name for name, times in Counter(self.schema.names).items() if times > 1]
+        if twice:
+            message = "several columns are called so, and a batch is a dict"
+            raise SchemaError(message, field=twice[0], hint="columns= without it, or other names")
+        self.damage_mode = dataset.options.damage
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    @property
+    def fingerprint(self) -> str:
+        """See Dataset.fingerprint."""
+        return self.dataset.fingerprint
+
+    @property
+    def damage(self) -> list[SkippedRegion]:
+        """What has been passed over so far."""
+        return self.dataset.damage
+
+    @property
+    def shard_lengths(self) -> list[int]:
+        """Records of each file."""
+        return np.diff(self.dataset.files.firsts).tolist()
+
+    @property
+    def chunk_lengths(self) -> list[int] | None:
+        """Records of each chunk, in file order; None where a file does not tell."""
+        readers = self.dataset.files.readers()
+        lengths = [chunk.num_records for reader in readers for chunk in reader.chunks()]
+        return lengths if sum(lengths) == len(self) else None
+
+    @property
+    def limits(self) -> Limits:
+        """How much a record may ask for."""
+        return self.dataset.options.limits
+
+    @property
+    def datasets(self) -> list[Dataset]:
+        """The sets, as they lie end to end."""
+        return [self.dataset]
+
+    def place_of(self, number: int) -> tuple[str, int]:
+        """The file of a record, and its number there."""
+        number = checked_number(number, len(self))
+        shards, local = self.dataset.files.locate(np.array([number]))
+        return self.dataset.paths[int(shards[0])], int(local[0])
+
+    def skipped(self, number: int, region: SkippedRegion) -> None:
+        """Note a record that was skipped, once for the dataset."""
+        self.dataset.note_record(number, region)
+
+    def take(
+        self, numbers: np.ndarray, clock: Clock, *, lend: bool = False
+    ) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Records in the order asked, and which of them these are, as places in `numbers`: where
+        damage is passed over, not all; where reading stops at it, those before the first.
+
+        `lend`: columns of bytes and images may be views into what was read (`lending.lent_schema`).
+        """
+        places = np.arange(len(numbers))
+        try:
+            return self._take(numbers, clock, lend), places
+        except StaleIndexError:
+            raise
+        except FormatError as error:
+            if self.damage_mode == "error":
+                raise
+            if len(numbers) == 1:
+                self._skip(int(numbers[0]), error)
+                return self._take(numbers[:0], clock, False), places[:0]
+        # Halves of halves: each damaged record costs a few reads, and none is guessed at.
+        middle = len(numbers) // 2
+        batch, kept = self.take(numbers[:middle], clock)
+        if self.damage_mode == "stop" and len(kept) < middle:
+            return batch, kept
+        other, others = self.take(numbers[middle:], clock)
+        filled = [one for one in (batch, other) if one.num_rows]
+        return (join(filled) if filled else batch), np.concatenate([kept, middle + others])
+
+    def _take(self, numbers: np.ndarray, clock: Clock, lend: bool) -> pa.RecordBatch:
+        columns = self.dataset.columns if self._columns is None else self._columns
+        with clock.on("records"):
+            try:
+                return take(self.dataset, numbers, columns, clock.reading, lend=lend)
+            finally:
+                # Afterwards: what was read before a change is right, and a change explains errors.
+                self._check_unchanged(numbers)
+
+    def _check_unchanged(self, numbers: np.ndarray) -> None:
+        shards, _ = self.dataset.files.locate(numbers)
+        for shard in np.unique(shards).tolist():
+            self.dataset.files.check_unchanged(shard)
+
+    def _skip(self, number: int, error: FormatError) -> None:
+        """Note a damaged record, as a scan would."""
+        start = end = error.byte or 0
+        shards, local = self.dataset.files.locate(np.array([number]))
+        reader = bare(self.dataset.files.reader(int(shards[0])))
+        if isinstance(reader, PartlyReadable):
+            with suppress(FormatError):  # its place is damaged, too
+                for chunk, _ in reader.pick(local):
+                    starts, ends = reader.places(chunk)
+                    start, end = int(starts[0]), int(ends[0])
+        self.skipped(number, SkippedRegion(error.file or "", start, end, 1, error.message))
+
+
+class EndToEnd:
+    """Several sets of records as one: those of the first, then those of the second, and so on."""
+
+    def __init__(self, sets: Sequence[Records]) -> None:
+        self._sets = list(sets)
+        common = _common(self._sets)
+        self._sets = [Records(one.dataset, common.names) for one in self._sets]
+        self.schema = common
+        modes = {one.damage_mode for one in self._sets}
+        if len(modes) > 1:
+            told = " and ".join(f'damage="{mode}"' for mode in sorted(modes))
+            raise ValueError(f"one loader does one thing about damage; its sets have {told}")
+        self.damage_mode = modes.pop()
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Records of each set. Counting them may read the files."""
+        return [len(one) for one in self._sets]
+
+    @cached_property
+    def _firsts(self) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for all sets in this order."""
+        digests = " ".join(one.fingerprint for one in self._sets)
+        return hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()
+
+    @property
+    def damage(self) -> list[SkippedRegion]:
+        """What has been passed over so far."""
+        return [region for one in self._sets for region in one.damage]
+
+    @property
+    def shard_lengths(self) -> list[int]:
+        """See Records.shard_lengths."""
+        return [length for one in self._sets for length in one.shard_lengths]
+
+    @property
+    def chunk_lengths(self) -> list[int] | None:
+        """See Records.chunk_lengths."""
+        lengths: list[int] = []
+        for one in self._sets:
+            found = one.chunk_lengths
+            if found is None:
+                return None
+            lengths += found
+        return lengths
+
+    @property
+    def limits(self) -> Limits:
+        """How much a record may ask for."""
+        return self._sets[0].limits
+
+    @property
+    def datasets(self) -> list[Dataset]:
+        """See Records.datasets."""
+        return [one.dataset for one in self._sets]
+
+    def place_of(self, number: int) -> tuple[str, int]:
+        """See Records.place_of."""
+        number = checked_number(number, len(self))
+        owner = int(np.searchsorted(self._firsts, number, "right")) - 1
+        return self._sets[owner].place_of(number - int(self._firsts[owner]))
+
+    def skipped(self, number: int, region: SkippedRegion) -> None:
+        """See Records.skipped."""
+        owner = int(np.searchsorted(self._firsts, number, "right")) - 1
+        self._sets[owner].skipped(number - int(self._firsts[owner]), region)
+
+    def take(
+        self, numbers: np.ndarray, clock: Clock, *, lend: bool = False
+    ) -> tuple[pa.RecordBatch, np.ndarray]:
+        """See Records.take. Nothing is lent, since the sets may have other types of bytes."""
+        owners = np.searchsorted(self._firsts, numbers, "right") - 1
+        batches, places = [], []
+        types = self.schema.types
+        for owner in np.unique(owners):
+            chosen = np.flatnonzero(owners == owner)
+            batch, kept = self._sets[owner].take(numbers[chosen] - self._firsts[owner], clock)
+            columns = [_as(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
+            batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+            places.append(chosen[kept])
+        if not batches:
+            return empty(self.schema), np.arange(0)
+        found = np.concatenate(places)
+        order = np.argsort(found, kind="stable")
+        return reordered(join(batches), order), found[order]
+
+
+def _common(sets: Sequence[Records]) -> pa.Schema:
+    """The columns that all sets have, as the first has them."""
+    if not sets:
+        raise ValueError("a loader needs at least one dataset")
+    names = [set(one.schema.names) for one in sets]
+    shared = [n for n in sets[0].schema.names if all(n in known for known in names)]
+    if not shared:
+        raise SchemaError("the datasets have no column in common")
+    for name in shared:
+        # Images are bytes to a TFRecord, and known to be images in a tar.
+        kinds = {str(_bare(one.schema.field(name).type)) for one in sets}
+        if len(kinds) > 1:
+            raise SchemaError(
+                f"is of several types: {', '.join(sorted(kinds))}",
+                field=name,
+                hint="schema= of open, or columns= without it",
+            )
+    fields = [sets[0].schema.field(name) for name in shared]
+    return pa.schema([f.with_type(_LABELS) if _bare(f.type) == _LABELS else f for f in fields])
+
+
+_LABELS = pa.dictionary(pa.int32(), pa.string())
+"""Class labels of several sets, whatever each numbers its own with."""
+
+
+def _bare(type_: Any) -> pa.DataType:
+    if pa.types.is_dictionary(type_) and is_text(type_.value_type):
+        return _LABELS
+    return storage_of(type_) if isinstance(type_, ImageType) else type_
+
+
+def _as(array: Any, type_: pa.DataType) -> pa.Array:
+    """The same values; bytes may become images, images bytes, and class labels those of all sets."""
+    if array.type == type_:
+        return array
+    if type_ == _LABELS:
+        names = array.dictionary.cast(pa.string())
+        return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), names)
+    bare = array.storage if isinstance(array.type, ImageType) else array
+    return pa.ExtensionArray.from_storage(type_, bare) if isinstance(type_, ImageType) else bare
+
+
+def checked_number(number: Any, total: int) -> int:
+    """A record's number as Python's; others are refused."""
+    found = operator.index(number)
+    if not 0 <= found < total:
+        raise RecordIndexError(f"no record {found} among {total}")
+    return found
+
+
+def records_of(
+    data: Any, columns: Sequence[str] | None, names: Sequence[str] | None = None
+) -> Records | EndToEnd:
+    """What `ps.Loader` was given, as records; `names`: the sets that its order mixes, in order."""
+    if names is not None:
+        given = ", ".join(repr(name) for name in data) if isinstance(data, Mapping) else "no names"
+        if not isinstance(data, Mapping) or set(data) != set(names):
+            wanted = ", ".join(repr(name) for name in names)
+            raise ValueError(f"the order mixes the sets {wanted}, and the data has {given}")
+        data = {name: data[name] for name in names}
+    if isinstance(data, Dataset):
+        return Records(data, columns)
+    if isinstance(data, Mapping):
+        return records_of(list(data.values()), columns)
+    if isinstance(data, Sequence) and data and all(isinstance(one, Dataset) for one in data):
+        return EndToEnd([Records(one, columns) for one in data])
+    others = data if isinstance(data, Sequence) and not isinstance(data, str) else [data]
+    kinds = {type(one).__name__ for one in others if not isinstance(one, Dataset)}
+    told = " and ".join(sorted(kinds)) or "an empty list"
+    raise TypeError(
+        f"a loader takes a Dataset, or a list or dict of them, not {told}; try penstock.open"
+    )

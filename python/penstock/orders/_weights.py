@@ -1,0 +1,199 @@
+"""Records that come more or less often than others: by weights, or so that classes are even."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.numbers import as_numpy
+from penstock.orders._order import checked_records, checked_span, endless_span
+from penstock.orders.keys import Draw, checked_seed, digest, permuted, record_keys
+
+
+def _array(values: Any) -> np.ndarray:
+    """One column as a NumPy array that nobody else writes to."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        if values.null_count:
+            raise ValueError(f"{values.null_count} of {len(values)} records have no value")
+        values = values.to_numpy(zero_copy_only=False)
+    array = np.array(values)
+    missing = sum(value is None for value in array.flat) if array.dtype == object else 0
+    if missing:
+        raise ValueError(f"{missing} of {len(array)} records have no value")
+    if array.ndim != 1:
+        raise ValueError(f"expected one value a record, found an array of shape {array.shape}")
+    array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Each record as often as its weight says: in every epoch its share, rounded up or down.
+
+    Records of weight above the mean come several times an epoch, others not in every epoch. Draws
+    are spread evenly over the weights (systematic sampling), so shares are exact where independent
+    draws would scatter; which epoch a rare record comes in is chance, and the order is an exact
+    shuffle.
+
+    Args:
+        weights: One for each record, 0 or more: a NumPy or Arrow array, or a list.
+        seed: 0 to 2^64 - 1.
+        num_records: Positions of an epoch; None: as many as records.
+
+    Memory: 16 bytes a record.
+
+    Example:
+        >>> import penstock as ps
+        >>> order = ps.Weighted([2, 1, 1, 0], seed=0)
+        >>> sorted(order.take(4, epoch=0, start=0, stop=4).tolist())
+        [0, 0, 1, 2]
+    """
+
+    weights: np.ndarray
+    seed: int
+    num_records: int | None = None
+    _sums: np.ndarray = field(init=False, repr=False)
+    _digest: str = field(init=False, repr=False)
+
+    layout = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", checked_seed(self.seed))
+        weights = _array(self.weights).astype(np.float64)
+        if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+            raise ValueError("weights are 0 or more, and one is above 0")
+        object.__setattr__(self, "weights", weights)
+        # By a power of two, so that sums of the smallest and the largest numbers are exact as well.
+        scaled = np.ldexp(weights, -np.frexp(weights.max())[1])
+        object.__setattr__(self, "_sums", np.cumsum(scaled))
+        object.__setattr__(self, "_digest", digest(weights))
+        if self.num_records is not None:
+            object.__setattr__(self, "num_records", checked_records(self.num_records))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Weighted) and self.spec() == other.spec()
+
+    def __hash__(self) -> int:
+        return hash((self._digest, self.seed, self.num_records))
+
+    def length(self, num_records: int) -> int:
+        """How many positions an epoch has."""
+        if checked_records(num_records) != len(self.weights):
+            raise ValueError(f"{len(self.weights)} weights, and {num_records} records")
+        return len(self.weights) if self.num_records is None else self.num_records
+
+    def take(self, num_records: int, epoch: int, start: int, stop: int) -> np.ndarray:
+        """The records at positions start to stop of the epoch, as int64[stop - start]."""
+        length = self.length(num_records)
+        epoch, start, stop = checked_span(length, epoch, start, stop)
+        # As many points as positions, at equal distances over the sum of weights, shuffled.
+        points = permuted(length, self.seed, epoch, Draw.WEIGHTS, start, stop)
+        offset = (_core.key_of([self.seed, epoch, Draw.WEIGHTS]) >> 11) * 2.0**-53
+        total = self._sums[-1]
+        found = np.searchsorted(self._sums, (points + offset) * (total / length), side="right")
+        # Rounding may carry the last point beyond the last record that has a weight.
+        last = np.searchsorted(self._sums, total)
+        return np.minimum(found, last).astype(np.int64)
+
+    def spec(self) -> dict[str, Any]:
+        """All parameters; of the weights a digest."""
+        return {
+            "name": "weighted",
+            "weights": self._digest,
+            "seed": self.seed,
+            "num_records": self.num_records,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Balanced:
+    """Every class equally often, whatever its size.
+
+    Each run of as many positions as classes has every class once, in random order, so in any prefix
+    of the order their numbers differ by one at most. A class comes in an exact shuffle of its own;
+    when it has ended it begins again in another one, and the next epoch goes on where the last
+    one stood.
+
+    Args:
+        labels: The class of each record, as numbers or strings: a NumPy or Arrow array, or a list.
+        seed: 0 to 2^64 - 1.
+        num_records: Positions of an epoch; None: as many as records.
+
+    Memory: the labels, and 8 bytes a record.
+
+    Example:
+        >>> import penstock as ps
+        >>> order = ps.Balanced(["cat", "dog", "dog", "dog"], seed=0)
+        >>> order.take(4, epoch=0, start=0, stop=4)
+        array([3, 0, 0, 1])
+    """
+
+    labels: np.ndarray
+    seed: int
+    num_records: int | None = None
+    _records: np.ndarray = field(init=False, repr=False)
+    _firsts: np.ndarray = field(init=False, repr=False)
+    _digest: str = field(init=False, repr=False)
+
+    layout = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", checked_seed(self.seed))
+        labels = _array(self.labels)
+        _, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+        object.__setattr__(self, "labels", labels)
+        # The records class by class, and where classes begin among them.
+        object.__setattr__(self, "_records", np.argsort(classes, kind="stable"))
+        object.__setattr__(self, "_firsts", np.concatenate(([0], np.cumsum(sizes))))
+        object.__setattr__(self, "_digest", digest(classes.astype(np.int64)))
+        if self.num_records is not None:
+            object.__setattr__(self, "num_records", checked_records(self.num_records))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Balanced) and self.spec() == other.spec()
+
+    def __hash__(self) -> int:
+        return hash((self._digest, self.seed, self.num_records))
+
+    def length(self, num_records: int) -> int:
+        """How many positions an epoch has."""
+        if checked_records(num_records) != len(self.labels):
+            raise ValueError(f"{len(self.labels)} labels, and {num_records} records")
+        return len(self.labels) if self.num_records is None else self.num_records
+
+    def take(self, num_records: int, epoch: int, start: int, stop: int) -> np.ndarray:
+        """The records at positions start to stop of the epoch, as int64[stop - start]."""
+        start, stop = endless_span(self.length(num_records), epoch, start, stop)
+        if start == stop:
+            return np.empty(0, np.int64)
+        num_classes = len(self._firsts) - 1
+        first, last = start // num_classes, -(-stop // num_classes)
+        # One row for each run of all classes: sorted by keys, they come in random order.
+        rows = np.arange(first * num_classes, last * num_classes)
+        key = _core.key_of([self.seed, Draw.CLASSES])
+        keys = record_keys(key, 0, rows)
+        classes = np.argsort(keys.reshape(-1, num_classes), axis=1, kind="stable").ravel()
+        runs = rows // num_classes
+        wanted = slice(start - first * num_classes, stop - first * num_classes)
+        classes, runs = classes[wanted], runs[wanted]
+        sizes = np.diff(self._firsts)[classes]
+        turns, places = np.divmod(runs, sizes)
+        # A shuffle of its own for each turn of each class.
+        shuffles = record_keys(key, 1, turns * num_classes + classes)
+        columns = (sizes.astype(np.uint64), shuffles, places.astype(np.uint64))
+        lengths, keys, places = (pa.array(column) for column in columns)
+        picked = as_numpy(_core.permuted_each(lengths, 0, keys, places))
+        return self._records[self._firsts[classes] + picked]
+
+    def spec(self) -> dict[str, Any]:
+        """All parameters; of the labels a digest."""
+        return {
+            "name": "balanced",
+            "labels": self._digest,
+            "seed": self.seed,
+            "num_records": self.num_records,
+        }

@@ -1,0 +1,1 @@
+"""tf.train.Example and SequenceExample payloads: schemas, plans of decoding and encoding."""

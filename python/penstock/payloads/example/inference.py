@@ -1,0 +1,201 @@
+"""The schema of Examples that say nothing of one: of what was seen of a file's records, and of several files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.columns.inferred import EVERYWHERE_KEY, InferredFrom, has_no_records, in_every_record
+from penstock.columns.types import is_list
+from penstock.errors import SchemaError
+from penstock.payloads.example.plans import (
+    CONTEXT_PREFIX,
+    IN_LISTS_KEY,
+    LISTS_PREFIX,
+    RECORD,
+    WIRE_KEY,
+)
+
+_KINDS = (("bytes", pa.binary()), ("float", pa.float32()), ("int64", pa.int64()))
+
+
+_GOOD_FOR_BROKEN = 9
+"""So many Examples make of a payload that is no message a damaged one of their kind."""
+
+
+def looks_like_examples(facts: Mapping[str, Any]) -> bool:
+    """Whether payloads are Examples: at least one has features and nothing that an Example does not have, and
+    at least 9 such stand for each that breaks protobuf's rules. That one is then a fault of its record."""
+    num_examples: int = facts["num_examples"]
+    return num_examples > 0 and num_examples >= _GOOD_FOR_BROKEN * facts["num_broken"]
+
+
+def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
+    """The schema of what was seen of some Examples; `seen` says of how much.
+
+    A scalar where every record that has the feature has exactly one value, a list otherwise; a
+    feature of which no record has a value is a column of nulls.
+
+    Raises:
+        SchemaError: a key holds values of several kinds.
+    """
+    keys = facts["keys"]
+    counts = Counter(entry["key"] for entry in keys)
+    fields = [_inferred_field(entry, counts[entry["key"]] > 1) for entry in keys]
+    metadata = seen.metadata
+    readable = facts["num_records"] - facts["num_broken"]
+    everywhere = [
+        field.name
+        for field, entry in zip(fields, keys, strict=True)
+        if entry["present"] == readable and entry["values"] == (1, 1)
+    ]
+    if everywhere:
+        metadata[EVERYWHERE_KEY] = json.dumps(everywhere).encode()
+    return pa.schema(fields, metadata=metadata)
+
+
+def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
+    key, in_lists = entry["key"], entry["in_lists"]
+    name = (LISTS_PREFIX if in_lists else CONTEXT_PREFIX) + key if ambiguous else key
+    kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
+    if len(kinds) > 1:
+        listed = " and ".join(kind[0] for kind in kinds)
+        raise SchemaError(
+            f"holds {listed} values in different records",
+            field=name,
+            hint=f"open(..., schema=...) {_how_to_read([kind[1] for kind in kinds])}, and the other fields you want",
+        )
+    type_ = kinds[0][1] if kinds else pa.null()
+    metadata: dict[bytes, bytes] = {}
+    if in_lists:
+        metadata[IN_LISTS_KEY] = b"1"
+        single = entry["values"] == (1, 1)
+        type_ = pa.list_(type_ if single else pa.list_(type_))
+    elif kinds and entry["values"] != (1, 1):
+        type_ = pa.list_(type_)
+    # A lone column of this name would pass for raw records.
+    if name != key or key == RECORD or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
+        metadata[WIRE_KEY] = key.encode()
+    return pa.field(name, type_, metadata=metadata or None)
+
+
+def _how_to_read(kinds: Sequence[pa.DataType]) -> str:
+    """What a schema can say of a field that holds values of several kinds."""
+    are_numbers = all(kind in (pa.int64(), pa.float32()) for kind in kinds)
+    return "with float64 for this field" if are_numbers else "without this field"
+
+
+def merge_facts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The facts of several samples as those of one."""
+    total: dict[str, Any] = {"num_records": 0, "num_examples": 0, "num_broken": 0}
+    keys: dict[tuple[bool, str], dict[str, Any]] = {}
+    for part in parts:
+        for count in ("num_records", "num_examples", "num_broken"):
+            total[count] += part[count]
+        for entry in part["keys"]:
+            place = (entry["in_lists"], entry["key"])
+            keys[place] = _merge_entries(keys[place], entry) if place in keys else dict(entry)
+    total["keys"] = [keys[place] for place in sorted(keys)]
+    return total
+
+
+def _merge_entries(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    def widen(x: tuple[int, int] | None, y: tuple[int, int] | None) -> tuple[int, int] | None:
+        if x is None or y is None:
+            return x or y
+        return (min(x[0], y[0]), max(x[1], y[1]))
+
+    return {
+        "key": a["key"],
+        "in_lists": a["in_lists"],
+        "present": a["present"] + b["present"],
+        "unset": a["unset"] + b["unset"],
+        "kinds": [x + y for x, y in zip(a["kinds"], b["kinds"], strict=True)],
+        "values": widen(a["values"], b["values"]),
+        "frames": widen(a["frames"], b["frames"]),
+        "strings": [x + y for x, y in zip(a["strings"], b["strings"], strict=True)],
+    }
+
+
+# -- several files ----------------------------------------------------------------------------------
+
+
+def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
+    """The schema by which records of all these schemas, inferred from a file each, can be read: every
+    field, in the order in which they come first, of a type that holds the values of all. `seen` says of how much.
+
+    Raises:
+        SchemaError: a field has types that have none in common.
+    """
+    known = [schema for schema in schemas if not has_no_records(schema)]
+    found: dict[str, pa.Field] = {}
+    for schema in known:
+        for field in schema:
+            before = found.get(field.name)
+            found[field.name] = field if before is None else _wider(before, field)
+    names = [set(schema.names) for schema in known]
+    fields = [
+        field if all(name in having for having in names) else field.with_nullable(True)
+        for name, field in found.items()
+    ]
+    metadata = seen.metadata
+    told = [in_every_record(schema) for schema in known]
+    everywhere = [name for name in found if all(name in names for names in told)]
+    if everywhere:
+        metadata[EVERYWHERE_KEY] = json.dumps(everywhere).encode()
+    return pa.schema(fields, metadata) if known else schemas[0]
+
+
+def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
+    """A field for the values of both."""
+    if one.type == other.type:
+        return one.with_nullable(one.nullable or other.nullable)
+    try:
+        for a, b in ((one, other), (other, one)):
+            # A number in all records of one file, and several in another's.
+            if pa.types.is_list(a.type) and not pa.types.is_nested(b.type):
+                return a.with_type(_list_of(a.type, b))
+            # Or in all steps of a sequence.
+            if _is_nested_list(a.type) and is_list(b.type) and not is_list(b.type.value_type):
+                steps = _list_of(a.type.value_type, b.type.value_field)
+                return a.with_type(pa.list_(a.type.value_field.with_type(steps)))
+        return _promoted(one, other).with_metadata(one.metadata)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        kinds = [innermost(one.type), innermost(other.type)]
+        raise SchemaError(
+            "the files hold values of types that have none in common",
+            field=one.name,
+            expected=one.type,
+            found=other.type,
+            hint=f"open(..., schema=...) {_how_to_read(kinds)}, and the other fields you want",
+        ) from None
+
+
+def _is_nested_list(type_: pa.DataType) -> bool:
+    return is_list(type_) and is_list(type_.value_type)
+
+
+def _list_of(type_: pa.DataType, value: pa.Field) -> pa.DataType:
+    """A list that holds what one of this type does, and such values."""
+    item = _promoted(type_.value_field, value)
+    return pa.list_(item.with_name(type_.value_field.name))
+
+
+def _promoted(one: pa.Field, other: pa.Field) -> pa.Field:
+    """A field of a type that has the values of both, by Arrow's rules, but for whole numbers and floats of
+    Examples, of which no reader makes one type. Raises ArrowTypeError where there is none."""
+    if {innermost(one.type), innermost(other.type)} == {pa.int64(), pa.float32()}:
+        raise pa.ArrowTypeError("int64 and float")
+    both = [pa.schema([field.remove_metadata().with_name(one.name)]) for field in (one, other)]
+    return pa.unify_schemas(both, promote_options="permissive").field(0)
+
+
+def innermost(type_: pa.DataType) -> pa.DataType:
+    """The type of the values of lists, and of lists of these."""
+    while pa.types.is_list(type_):
+        type_ = type_.value_type
+    return type_

@@ -1,0 +1,352 @@
+"""From a schema to what a kernel decodes, and back: the columns of tf.train.Example payloads.
+
+A field of the schema is made of one or more *wires*: columns as the kernel decodes them, of the
+three kinds that exist on the wire. `FieldPlan.finish` turns the wires' arrays into the field's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.casts import check_survived, first_unfit, map_values
+from penstock.columns.types import ImageType, is_bytes, is_bytes_view, is_list, is_text, storage_of
+from penstock.errors import FormatError, SchemaError
+
+if TYPE_CHECKING:
+    from penstock.contract.decoder import Places
+
+IN_LISTS_KEY = b"penstock.feature_list"
+WIRE_KEY = b"penstock.key"
+RECORD = "record"
+"""The column of raw records."""
+"""The key in the message, where the column's name alone would not tell."""
+CONTEXT_PREFIX = "context/"
+LISTS_PREFIX = "feature_lists/"
+"""In names of columns: the part of a SequenceExample that a key is in."""
+
+_VALUE_BYTES = {"int64": 8, "any_int64": 8, "float": 4, "any_float": 4, "any_double": 8, "bytes": 4}
+"""Bytes of a value of each kind; of a byte string, of the place where it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One column as the kernel decodes it.
+
+    `kind` is "int64", "float", "bytes", or None for a column of nulls; "any_int64", "any_float" and
+    "any_double" take numbers of either kind whose value the column can hold. `layout` is "scalar",
+    "list", "fixed" (of `size` values), "frame_scalars" or "frame_lists" (feature lists).
+    `strings` says what bytes become: "bytes", "text", or "views" into what was read. `default` holds the
+    values that stand for a missing feature.
+    """
+
+    key: str
+    kind: str | None
+    layout: str = "scalar"
+    size: int = 0
+    in_lists: bool = False
+    strings: str = "bytes"
+    required: bool = False
+    default: tuple[Any, ...] | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that a record takes in this column at least, whether it has values or not."""
+        if self.layout not in ("scalar", "fixed"):
+            return 4  # the end of a list
+        num_values = self.size if self.layout == "fixed" else 1
+        strings = [value for value in self.default or () if isinstance(value, (str, bytes))]
+        return num_values * _VALUE_BYTES.get(self.kind or "", 0) + sum(map(len, strings))
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPlan:
+    """How one field of the schema is decoded."""
+
+    field: pa.Field
+    wires: tuple[Wire, ...]
+    finish: Callable[[Sequence[pa.Array]], pa.Array] = lambda arrays: arrays[0]
+
+
+def example_plan(
+    wires: Sequence[Wire],
+    dialect: str,
+    keys: Sequence[bytes] | None = None,
+    *,
+    complete: bool = False,
+) -> _core.ExamplePlan:
+    """The kernel's plan for these columns; `keys` are theirs where they are no text. `complete` says that
+    records may have no others."""
+    if keys is None:
+        keys = [w.key.encode("utf-8", "surrogateescape") for w in wires]
+    columns = [
+        (
+            str(number),
+            key,
+            w.in_lists,
+            w.kind,
+            w.layout,
+            w.size,
+            w.strings,
+            w.required,
+            None if w.default is None else list(w.default),
+        )
+        for number, (key, w) in enumerate(zip(keys, wires, strict=True))
+    ]
+    return _core.ExamplePlan(columns, dialect, complete)
+
+
+class DecodePlan:
+    """How a batch of a schema is decoded; made once, used for many batches."""
+
+    def __init__(
+        self, fields: Sequence[FieldPlan], dialect: str, *, complete: bool = False
+    ) -> None:
+        self.fields = tuple(fields)
+        self.schema = pa.schema([f.field for f in fields])
+        wires = [w for f in fields for w in f.wires]
+        self._plan = example_plan(wires, dialect, complete=complete)
+
+    def decode(
+        self, frames: _core.Frames, check: bool = False, indexed: pa.Array | None = None
+    ) -> pa.RecordBatch:
+        """Decode payloads, after verifying them if asked to. Raises KernelError with a Fault that
+        names record and field."""
+        return self._finished(frames.decode(self._plan, check, indexed))
+
+    def decode_at(self, places: Places, records: np.ndarray) -> pa.RecordBatch | None:
+        """Read and decode records of a file by their numbers. None where anything is wrong with them, whatever it is."""
+        made = places.examples(records, self._plan)
+        try:
+            return None if made is None else self._finished(made)
+        except (SchemaError, FormatError):
+            return None  # whose record it is, `decode` and its caller can tell
+
+    def _finished(self, made: _core.ArrowArray) -> pa.RecordBatch:
+        decoded = pa.record_batch(made)
+        arrays = decoded.columns
+        done: list[pa.Array] = []
+        at = 0
+        for plan in self.fields:
+            done.append(plan.finish(arrays[at : at + len(plan.wires)]))
+            at += len(plan.wires)
+        if not done:
+            return decoded
+        return pa.RecordBatch.from_arrays(done, schema=self.schema)
+
+
+def lent(plan: FieldPlan) -> FieldPlan:
+    """The same with byte strings as views into what was read, where the field has one for a record."""
+    wire = plan.wires[0] if len(plan.wires) == 1 else None
+    given = plan.field.type
+    if wire is None or storage_of(given) != pa.binary():
+        return plan
+    if isinstance(given, ImageType):
+        field = plan.field.with_type(ImageType(given.codec, pa.binary_view()))
+    elif given == pa.binary():
+        field = plan.field.with_type(pa.binary_view())
+    else:
+        return plan
+    return FieldPlan(field, (replace(wire, strings="views"),), _finisher(field))
+
+
+# -- from a pyarrow schema ------------------------------------------------------------------------
+
+
+def plan_fields(schema: pa.Schema, *, convert: bool = False) -> list[FieldPlan]:
+    """How to decode the fields of a pyarrow schema from Examples.
+
+    Args:
+        schema: the fields.
+        convert: whether a column of floats takes whole numbers, and one of whole numbers floats, where
+            no value changes.
+
+    Raises:
+        SchemaError: a field's type has no form on the wire.
+    """
+    return [_plan_field(field, convert=convert) for field in schema]
+
+
+def is_raw(schema: pa.Schema) -> bool:
+    """Whether a schema is that of raw records: one column of bytes, which is not said to be a feature."""
+    return (
+        schema.names == [RECORD]
+        and is_bytes(schema.field(0).type)
+        and WIRE_KEY not in (schema.field(0).metadata or {})
+    )
+
+
+def wire_key(field: pa.Field) -> str:
+    """The key that a field has in an Example: its name, unless its metadata says another.
+
+    Raises:
+        SchemaError: what that says is no text.
+    """
+    try:
+        return (field.metadata or {}).get(WIRE_KEY, field.name.encode()).decode()
+    except UnicodeError:
+        message = f"the metadata {WIRE_KEY.decode()} of the field is no UTF-8"
+        raise SchemaError(message, field=field.name) from None
+
+
+def _is_permuted(type_: pa.FixedShapeTensorType) -> bool:
+    order: Any = type_.permutation
+    return order is not None and list(order) != sorted(order)
+
+
+def _plan_field(field: pa.Field, *, convert: bool) -> FieldPlan:
+    if pa.types.is_struct(field.type):
+        return _plan_struct(field, convert=convert)
+    in_lists = (field.metadata or {}).get(IN_LISTS_KEY) == b"1"
+    key = wire_key(field)
+    type_ = field.type
+    if (pa.types.is_list(type_) or pa.types.is_large_list(type_)) and is_list(type_.value_type):
+        in_lists = True  # nothing else is a list of lists
+    if isinstance(type_, pa.FixedShapeTensorType) and _is_permuted(type_):
+        raise SchemaError(
+            f"an Example holds the values of a tensor in the order of its axes, not as {type_}",
+            field=field.name,
+            hint="a tensor type without a permutation, of the shape that values have",
+        )
+    storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+    depth = 0
+    inner = storage
+    size: int | None = None
+    while pa.types.is_list(inner) or pa.types.is_large_list(inner) or _is_fixed(inner):
+        size = inner.list_size if _is_fixed(inner) and depth == 0 else None
+        inner = inner.value_type
+        depth += 1
+    kind = _converting_kind(inner) if convert else None
+    kind = kind or _kind_of(inner, field)
+    if in_lists:
+        layout = {1: "frame_scalars", 2: "frame_lists"}.get(depth)
+    elif size is not None:
+        layout = "fixed"
+    else:
+        layout = {0: "scalar", 1: "list"}.get(depth)
+    if layout is None and not depth:
+        raise SchemaError(f"a feature list is a list in each record, not {type_}", field=field.name)
+    if layout is None:
+        raise SchemaError(f"no Example can hold {type_}: it nests too deeply", field=field.name)
+    strings = "bytes"
+    if is_text(inner):
+        strings = "text"
+    elif pa.types.is_binary_view(inner):
+        strings = "views"
+    wire = Wire(key, kind, layout, size or 0, in_lists, strings, not field.nullable)
+    return FieldPlan(field, (wire,), _finisher(field))
+
+
+def _plan_struct(field: pa.Field, *, convert: bool) -> FieldPlan:
+    """A struct, whose fields are features called `key/name`, however deep. It is never missing itself: nothing tells a
+    struct that is from one whose fields all are."""
+    key, type_ = wire_key(field), field.type
+    inside = [
+        _plan_field(pa.field(f"{key}/{child.name}", child.type, child.nullable), convert=convert)
+        for child in type_
+    ]
+    wires = tuple(wire for plan in inside for wire in plan.wires)
+    if not wires:
+        raise SchemaError("an Example holds no struct without fields", field=field.name)
+
+    def finish(arrays: Sequence[pa.Array]) -> pa.Array:
+        parts: list[pa.Array] = []
+        at = 0
+        for plan in inside:
+            parts.append(plan.finish(arrays[at : at + len(plan.wires)]))
+            at += len(plan.wires)
+        return pa.StructArray.from_arrays(parts, fields=list(type_))
+
+    return FieldPlan(field, wires, finish)
+
+
+def _is_fixed(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_fixed_size_list(type_))
+
+
+def _converting_kind(type_: pa.DataType) -> str | None:
+    """The kind of a column that takes numbers of either kind; None for other types."""
+    if pa.types.is_integer(type_):
+        return "any_int64"
+    return {pa.float32(): "any_float", pa.float64(): "any_double"}.get(type_)
+
+
+def _kind_of(type_: pa.DataType, field: pa.Field) -> str | None:
+    types = pa.types
+    if types.is_null(type_):
+        return None
+    is_time = types.is_temporal(type_) and not types.is_interval(type_)
+    if types.is_integer(type_) or types.is_boolean(type_) or is_time:
+        return "int64"
+    if types.is_floating(type_):
+        return "float"
+    if (
+        types.is_binary(type_)
+        or types.is_large_binary(type_)
+        or types.is_string(type_)
+        or types.is_large_string(type_)
+        or types.is_fixed_size_binary(type_)
+        or is_bytes_view(type_)
+    ):
+        return "bytes"
+    if types.is_dictionary(type_):
+        return _kind_of(type_.value_type, field)
+    raise SchemaError(
+        f"an Example holds int64, float32 and bytes, not {type_}",
+        field=field.name,
+        hint="read it as one of those and cast afterwards",
+    )
+
+
+def _finisher(field: pa.Field) -> Callable[[Sequence[pa.Array]], pa.Array]:
+    """Turn the decoded array into the field's own type; values that do not fit are an error."""
+
+    def finish(arrays: Sequence[pa.Array]) -> pa.Array:
+        array = arrays[0]
+        if array.type == field.type:
+            return array
+        if isinstance(field.type, pa.BaseExtensionType):
+            storage = _cast(array, field.type.storage_type, field.name)
+            return pa.ExtensionArray.from_storage(field.type, storage)
+        return _cast(array, field.type, field.name)
+
+    return finish
+
+
+def _cast(array: pa.Array, type_: pa.DataType, name: str) -> pa.Array:
+    if array.type == type_:
+        return array
+    try:
+        return _made(array, type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        refusals = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+        row = first_unfit(array, lambda part: _made(part, type_), refusals)
+        raise SchemaError(f"does not fit {type_}: {error}", field=name, record=row) from None
+
+
+def _made(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(type_):
+        return array.cast(type_.value_type).dictionary_encode().cast(type_)
+    if array.null_count and _is_fixed(type_) and pa.types.is_fixed_size_binary(type_.value_type):
+        # What stands for a missing list is of no bytes, which are no value of the type.
+        there = array.is_valid().to_numpy(zero_copy_only=False)
+        places = pa.array(np.cumsum(there) - 1, mask=~there)
+        return _made(array.drop_null(), type_).take(places)
+    numbers = map_values(type_, _numbers_of)
+    made = (array if numbers is None else array.cast(numbers)).cast(type_)
+    if numbers is not None:
+        made.validate(full=True)  # times end at midnight, and dates of milliseconds are whole days
+    check_survived(array, made)
+    return made
+
+
+def _numbers_of(type_: pa.DataType) -> pa.DataType | None:
+    """What stands for a date or a time: pyarrow casts numbers of as many bits only."""
+    if not pa.types.is_temporal(type_):
+        return None
+    return pa.int32() if type_.bit_width == 32 else pa.int64()

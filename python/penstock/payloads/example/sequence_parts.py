@@ -1,0 +1,97 @@
+"""The two parts of a SequenceExample, as the names of columns call them: `context/key` and `feature_lists/key`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.errors import SchemaError
+from penstock.payloads.example.plans import (
+    CONTEXT_PREFIX,
+    IN_LISTS_KEY,
+    LISTS_PREFIX,
+    WIRE_KEY,
+    FieldPlan,
+)
+
+_LOOKED_RECORDS = 1000
+"""Of a batch without a value, to see whether its records have values elsewhere."""
+
+
+def part_and_key(name: str) -> tuple[bool, str] | None:
+    """Whether a column's name calls a key in the feature lists (or else in the context), and which one; None
+    where it has no such prefix."""
+    for prefix, in_lists in ((CONTEXT_PREFIX, False), (LISTS_PREFIX, True)):
+        if name.startswith(prefix) and name != prefix:
+            return in_lists, name.removeprefix(prefix)
+    return None
+
+
+def names_of_parts(names: Iterable[str], facts: Callable[[], Mapping[str, Any]]) -> set[str]:
+    """Those of the names that call a part of a SequenceExample and a key in it. A name that is a key itself in
+    the records that `facts` tells of is just that; nobody looks where no name has such a prefix."""
+    prefixed = {name for name in names if part_and_key(name) is not None}
+    return prefixed - {entry["key"] for entry in facts()["keys"]} if prefixed else prefixed
+
+
+def with_parts(schema: pa.Schema, facts: Callable[[], Mapping[str, Any]]) -> pa.Schema:
+    """A schema in which the metadata of fields says what their names mean, see `names_of_parts`."""
+    own = (field.name for field in schema if WIRE_KEY not in (field.metadata or {}))
+    parts = names_of_parts(own, facts)
+    fields = [_of_part(field) if field.name in parts else field for field in schema]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def _of_part(field: pa.Field) -> pa.Field:
+    part = part_and_key(field.name)
+    assert part is not None, "the name has a prefix"
+    in_lists, key = part
+    metadata = {**(field.metadata or {}), WIRE_KEY: key.encode()}
+    return field.with_metadata({**metadata, IN_LISTS_KEY: b"1"} if in_lists else metadata)
+
+
+def check_parts(
+    batch: pa.RecordBatch, fields: Mapping[str, FieldPlan], frames: _core.Frames
+) -> None:
+    """Refuse columns without a value whose keys the records have, but in the other part of a SequenceExample: a
+    null would say that there is nothing.
+
+    Raises:
+        SchemaError: there is such a column.
+    """
+    lacking = [fields[name] for name in without_values(batch, fields)]
+    if not lacking:
+        return
+    keys = frames[:_LOOKED_RECORDS].infer()["keys"]
+    present = {(entry["in_lists"], entry["key"]) for entry in keys if entry["present"]}
+    for plan in lacking:
+        wire = plan.wires[0]
+        if (not wire.in_lists, wire.key) not in present or (wire.in_lists, wire.key) in present:
+            continue
+        name = plan.field.name
+        if wire.in_lists:
+            message, prefix = "is a feature of the context, and no feature list", CONTEXT_PREFIX
+            hint = f"a list of values, or the name {prefix + name!r}"
+        else:
+            message, prefix = "is a feature list, and no feature of the context", LISTS_PREFIX
+            hint = (
+                f"a list of lists, penstock.features.Sequence(...), or the name {prefix + name!r}, "
+                "which may be a list of values where each frame has one"
+            )
+        raise SchemaError(message, field=name, hint=hint)
+
+
+def without_values(batch: pa.RecordBatch, fields: Mapping[str, FieldPlan]) -> list[str]:
+    """Columns of nulls only that name no part of a SequenceExample in so many words."""
+    if not batch.num_rows:
+        return []
+    return [
+        name
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if column.null_count == len(column)
+        and fields[name].wires[0].kind is not None
+        and not {WIRE_KEY, IN_LISTS_KEY} & (fields[name].field.metadata or {}).keys()
+    ]

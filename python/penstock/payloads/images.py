@@ -1,0 +1,353 @@
+"""Images: decoded to NumPy arrays, encoded, and made into others. Rust does it, on all cores.
+
+| codec | read | written |
+|---|---|---|
+| `jpeg` | libjpeg-turbo: baseline, progressive, arithmetic; grey, colour, CMYK; 8 bits | quality 1 to 100, colour at half size (4:2:0) |
+| `png` | all of it; every checksum is proved | quickly, somewhat larger than the smallest |
+| `webp` | lossy, lossless, with alpha; of a sequence the first frame | quality 1 to 100, or `lossless` |
+| `ppm` | `P6` and `P5` (grey), also of 16 bits | as it is read |
+
+What a pixel becomes: palettes are resolved; of 16 bits the upper 8 remain; in mode `"rgb"` grey is
+repeated and alpha dropped, not blended; `"grey"` weighs colours as JPEG does; `"stored"` keeps the
+channels that the image has (1 grey, 2 with alpha, 3, 4 with alpha). CMYK becomes RGB always, as
+Pillow does it. An EXIF orientation is left to whoever wants it.
+
+A JPEG that its decoder warns of (it ends too early, its data is corrupt) is an error, as is a wrong
+checksum in a PNG. Sizes are read, and compared with `Limits.image_pixels`, before anything is
+reserved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.null_slots import cleaned
+from penstock.columns.types import ImageType, storage_of
+from penstock.contract.faults import kind_of
+from penstock.errors import PenstockError, SchemaError
+from penstock.limits import Limits, limits_from
+
+T = TypeVar("T")
+
+
+class Image(Protocol):
+    """What `decode_images` asks of a `penstock.Image`, which is made on a floor above."""
+
+    def decode(self, array: Any, *, keys: np.ndarray | None, **how: Any) -> Any:
+        """A batch of images."""
+        ...
+
+
+_CODECS = {"jpeg": "jpeg", "jpg": "jpeg", "png": "png", "webp": "webp", "ppm": "ppm", "raw": "ppm"}
+USUAL_QUALITY = 90
+
+
+def codec_of(name: str) -> str:
+    """The codec that a word stands for: "jpg" is "jpeg", "raw" is "ppm"."""
+    if name not in _CODECS:
+        raise ValueError(f"unknown codec {name!r}; known: {', '.join(_CODECS)}")
+    return _CODECS[name]
+
+
+def image_sizes(array: Any) -> pa.StructArray:
+    """What the first bytes of encoded images say of them; nothing is decoded.
+
+    Args:
+        array: a pyarrow array of images or bytes, or a list of bytes.
+
+    Returns:
+        A struct array of `codec` (string), `width`, `height` (uint32, pixels) and `channels`
+        (uint8, in mode "stored"); null where the image is.
+
+    Raises:
+        FormatError: a record is no image; the error names it.
+
+    Example:
+        >>> from penstock.payloads.images import image_sizes
+        >>> image_sizes([b"P6 2 1 255 abcdef"]).to_pylist()
+        [{'codec': 'ppm', 'width': 2, 'height': 1, 'channels': 3}]
+    """
+    images = bytes_of(array)
+    return pa.array(_told(lambda: _core.probe_images(images)))
+
+
+def decode_images(
+    array: Any,
+    image: Image | None = None,
+    *,
+    mode: str = "rgb",
+    keys: np.ndarray | None = None,
+    allow_damaged: bool = False,
+    limits: Limits | dict[str, int] | None = None,
+    threads: int | None = None,
+) -> Any:
+    """Decode a column of images.
+
+    Args:
+        array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes; with an
+            `image` also pixels, as `penstock.loader.images.decode_into` takes them.
+        image: how to crop, resize and flip them, as a `penstock.Loader` does; see `penstock.Image`.
+        mode: "rgb", "grey" or "stored"; see `penstock.images`. Only without an `image`.
+        keys: uint64, one for each record, from which its random crop and flip are drawn; None for
+            the places in the array. Only with an `image`.
+        allow_damaged: give what can be had of JPEGs that are damaged.
+        limits: `image_pixels` bounds each image, `batch_bytes` all pixels together.
+        threads: None for as many as there are cores.
+
+    Returns:
+        Where all images are of one size, an array uint8[records, height, width, channels] (without
+        the last axis in mode "grey"); else a list with an array for each record, None for a null.
+        With an `image`: an array of its dtype and layout; a null is an error then.
+        Both can be written to. The arrays of a list share one piece of memory.
+
+    Raises:
+        FormatError: a record is no image, or damaged.
+        LimitError: an image, or all of them, are too large.
+        UnsupportedError: a JPEG of more than 8 bits, and the like.
+
+    Example:
+        >>> import penstock as ps
+        >>> ps.decode_images([b"P6 2 1 255 abcdef"]).shape
+        (1, 1, 2, 3)
+    """
+    if image is not None:
+        how = {"allow_damaged": allow_damaged, "limits": limits, "threads": _threads(threads)}
+        return image.decode(array, keys=keys, **how)
+    images = bytes_of(array)
+    bounds = limits_from(limits)
+
+    def decoded() -> Any:
+        return _core.decode_images(
+            images,
+            mode=mode,
+            image_pixels=bounds.image_pixels,
+            batch_bytes=bounds.batch_bytes,
+            allow_damaged=allow_damaged,
+            threads=_threads(threads),
+        )
+
+    pixels, sizes = _told(decoded)
+    flat = np.asarray(pixels)
+    shapes = pa.array(sizes)
+    sides = [shapes.field(name) for name in ("height", "width", "channels")]
+    if len(shapes) and not shapes.null_count and all(len(side.unique()) == 1 for side in sides):
+        shape = tuple(side[0].as_py() for side in sides)
+        return flat.reshape(len(shapes), *(shape[:2] if mode == "grey" else shape))
+    found: list[Any] = []
+    at = 0
+    for height, width, channels in zip(*(side.to_pylist() for side in sides), strict=True):
+        if height is None:
+            found.append(None)
+            continue
+        shape = (height, width) if mode == "grey" else (height, width, channels)
+        end = at + height * width * channels
+        found.append(flat[at:end].reshape(shape))
+        at = end
+    return found
+
+
+def encode_images(
+    images: Any,
+    codec: str = "jpeg",
+    *,
+    quality: int | None = None,
+    lossless: bool = False,
+    threads: int | None = None,
+) -> pa.Array:
+    r"""Encode pixels.
+
+    Args:
+        images: uint8[records, height, width, channels] or uint8[records, height, width], or a
+            sequence of uint8[height, width, channels] or uint8[height, width]; 1 to 4 channels:
+            grey, grey and alpha, RGB, RGBA. JPEG and PPM drop alpha, WebP has no grey.
+        codec: "jpeg", "png", "webp" or "ppm" ("raw").
+        quality: 1 to 100 for JPEG and lossy WebP; None is 90.
+        lossless: WebP that keeps every pixel.
+        threads: None for as many as there are cores.
+
+    Returns:
+        An array of `ImageType(codec)`; the same bytes for any number of threads.
+
+    Raises:
+        SchemaError: a record is no image, or larger than the codec can hold.
+
+    Example:
+        >>> import numpy as np, penstock as ps
+        >>> ps.encode_images(np.zeros((1, 1, 2, 3), np.uint8), "ppm")[0].as_py()
+        b'P6\n2 1\n255\n\x00\x00\x00\x00\x00\x00'
+    """
+    name = codec_of(codec)
+    pieces, sizes = _pixels_of(images)
+
+    def encoded() -> Any:
+        return _core.encode_images(
+            pieces,
+            sizes,
+            name,
+            quality=_quality(quality) or USUAL_QUALITY,
+            lossless=lossless,
+            threads=_threads(threads),
+        )
+
+    return pa.ExtensionArray.from_storage(ImageType(name), pa.array(_told(encoded)))
+
+
+def reencode(
+    array: Any,
+    codec: str | None = None,
+    *,
+    quality: int | None = None,
+    lossless: bool = False,
+    max_side: int | None = None,
+    mode: str = "stored",
+    allow_damaged: bool = False,
+    limits: Limits | dict[str, int] | None = None,
+    threads: int | None = None,
+) -> pa.Array:
+    """Make images into others: smaller, of another codec, of another quality.
+
+    An image whose codec is right, whose longer side is short enough, and for which no `quality` was
+    asked, keeps its bytes. A smaller one is made of the means of areas; its sides keep their
+    proportion, rounded. Nulls stay.
+
+    Args:
+        array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes.
+        codec: "jpeg", "png", "webp" or "raw" ("ppm"); None keeps that of each.
+        quality: 1 to 100 for JPEG and lossy WebP; None is 90 for those that are encoded.
+        lossless: WebP that keeps every pixel.
+        max_side: pixels that the longer side may have.
+        mode: the channels; "stored" keeps them as far as the codec can.
+        allow_damaged: take what can be had of JPEGs that are damaged.
+        limits: `image_pixels` bounds each image.
+        threads: None for as many as there are cores.
+
+    Returns:
+        An array of `ImageType`, with a codec where all have the same; the same bytes for any number
+        of threads.
+
+    Raises:
+        FormatError: a record is no image, or damaged.
+        LimitError: an image is too large, or the column larger than 2 GiB.
+        SchemaError: an image is larger than the codec can hold.
+
+    Example:
+        >>> from penstock.payloads.images import image_sizes, reencode
+        >>> smaller = reencode([b"P6 4 1 255 abcdefghijkl"], "png", max_side=2)
+        >>> image_sizes(smaller)[0].as_py()
+        {'codec': 'png', 'width': 2, 'height': 1, 'channels': 3}
+    """
+    images = bytes_of(array)
+    name = None if codec is None else codec_of(codec)
+    if max_side is not None and max_side < 1:
+        raise ValueError(f"max_side must be at least 1, not {max_side}")
+
+    def made() -> Any:
+        return _core.reencode_images(
+            images,
+            codec=name,
+            quality=_quality(quality),
+            lossless=lossless,
+            max_side=max_side,
+            mode=mode,
+            image_pixels=limits_from(limits).image_pixels,
+            allow_damaged=allow_damaged,
+            threads=_threads(threads),
+        )
+
+    type_ = getattr(array, "type", None)
+    kept = type_.codec if isinstance(type_, ImageType) else ""
+    return pa.ExtensionArray.from_storage(ImageType(name or kept), pa.array(_told(made)))
+
+
+def bytes_of(array: Any) -> pa.Array:
+    """Encoded images as one array of bytes; text and numbers are refused."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    elif not isinstance(array, pa.Array):
+        array = pa.array(array, pa.binary())
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    type_ = storage_of(array.type)
+    types = pa.types
+    kinds = (
+        types.is_binary,
+        types.is_large_binary,
+        types.is_fixed_size_binary,
+        types.is_binary_view,
+    )
+    if any(is_kind(type_) for is_kind in kinds):
+        return cleaned(array)
+    if types.is_null(type_):
+        return array.cast(pa.binary())
+    raise SchemaError(f"images are bytes, not {type_}", hint="name the column that holds them")
+
+
+def _pixels_of(images: Any) -> tuple[list[pa.Array], pa.RecordBatch]:
+    """Pixels in pieces of memory, and the size of each image in them."""
+    whole: list[np.ndarray]
+    if isinstance(images, np.ndarray) and images.dtype != object:
+        if images.ndim not in (3, 4):
+            raise SchemaError(f"images have three or four axes together, not {images.ndim}")
+        whole = [images]
+        shapes = [images.shape[1:]] * len(images)
+    else:
+        whole = [np.asarray(image) for image in images]
+        shapes = [image.shape for image in whole]
+    for record, (array, shape) in enumerate(zip(whole, shapes, strict=False)):
+        if array.dtype != np.uint8:
+            raise SchemaError(f"pixels are uint8, not {array.dtype}", record=record)
+        if len(shape) not in (2, 3):
+            raise SchemaError(f"an image has two or three axes, not {len(shape)}", record=record)
+    if whole and whole[0].dtype != np.uint8:
+        raise SchemaError(f"pixels are uint8, not {whole[0].dtype}")
+    full = [(*shape, 1) if len(shape) == 2 else shape for shape in shapes]
+    for record, (height, width, channels) in enumerate(full):
+        if not (height and width and 1 <= channels <= 4):
+            shape = f"{height} x {width} x {channels}"
+            raise SchemaError(f"no image of height, width and channels {shape}", record=record)
+    pieces = [pa.array(np.ascontiguousarray(array).reshape(-1)) for array in whole]
+    columns = {
+        "height": pa.array([one[0] for one in full], pa.uint32()),
+        "width": pa.array([one[1] for one in full], pa.uint32()),
+        "channels": pa.array([one[2] for one in full], pa.uint8()),
+    }
+    return pieces, pa.record_batch(columns)
+
+
+def _quality(quality: int | None) -> int | None:
+    if quality is not None and not 1 <= quality <= 100:
+        raise ValueError(f"quality is from 1 to 100, not {quality}")
+    return quality
+
+
+def _threads(threads: int | None) -> int:
+    return threads or os.cpu_count() or 1
+
+
+def _told(kernel: Callable[[], T]) -> T:
+    """What the kernel gives, or its fault as an error that names the record."""
+    try:
+        return kernel()
+    except _core.KernelError as error:
+        raise fault_error(error.args[0]) from None
+
+
+def fault_error(fault: Any, record: int | None = None) -> PenstockError:
+    """The error of a kernel's fault; `record` where the fault does not know its own."""
+    hints = {
+        "image": "allow_damaged=True, for what can be had of a damaged JPEG",
+        "truncated": "allow_damaged=True, for what can be had of a damaged JPEG",
+    }
+    jpeg = "JPEG" in fault.message and "no JPEG" not in fault.message
+    hint = hints.get(fault.kind) if jpeg and "frame header" not in fault.message else None
+    if fault.kind == "limit" and fault.found is not None:
+        name = "image_pixels" if "image_pixels" in fault.message else "batch_bytes"
+        hint = f"limits=penstock.Limits({name}={fault.found})"
+    place = fault.record if record is None else record
+    return kind_of(fault.kind)(fault.message, record=place, hint=hint)

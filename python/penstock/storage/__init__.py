@@ -1,0 +1,10 @@
+"""Where bytes live. The names below are what others may use; the modules are penstock's own."""
+
+from __future__ import annotations
+
+from penstock.storage._memory import MemoryStorage
+from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.folder import Folder
+from penstock.storage.local import LocalStorage
+
+__all__ = ["Folder", "LocalStorage", "MemoryStorage", "Sink", "Source", "Storage"]

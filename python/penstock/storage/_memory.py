@@ -1,0 +1,99 @@
+"""Files that are only bytes in memory, for tests and for data that never was a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from penstock import _core
+
+
+class MemorySource:
+    """The Source of one file in memory."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self.size = len(data)
+        self._buffer = _core.Buffer.from_bytes(data)
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        return self._buffer.slice(start, length)
+
+    def gather(self, starts: object, lengths: object) -> _core.Buffer:
+        pairs = zip(pa.array(starts).to_pylist(), pa.array(lengths).to_pylist(), strict=True)
+        return _core.Buffer.join([self._buffer.slice(start, length) for start, length in pairs])
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryStorage:
+    """Files by path. Change `files` and open again to see a file changed.
+
+    Example:
+        >>> import penstock as ps
+        >>> from penstock.storage import MemoryStorage
+        >>> storage = MemoryStorage()
+        >>> _ = ps.write({"id": [1, 2]}, "a.tfrecord", storage=storage)
+        >>> ps.open("a.tfrecord", storage=storage)[1]
+        {'id': 2}
+    """
+
+    def __init__(self, files: dict[str, bytes] | None = None) -> None:
+        self.files = dict(files or {})
+
+    def source(self, path: str, *, mmap: bool = False) -> MemorySource:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return MemorySource(path, self.files[path])
+
+    def sink(self, path: str, *, overwrite: bool = False) -> MemorySink:
+        if path in self.files and not overwrite:
+            raise FileExistsError(path)
+        return MemorySink(self, path)
+
+    def list(self, folder: str) -> list[str]:
+        return sorted(path for path in self.files if os.path.dirname(path) == folder)
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+
+class MemorySink:
+    """A file in the making: it joins the storage when it is committed."""
+
+    def __init__(self, storage: MemoryStorage, path: str) -> None:
+        self.path = path
+        self._storage = storage
+        self._parts: list[bytes] = []
+
+    def write(self, data: object) -> None:
+        self._parts.append(bytes(memoryview(data)))  # type: ignore[arg-type]
+
+    def write_all(self, parts: Sequence[object]) -> None:
+        for part in parts:
+            self.write(part)
+
+    def patch(self, start: int, data: object) -> None:
+        whole = bytearray(b"".join(self._parts))
+        new = bytes(memoryview(data))  # type: ignore[arg-type]
+        assert start + len(new) <= len(whole), "nothing was written there before"
+        whole[start : start + len(new)] = new
+        self._parts = [bytes(whole)]
+
+    def repeat(self, start: int, length: int) -> None:
+        whole = b"".join(self._parts)
+        assert start + length <= len(whole), "nothing was written there before"
+        self._parts = [whole, whole[start : start + length]]
+
+    def finish(self) -> None:
+        pass
+
+    def commit(self, path: str | None = None) -> None:
+        self.path = path or self.path
+        self._storage.files[self.path] = b"".join(self._parts)
+
+    def abort(self) -> None:
+        self._parts.clear()

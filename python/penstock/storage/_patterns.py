@@ -1,0 +1,97 @@
+"""Names of files by a pattern: `*`, `?` and `[…]` within a name, and `**` for folders at any depth.
+
+As a shell does it, a pattern matches hidden names only where it begins with a dot itself. Names that are no
+data (`skipped`) match only a pattern that is such a name, such as `*.tmp`. `**` does not follow links to folders.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator
+
+from penstock.errors import LimitError
+from penstock.limits import Limits
+from penstock.storage.hidden import is_own
+from penstock.storage.skipped import HIDDEN, LINK, SkippedFile, why_not_data
+
+_MAGIC = re.compile(r"[*?\[]")
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a text names files by a pattern."""
+    return _MAGIC.search(text) is not None
+
+
+def matching(pattern: str, skipped: list[SkippedFile]) -> list[str]:
+    """The files that match, sorted; those that match and are no data are added to `skipped`.
+
+    Raises:
+        LimitError: `**` meets more folders in each other than `Limits.nesting`.
+    """
+    parts = pattern.split("/")
+    # One after another they say no more than one.
+    parts = [p for n, p in enumerate(parts) if p != "**" or parts[n - 1 : n] != ["**"]]
+    return sorted(set(_below("", parts, skipped)))
+
+
+def _below(prefix: str, parts: list[str], skipped: list[SkippedFile]) -> Iterator[str]:
+    """The matches in a folder; `prefix` is empty or ends with a slash."""
+    part, rest = parts[0], parts[1:]
+    if part == "**":
+        for folder in _folders(prefix, skipped, 0):
+            yield from _below(folder, rest or ["*"], skipped)
+    elif rest:
+        for name in _names(prefix, part, skipped, folders=True):
+            yield from _below(f"{prefix}{name}/", rest, skipped)
+    else:
+        for name in _names(prefix, part, skipped, folders=False):
+            yield prefix + name
+
+
+def _names(prefix: str, part: str, skipped: list[SkippedFile], *, folders: bool) -> Iterator[str]:
+    """The names in a folder that one part of a pattern matches."""
+    if not is_pattern(part):
+        path = prefix + part
+        # The first of an absolute path is the root.
+        if os.path.isdir(path or "/") if folders else os.path.isfile(path):
+            yield part
+        return
+    matches = re.compile(fnmatch.translate(part)).match
+    asked = why_not_data(part)
+    for entry in _entries(prefix):
+        name = entry.name
+        if not matches(name) or not (entry.is_dir() if folders else entry.is_file()):
+            continue
+        reason = why_not_data(name)
+        if is_own(name) or (reason == HIDDEN and asked != HIDDEN):
+            continue
+        if reason is None or reason == asked:
+            yield name
+        else:
+            skipped.append(SkippedFile(prefix + name, reason))
+
+
+def _folders(prefix: str, skipped: list[SkippedFile], depth: int) -> Iterator[str]:
+    """A folder and all below it."""
+    if depth > Limits().nesting:
+        raise LimitError(f"more than {Limits().nesting} folders in each other", file=prefix)
+    yield prefix
+    for entry in _entries(prefix):
+        if not entry.is_dir() or is_own(entry.name):
+            continue
+        reason = LINK if entry.is_symlink() else why_not_data(entry.name)
+        if reason is None:
+            yield from _folders(f"{prefix}{entry.name}/", skipped, depth + 1)
+        elif reason != HIDDEN:
+            skipped.append(SkippedFile(prefix + entry.name, reason))
+
+
+def _entries(prefix: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(prefix or ".") as entries:
+            found = list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(found, key=lambda entry: entry.name)

@@ -1,0 +1,403 @@
+"""A folder of many small files as one thing: read file by file, and written whole or not at all.
+
+A format whose data sets are folders (`FormatInfo.is_folder`) sees one as a `Folder`, which is a
+`Source` besides: its bytes are those of its files, one behind another in the order of their names.
+Names are relative to the folder, with `/` between their parts.
+
+Nothing leads out of a folder: a link to a file inside it is a file, any other link is an error.
+Penstock's own files and those that are no data by their names (`skipped.why_not_data`) are not there; names
+of images and classes may begin with `_`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from penstock import _core
+from penstock.errors import ChangedError, FormatError, LimitError, no_folder
+from penstock.limits import Limits, raise_limit
+from penstock.storage.hidden import TEMPORARY_SUFFIX, is_own
+from penstock.storage.local_sink import Calls, openness, sync_path, temporary_beside, write_all
+from penstock.storage.lookalikes import LOOK_BYTES, is_text
+from penstock.storage.skipped import SkippedFile, why_not_data
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".ppm", ".pgm", ".pnm")
+TABLE_STEMS = ("metadata", "labels")
+TABLE_ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
+
+
+COMPANION_STEMS = (
+    "readme", "license", "licence", "copying", "notice", "changelog", "citation", "authors",
+    "makefile", "checksums", "md5sums", "sha256sums",
+)  # fmt: skip
+COMPANION_ENDINGS = (
+    ".txt", ".md", ".rst", ".html", ".htm", ".tex", ".bib", ".log", ".csv", ".tsv", ".json", ".jsonl", ".ndjson",
+    ".yaml", ".yml", ".toml", ".ini", ".cfg", ".xml", ".py", ".sh", ".ipynb", ".pbtxt", ".md5", ".sha1",
+    ".sha256", ".sha512",
+)  # fmt: skip
+
+
+def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
+    """Whether a file beside data is text that goes with it: both its name and its first bytes say so. So a data
+    file is none, however damaged.
+
+    Args:
+        path: of the file.
+        read: gives so many of its first bytes, or all where it has fewer.
+    """
+    stem, ending = os.path.splitext(os.path.basename(path).lower())
+    if ending not in COMPANION_ENDINGS and (ending or stem not in COMPANION_STEMS):
+        return False
+    head = read(LOOK_BYTES)
+    return not head or is_text(head)
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a file is called like an image that penstock decodes."""
+    return name.lower().endswith(IMAGE_ENDINGS)
+
+
+def is_table_name(name: str) -> bool:
+    """Whether a file is called like a table of labels beside images."""
+    stem, ending = os.path.splitext(name.lower())
+    return stem in TABLE_STEMS and ending in (*TABLE_ENDINGS, ".json")
+
+
+def why_not_there(entry: os.DirEntry[str]) -> str | None:
+    """Why a file or folder in a folder of images is no part of it; None where it is one, or penstock's own."""
+    name = entry.name
+    may_begin = is_image_name(name) or entry.is_dir()
+    return why_not_data(name, may_begin_with_underscore=may_begin)
+
+
+def _shown(path: str) -> Iterator[os.DirEntry[str]]:
+    """What may be data in a folder of images."""
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if not is_own(entry.name) and why_not_there(entry) is None:
+                yield entry
+
+
+def holds_images(path: str) -> bool:
+    """Whether a folder is one of images, by the names of its files: there is an image directly in it, or a table
+    of labels above images, or a folder in it begins with one; and nothing else is directly in it."""
+    has_images, tables, deeper = False, list[str](), list[str]()
+    for entry in _shown(path):
+        if entry.is_dir():
+            # A link to a folder is no file; `Folder` says why it is not followed.
+            if not entry.is_symlink():
+                deeper.append(entry.path)
+        elif is_image_name(entry.name):
+            has_images = True
+        elif is_table_name(entry.name):
+            tables.append(entry.name)
+        elif not _is_beside(entry):
+            return False
+    if has_images:
+        return True
+    deeper.sort()
+    if not tables:
+        return any(_begins_with_an_image(folder, 1) for folder in deeper[:1000])
+    firsts = (_first_file(folder, Limits().nesting) for folder in deeper)
+    first = next((name for name in firsts if name is not None), None)
+    if first is not None:
+        return is_image_name(first)
+    # A table alone: of a kind that is no format by itself, it is one of images that are not there.
+    return any(not name.lower().endswith(".parquet") for name in tables)
+
+
+def _begins_with_an_image(path: str, levels: int) -> bool:
+    first = _first_file(path, levels)
+    return first is not None and is_image_name(first)
+
+
+def _first_file(path: str, levels: int) -> str | None:
+    """The name of the first file that may be data in a folder, or in so many levels of folders."""
+    with suppress(PermissionError):
+        for entry in sorted(_shown(path), key=lambda entry: entry.name):
+            if entry.is_file():
+                if not (_is_beside(entry) or is_table_name(entry.name)):
+                    return entry.name
+            elif levels > 1 and entry.is_dir(follow_symlinks=False):
+                deeper = _first_file(entry.path, levels - 1)
+                if deeper is not None:
+                    return deeper
+    return None
+
+
+def _is_beside(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file() and not is_image_name(entry.name) and goes_with_images(entry.path)
+
+
+def goes_with_images(path: str) -> bool:
+    """Whether a file of a folder of images is text beside them, and no table that might be one of labels."""
+
+    def first_bytes(length: int) -> bytes:
+        with open(path, "rb") as file:
+            return file.read(length)
+
+    return not path.lower().endswith(TABLE_ENDINGS) and is_companion(path, first_bytes)
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file, or of the files in a folder."""
+    return Folder(path).size if os.path.isdir(path) else os.stat(path).st_size
+
+
+def refuse_other_files(path: str) -> None:
+    """Raise FileExistsError if a folder is not to be replaced: what is replaced is deleted, so it
+    has to be what would be written there."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        raise FileExistsError(f"{path} is no folder, and is not replaced by one")
+    for folder, _, names in os.walk(path):
+        for name in names:
+            if not (is_image_name(name) or is_table_name(name) or is_own(name)):
+                other = os.path.join(folder, name)
+                raise FileExistsError(f"{other} is no image: {path} is not replaced")
+
+
+def _remove_folder(path: str, *, ignore_errors: bool = False) -> None:
+    import shutil  # brings three codecs, and is rarely needed
+
+    shutil.rmtree(path, ignore_errors=ignore_errors)
+
+
+def remove(path: str) -> None:
+    """Delete a file, or a folder with all that is in it."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        _remove_folder(path)
+    else:
+        os.unlink(path)
+
+
+def put_in_place(calls: Calls, new: str, path: str) -> None:
+    """Give a folder that is whole and durable the name of another one, which is deleted. At any moment there is one
+    or the other, where the file system can exchange names."""
+    if not calls.exchange(new, path):
+        old = path.rstrip("/") + ".old" + TEMPORARY_SUFFIX
+        if os.path.lexists(old):
+            remove(old)  # of a run that was killed
+        calls.rename(path, old)
+        try:
+            calls.rename(new, path)
+        except BaseException:
+            calls.rename(old, path)
+            raise
+        new = old
+    sync_path(calls, os.path.dirname(path))
+    _remove_folder(new)
+
+
+class Entry(NamedTuple):
+    """A file in a folder: its name there; its size, and when it was last written, when it was looked at."""
+
+    name: str
+    size: int
+    written_ns: int
+
+
+class Folder:
+    """A folder of this machine."""
+
+    def __init__(self, path: str, limits: Limits | None = None) -> None:
+        self.path = path
+        self.folders: list[str] = []
+        """Names of the folders directly in it, sorted."""
+        self.skipped: list[SkippedFile] = []
+        """What is no data by its name."""
+        self._deepest = (limits or Limits()).nesting
+        self._root = os.path.realpath(path)
+        self.entries = sorted(self._walk(path, "", 0))
+        self.folders.sort()
+        self.skipped.sort()
+        sizes = np.array([entry.size for entry in self.entries], np.int64)
+        self.ends: np.ndarray = np.cumsum(sizes)
+        self.size = int(self.ends[-1]) if len(sizes) else 0
+
+    def _walk(self, folder: str, prefix: str, depth: int) -> Iterator[Entry]:
+        if depth > self._deepest:
+            raise LimitError(f"more than {self._deepest} folders in each other", file=folder)
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if not is_own(entry.name)]
+        for entry in found:
+            reason = why_not_there(entry)
+            if reason is not None:
+                self.skipped.append(SkippedFile(entry.path, reason))
+                continue
+            name = prefix + entry.name
+            if entry.is_symlink():
+                self._check_link(entry)
+            if entry.is_dir(follow_symlinks=False):
+                if not depth:
+                    self.folders.append(entry.name)
+                yield from self._walk(entry.path, name + "/", depth + 1)
+            elif entry.is_file():
+                told = entry.stat()
+                yield Entry(name, told.st_size, told.st_mtime_ns)
+            else:
+                raise FormatError("is no file and no folder", file=entry.path)
+
+    def _check_link(self, entry: os.DirEntry[str]) -> None:
+        target = os.path.realpath(entry.path)
+        if os.path.commonpath([target, self._root]) != self._root or not os.path.isfile(target):
+            raise FormatError(
+                "is a link that leads out of the data set, or to no file",
+                file=entry.path,
+                found=target,
+                hint="put the file itself there, or remove the link",
+            )
+
+    def read_file(self, number: int) -> _core.Buffer:
+        """All bytes of one file, as many as it has now."""
+        file = _core.File(os.path.join(self.path, self.entries[number].name))
+        return file.read(0, file.size)
+
+    def read_files(self, numbers: Sequence[int], limits: Limits) -> tuple[_core.Buffer, np.ndarray]:
+        """All bytes of some files, one behind another, and the length of each (int64).
+
+        Raises:
+            ChangedError: one was written to since the folder was opened.
+        """
+        some = [self.entries[number] for number in numbers]
+        for row, entry in enumerate(some):
+            if entry.size > limits.record_bytes:
+                raise self._too_large(entry.name, row, entry.size, limits)
+        limits.check_batch(sum(entry.size for entry in some))
+        names = [entry.name for entry in some]
+        expected = sum(entry.size for entry in some)
+        try:
+            data, lengths, times = _core.read_files(self.path, names, expected, limits.record_bytes)
+        except _core.KernelError as error:
+            fault: Any = error.args[0]
+            large = some[fault.record]
+            raise self._too_large(large.name, fault.record, fault.found, limits) from None
+        for entry, length, time in zip(some, lengths, times, strict=True):
+            if (entry.size, entry.written_ns) != (length, time):
+                raise ChangedError(
+                    "the file was changed while the folder was open",
+                    file=f"{self.path}/{entry.name}",
+                    expected=f"{entry.size} bytes, last written at {entry.written_ns} ns",
+                    found=f"{length} bytes, last written at {time} ns",
+                    hint="open the data again",
+                )
+        limits.check_batch(len(data))
+        return data, np.array(lengths, np.int64)
+
+    def _too_large(self, name: str, row: int, size: int, limits: Limits) -> LimitError:
+        message = f"asks for {size} bytes, beyond the limit record_bytes={limits.record_bytes}"
+        hint = raise_limit("record_bytes", size)
+        return LimitError(message, file=f"{self.path}/{name}", record=row, hint=hint)
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        parts: list[_core.Buffer] = []
+        number = int(np.searchsorted(self.ends, start, "right"))
+        while length > 0 and number < len(self.entries):
+            entry = self.entries[number]
+            inside = start - (int(self.ends[number]) - entry.size)
+            path = os.path.join(self.path, entry.name)
+            part = _core.File(path).read(inside, min(length, entry.size - inside))
+            parts.append(part)
+            start, length, number = start + len(part), length - len(part), number + 1
+        return _core.Buffer.join(parts)
+
+    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
+        pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
+        return _core.Buffer.join([self.read(start, length) for start, length in pairs])
+
+    def close(self) -> None:
+        pass
+
+
+class FolderSink:
+    """A folder being written, beside its place. It is a `Sink` for who finishes and commits it."""
+
+    def __init__(self, path: str, *, overwrite: bool, calls: Calls, most: int = 0o777) -> None:
+        self.path = path
+        self._calls = calls
+        self._overwrite = overwrite
+        self._refuse_what_is_there(path)
+        self._parent = os.path.dirname(path) or "."
+        self._temporary = temporary_beside(path)
+        # What replaces a folder is open to no more people than that and its files were.
+        self._mode = most & openness([path])
+        self._made = {""}
+        self._root: int | None = None
+        try:
+            calls.mkdir(self._temporary, self._mode)
+        except FileNotFoundError as error:
+            raise no_folder(error.errno, self._parent, self.path) from None
+        # From here on the system keeps the errors of what is written for whoever asks this descriptor.
+        self._root = calls.open(self._temporary, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
+    def _refuse_what_is_there(self, path: str) -> None:
+        if not os.path.lexists(path):
+            return
+        if not self._overwrite:
+            raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
+        refuse_other_files(path)
+
+    def make_folder(self, name: str) -> None:
+        """A folder in it, and those that it is in."""
+        if name not in self._made:
+            self.make_folder(name.rpartition("/")[0])
+            self._calls.mkdir(os.path.join(self._temporary, name), self._mode)
+            self._made.add(name)
+
+    def add(self, name: str, parts: Sequence[object]) -> None:
+        """A file in it. Raises FileExistsError where there is one of this name."""
+        self.make_folder(name.rpartition("/")[0])
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+        fd = self._calls.open(os.path.join(self._temporary, name), flags, self._mode & 0o666)
+        try:
+            write_all(self._calls, fd, parts)
+        finally:
+            self._calls.close(fd)
+
+    def write(self, data: object) -> None:
+        raise TypeError("a folder has files, and no bytes of its own")
+
+    def write_all(self, parts: Sequence[object]) -> None:
+        raise TypeError("a folder has files, and no bytes of its own")
+
+    def patch(self, start: int, data: object) -> None:
+        raise TypeError("a folder has files, and no bytes of its own")
+
+    def repeat(self, start: int, length: int) -> None:
+        raise TypeError("a folder has files, and no bytes of its own")
+
+    def finish(self) -> None:
+        root = self._root
+        if root is None:
+            return
+        # One for all instead of one for each of a million files.
+        if not self._calls.sync_file_system(root):
+            for folder, _, names in os.walk(self._temporary):
+                for name in (*names, ""):
+                    sync_path(self._calls, os.path.join(folder, name))
+        self._root = None
+        self._calls.close(root)
+
+    def commit(self, path: str | None = None) -> None:
+        self.finish()
+        self.path = path or self.path
+        self._refuse_what_is_there(self.path)
+        if os.path.isdir(self.path):
+            put_in_place(self._calls, self._temporary, self.path)
+        else:
+            self._calls.rename(self._temporary, self.path)
+            sync_path(self._calls, self._parent)
+
+    def abort(self) -> None:
+        root, self._root = self._root, None
+        if root is not None:
+            with suppress(OSError):  # what matters is that the temporary goes
+                self._calls.close(root)
+        _remove_folder(self._temporary, ignore_errors=True)

@@ -1,0 +1,266 @@
+"""The files of this machine.
+
+A written file is a temporary beside its final name: fsync, rename, fsync of the folder.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import stat
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from penstock import _core
+from penstock.errors import ChangedError, UnsupportedError
+from penstock.storage import append_journal as journal
+from penstock.storage.base import Sink, Storage, no_longer_names
+from penstock.storage.descriptors import open_file
+from penstock.storage.hidden import is_own
+from penstock.storage.local_sink import Calls, LocalSink, closed_as, openness, sync_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.storage.folder import Folder, FolderSink
+
+_MOST_LOOKS = 10
+"""How often a file is looked at that has another size each time."""
+
+
+_TICK_NS = 20_000_000
+"""No tick of a system's clock is longer."""
+
+
+class LocalSource:
+    """A local file, read by `pread`, or borrowed from a memory map where asked."""
+
+    def __init__(self, path: str, *, mmap: bool = False) -> None:
+        self.path = path
+        # Before it is opened, which waits at a pipe; what has no size would pass for an empty file.
+        with no_longer_names(path):
+            self._opened = os.stat(path)
+        if not stat.S_ISREG(self._opened.st_mode):
+            raise UnsupportedError(
+                "is a pipe or a device, which cannot be read at any place",
+                file=path,
+                hint="save what comes out of it to a file",
+            )
+        self._opened = _past_its_tick(path, self._opened)
+        self.file = open_file(path)
+        self.size: int = self.file.size
+        self.written_ns: int = self._opened.st_mtime_ns
+        """When it was last written; a later change has a later time."""
+        self._state = self._opened.st_size, self.written_ns
+        self.mapped: _core.Buffer | None = self.file.map() if mmap and self.size else None
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        if self.mapped is None:
+            return self.file.read(start, length)
+        part = self.mapped.slice(start, length)
+        if not self.file.populate(part):
+            raise ChangedError("the file was cut while it was mapped", file=self.path)
+        return part
+
+    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
+        try:
+            return self.file.gather(starts, lengths)
+        except EOFError:
+            raise ChangedError("the file was cut while it was open", file=self.path) from None
+
+    def check_unchanged(self, *, proves: bool) -> None:
+        """See Watched: size and time are the same; where `proves`, it may be the same file,
+        and not shorter."""
+        then = self._opened
+        try:
+            now = os.stat(self.path)
+        except FileNotFoundError:
+            raise ChangedError(
+                "the file was taken away while it was open",
+                file=self.path,
+                hint="put it back and open the data again",
+            ) from None
+        if (now.st_size, now.st_mtime_ns) == (then.st_size, then.st_mtime_ns):
+            return
+        is_same = os.path.samestat(now, then)
+        if not proves or not is_same or now.st_size < then.st_size:
+            raise ChangedError(
+                "the file was changed or replaced while it was open",
+                file=self.path,
+                expected=f"{then.st_size} bytes, last written at {then.st_mtime_ns} ns",
+                found=f"{now.st_size} bytes at {now.st_mtime_ns} ns",
+                hint="open the data again",
+            )
+
+    def check_read(self, *, may_grow: bool) -> None:
+        """See Watched."""
+        now = self.file.state()
+        if now == self._state or (may_grow and now[0] > self._state[0]):
+            return
+        raise ChangedError(
+            "the file was changed while it was open",
+            file=self.path,
+            expected=f"{self._state[0]} bytes, last written at {self._state[1]} ns",
+            found=f"{now[0]} bytes, last written at {now[1]} ns",
+            hint="open the data again",
+        )
+
+    def was_rewritten(self) -> bool:
+        """See Watched."""
+        then = self._opened
+        try:
+            now = os.stat(self.path)
+        except OSError:
+            return False
+        is_same = os.path.samestat(now, then)
+        return is_same and now.st_size <= then.st_size and now.st_mtime_ns != then.st_mtime_ns
+
+    def was_replaced(self) -> bool:
+        """See Watched."""
+        then = self._opened
+        try:
+            now = os.stat(self.path)
+        except OSError:
+            return True
+        return not os.path.samestat(now, then)
+
+    def close(self) -> None:
+        self.mapped = None
+
+
+def _past_its_tick(path: str, seen: os.stat_result) -> os.stat_result:
+    """What the system says of a file, at a time when any later change gives the file another time.
+
+    Linux gives a file the time of the last tick of its clock, so two changes within one, up to 10 ms, may
+    bear the same time. Waits for the next tick where the file has the present one.
+    """
+    clock = getattr(time, "CLOCK_REALTIME_COARSE", None)
+    if clock is None:
+        return seen
+    for _ in range(_MOST_LOOKS):
+        age = time.clock_gettime_ns(clock) - seen.st_mtime_ns
+        if not -_TICK_NS < age <= 0:
+            return seen
+        time.sleep(_TICK_NS / 1e9 / _MOST_LOOKS)
+        seen = os.stat(path)
+    return seen
+
+
+class FrontPart:
+    """The first bytes of a local file: what it was before an append that has not ended."""
+
+    def __init__(self, source: LocalSource, size: int) -> None:
+        self.path = source.path
+        self.size = size
+        self._source = source
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        return self._source.read(start, max(0, min(length, self.size - start)))
+
+    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
+        return self._source.gather(starts, lengths)
+
+    def check_unchanged(self, *, proves: bool) -> None:
+        """See Watched."""
+        self._source.check_unchanged(proves=proves)
+
+    def check_read(self, *, may_grow: bool) -> None:
+        """See Watched."""
+        self._source.check_read(may_grow=may_grow)
+
+    def was_rewritten(self) -> bool:
+        """See Watched."""
+        return self._source.was_rewritten()
+
+    def was_replaced(self) -> bool:
+        """See Watched."""
+        return self._source.was_replaced()
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class LocalStorage:
+    """The files of this machine."""
+
+    _most = 0o777
+    """The permission bits that what is written may have at most."""
+
+    def __init__(self, calls: Calls | None = None) -> None:
+        self.calls = calls or Calls()
+
+    def no_more_open_than(self, paths: Iterable[str]) -> LocalStorage:
+        """The same, where nothing that is written is open to more people than all of these files are."""
+        other = copy.copy(self)
+        other._most = self._most & openness(paths)
+        return other
+
+    def source(self, path: str, *, mmap: bool = False) -> LocalSource | FrontPart | Folder:
+        if os.path.isdir(path):
+            from penstock.storage.folder import Folder  # as rarely needed as the one below
+
+            return Folder(path)
+        for look in range(_MOST_LOOKS):
+            if journal.is_there(path):
+                from penstock.storage import (
+                    local_append as tail,  # rarely needed, and it needs this file
+                )
+
+                tail.settle(path, self.calls)
+            source = LocalSource(path, mmap=mmap)
+            size = journal.visible_size(path)
+            if size is not None:
+                return FrontPart(source, size)
+            # An append that began and ended meanwhile may have shown half of its bytes.
+            if look == _MOST_LOOKS - 1 or os.stat(path).st_size == source.size:
+                return source
+        raise AssertionError("the last look returns")
+
+    def sink(
+        self,
+        path: str,
+        *,
+        overwrite: bool = False,
+        like: str | None = None,
+        temporary: str | None = None,
+    ) -> LocalSink:
+        """A file being written; open to no more people than `like` is, a file that it tells of."""
+        return LocalSink(
+            path,
+            overwrite=overwrite,
+            calls=self.calls,
+            like=like,
+            most=self._most,
+            temporary=temporary,
+        )
+
+    def folder_sink(self, path: str, *, overwrite: bool = False) -> FolderSink:
+        """A folder being written, for formats whose shards are folders."""
+        from penstock.storage.folder import FolderSink
+
+        return FolderSink(path, overwrite=overwrite, calls=self.calls, most=self._most)
+
+    def make_folder(self, path: str, *, like: str) -> None:
+        """A folder in one that is there, durable; nothing is done where it exists. It is open to no more people
+        than `like` is, the file that its files tell of."""
+        if os.path.isdir(path):
+            return
+        mode = closed_as(like, 0o666)
+        # Who may read the file may enter; its owner makes files there, even beside one that is only read.
+        self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
+        sync_path(self.calls, os.path.dirname(path))
+
+    def list(self, folder: str) -> list[str]:
+        with no_longer_names(folder), os.scandir(folder) as entries:
+            return sorted(e.path for e in entries if e.is_file() and not is_own(e.name))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+
+def sink_for(storage: Storage, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
+    """A file that tells of another one, and is open to no more people than that one is."""
+    if isinstance(storage, LocalStorage):
+        return storage.sink(path, overwrite=overwrite, like=data_path)
+    return storage.sink(path, overwrite=overwrite)

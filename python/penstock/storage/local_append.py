@@ -1,0 +1,168 @@
+"""The end of a file that grows: bytes are put behind it, all or none of them.
+
+One appends at a time (a lock on the file, which ends with its process). The note of `journal` is
+durable before the first new byte is written, and removed when the last one is durable; between the
+two, the old end is where the file ends for everybody here. What a killed process left is taken
+back, or kept if it is all there, by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.errors import ChangedError
+from penstock.storage import append_journal as journal
+from penstock.storage.append_journal import Journal
+from penstock.storage.local_sink import Calls, LocalSink, sync_path, write_all
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+WAIT_SECONDS = 60.0
+"""How long one append waits for another; each holds the lock while it copies, not while it encodes."""
+_POLL_SECONDS = 0.02
+_BLOCK_BYTES = 4 << 20
+
+
+class Tail:
+    """The right to append to a file, from `with` to the end of its block.
+
+    Raises:
+        BlockingIOError: somebody else has it, and did not give it back within `wait_seconds`.
+    """
+
+    def __init__(self, path: str, calls: Calls, wait_seconds: float = WAIT_SECONDS) -> None:
+        self.path = journal.resolved(path)
+        self._calls = calls
+        self._wait_seconds = wait_seconds
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + self._wait_seconds
+        flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        while True:
+            self._fd = self._calls.open(self.path, flags)
+            try:
+                self._lock(deadline)
+                if self._is_the_file():
+                    self.settle()
+                    return self
+            except BaseException:
+                self._release()
+                raise
+            self._release()  # it was replaced while this waited: go for the new one
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+    def _lock(self, deadline: float) -> None:
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    message = "another append to this file is under way, or a program has locked it"
+                    raise BlockingIOError(errno.EAGAIN, message, self.path) from None
+            time.sleep(_POLL_SECONDS)
+
+    def _is_the_file(self) -> bool:
+        mine = os.fstat(self._fd)
+        try:
+            return os.path.samestat(mine, os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def _release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with suppress(OSError):  # nothing that was written waits for it
+                self._calls.close(fd)
+
+    def settle(self) -> None:
+        """End what an append that was killed has begun."""
+        if not journal.is_there(self.path):
+            return
+        known = journal.load(self.path)
+        file = _core.File(self.path)
+        if known is not None and known.state(file.read, file.size) == "torn":
+            self._calls.truncate(self._fd, known.old_size)
+        self._calls.fsync(self._fd)
+        self._forget()
+
+    def grow(self, new: str, old_size: int) -> None:
+        """Put the bytes of the file `new` behind the file, which has `old_size` bytes.
+
+        Raises:
+            ChangedError: it has another size by now.
+            OSError: it could not be written; the file is as it was.
+        """
+        more, file = _core.File(new), _core.File(self.path)
+        if file.size != old_size:
+            raise ChangedError("the file has changed since it was looked at", file=self.path)
+        known = Journal(
+            old_size,
+            old_size + more.size,
+            journal.border_of(file.read, old_size),
+            more.read(0, journal.EDGE_BYTES).to_bytes().hex(),
+            journal.checksum(more.read, 0, more.size),
+        )
+        self._note(known)
+        try:
+            for at in range(0, more.size, _BLOCK_BYTES):
+                block = more.read(at, _BLOCK_BYTES)
+                write_all(self._calls, self._fd, [memoryview(pa.array(block).buffers()[1])])
+            self._calls.fsync(self._fd)
+            if os.fstat(self._fd).st_size != known.new_size:
+                raise ChangedError("somebody else writes to the file", file=self.path)
+            self._calls.unlink(journal.path_for(self.path))
+        except BaseException:
+            self._take_back(known)
+            raise
+        self._sync_folder()
+
+    def _note(self, known: Journal) -> None:
+        # It holds the first of the new bytes.
+        sink = LocalSink(
+            journal.path_for(self.path), overwrite=True, calls=self._calls, like=self.path
+        )
+        try:
+            sink.write(known.to_bytes())
+            sink.commit()
+        except BaseException:
+            sink.abort()
+            with suppress(OSError):
+                self._forget()
+            raise
+
+    def _take_back(self, known: Journal) -> None:
+        """As it was. Where even this fails the note stays, and whoever comes next does it."""
+        with suppress(OSError):
+            if os.fstat(self._fd).st_size <= known.new_size:
+                self._calls.truncate(self._fd, known.old_size)
+                self._calls.fsync(self._fd)
+            self._forget()
+
+    def _forget(self) -> None:
+        with suppress(FileNotFoundError):
+            self._calls.unlink(journal.path_for(self.path))
+        self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        # A note that comes back after a power cut does no harm: it is found to be done with.
+        with suppress(OSError):
+            sync_path(self._calls, os.path.dirname(self.path))
+
+
+def settle(path: str, calls: Calls) -> None:
+    """End what an append that was killed has begun, if this process may, and nobody is at it."""
+    with suppress(OSError), Tail(path, calls, wait_seconds=0):
+        pass

@@ -1,0 +1,386 @@
+"""From what a caller names to the list of shards: paths, lists, globs, folders, name@N, braces."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from penstock.errors import LimitError, UnsupportedError, not_local
+from penstock.limits import Limits
+from penstock.storage._patterns import is_pattern, matching
+from penstock.storage.base import Storage, no_longer_names
+from penstock.storage.folder import holds_images, is_companion
+from penstock.storage.hidden import is_own
+from penstock.storage.mds_index import INDEX_NAME, listed_paths
+from penstock.storage.shard_lists import MOST_NAMES, ShardList, braces, has_braces, shard_list
+from penstock.storage.skipped import (
+    BROKEN_LINK,
+    INDEX,
+    LINK,
+    NO_FILE,
+    TEXT,
+    UNLISTED,
+    SkippedFile,
+    why_not_data,
+)
+
+_COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
+_OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
+
+
+class Expanded(NamedTuple):
+    """What a source means."""
+
+    paths: list[str]
+    skipped: list[SkippedFile]
+    """What was found in folders and by patterns, and is no data."""
+    sets: list[list[str]]
+    """The files of each folder and each pattern: they are of one format."""
+    listed: ShardList | None
+    """The index that named the files, where one did, and how many records it says that each has."""
+
+
+def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> Expanded:
+    """The files that `source` means, in the order they are read.
+
+    A folder means all data files in it and in the folders below, at any depth. They are sorted by their paths,
+    but for those of a folder whose `index.json` lists its shards, and so is what a glob matches. A
+    folder of images is one shard, and so is any folder with `is_folder`. `name@10` is
+    name-00000-of-00010 and its nine fellows;
+    `name@*` takes the count from the files that are there. A numbered set that lacks a shard is an
+    error, since data that is silently not there is worse than none. `{000..099}` and `a::b` are
+    those of WebDataset, and so is a JSON index of shards; an element of a list is taken as it is.
+
+    Raises:
+        FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
+    """
+    how = _How(storage, is_folder, [], [], [])
+    paths = _paths_of(source, how)
+    whole = len(how.lists) == 1 and list(how.lists[0].paths) == paths
+    skipped = sorted(set(how.skipped))
+    return Expanded(paths, skipped, how.sets, how.lists[0] if whole else None)
+
+
+def _paths_of(source: Any, how: _How) -> list[str]:
+    if isinstance(source, (str, os.PathLike)):
+        return _expand_text(os.fspath(source), how)
+    if hasattr(source, "read") and hasattr(source, "name"):
+        raise TypeError(f"an open file is no path; pass its name, {source.name!r}")
+    is_unordered = isinstance(source, (Mapping, set, frozenset))
+    if isinstance(source, Iterable) and not is_unordered and not _is_table(source):
+        paths = [path for item in source for path in _expand_item(item, how)]
+        if not paths:
+            raise FileNotFoundError("an empty list names no files")
+        return _without_indexes(paths, how)
+    if isinstance(source, (set, frozenset)):
+        raise TypeError("files are read in an order, which a set does not have; pass a list")
+    raise TypeError(f"files are a path, a list of paths, a glob or a folder, not {type(source)}")
+
+
+def _is_table(source: object) -> bool:
+    """Whether it has records itself: a dataset, a table. What iterating it gives are no paths."""
+    return hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """What is the same for all parts of a source."""
+
+    storage: Storage
+    is_folder: bool
+    skipped: list[SkippedFile]
+    sets: list[list[str]]
+    lists: list[ShardList]
+    """The indexes of shards that were met."""
+
+
+def _expand_item(item: Any, how: _How) -> list[str]:
+    if isinstance(item, (str, os.PathLike)):
+        path = os.fspath(item)  # pyright: ignore[reportUnknownArgumentType]
+        return _expand_one(path, how)
+    return _paths_of(item, how)
+
+
+def _expand_text(path: str, how: _How) -> list[str]:
+    """What one text names: several where it has braces or `::`."""
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    if how.storage.exists(path):
+        listed = shard_list(path, how.storage)
+        if listed is None:
+            return _expand_one(path, how)
+        how.lists.append(listed)
+        return list(listed.paths)
+    if path.startswith("pipe:"):
+        raise UnsupportedError(
+            "pipe: runs a command, which penstock never does", hint="open(...) the files it reads"
+        )
+    if "::" in path:
+        parts = path.split("::")
+        return [found for part in parts for found in _expand_text(part, how)]
+    names = braces(path) if has_braces(path) else [path]
+    return [found for name in names for found in _expand_one(name, how)]
+
+
+def _expand_one(path: str, how: _How) -> list[str]:
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    if os.path.isdir(path):
+        if how.is_folder or holds_images(path):
+            return [path.rstrip("/") or path]
+        return _in_folder(path, how)
+    if how.storage.exists(path):
+        return [path]
+    if "://" in path:
+        raise not_local(path)
+    counted = _COUNTED.match(path)
+    if counted is not None:
+        return _counted(path, counted)
+    if is_pattern(path):
+        found = matching(path, how.skipped)
+        if os.path.basename(path) in ("*", "**"):
+            found = _without_companions(found, how) or found
+        if not found:
+            raise FileNotFoundError(f"{path}: no file matches{_left_out(how)}")
+        return _one_set(found, how)
+    raise FileNotFoundError(errno.ENOENT, "no such file", path)
+
+
+def _in_folder(path: str, how: _How) -> list[str]:
+    """All data files in a folder and below."""
+    parts: list[tuple[str, list[str]]] = []
+    _gather(path, how, parts, 0)
+    found = [file for _, files in sorted(parts) for file in files]
+    if not found:
+        raise FileNotFoundError(f"{path}: no data in this folder{_left_out(how)}")
+    return _one_set(_without_companions(found, how) or found, how)
+
+
+def _left_out(how: _How) -> str:
+    """What to say of files where no others are."""
+    some = [f"{os.path.basename(path)} ({reason})" for path, reason in how.skipped[:5]]
+    return f"; left out: {', '.join(some)}" if some else ""
+
+
+def _gather(folder: str, how: _How, parts: list[tuple[str, list[str]]], depth: int) -> None:
+    """The files of a folder and of those below it, in parts that are sorted by the first of each pair."""
+    if depth > Limits().nesting:
+        raise LimitError(f"more than {Limits().nesting} folders in each other", file=folder)
+    if depth and holds_images(folder):
+        parts.append((folder + "/", [folder]))
+        return
+    files, folders = _entries(folder, how)
+    named = _named_by_index(folder, files, how)
+    if named is not None:
+        parts.append((folder + "/", named))
+        _note_unlisted([*files, *_files_below(folders, how, depth + 1)], named, how)
+        return
+    parts.extend((file, [file]) for file in files)
+    for other in folders:
+        _gather(other, how, parts, depth + 1)
+
+
+def _files_below(folders: list[str], how: _How, depth: int) -> Iterator[str]:
+    for folder in folders if depth <= Limits().nesting else ():
+        files, deeper = _entries(folder, how)
+        yield from files
+        yield from _files_below(deeper, how, depth + 1)
+
+
+def _entries(folder: str, how: _How) -> tuple[list[str], list[str]]:
+    """The files directly in a folder, and the folders, that may be data."""
+    files: list[str] = []
+    folders: list[str] = []
+    with no_longer_names(folder), os.scandir(folder) as entries:
+        found = [entry for entry in entries if not is_own(entry.name)]
+    for entry in found:
+        reason = why_not_data(entry.name)
+        if reason is None:
+            if entry.is_file():
+                files.append(entry.path)
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+                continue
+            reason = NO_FILE
+            if entry.is_symlink():
+                reason = LINK if entry.is_dir() else BROKEN_LINK
+        how.skipped.append(SkippedFile(entry.path, reason))
+    return sorted(files), sorted(folders)
+
+
+def _named_by_index(folder: str, files: list[str], how: _How) -> list[str] | None:
+    """The shards that the index.json of a folder names, where it has such a file."""
+    listed = listed_paths(folder, files, how.storage)
+    if listed is not None:
+        return listed
+    index = os.path.join(folder, INDEX_NAME)
+    if index not in files or (named := shard_list(index, how.storage)) is None:
+        return None
+    how.lists.append(named)
+    return list(named.paths)
+
+
+def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
+    """Note the files of a folder that its index does not name."""
+    # Of a shard that is there twice, plain and compressed, one is read.
+    known = {*named, *(os.path.splitext(path)[0] for path in named)}
+    for path in _without_companions(files, how):
+        is_known = path in known or os.path.splitext(path)[0] in known
+        if not is_known and os.path.basename(path) != INDEX_NAME:
+            how.skipped.append(SkippedFile(path, UNLISTED))
+
+
+def _one_set(paths: list[str], how: _How) -> list[str]:
+    """The files of a folder or a pattern, without indexes, if they can be one set."""
+    paths = _complete(_without_indexes(paths, how))
+    how.sets.append(paths)
+    return paths
+
+
+def _without_companions(paths: list[str], how: _How) -> list[str]:
+    """The files of a folder without the text that goes with them. An `index.json` that was no list of shards may
+    be a damaged one."""
+    beside = {
+        path
+        for path in paths
+        if os.path.basename(path) != INDEX_NAME
+        and is_companion(path, partial(_first_bytes, path, how))
+    }
+    how.skipped.extend(SkippedFile(path, TEXT) for path in beside)
+    return [path for path in paths if path not in beside]
+
+
+def _first_bytes(path: str, how: _How, length: int) -> bytes:
+    source = how.storage.source(path)
+    try:
+        return source.read(0, length).to_bytes()
+    finally:
+        source.close()
+
+
+def _without_indexes(paths: list[str], how: _How) -> list[str]:
+    """The same paths without the indexes of files that are among them: DALI's `x.idx` of a file `x`; MXNet's
+    `x.idx` of `x.rec`, and the list `x.lst` that `x.rec` was made from; and without whatever penstock keeps
+    beside files, unless there is nothing else."""
+    names = set(paths)
+
+    def is_beside(path: str) -> bool:
+        stem, end = os.path.splitext(path)
+        return (
+            is_own(os.path.basename(path))
+            or (end == ".idx" and stem in names)
+            or (end in (".idx", ".lst") and f"{stem}.rec" in names)
+        )
+
+    beside = {path for path in paths if is_beside(path)}
+    if len(beside) == len(names):
+        return paths
+    how.skipped.extend(SkippedFile(path, INDEX) for path in beside)
+    return [path for path in paths if path not in beside]
+
+
+def _counted(path: str, match: re.Match[str]) -> list[str]:
+    stem, count, rest = match["stem"], match["count"], match["rest"]
+    if count == "*":
+        fellow = re.compile(rf"{re.escape(stem)}-\d{{5,}}-of-\d{{5,}}{re.escape(rest)}")
+        named = glob.glob(f"{glob.escape(stem)}-*-of-*{glob.escape(rest)}")
+        found = sorted(path for path in named if fellow.fullmatch(path))
+        if not found:
+            raise FileNotFoundError(f"{path}: no file matches")
+        return _complete(found)
+    total = int(count)
+    if not 0 < total <= MOST_NAMES:
+        raise FileNotFoundError(
+            f"{path}: no such file (a set of shards has 1 to {MOST_NAMES} of them)"
+        )
+    width = max(5, len(str(total)))
+    names = [f"{stem}-{n:0{width}}-of-{total:0{width}}{rest}" for n in range(total)]
+    for name in names:
+        if not os.path.exists(name):
+            raise FileNotFoundError(errno.ENOENT, f"no such file, wanted by {path}", name)
+    return names
+
+
+def _complete(paths: list[str]) -> list[str]:
+    """The same paths, if no numbered set among them lacks a shard, and no two have one name: of those, one is
+    likely left over from before the other was written."""
+    sets: dict[tuple[str, str], dict[int, set[int]]] = {}
+    for path in paths:
+        match = _OF.search(os.path.basename(path))
+        if match is not None:
+            at = path.rindex(match[0])
+            name = path[:at], path[at + len(match[0]) :]
+            sets.setdefault(name, {}).setdefault(int(match[2]), set()).add(int(match[1]))
+    for (front, back), counts in sets.items():
+        named = [f"{front}@{total}{back}" for total in sorted(counts)]
+        if len(named) > 1:
+            raise ValueError(
+                f"{' and '.join(named)} are {len(named)} sets of one name, of which some may be left over; "
+                "open one of them"
+            )
+        ((total, present),) = counts.items()
+        missing = sorted(set(range(total)) - present) if total <= 10_000_000 else []
+        if missing and "*" not in front + back:
+            many = "" if len(missing) == 1 else f", and {len(missing) - 1} more"
+            raise FileNotFoundError(
+                f"{named[0]}: shard {missing[0]} of {total} is missing{many}; "
+                "name the files one by one to read a part"
+            )
+    return paths
+
+
+_INDEX_WORDS = ("auto", "beside", "never", "true", "false", "none")
+
+
+def index_option(index: Any, *words: str) -> Any:
+    """What `index=` of a verb says: one of its words, which are True and False where none are given, or a folder
+    as text.
+
+    Raises:
+        TypeError: it is neither a word nor the name of anything.
+        ValueError: it is nearly a word, or one of another verb, and there is no folder of that name.
+        NotADirectoryError: it is a file.
+    """
+    if isinstance(index, bool) and not words:
+        return index
+    known = " or ".join(map(repr, words or (True, False)))
+    folder_too = f"{known.replace(' or ', ', ')} or a folder"
+    if not isinstance(index, (str, os.PathLike)):
+        raise TypeError(f"index= is {folder_too}, not {index!r}")
+    word = os.fspath(index)  # pyright: ignore[reportUnknownVariableType]
+    if not word:
+        raise ValueError(f"index='' names no folder; it is {folder_too}")
+    if not isinstance(word, str):
+        raise TypeError(f"index= names a folder by text, not {word!r}")
+    if word in words or os.path.isdir(word):
+        return word
+    if os.path.exists(word):
+        raise NotADirectoryError(f"index={word!r} is a file; it takes {folder_too}")
+    from difflib import get_close_matches  # costs time at import, and is rarely needed
+
+    if get_close_matches(word.lower(), _INDEX_WORDS, cutoff=0.75):
+        raise ValueError(f"index={word!r} is not {known}; a folder of that name is './{word}'")
+    return word
+
+
+def reading_index(index: Any) -> str:
+    """What `index=` of a verb that reads says, or the environment where that says nothing.
+
+    Raises:
+        As index_option.
+    """
+    words = ("auto", "beside", "never")
+    told = index_option(index, *words)
+    if told == "auto" and (told := os.environ.get("PENSTOCK_INDEX") or "auto") != "auto":
+        try:
+            return index_option(told, *words)
+        except (ValueError, NotADirectoryError) as error:
+            raise type(error)(f"PENSTOCK_INDEX: {error}") from None
+    return told

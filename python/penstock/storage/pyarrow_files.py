@@ -1,0 +1,302 @@
+"""What is borrowed from pyarrow by the formats that it reads and by overlays: its errors become penstock's, and
+sources and sinks its files.
+
+pyarrow reports bad bytes as `ArrowInvalid`, as `OSError` without an errno, or as whatever Python
+error its wrapper met on the way. All of them become penstock's errors here, in one place. An
+`OSError` with an errno is the operating system's and stays what it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from penstock.columns.joined import outgrown
+from penstock.engine.locks import Lock
+from penstock.errors import (
+    ChangedError,
+    ChecksumError,
+    FormatError,
+    LimitError,
+    PenstockError,
+    UnsupportedError,
+)
+from penstock.storage.base import Sink, Source
+from penstock.storage.local import LocalSource
+
+WRITE_BYTES = 1 << 20
+"""Small pieces are collected up to this size before they are handed to the sink."""
+
+
+@contextmanager
+def translated(path: str) -> Generator[None, None, None]:
+    """Turn what pyarrow raises over the bytes of `path` into penstock's errors."""
+    try:
+        yield
+    except PenstockError as error:
+        raise error.at(file=path) from error.__cause__
+    except (pa.ArrowNotImplementedError, NotImplementedError) as error:
+        raise UnsupportedError(f"pyarrow cannot do this: {error}", file=path) from error
+    except MemoryError as error:
+        raise LimitError(f"asks for more memory than there is: {error}", file=path) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise _from_text(str(error), path) from error
+    except UnicodeDecodeError as error:
+        name = error.object.decode(errors="backslashreplace")
+        raise FormatError("a name in the file is no UTF-8", file=path, found=f"'{name}'") from error
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError, pa.ArrowException) as error:
+        # KeyError of a field, and the like: all of them because of the bytes.
+        raise _from_text(str(error), path) from error
+
+
+def next_batch(stream: Any) -> Any:
+    """The next batch of a stream that has one. A StopIteration would end whatever iterates around this."""
+    try:
+        return stream.read_next_batch()
+    except StopIteration:
+        raise FormatError("the stream ends before its batch") from None
+
+
+@contextmanager
+def writable(path: str) -> Generator[None, None, None]:
+    """The same for writing, where it is the records that pyarrow finds no place for."""
+    try:
+        yield
+    except (NotImplementedError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        if isinstance(error, PenstockError):
+            raise
+        message = f"pyarrow cannot write this: {error}"
+        hint = None
+        if "dictionary replacement" in str(error).lower():
+            hint = "stream=True, or one dictionary for all batches"
+        raise UnsupportedError(message, file=path, hint=hint) from error
+
+
+def _from_text(text: str, path: str) -> PenstockError:
+    """pyarrow tells apart only by its words what penstock tells apart by type."""
+    lower = text.lower()
+    if (limited := outgrown(ValueError(text))) is not None:
+        return limited.at(file=path)
+    if "decrypt" in lower or "encrypted" in lower:
+        return UnsupportedError(
+            f"the file is encrypted, and penstock holds no keys ({text})",
+            file=path,
+            hint="decrypt it with the program that wrote it",
+        )
+    if "crc checksum" in lower:
+        return ChecksumError(f"a page's checksum does not match ({text})", file=path)
+    return FormatError(text or "the bytes break the format's rules", file=path)
+
+
+class PositionedFile:
+    """A `Source` as the seekable file object that pyarrow wants. One thread at a time."""
+
+    closed = False
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._at = 0
+
+    def read(self, length: int = -1) -> bytes:
+        left = max(self._source.size - self._at, 0)
+        length = left if length < 0 else min(length, left)
+        if length == 0:
+            return b""
+        data = self._source.read(self._at, length).to_bytes()
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = max(offset + (0, self._at, self._source.size)[whence], 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def size(self) -> int:
+        return self._source.size
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass  # the source belongs to the reader
+
+
+class Bytes:
+    """The bytes of a source for pyarrow: opened once, so that all threads see the same file.
+
+    Local files are read by pyarrow itself, by `pread` or from a memory map; anything else goes
+    through `Source.read`.
+    """
+
+    def __init__(self, source: Source, *, mmap: bool) -> None:
+        self.source = source
+        self._native: Any = None
+        if isinstance(source, LocalSource) and source.size:
+            name = os.fsencode(source.path)  # pyarrow takes any bytes for a path, but not any text
+            self._native = pa.memory_map(name) if mmap else pa.OSFile(name)
+            if self._native.size() != source.size:
+                raise ChangedError(
+                    "the file changed while it was being opened",
+                    file=source.path,
+                    expected=f"{source.size} bytes",
+                    found=f"{self._native.size()} bytes",
+                )
+        self.mapped: Any = self._native.read_buffer() if mmap and self._native is not None else None
+
+    def file(self) -> Any:
+        """A file for one pyarrow reader. The native ones take positional reads from many."""
+        if self._native is not None:
+            return self._native
+        return pa.PythonFile(PositionedFile(self.source), mode="r")
+
+    def range(self, start: int, length: int) -> Any:
+        """Bytes [start, start + length) as a pa.Buffer; borrowed where the file is mapped."""
+        length = max(min(length, self.source.size - start), 0)
+        if self.mapped is not None:
+            return self.mapped.slice(start, length)
+        if self._native is not None:
+            return pa.py_buffer(self._native.read_at(length, start))
+        return pa.py_buffer(self.source.read(start, length).to_bytes())
+
+    def read(self, start: int, length: int) -> bytes:
+        """The same as bytes of Python's."""
+        return self.range(start, length).to_pybytes()
+
+    def close(self) -> None:
+        native, self._native, self.mapped = self._native, None, None
+        if native is not None:
+            native.close()
+        self.source.close()
+
+
+class Splice:
+    """Ranges of the file as one file object, each handed out without copying it."""
+
+    closed = False
+
+    def __init__(self, data: Bytes, ranges: list[tuple[int, int]]) -> None:
+        self._data = data
+        self._ranges = ranges[::-1]
+
+    def read(self, length: int = -1) -> Any:
+        parts: list[Any] = []
+        while length != 0 and self._ranges:
+            start, left = self._ranges.pop()
+            count = left if length < 0 else min(length, left)
+            if count:
+                parts.append(self._data.range(start, count))
+            if count < left:
+                self._ranges.append((start + count, left - count))
+            length -= count if length > 0 else 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+class SinkFile:
+    """A `Sink` as the file object that pyarrow writes to. It never finishes the sink itself."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._waiting = bytearray()
+        self._abandoned = False
+        self.closed = False
+        self.num_bytes = 0
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        if self._abandoned:
+            return len(view)
+        self.num_bytes += len(view)
+        if len(self._waiting) + len(view) <= WRITE_BYTES:
+            self._waiting += view
+            return len(view)
+        self.drain()
+        if len(view) < WRITE_BYTES:
+            self._waiting += view
+        else:
+            self._sink.write(view)
+        return len(view)
+
+    def drain(self) -> None:
+        """Hand what is waiting to the sink."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, bytearray()
+            self._sink.write(waiting)
+
+    def abandon(self) -> None:
+        """Swallow what still comes: pyarrow's writers finish their file even when dropped."""
+        self._abandoned = True
+        self._waiting = bytearray()
+
+    def tell(self) -> int:
+        return self.num_bytes
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+H = TypeVar("H")
+
+
+class Pool(Generic[H]):
+    """Handles that one thread uses at a time, made when none is free."""
+
+    def __init__(self, make: Callable[[], H]) -> None:
+        self._make = make
+        self._free: list[H] = []
+        self._lock = Lock()
+
+    @contextmanager
+    def borrow(self) -> Generator[H, None, None]:
+        with self._lock:
+            handle = self._free.pop() if self._free else None
+        if handle is None:
+            handle = self._make()
+        yield handle
+        # Not in a finally: a handle that met an error may be left in a state of its own.
+        with self._lock:
+            self._free.append(handle)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._free.clear()

@@ -1,0 +1,179 @@
+"""The errors of TensorFlow's input pipeline under their names there, each also the Python error it means.
+
+Programs may catch either: `tf.errors.NotFoundError` is a `FileNotFoundError`, `InvalidArgumentError` a
+`ValueError`, `DataLossError` one, too. All of
+them are `ps.PenstockError`, so what penstock knows of a place (file, record, byte) is told with them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any
+
+from penstock.errors import FormatError, PenstockError
+
+
+class OpError(PenstockError):
+    """Base of TensorFlow's errors.
+
+    Args:
+        node_def, op: what TensorFlow says of its graph; kept as given.
+        message (str): what went wrong.
+        facts: those of `ps.PenstockError`: file, record, field, byte, expected, found, hint.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.errors.InvalidArgumentError(None, None, "no such shape").message
+        'no such shape'
+    """
+
+    error_code = 2  # UNKNOWN, as TensorFlow counts them
+
+    def __init__(
+        self, node_def: Any = None, op: Any = None, message: str = "", *_: Any, **facts: Any
+    ) -> None:
+        super().__init__(message, **facts)
+        self.node_def = node_def
+        self.op = op
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.facts())
+
+
+def _rebuild(kind: type[OpError], message: str, facts: dict[str, Any]) -> OpError:
+    return kind(None, None, message, **facts)
+
+
+class CancelledError(OpError):
+    """The work was called off."""
+
+    error_code = 1
+
+
+class UnknownError(OpError):
+    """An error of no other kind."""
+
+
+class InvalidArgumentError(OpError, ValueError):
+    """A value, shape or record that the operation cannot take."""
+
+    error_code = 3
+
+
+class NotFoundError(OpError, FileNotFoundError):
+    """A file that is not there."""
+
+    error_code = 5
+
+
+class AlreadyExistsError(OpError, FileExistsError):
+    """Something that is there already, such as the lock of a cache that another iterator fills."""
+
+    error_code = 6
+
+
+class PermissionDeniedError(OpError, PermissionError):
+    """A file that may not be read or written."""
+
+    error_code = 7
+
+
+class ResourceExhaustedError(OpError, MemoryError):
+    """Memory or disk that is not there."""
+
+    error_code = 8
+
+
+class AbortedError(OpError):
+    """Work that gave way to other work."""
+
+    error_code = 10
+
+
+class DeadlineExceededError(OpError, TimeoutError):
+    """Work that took longer than it was given."""
+
+    error_code = 4
+
+
+class UnauthenticatedError(OpError, PermissionError):
+    """A service that does not know who asks."""
+
+    error_code = 16
+
+
+class FailedPreconditionError(OpError):
+    """The state does not allow the operation; a directory where a file should be, for example."""
+
+    error_code = 9
+
+
+class OutOfRangeError(OpError):
+    """The end of the input, where something was still expected."""
+
+    error_code = 11
+
+
+class UnimplementedError(OpError, NotImplementedError):
+    """Valid, but beyond what is implemented."""
+
+    error_code = 12
+
+
+class InternalError(OpError):
+    """A fault of the library itself."""
+
+    error_code = 13
+
+
+class UnavailableError(OpError):
+    """A service or device that cannot be reached."""
+
+    error_code = 14
+
+
+class DataLossError(OpError, ValueError):
+    """Data that is damaged: a checksum that does not match, a file that ends too early."""
+
+    error_code = 15
+
+
+class DecodeError(FormatError):
+    """Bytes that are no message of their kind: what protobuf's class of that name says."""
+
+
+_OF_SYSTEM: dict[int | None, type[OpError]] = {
+    errno.EACCES: PermissionDeniedError,
+    errno.EDQUOT: ResourceExhaustedError,
+    errno.EEXIST: AlreadyExistsError,
+    errno.EISDIR: FailedPreconditionError,
+    errno.ENAMETOOLONG: InvalidArgumentError,
+    errno.ENOENT: NotFoundError,
+    errno.ENOSPC: ResourceExhaustedError,
+    errno.ENOTDIR: FailedPreconditionError,
+    errno.ENOTEMPTY: FailedPreconditionError,
+    errno.EPERM: PermissionDeniedError,
+    errno.EROFS: PermissionDeniedError,
+}
+
+
+def of_system(error: OSError, path: str) -> OpError:
+    """What the operating system says of a file, as TensorFlow's error of that meaning.
+
+    Args:
+        error: what was raised.
+        path: the file that was meant.
+
+    Returns:
+        The error, to be raised.
+
+    Example:
+        >>> from penstock.tf import errors
+        >>> errors.of_system(FileNotFoundError(2, "No such file or directory"), "a.jpg")
+        NotFoundError('a.jpg; No such file or directory')
+    """
+    kind = _OF_SYSTEM.get(error.errno, UnknownError)
+    if error.errno is None and isinstance(error, FileNotFoundError):
+        kind = NotFoundError  # raised by penstock, which has looked
+    return kind(None, None, f"{path}; {os.strerror(error.errno) if error.errno else error}")

@@ -1,0 +1,1 @@
+"""Records put behind the end of a file."""

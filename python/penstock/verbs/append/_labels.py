@@ -1,0 +1,52 @@
+"""Class labels that are appended to files that hold their numbers: the names that are there keep their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from penstock.columns.kept_names import Renumbered, is_label, names_of
+from penstock.contract.format import Format, NumbersClasses, Options
+from penstock.framing.index import kept_schema
+from penstock.storage.base import Storage
+from penstock.verbs.write.incoming import Incoming
+
+
+def numbered_alike(
+    incoming: Incoming, kind: Format, paths: Sequence[str], storage: Storage, kept_at: str
+) -> Incoming:
+    """Records whose class labels have the numbers that files have for these names, where sidecars list them.
+
+    Args:
+        incoming: the records.
+        kind: the format of the files.
+        paths: the files that are there.
+        storage: where they are.
+        kept_at: where their sidecars are, as `Options.index`.
+    """
+    if not isinstance(kind, NumbersClasses):
+        return incoming
+    kept = kept_schema.of_files(paths, storage, Options(index=kept_at), lambda source: kind)
+    ways: dict[int, Renumbered] = {}
+    for place, field in enumerate(incoming.schema):
+        at = -1 if kept is None else kept.get_field_index(field.name)
+        if kept is None or at < 0 or not is_label(field.type):
+            continue
+        names = names_of(kept.field(at))
+        if names is not None:
+            ways[place] = Renumbered(names, kept.field(at).type)
+    if not ways:
+        return incoming
+    fields = [
+        f.with_type(ways[place].type) if place in ways else f
+        for place, f in enumerate(incoming.schema)
+    ]
+    schema = pa.schema(fields, incoming.schema.metadata)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in incoming.batches:
+            columns = [ways[n](c) if n in ways else c for n, c in enumerate(batch.columns)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return Incoming(schema, batches(), incoming.num_records)

@@ -1,0 +1,112 @@
+"""Where appended records go: to the end of a file, or to a new shard, and what that is called."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from penstock import formats
+from penstock.errors import UnsupportedError
+from penstock.storage.base import Storage
+from penstock.storage.paths import expand
+from penstock.verbs.write.shards import SHARD_PATTERN
+
+_OF = re.compile(r"-\d{5,}-of-\d{5,}")
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The files that are there, and where more records go: to the end of the last file where
+    `new` is None."""
+
+    paths: list[str]
+    new: str | None
+
+
+def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
+    """Decide where records go.
+
+    Args:
+        target: as for `append`.
+        shard: as for `append`.
+        storage: where the files are.
+
+    Raises:
+        FileNotFoundError: there is nothing to append to.
+        ValueError: the names do not say what the next shard is called.
+    """
+    if not isinstance(target, (str, os.PathLike)):
+        raise TypeError(
+            f"append takes a path, a glob or a folder as its target, not {type(target)}"
+        )
+    if shard not in (None, "last", "new"):
+        raise ValueError(f"shard={shard!r} is not one of 'last', 'new', None")
+    path = os.fspath(target)
+    if os.path.isfile(path):
+        if shard == "new":
+            message = f"{path} is one file; for a new shard name the folder, or a pattern"
+            raise ValueError(f"{message} such as 'train-*.tfrecord'")
+        return Place([path], None)
+    folder, name = os.path.split(path)
+    if SHARD_PATTERN.search(name):
+        parts = [glob.escape(part) for part in SHARD_PATTERN.split(name)[::2]]
+        path = os.path.join(glob.escape(folder), "*".join(parts))
+    paths = expand(path, storage).paths
+    for folder in filter(os.path.isdir, paths):
+        raise UnsupportedError(
+            "is a folder of images, which is written whole",
+            file=folder,
+            hint="write the new records to another folder, and open both",
+        )
+    return Place(paths, None if shard == "last" else next_name(paths, path))
+
+
+def _endings() -> list[str]:
+    """What names of files end with: a number there, as in .h5, is none of a shard."""
+    return [end for fmt in formats.FORMATS for end in fmt.info.extensions]
+
+
+def next_name(paths: list[str], target: str) -> str:
+    """What the shard after these is called.
+
+    Raises:
+        ValueError: they have no running number, or their names say how many there are, or the new
+            one would not be read as the last one.
+    """
+    last = paths[-1]
+    folder, name = os.path.split(last)
+    if any(_OF.search(os.path.basename(path)) for path in paths):
+        raise ValueError(
+            f"{name} says how many shards there are, so that a new one would rename them all under "
+            "their readers; append to the end of the last one with shard='last', or write the set anew"
+        )
+    ending = max((end for end in _endings() if name.lower().endswith(end)), key=len, default="")
+    for found in reversed(list(_NUMBER.finditer(name, 0, len(name) - len(ending)))):
+        stem, suffix = name[: found.start()], name[found.end() :]
+        fellow = re.compile(rf"{re.escape(stem)}(\d+){re.escape(suffix)}")
+        numbers = [fellow.fullmatch(os.path.basename(path)) for path in paths]
+        if all(numbers) and {os.path.dirname(path) for path in paths} == {folder}:
+            following = 1 + max(int(match[1]) for match in numbers if match)
+            new = os.path.join(folder, f"{stem}{following:0{len(found[0])}d}{suffix}")
+            _check_order(new, paths, target)
+            return new
+    raise ValueError(
+        f"the names of the {len(paths)} files of {target} do not tell what the next one is called; "
+        f"append to the end of the last one with shard='last', or name a file"
+    )
+
+
+def _check_order(new: str, paths: list[str], target: str) -> None:
+    """Refuse a name that would be read before the others, or not at all."""
+    if max([*paths, new]) != new:
+        raise ValueError(
+            f"{new} would be read before {max(paths)}, since files are read in the order of their "
+            "names; rename them with more digits"
+        )
+    if not os.path.isdir(target) and not fnmatch.fnmatchcase(new, target):
+        raise ValueError(f"the next shard would be {new}, which {target} does not match")

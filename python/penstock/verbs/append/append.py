@@ -1,0 +1,521 @@
+"""`append`: more records for a dataset that is there, all of them or none.
+
+The records are encoded into a temporary first and proved to fit. Then they become a shard of their
+own, or are put behind the end of a file, for which `penstock.storage.local_append` answers. Nothing that is there
+is read but the index and the last bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import formats
+from penstock.columns.batches import conform
+from penstock.columns.inferred import has_no_records
+from penstock.columns.types import is_list, refuse_bits
+from penstock.contract.format import Format, Options, Summary, notes_of
+from penstock.contract.options import options_from
+from penstock.datasets import dataset as datasets
+from penstock.engine.pipeline import checked_threads
+from penstock.errors import PenstockError, SchemaError, StaleIndexError, UnsupportedError, command
+from penstock.framing.abilities import Appendable, Surveyed, TextIndexMaking
+from penstock.framing.index import ahead, blocks, kept_schema, sidecar
+from penstock.framing.index.kept_schema import of_written
+from penstock.framing.index.sidecar import Index
+from penstock.overlay.file import has_overlays
+from penstock.payloads.example.inference import innermost
+from penstock.payloads.example.plans import IN_LISTS_KEY, WIRE_KEY, is_raw, wire_key
+from penstock.storage.base import Storage
+from penstock.storage.local import LocalStorage
+from penstock.storage.local_append import WAIT_SECONDS, Tail
+from penstock.storage.local_sink import LocalSink
+from penstock.storage.paths import index_option
+from penstock.verbs.append._labels import numbered_alike
+from penstock.verbs.append._names import place_for
+from penstock.verbs.check import textindex
+from penstock.verbs.write.incoming import Incoming, batches_of
+from penstock.verbs.write.shards import Progress, index_of
+from penstock.verbs.write.write import with_exact
+
+_MOST_NAMES = 1000
+"""How many new names are tried that others take meanwhile."""
+
+
+def append(
+    data: Any,
+    target: str | os.PathLike[str],
+    *,
+    shard: str | None = None,
+    schema: Any = None,
+    index: bool | str = True,
+    exact: bool = False,
+    threads: int | None = None,
+    wait_seconds: float = WAIT_SECONDS,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+    **format_options: Any,
+) -> Summary:
+    """Add records behind those of a dataset: at the end of a file, or as a new shard.
+
+    All records get there or none, also where the process is killed; what it leaves half done is
+    taken back by the next `append`, `open` or `verify`. Records that are there are not read, and
+    not touched. The index is extended.
+
+    Args:
+        data: as for `write`.
+        target: a file, to whose end the records go (TFRecord, plain or GZIP); or several, by a
+            folder, a glob or a pattern with `{shard}`, which get a new shard with the next number.
+        shard: "last" appends to the end of the last of several files, "new" wants a new shard.
+            Files whose names say how many they are (`name-00000-of-00010`) take "last" alone.
+        schema: what the records must fit, as for `open`; None infers it from those that are there.
+        index: write an index of what was added, where the format has one; a folder keeps it there.
+        exact: refuse values that the format cannot hold exactly, as for `write`.
+        threads: how many to use; None: one a core. The bytes are the same for any number.
+        wait_seconds: how long to wait for another append to the same file.
+        progress: called with the number of records so far and the total (or None).
+        storage: where the files are; only this machine's can be appended to.
+        **format_options: of the format, as for `write`. The compression is that of the files.
+
+    Returns:
+        Summary: the file appended to or made, and the records and bytes that were added. Without
+        records nothing is written, and no path is named.
+
+    Raises:
+        FileNotFoundError: there is nothing to append to; `write` makes new files.
+        SchemaError: the records do not fit those that are there; names the field.
+        FormatError: the file's end is damaged; `repair` it first.
+        UnsupportedError: nothing can follow the end of such a file.
+        BlockingIOError: another append was under way for all of `wait_seconds`.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2]}, "ids.tfrecord", overwrite=True)
+        >>> ps.append({"id": [3]}, "ids.tfrecord").num_records
+        1
+        >>> [record["id"] for record in ps.open("ids.tfrecord")]
+        [1, 2, 3]
+    """
+    place, index = LocalStorage() if storage is None else storage, index_option(index)
+    if not isinstance(place, LocalStorage):
+        raise UnsupportedError("only files of this machine can be appended to")
+    where = place_for(target, shard, place)
+    last, kind = where.paths[-1], _format_of(where.paths[-1], place)
+    threads = checked_threads(threads)
+    work = _Work(place, kind, index, threads, progress)
+    if where.new is None:
+        if has_overlays([last], place):
+            raise UnsupportedError(
+                "fields are kept beside this file, and would have no values for the new records",
+                file=last,
+                hint="penstock fields bake first, or shard='new'",
+            )
+        # Before any work is done. It is looked at again under the lock, if it has changed by then.
+        known = _state_of(last), work.end_of(last)
+        compression: str | None = known[1].compression
+    else:
+        known = None
+        compression = _compression_of(last, kind, place)
+    options = _options(kind, compression, with_exact(kind, format_options, exact=exact))
+    there = datasets.open(where.paths, schema=schema, index="never", storage=place)
+    incoming = _fitting(batches_of(data), there.schema, kind, last)
+    incoming = numbered_alike(incoming, kind, where.paths, place, work.kept_at)
+    work = replace(work, schema=of_written(kind, incoming.schema, options))
+    next_name = partial(_next_name, target, shard, place)
+    place = place.no_more_open_than([last])
+    sink = place.sink(last, overwrite=True) if where.new is None else _new_sink(place, next_name)
+    try:
+        made = work.encode(incoming, sink, options)
+        if not made.num_records:
+            sink.abort()
+            return Summary((), 0, 0)
+        work = replace(work, schema=kept_schema.finished(kind, work.schema, made.writer))
+        work.check(sink.temporary, incoming, there.schema, last)
+        if known is not None:
+            done = work.to_end(last, known, sink, made, wait_seconds)
+        else:
+            done = work.to_new_shard(next_name, sink, made)
+    except BaseException:
+        sink.abort()
+        raise
+    with suppress(OSError):  # the records are where they belong; only a temporary is left
+        sink.abort()
+    return done
+
+
+def _next_name(target: Any, shard: str | None, storage: Storage) -> str:
+    new = place_for(target, shard, storage).new
+    assert new is not None, "it was one of several files"
+    return new
+
+
+def _new_sink(storage: LocalStorage, next_name: Callable[[], str]) -> LocalSink:
+    """For the next shard, whose name others may take before it is there."""
+    while True:
+        with suppress(FileExistsError):
+            return storage.sink(next_name())
+
+
+_State = tuple[int, int, int, int]
+"""What tells one file from another, and from itself after a change: device, inode, bytes, time."""
+
+
+def _state_of(path: str) -> _State:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _format_of(path: str, storage: Storage) -> Format:
+    source = storage.source(path)
+    try:
+        return formats.of(source)
+    finally:
+        source.close()
+
+
+def _compression_of(path: str, kind: Format, storage: Storage) -> str | None:
+    """That of a framed file; None leaves it to the format."""
+    if not isinstance(kind, Surveyed):
+        return None
+    source = storage.source(path)
+    try:
+        return kind.survey(source, Options(index="never")).compression
+    finally:
+        source.close()
+
+
+def _options(kind: Format, compression: str | None, given: dict[str, Any]) -> Any:
+    known = {field.name for field in fields(kind.write_options)}
+    if compression is not None and "compression" in known:
+        asked = given.get("compression")
+        if asked is not None and str(asked).lower() != compression:
+            there = compression or "not compressed"
+            raise ValueError(f"compression={asked!r}, but the file is {there}")
+        given = {**given, "compression": compression or None}
+    return options_from(kind.write_options, given, kind.info.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The new records, encoded as a file of their own."""
+
+    writer: Any
+    num_records: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one call works with."""
+
+    storage: LocalStorage
+    kind: Format
+    index: bool | str
+    threads: int
+    progress: Progress | None
+    schema: bytes = b""
+    """What sidecars keep of the types of the new records."""
+
+    @property
+    def index_option(self) -> str:
+        """`index`, as readers take it."""
+        return "auto" if self.index is True else "never" if self.index is False else self.index
+
+    def end_of(self, path: str) -> Index:
+        """The index of a file to whose end records can go."""
+        kind = self.kind
+        if not kind.info.can_write:
+            raise UnsupportedError(
+                f"{kind.info.name} files are read, not written",
+                file=path,
+                hint="penstock convert to TFRecord, which can be appended to",
+            )
+        if not isinstance(kind, Appendable):
+            raise UnsupportedError(
+                f"nothing can be put behind the end of a {kind.info.name} file",
+                file=path,
+                hint="append to its folder for a new shard, if its name has a running number; "
+                "or write another file, and open both",
+            )
+        source = self.storage.source(path)
+        try:
+            return kind.end_of(source, Options(raw=True, index=self.index_option))
+        except PenstockError as error:
+            raise error.at(hint=command("penstock", "verify", path)) from None
+        finally:
+            source.close()
+
+    def encode(self, incoming: Incoming, sink: LocalSink, options: Any) -> _Made:
+        """Write the records to a sink."""
+        if self.kind.info.loses_dtypes:
+            refuse_bits(incoming.schema, self.kind.info.name)
+        writer: Any = self.kind.create(sink, incoming.schema, options, self.threads)
+        num_records = 0
+        try:
+            for batch in incoming.batches:
+                writer.write(batch)
+                num_records += batch.num_rows
+                if self.progress is not None:
+                    self.progress(num_records, incoming.num_records)
+            writer.close()
+        except BaseException:
+            stop = getattr(writer, "abort", None)
+            if stop is not None:
+                stop()
+            raise
+        return _Made(writer, num_records, writer.num_bytes)
+
+    def check(self, encoded: str, incoming: Incoming, schema: pa.Schema, path: str) -> None:
+        """Raise SchemaError where the encoded records are not of the schema: all of them are read
+        as records of it."""
+        lies = is_raw(schema) and is_raw(incoming.schema)
+        if self.kind.info.lossless or has_no_records(schema) or lies:
+            return
+        reading: dict[str, Any] = {
+            "format": self.kind.info.name,
+            "index": "never",
+            "storage": self.storage,
+        }
+        try:
+            infers = "infer_records" in {field.name for field in fields(self.kind.read_options)}
+            every: dict[str, Any] = {"infer_records": "all"} if infers else {}
+            found = datasets.open(encoded, **reading, **every)
+            _check_features(found.schema, incoming.schema.names, schema, path)
+            for _ in datasets.open(encoded, **reading, schema=schema).scan(threads=self.threads):
+                pass
+        except SchemaError as error:
+            # Not the temporary that they were found in, nor the place there.
+            error.file, error.byte = path, None
+            told = error.hint or "open("
+            # What open advises is no help here, nor is what names the temporary.
+            if told.startswith("open(") or encoded in told or command(encoded) in told:
+                error.hint = command("penstock", "schema", path)
+            raise
+
+    def to_end(
+        self,
+        path: str,
+        known: tuple[_State, Index],
+        sink: LocalSink,
+        made: _Made,
+        wait_seconds: float,
+    ) -> Summary:
+        """Put the records behind the end of a file, which was in a state `known` with its index."""
+        with Tail(path, self.storage.calls, wait_seconds) as tail:
+            state, old = known
+            # While another append was at it, the end was looked at where it had been before.
+            if _state_of(path) != state or old.data_bytes != state[2]:
+                old = self.end_of(path)
+            if old.num_records:
+                old = self._with_schema(old, path)
+                tail.grow(sink.temporary, old.data_bytes)
+            else:
+                # A compressed file without records is an empty member, which nothing may follow.
+                with self._index_ahead(sink, made, path):
+                    sink.commit()
+            more = replace(made.writer.index(), schema=self.schema)
+            if old.num_records or blocks.kept(path, self.kept_at, self.storage) is not None:
+                self._save_index(old, more, path)
+            self._save_text(sidecar.joined(old, more), path, old.num_records, made)
+        return Summary((path,), made.num_records, made.num_bytes, notes_of([made.writer]))
+
+    def to_new_shard(self, next_name: Callable[[], str], sink: LocalSink, made: _Made) -> Summary:
+        """Give the records a file of their own."""
+        new = sink.path
+        for tried in range(_MOST_NAMES):
+            try:
+                with self._index_ahead(sink, made, new):
+                    sink.commit(new)
+                break
+            except FileExistsError:
+                # Somebody else has made a shard meanwhile.
+                if tried == _MOST_NAMES - 1:
+                    raise
+                new = next_name()
+        if hasattr(made.writer, "index"):
+            self._save_text(made.writer.index(), new, 0, made)
+        return Summary((new,), made.num_records, made.num_bytes, notes_of([made.writer]))
+
+    def _with_schema(self, old: Index, path: str) -> Index:
+        """The index of a file with a schema that the new records fit as well. It is saved before they are there:
+        nobody is to read them by types that are not theirs."""
+        folder = None if isinstance(self.index, bool) else self.index
+        kept = old.schema
+        with suppress(OSError, StaleIndexError):
+            kept_at = sidecar.path_for(path, folder)
+            kept = sidecar.load_sections(kept_at, self.storage, "schema")[1]["schema"]
+        both = kept_schema.joined(kept, self.schema) if kept else b""
+        if both == kept:
+            return replace(old, schema=kept)
+        if self.index is False:
+            sidecar.discard(path)
+        else:
+            sidecar.save(replace(old, schema=both), path, self.storage, folder)
+        return replace(old, schema=both)
+
+    def _save_text(self, index: Index, path: str, old: int, made: _Made) -> None:
+        """The index of another library, where one is wanted or there already."""
+        text = made.writer.text_index if isinstance(made.writer, TextIndexMaking) else None
+        try:
+            if text is not None and not old:
+                textindex.write(text, index, path, self.storage)
+            else:
+                textindex.follow(self.kind, index, path, self.storage, old)
+        except OSError as error:
+            warnings.warn(f"{path} has the records, but not its text index: {error}", stacklevel=4)
+
+    @property
+    def kept_at(self) -> str:
+        """Where indexes are, as `Options.index`."""
+        return "beside" if isinstance(self.index, bool) else self.index
+
+    def _index_ahead(self, sink: LocalSink, made: _Made, path: str) -> AbstractContextManager[Any]:
+        """The index of a new file, on disk before that has its name."""
+        if self.index is False:
+            return nullcontext()
+        folder = None if self.index is True else self.index
+        try:
+            sink.finish()
+            index = index_of(made.writer, sink.temporary, self.storage, self.schema)
+            if index is not None:
+                return ahead.save(index, sink.temporary, path, self.storage, folder)
+        except OSError as error:
+            # An index can be made again at any time.
+            warnings.warn(f"{path} has the records, but no index: {error}", stacklevel=4)
+        return nullcontext()
+
+    def _save_index(self, old: Index, more: Index, path: str) -> None:
+        if self.index is False:
+            return
+        folder = None if self.index is True else self.index
+        with_checksums = blocks.kept(path, self.kept_at, self.storage)
+        try:
+            if old.num_records:
+                kept = sidecar.kept_records(path, folder)
+                total = old.num_records + more.num_records
+                is_enough = kept is not None and not sidecar.worth_saving(kept, total)
+                if is_enough and with_checksums is None:
+                    return
+                more = sidecar.joined(old, more)
+            if folder is not None:
+                os.makedirs(folder, exist_ok=True)
+            if with_checksums is not None:
+                source = self.storage.source(path)
+                try:
+                    found = blocks.extended(source, with_checksums[1])
+                    if found is None:
+                        return  # the old checksums tell the damage
+                    more = replace(more, blocks=found, state=sidecar.state_of(source))
+                finally:
+                    source.close()
+            sidecar.save(more, path, self.storage, folder)
+        except OSError as error:
+            # The records are there; an index can be made again at any time.
+            warnings.warn(f"{path} has the records, but no new index: {error}", stacklevel=4)
+
+
+# -- what fits -------------------------------------------------------------------------------------
+
+
+def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> Incoming:
+    """The records in the types of the files that keep types. Those of others are checked once they
+    are encoded; whether a list is a feature list is what the files say."""
+    if not kind.info.lossless:
+        if has_no_records(schema):
+            return incoming
+        fields = [_as_there(field, schema) for field in incoming.schema]
+        there = pa.schema(fields, incoming.schema.metadata)
+        return Incoming(there, _of_types(incoming.batches, there), incoming.num_records)
+    _check_names(incoming.schema, schema, path)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in incoming.batches:
+            yield conform(batch, schema, path)
+
+    return Incoming(schema, batches(), incoming.num_records)
+
+
+def _of_types(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        is_there = batch.schema.types == schema.types
+        yield batch if is_there else batch.cast(schema.with_metadata(batch.schema.metadata))
+
+
+def _as_there(field: pa.Field, schema: pa.Schema) -> pa.Field:
+    """A column that goes to the part of a SequenceExample in which the files have its name. Lists that are all
+    empty are of the type of those."""
+    at = schema.get_field_index(field.name)
+    if at < 0:
+        return field
+    if (
+        is_list(field.type)
+        and innermost(field.type) == pa.null()
+        and is_list(schema.field(at).type)
+    ):
+        field = field.with_type(schema.field(at).type)
+    parts = (IN_LISTS_KEY, WIRE_KEY)
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k not in parts}
+    metadata |= {k: v for k, v in (schema.field(at).metadata or {}).items() if k in parts}
+    return field.with_metadata(metadata or None)
+
+
+def _check_names(given: pa.Schema, schema: pa.Schema, path: str) -> None:
+    """Raise SchemaError for the first field that only the new records have, or only the old."""
+    has, gets = set(schema.names), set(given.names)
+    for name in given.names:
+        if name not in has:
+            raise _unknown(name, schema, path)
+    for name in schema.names:
+        if name not in gets:
+            raise _missing(name, path)
+
+
+def _check_features(written: pa.Schema, given: list[str], schema: pa.Schema, path: str) -> None:
+    """The same for encoded records, by key and part of the message: a key may be in both parts of a
+    SequenceExample, and is then named otherwise than where it is in one."""
+    known = {_place(field): field.name for field in schema}
+    for field in written:
+        in_lists, key = _place(field)
+        if (in_lists, key) in known:
+            continue
+        if (not in_lists, key) not in known:
+            raise _unknown(field.name, schema, path)
+        parts = ("context", "feature lists")
+        raise SchemaError(
+            f"the records that are there have this field in the {parts[not in_lists]}, the new ones "
+            f"in the {parts[in_lists]}",
+            file=path,
+            field=key,
+        )
+    places = {_place(field) for field in written}
+    for place, name in known.items():
+        if place not in places and name not in given:
+            raise _missing(name, path)
+
+
+def _place(field: pa.Field) -> tuple[bool, str]:
+    """Whether a field is a feature list, and its key."""
+    metadata = field.metadata or {}
+    return IN_LISTS_KEY in metadata, wire_key(field)
+
+
+def _unknown(name: str, schema: pa.Schema, path: str) -> SchemaError:
+    known = ", ".join(schema.names[:20]) + (", …" if len(schema.names) > 20 else "")
+    message = f"the records that are there have no such field; they have: {known}"
+    return SchemaError(message, file=path, field=name)
+
+
+def _missing(name: str, path: str) -> SchemaError:
+    return SchemaError(
+        "the records that are there have this field, the new ones do not",
+        file=path,
+        field=name,
+        hint="add it, with nulls where there is no value",
+    )

@@ -1,0 +1,1 @@
+"""Verify, repair and index files."""

@@ -1,0 +1,235 @@
+"""`index`: find the records of framed files once, and keep where they lie."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from penstock import formats
+from penstock.contract.format import Format, Options, Reader
+from penstock.engine.pipeline import in_order
+from penstock.errors import StaleIndexError, UnsupportedError, command
+from penstock.framing.abilities import Framed, TextIndex, TextIndexed, is_indexed, open_shard
+from penstock.framing.framings import Framing
+from penstock.framing.index import blocks, fitting, sidecar
+from penstock.framing.index.kept_schema import of_file
+from penstock.framing.index.sidecar import Index
+from penstock.storage.base import Source, Storage
+from penstock.storage.folder import size_of
+from penstock.storage.local import LocalStorage
+from penstock.storage.paths import expand
+from penstock.verbs.check import textindex
+
+Progress = Callable[[int, int, int], None]
+"""Called now and then with the records done, the bytes done, and the bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What became of one shard. `path` is None where its format keeps no index."""
+
+    path: str | None
+    num_records: int
+    num_bytes: int
+
+
+def index(
+    source: Any,
+    *,
+    checksums: bool = False,
+    folder: str | os.PathLike[str] | None = None,
+    text: bool | str | None = None,
+    from_text: str | os.PathLike[str] | bool | None = None,
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+) -> list[str]:
+    """Build the indexes that are missing or do not fit, and keep them beside their files.
+
+    `open` makes an index for itself when it needs one, and keeps it in the user's cache; this makes it
+    beforehand, for many shards at once and for all who read the files. Uncompressed local files are
+    read by their heads alone.
+
+    Args:
+        source: as for `open`.
+        checksums: also keep the CRC-32C of each MiB of the file, of any format, for those that store no
+            checksums. `verify` compares them, and each read does with `open(checksums="index")`. An index
+            that has them is never made again unasked: where its file was changed since, `verify` says so.
+        folder: where to keep the sidecars; None keeps them beside the data under hidden names, or in the
+            user's cache where that cannot be written.
+        text: True also writes the text index of another library: for `x.tfrecord` that of DALI's
+            tfrecord2idx, `x.tfrecord.idx`; for `x.rec` MXNet's, `x.idx`. "dali" or "mxnet" insists.
+        from_text: a text index to check against the file's own heads (True: the one beside it).
+        force: build again what already fits, and an index with checksums whose file was rewritten.
+        threads: how many shards are indexed at once; None for all cores.
+        progress: called with the records done, the bytes done, and the bytes in all.
+        storage: where the files are; None for this machine.
+
+    Returns:
+        The paths of the sidecars, one a shard, in their order. Parquet and Arrow files say
+        themselves where their records lie; they have none without `checksums`.
+
+    Raises:
+        FormatError: a file is damaged; `verify` tells the whole of it, `repair` saves the rest.
+        StaleIndexError: `from_text` does not fit its file; or a file is not the one whose checksums its
+            index keeps, and `force` is not given.
+        UnsupportedError: a text index is asked for that the file's format does not have.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2]}, "two.tfrecord", index=False, overwrite=True)
+        >>> ps.index("two.tfrecord")
+        ['.two.tfrecord.penstock']
+    """
+    if text not in (None, False, True, "dali", "mxnet"):
+        raise ValueError(f"text={text!r} is not one of True, 'dali', 'mxnet', None")
+    place = storage or LocalStorage()
+    paths = expand(source, place).paths
+    if isinstance(from_text, (str, os.PathLike)) and len(paths) != 1:
+        raise ValueError(
+            f"one text index for {len(paths)} files; from_text=True takes the one beside each"
+        )
+    kept = None if folder is None else os.fspath(folder)
+
+    def shards() -> Iterator[str]:
+        return iter(paths)
+
+    def build(path: str) -> Iterable[_Made]:
+        yield _index_one(path, kept, text, from_text, force, place, checksums)
+
+    total = sum(bytes_of(path, place) for path in paths)
+    made: list[str] = []
+    num_records = num_bytes = 0
+    for done in in_order([shards], build, lambda done: 0, threads):
+        num_records, num_bytes = num_records + done.num_records, num_bytes + done.num_bytes
+        if done.path is not None:
+            made.append(done.path)
+        if progress is not None:
+            progress(num_records, num_bytes, total)
+    return made
+
+
+def bytes_of(path: str, storage: Storage) -> int:
+    """Bytes of a file, or of a folder that is a shard."""
+    if isinstance(storage, LocalStorage):
+        return size_of(path)
+    source = storage.source(path)
+    source.close()
+    return source.size
+
+
+def _index_one(
+    path: str,
+    folder: str | None,
+    text: bool | str | None,
+    from_text: Any,
+    force: bool,
+    storage: Storage,
+    checksums: bool,
+) -> _Made:
+    source = storage.source(path)
+    try:
+        kind = formats.of(source)
+        with_checksums = blocks.kept(path, folder or "auto", storage)
+        if with_checksums is not None and not force:
+            _check_is_the_same(source, with_checksums[1])
+        checksums = checksums or with_checksums is not None
+        try:
+            reader = open_shard(kind, source, Options(raw=True, index="never"))
+        except UnsupportedError:
+            reader = None
+        if not (reader is not None and isinstance(kind, Framed) and is_indexed(reader)):
+            # It knows itself where its records lie.
+            if not checksums:
+                return _Made(None, 0 if reader is None else reader.num_records, source.size)
+            reader = reader or open_shard(kind, source, Options(index="never"))
+            kept_at = _keep_checksums(source, reader, folder, storage)
+            return _Made(kept_at, reader.num_records, source.size)
+        known = None if force else load_fitting(path, source, kind.framing, folder, storage)
+        found = _made_anew(reader.index, kind, path, folder, storage) if known is None else known[1]
+        wanted = sidecar.path_for(path, folder)
+        # What reading has kept in the user's cache is put beside the data.
+        is_there = known is not None and known[0] == wanted
+        if checksums and found.blocks is None:
+            found, is_there = _with_checksums(found, source), False
+        kept_at = wanted if is_there else sidecar.keep(found, path, storage, folder)
+        if text or (from_text is not None and from_text is not False):
+            other = _text_index(kind, text, path)
+            if from_text:
+                given = other.path_for(path) if from_text is True else os.fspath(from_text)
+                textindex.check(other, given, found, path, storage)
+            if text:
+                textindex.write(other, found, path, storage)
+        return _Made(kept_at, found.num_records, source.size)
+    finally:
+        source.close()
+
+
+def _check_is_the_same(source: Source, index: Index) -> None:
+    """Refuse to make an index again that keeps checksums of another state of its file."""
+    if fitting.is_same(index, source):
+        return
+    known = index.blocks
+    is_whole = known is not None and index.data_bytes == source.size
+    if known is not None and is_whole and not any(blocks.differing(source, known, 0, source.size)):
+        return
+    raise StaleIndexError(
+        "its index keeps checksums, and this is not the file that they are of: it was rewritten, or it is damaged",
+        file=source.path,
+        hint=command("penstock", "verify", source.path) + ", and --force where it was rewritten",
+    )
+
+
+def _with_checksums(index: Index, source: Source) -> Index:
+    state = sidecar.state_of(source)  # before it is read: it may change meanwhile
+    return replace(index, blocks=blocks.checksums_of(source), state=state)
+
+
+def _keep_checksums(source: Source, reader: Reader, folder: str | None, storage: Storage) -> str:
+    """Keep the checksums of a file that has no places to keep, with what its index holds besides."""
+    places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
+    index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
+    with suppress(OSError, StaleIndexError):
+        kept = sidecar.load(sidecar.path_for(source.path, folder), storage)
+        if kept.data_bytes == source.size and not fitting.was_written(kept, source):
+            index = kept
+    return sidecar.keep(_with_checksums(index, source), source.path, storage, folder)
+
+
+def _made_anew(
+    found: Index, kind: Format, path: str, folder: str | None, storage: Storage
+) -> Index:
+    """A new index, with the types that the old one keeps of the file."""
+    options = Options(index="auto" if folder is None else folder)
+    return replace(found, schema=of_file(path, storage, options, lambda source: kind))
+
+
+def _text_index(kind: Format, asked: bool | str | None, path: str) -> TextIndex:
+    """The text index of a format, if it is the one asked for."""
+    own = kind.text_index if isinstance(kind, TextIndexed) else None
+    if own is None or (isinstance(asked, str) and asked != own.name):
+        has = "none" if own is None else f"the one of {own.name}"
+        message = f"{kind.info.name} files have no such text index; known: {has}"
+        raise UnsupportedError(message, file=path)
+    return own
+
+
+def load_fitting(
+    path: str, source: Source, framing: Framing, folder: str | None, storage: Storage
+) -> tuple[str, Index] | None:
+    """The sidecar of a file and where it is kept, if there is one that fits."""
+    for place in sidecar.folders(folder):
+        kept_at = sidecar.path_for(path, place)
+        try:
+            index = sidecar.load(kept_at, storage)
+        except (OSError, StaleIndexError):
+            continue
+        if fitting.covers(index, source, framing) == "all":
+            return kept_at, index
+    return None

@@ -1,0 +1,448 @@
+"""`repair`: everything of damaged files that is proved right, in new files of the same kind."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.numbers import as_numpy
+from penstock.contract.around import parts_around
+from penstock.contract.format import Alike, Chunk, Format, Options, Reader, Writer, bare, parts_of
+from penstock.contract.report import Finding, Report
+from penstock.engine.pipeline import checked_threads, in_order
+from penstock.errors import LimitError, PenstockError, UnsupportedError, not_local
+from penstock.framing.abilities import Framed, FrameWriter, IndexMaking, Surveyed, open_shard
+from penstock.framing.damage.parts import Found, Frames
+from penstock.framing.damage.survey import Survey
+from penstock.framing.framings import Framing
+from penstock.framing.index import ahead, kept_schema, sidecar
+from penstock.framing.index.sidecar import Index
+from penstock.limits import Limits, limits_from
+from penstock.storage.append_journal import resolved
+from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.hidden import TEMPORARY_SUFFIX
+from penstock.storage.local import LocalStorage
+from penstock.storage.local_sink import LocalSink, refuse_device
+from penstock.storage.paths import expand, index_option
+from penstock.verbs.check import textindex
+from penstock.verbs.check.index import bytes_of
+from penstock.verbs.check.verify import (
+    Progress,
+    decoding,
+    empty_file,
+    first_error,
+    format_of,
+    found_in,
+    is_empty_file,
+    is_misfit,
+    tally_of,
+    tell_long,
+)
+from penstock.verbs.convert.journal import refuse_existing
+from penstock.verbs.fields.rewrite_journal import alone_with, clear
+
+
+def repair(
+    source: Any,
+    *,
+    into: str | os.PathLike[str] | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+    salvage: bool = False,
+    payloads: bool = True,
+    format: str | None = None,
+    index: bool | str = True,
+    limits: Limits | dict[str, int] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+    **format_options: Any,
+) -> Report:
+    """Write every record that is proved right to new files, and report what is lost.
+
+    Frames are copied as they stand, in order; a GZIP file becomes one of GZIP members, with random
+    access. A record of which only the head is damaged is restored. A sidecar that fits the damaged
+    file helps: it knows where records were, and what checksums they had.
+
+    Args:
+        source: as for `open`.
+        into: a file for one shard, or a folder for files of the same names.
+        in_place: replace damaged files, each when its new one is whole; others are not touched. A
+            file of which nothing can be saved stays as it is.
+        overwrite: replace files that exist in `into`.
+        salvage: also write records that may be the contents of larger, broken ones. Without it
+            nothing is written that was not a record.
+        payloads: leave out records that cannot be decoded, as `damage="skip"` does; False keeps every
+            record whose frame is right, whatever it holds.
+        format: a format's name, instead of telling it by the bytes.
+        index: write an index with each file; a folder puts them there.
+        limits: as for `open`.
+        threads: how many threads read and compress; None for all cores.
+        progress: called with the records done, the bytes done, and the bytes in all.
+        storage: where the files are; None for this machine.
+        **format_options: of the format, such as `compression="gzip"` for TFRecord.
+
+    Returns:
+        A Report of the damage, whose `num_records` were written to `paths`.
+
+    Raises:
+        FileExistsError: a target exists and `overwrite` is False.
+        BlockingIOError: another repair is writing a target.
+        FileNotFoundError: no such file, or a shard of a numbered set is missing.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+        >>> ps.repair("numbers.tfrecord", into="whole.tfrecord", overwrite=True).num_records
+        3
+    """
+    if (into is None) == (not in_place):
+        raise ValueError("repair takes either into= or in_place=True")
+    place, index, threads = storage or LocalStorage(), index_option(index), checked_threads(threads)
+    paths = expand(source, place).paths
+    targets = list(paths) if into is None else _targets(paths, os.fspath(into))
+    options = Options(limits=limits_from(limits), format_options=dict(format_options))
+    work = _Work(
+        place, options, format, index, salvage, payloads, overwrite, in_place, threads, progress
+    )
+    work.total_bytes = sum(bytes_of(path, place) for path in paths) * (2 if in_place else 1)
+    for path, target in zip(paths, targets, strict=True):
+        work.one(path, target)
+    return Report(work.num_records, tuple(work.findings), work.num_bytes, tuple(work.paths))
+
+
+def _targets(paths: list[str], into: str) -> list[str]:
+    if "://" in into:
+        raise not_local(into)
+    is_folder = len(paths) > 1 or into.endswith(("/", os.sep)) or os.path.isdir(into)
+    if not is_folder:
+        targets = [into]
+    else:
+        os.makedirs(into, exist_ok=True)
+        targets = [os.path.join(into, os.path.basename(path)) for path in paths]
+    if len(set(targets)) < len(targets):
+        raise ValueError(f"two of the files have the same name, and would be one in {into}")
+    for path, target in zip(paths, targets, strict=True):
+        if os.path.exists(target) and os.path.samefile(path, target):
+            raise ValueError(f"{path} would be written over itself; use in_place=True for that")
+    return targets
+
+
+@dataclass
+class _Work:
+    """One call of `repair`, and what it has done so far."""
+
+    storage: Storage
+    options: Options
+    format: str | None
+    index: bool | str
+    salvage: bool
+    payloads: bool
+    overwrite: bool
+    in_place: bool
+    threads: int
+    progress: Progress | None
+    total_bytes: int = 0
+    done_bytes: int = 0
+    num_bytes: int = 0
+    num_records: int = 0
+    findings: list[Finding] = field(default_factory=list[Finding])
+    paths: list[str] = field(default_factory=list[str])
+
+    def one(self, path: str, target: str) -> None:
+        """Repair one file."""
+        source = self.storage.source(path)
+        self.num_bytes += source.size
+        try:
+            try:
+                kind = format_of(source, self.format)
+                if is_empty_file(source, kind):
+                    self.findings.append(empty_file(kind, path))
+                    if not isinstance(kind, Surveyed):
+                        return  # of the others an archive of no records is made
+                saving = _saving(source, kind, self)
+            except PenstockError as error:
+                self.findings.append(found_in(error, path, 0, source.size))
+                return
+            if self.in_place:
+                num_records, findings = saving.look()
+                lost_all = not num_records
+                _refuse_limited(path, findings)
+                if first_error(findings) is None or lost_all:
+                    self.findings.extend(findings)
+                    self.num_records += num_records
+                    self._step(source.size)
+                    return
+            if self.in_place and kind.info.is_folder:
+                message = "a folder is repaired into another, since it may hold more than its data"
+                raise UnsupportedError(message, file=path, hint="repair(..., into=...)")
+            self._write(saving, kind, path, target)
+        finally:
+            source.close()
+
+    def _types_of(self, path: str, kind: Format) -> bytes:
+        """The types that the sidecar of a damaged file keeps, where it is of the file but for the damage."""
+        places = ("auto", self._index_folder or "auto") if self.index is not False else ()
+        given = (Options(index=kept, limits=self.options.limits) for kept in dict.fromkeys(places))
+        found = (kept_schema.of_file(path, self.storage, o, lambda source: kind) for o in given)
+        return next(filter(None, found), b"")
+
+    def _write(self, saving: _Saving, kind: Format, path: str, target: str) -> None:
+        types = self._types_of(path, kind)
+        replaces = self.overwrite or self.in_place
+        if not isinstance(self.storage, LocalStorage):
+            self._save(saving, kind, target, self.storage.sink(target, overwrite=replaces), types)
+            return
+        with _alone_at(target) as hidden:
+            if not replaces:
+                refuse_existing([target])
+            storage = self.storage.no_more_open_than([path])
+            if kind.info.is_folder:
+                sink = storage.folder_sink(target, overwrite=replaces)
+                self._save(saving, kind, target, sink, types)
+                return
+            refuse_device(target)
+            sink = storage.sink(hidden, overwrite=replaces, like=target)
+            self._save(saving, kind, target, sink, types)
+
+    def _save(self, saving: _Saving, kind: Format, target: str, sink: Sink, types: bytes) -> None:
+        begun = sink.path
+        try:
+            num_records, findings = saving.save(sink)
+            made = self._index_of(saving, sink, types)
+            with self._index_ahead(made, sink, target):
+                sink.commit(target if target != begun else None)
+        except BaseException as error:
+            sink.abort()
+            if isinstance(error, PenstockError) and error.file == begun:
+                error.file = target  # nobody knows it by its hidden name
+            raise
+        self.num_records += num_records
+        self.findings.extend(findings)
+        self.paths.append(target)
+        if made is not None and self.index is not False and not isinstance(sink, LocalSink):
+            sidecar.save(made, target, self.storage, self._index_folder)
+        elif self.in_place and (made is None or self.index is False):
+            sidecar.discard(target)
+        if made is not None and made.layout != "none" and (self.in_place or self.overwrite):
+            textindex.follow(kind, made, target, self.storage)
+
+    @property
+    def _index_folder(self) -> str | None:
+        return None if isinstance(self.index, bool) else self.index
+
+    def _index_of(self, saving: _Saving, sink: Sink, types: bytes) -> Index | None:
+        """The index of what was written; None where there is nothing to keep."""
+        made = saving.index()
+        if made is not None:
+            return replace(made, schema=types)
+        if not (types and isinstance(sink, LocalSink)):
+            return None
+        sink.finish()
+        return kept_schema.index_of_others(sink.temporary, self.storage, types)
+
+    def _index_ahead(
+        self, made: Index | None, sink: Sink, target: str
+    ) -> AbstractContextManager[Any]:
+        """The index of a new file of this machine, on disk before that has its name."""
+        if made is None or self.index is False or not isinstance(sink, LocalSink):
+            return nullcontext()
+        assert isinstance(self.storage, LocalStorage), "its files have such sinks"
+        sink.finish()
+        return ahead.save(made, sink.temporary, target, self.storage, self._index_folder)
+
+    def _step(self, num_bytes: int) -> None:
+        self.done_bytes += num_bytes
+        self.tell(0)
+
+    def tell(self, num_records: int, num_bytes: int = 0) -> None:
+        """Report progress: records of the file that is being worked on, and bytes just done."""
+        self.done_bytes += num_bytes
+        if self.progress is not None:
+            done = min(self.done_bytes, self.total_bytes)
+            self.progress(self.num_records + num_records, done, self.total_bytes)
+
+
+@contextmanager
+def _alone_at(target: str) -> Generator[str]:
+    """Keep other repairs away from a file of this machine, and clear away what a killed one has left of it. Gives
+    the name under which the new file is begun: one that no other verb takes, so it is known whose it was.
+
+    Raises:
+        BlockingIOError: another repair is writing it.
+    """
+    folder, name = os.path.split(resolved(target))
+    token = hashlib.blake2b(os.fsencode(name), digest_size=6).hexdigest()
+    hidden = os.path.join(folder, f".penstock-repair-{token}")
+    message = "another repair is writing it; wait for that to end"
+    with alone_with(f"{hidden}.lock{TEMPORARY_SUFFIX}", message, target):
+        clear(folder or ".", {f".{os.path.basename(hidden)}."})
+        yield hidden
+
+
+def _refuse_limited(path: str, findings: list[Finding]) -> None:
+    """Raise LimitError where a file cannot be replaced because some of it was not read: that is not damaged."""
+    for finding in findings:
+        if finding.kind == "limit":
+            raise LimitError(
+                finding.message, file=path, record=finding.record, byte=finding.start_byte
+            )
+
+
+def _saving(source: Source, kind: Format, work: _Work) -> _Saving:
+    if isinstance(kind, Surveyed):
+        return _Framed(source, kind, work)
+    return _Chunks(source, kind, work)
+
+
+class _Saving:
+    """How the records of one file are saved."""
+
+    def look(self) -> tuple[int, list[Finding]]:
+        """How many records are right, and what is wrong."""
+        raise NotImplementedError
+
+    def save(self, sink: Sink) -> tuple[int, list[Finding]]:
+        """The same, and write these records."""
+        raise NotImplementedError
+
+    def index(self) -> Index | None:
+        """The index of what was written, or None where the format keeps none."""
+        raise NotImplementedError
+
+
+class _Framed(_Saving):
+    """A framed file: its frames are copied."""
+
+    def __init__(self, source: Source, kind: Surveyed, work: _Work) -> None:
+        self._source = source
+        self._kind = kind
+        self._work = work
+        self._writer: FrameWriter | None = None
+
+    def _survey(self) -> Survey:
+        work = self._work
+        return self._kind.survey(
+            self._source, work.options, payloads=work.payloads, salvage=work.salvage
+        )
+
+    def look(self) -> tuple[int, list[Finding]]:
+        return self._each(lambda found: None, self._survey())
+
+    def save(self, sink: Sink) -> tuple[int, list[Finding]]:
+        threads = self._work.threads
+        survey = self._survey()
+        writer = self._kind.create_copy(sink, survey.compression, threads)
+        self._writer = writer
+        done = self._each(partial(_copy, writer, self._kind.framing), survey)
+        writer.close()
+        return done
+
+    def _each(self, then: Callable[[Found], None], survey: Survey) -> tuple[int, list[Finding]]:
+        num_records, findings = 0, list[Finding]()
+        tasks = [survey.tasks]
+        for found in in_order(tasks, survey.run, lambda f: f.num_bytes, self._work.threads):
+            then(found)
+            tally = tally_of(found)
+            num_records += tally.num_records
+            findings.extend(tally.findings)
+            self._work.tell(num_records, tally.num_bytes)
+        return num_records, findings
+
+    def index(self) -> Index | None:
+        return None if self._writer is None else self._writer.index()
+
+
+def _copy(writer: FrameWriter, framing: Framing, found: Found) -> None:
+    """Append what is right to the new file."""
+    for part in found.parts:
+        if isinstance(part, Frames):
+            lengths = framing.frame_bytes(as_numpy(part.frames.lengths()))
+            checksums = as_numpy(part.frames.checksums())
+            writer.write_frames([part.data], lengths, checksums)
+        elif part.payload is not None:
+            framed = framing.frames([part.payload.to_bytes()])
+            lengths, checksums = as_numpy(framed.lengths), as_numpy(framed.checksums)
+            writer.write_frames([framed.data], lengths, checksums)
+
+
+class _Chunks(_Saving):
+    """A file of chunks: those that decode are written again."""
+
+    def __init__(self, source: Source, kind: Format, work: _Work) -> None:
+        self._source = source
+        self._kind = kind
+        self._work = work
+        # Records as they stand, where they can be had: nothing of them is lost then.
+        given = work.options.format_options
+        # The files of a folder keep their names.
+        kept = {"file_names": True, **given} if kind.info.is_folder else given
+        options = replace(work.options, raw=isinstance(kind, Framed), format_options=kept)
+        self._writer: Writer | None = None
+        self._reader: Reader = open_shard(kind, source, options)
+        self._decoding = self._reader
+        if isinstance(kind, Framed) and work.payloads:
+            self._decoding = decoding(kind, source, replace(options, raw=False))
+
+    def look(self) -> tuple[int, list[Finding]]:
+        return self._each(lambda batch: None)
+
+    def save(self, sink: Sink) -> tuple[int, list[Finding]]:
+        own = bare(self._reader)
+        options = own.options_alike() if isinstance(own, Alike) else self._kind.write_options()
+        threads = self._work.threads
+        writer = self._kind.create(sink, self._reader.schema, options, threads)
+        self._writer = writer
+        done = self._each(writer.write)
+        writer.close()
+        return done
+
+    def index(self) -> Index | None:
+        return self._writer.index() if isinstance(self._writer, IndexMaking) else None
+
+    def _each(self, then: Callable[[pa.RecordBatch], None]) -> tuple[int, list[Finding]]:
+        path, size = self._source.path, self._source.size
+        findings: list[Finding] = []
+        num_records = 0
+
+        def decode(chunk: Chunk) -> Iterable[pa.RecordBatch | Finding]:
+            start, end = chunk.start_byte, chunk.end_byte
+            for first, last, found in parts_around(self._decoding, chunk):
+                if isinstance(found, PenstockError) and not is_misfit(found, self._decoding):
+                    yield found_in(found, path, start, end, chunk, last - first)
+                elif self._decoding is self._reader:
+                    assert isinstance(found, pa.RecordBatch), "what is read is what is written"
+                    yield found
+                else:
+                    yield self._reader.decode(chunk, np.arange(first, last), None)
+
+        tell_long(self._reader, self._source, findings)
+
+        def chunks() -> Iterator[Chunk]:
+            try:
+                for chunk in self._reader.chunks():
+                    yield from parts_of(self._reader, chunk)
+            except PenstockError as error:
+                findings.append(found_in(error, path, 0, size))
+
+        for result in in_order([chunks], decode, _held_bytes, self._work.threads):
+            if isinstance(result, Finding):
+                findings.append(result)
+                continue
+            then(result)
+            num_records += result.num_rows
+            self._work.tell(num_records)
+        self._work.tell(num_records, size)
+        return num_records, findings
+
+
+def _held_bytes(result: Any) -> int:
+    return 0 if isinstance(result, Finding) else int(result.get_total_buffer_size())

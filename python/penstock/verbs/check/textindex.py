@@ -1,0 +1,138 @@
+"""The text index that another library keeps beside a file: DALI's for TFRecord, MXNet's for RecordIO.
+
+It knows no checksums and nothing of its file, so penstock never reads through it. It writes one
+for the programs that want one, and checks one against the heads in the file itself.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+import numpy as np
+
+from penstock.contract.format import Format
+from penstock.errors import StaleIndexError, UnsupportedError, command
+from penstock.framing.abilities import TextIndex, TextIndexed
+from penstock.framing.index.sidecar import Index
+from penstock.storage.base import Sink, Storage
+from penstock.storage.local import LocalStorage, sink_for
+
+_LINES = 1 << 16
+
+
+def write(kind: TextIndex, index: Index, data_path: str, storage: Storage) -> None:
+    """Write the text index of an uncompressed file, replacing one that is there.
+
+    Raises:
+        UnsupportedError: the file is compressed; a text index cannot point into it.
+    """
+    path = kind.path_for(data_path)
+    if index.compression:
+        raise UnsupportedError(
+            f"a text index gives offsets in the file, and this one is {index.compression}",
+            file=path,
+        )
+    sink = sink_for(storage, path, data_path)
+    try:
+        fill(kind, index, sink)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
+
+
+def fill(kind: TextIndex, index: Index, sink: Sink, start: int = 0) -> None:
+    """Write the lines of a text index, from a record on."""
+    for first in range(start, index.num_records, _LINES):
+        last = min(first + _LINES, index.num_records)
+        sink.write(kind.lines(index, first, last).encode())
+
+
+def kept(kind: Format, data_path: str, storage: Storage) -> TextIndex | None:
+    """The text index of a format, where one is kept beside a file."""
+    text = kind.text_index if isinstance(kind, TextIndexed) else None
+    return text if text is not None and storage.exists(text.path_for(data_path)) else None
+
+
+def drop(kind: TextIndex, data_path: str, storage: Storage) -> None:
+    """Remove the text index of a file that none fits: to have none tells nobody a wrong place."""
+    if isinstance(storage, LocalStorage):
+        with suppress(FileNotFoundError):
+            os.unlink(kind.path_for(data_path))
+
+
+def follow(kind: Format, index: Index, data_path: str, storage: Storage, old: int = 0) -> None:
+    """Where a text index is kept beside a file that has changed, make it fit again, or remove it where none can.
+
+    Args:
+        kind: the format of the file.
+        index: of the file as it is now.
+        data_path: the file.
+        storage: where both are.
+        old: how many of the records were there before; what is said of them stays.
+    """
+    text = kept(kind, data_path, storage)
+    if text is None:
+        return
+    if index.compression:
+        drop(text, data_path, storage)
+        return
+    source = storage.source(text.path_for(data_path))
+    try:
+        before = source.read(0, source.size).to_bytes() if old else b""
+    finally:
+        source.close()
+    if before.count(b"\n") + (not before.endswith(b"\n") and before != b"") != old:
+        before, old = b"", 0  # it did not fit before
+    sink = sink_for(storage, text.path_for(data_path), data_path)
+    try:
+        sink.write(before if before.endswith(b"\n") or not before else before + b"\n")
+        fill(text, index, sink, old)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
+
+
+def read(kind: TextIndex, path: str, storage: Storage) -> tuple[np.ndarray, np.ndarray | None]:
+    """The offsets of a text index, and the sizes if it has them, uint64 arrays.
+
+    Raises:
+        StaleIndexError: it is no text index.
+    """
+    source = storage.source(path)
+    try:
+        data = source.read(0, source.size).to_bytes()
+    finally:
+        source.close()
+    try:
+        return kind.places(data)
+    except ValueError as error:
+        raise StaleIndexError(f"not a text index: {error}", file=path) from None
+
+
+def check(kind: TextIndex, path: str, index: Index, data_path: str, storage: Storage) -> None:
+    """Compare a text index with where the records of the file really lie.
+
+    Raises:
+        StaleIndexError: they differ; names the first record and byte where they do.
+    """
+    starts, sizes = read(kind, path, storage)
+    true_starts, true_ends = index.starts[: index.num_records], index.ends
+    common = min(len(starts), index.num_records)
+    same = starts[:common] == true_starts[:common]
+    if sizes is not None:
+        same &= starts[:common] + sizes[:common] == true_ends[:common]
+    if same.all() and len(starts) == index.num_records:
+        return
+    record = int(np.argmin(same)) if not same.all() else common
+    raise StaleIndexError(
+        f"the text index is not one of {data_path}",
+        file=path,
+        record=record,
+        byte=int(true_starts[record]) if record < index.num_records else None,
+        expected=f"{index.num_records} records, as in the file",
+        found=f"{len(starts)} lines, the first wrong one being line {record + 1}",
+        hint=command("penstock", "index", "--text", data_path),
+    )

@@ -1,0 +1,403 @@
+"""`verify`: read everything, prove everything, and report all that is wrong, not only the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from penstock import formats
+from penstock.contract.around import parts_around
+from penstock.contract.format import Chunk, Format, Options, Reader, Verifiable, bare, parts_of
+from penstock.contract.report import Finding, Report, kind_of
+from penstock.engine.pipeline import in_order
+from penstock.errors import (
+    ChangedError,
+    FormatError,
+    PenstockError,
+    SchemaError,
+    StaleIndexError,
+    UnsupportedError,
+    command,
+)
+from penstock.framing.abilities import Framed, Surveyed, open_shard
+from penstock.framing.damage.parts import Bad, Found, Frames
+from penstock.framing.damage.survey import Survey
+from penstock.framing.index import blocks, fitting, sidecar
+from penstock.framing.index.sidecar import Index
+from penstock.framing.read.framed import FramedReader
+from penstock.limits import Limits, limits_from, raise_limit
+from penstock.overlay.file import has_overlays
+from penstock.overlay.reader import Overlays
+from penstock.storage.base import Source, Storage
+from penstock.storage.local import LocalStorage
+from penstock.storage.paths import expand, reading_index
+from penstock.verbs.check.index import bytes_of
+
+Progress = Callable[[int, int, int], None]
+"""Called now and then with the records done, the bytes done, and the bytes in all."""
+
+
+_BLOCKS_BYTES = 64 << 20
+"""Bytes that one task compares with the checksums of an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one task adds to the report."""
+
+    num_records: int
+    findings: tuple[Finding, ...]
+    num_bytes: int
+
+
+def verify(
+    source: Any,
+    *,
+    format: str | None = None,
+    payloads: bool = True,
+    index: str = "auto",
+    limits: Limits | dict[str, int] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+    **format_options: Any,
+) -> Report:
+    """Check every byte of some files that has a check, and report everything that is wrong.
+
+    TFRecord: both checksums of every record, the structure to the last byte, the compressor's own
+    checksums. Reading goes on after damage. What TensorFlow reads over in silence is a finding
+    too. In every format records are decoded, and each that cannot be is a finding: what
+    `open(..., damage="skip")` skips and `repair` leaves out. One that can be, and does not fit the
+    schema that the first records suggest, is not damaged.
+
+    Args:
+        source: as for `open`.
+        format: a format's name, instead of telling it by the bytes.
+        payloads: also decode the records of TFRecord, WebDataset and RecordIO files; False checks
+            only their frames and checksums, in less time.
+        index: "auto" uses a sidecar that fits to tell which records are damaged; "never" does not
+            look for one; a folder looks there. None is ever written.
+        limits: as for `open`.
+        threads: how many threads read; None for all cores.
+        progress: called with the records done, the bytes done, and the bytes in all.
+        storage: where the files are; None for this machine.
+        format_options: of the format, such as `compression="gzip"` for TFRecord.
+
+    Returns:
+        A Report; `report.ok` says whether all is well.
+
+    Raises:
+        FileNotFoundError: no such file, or a shard of a numbered set is missing.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+        >>> report = ps.verify("numbers.tfrecord")
+        >>> report.ok, report.num_records
+        (True, 3)
+    """
+    place = storage or LocalStorage()
+    paths = expand(source, place).paths
+    index = reading_index(index)
+    options = Options(index=index, limits=limits_from(limits), format_options=dict(format_options))
+    examine = partial(_tasks, storage=place, format=format, options=options, payloads=payloads)
+    streams = [partial(examine, path) for path in paths]
+    total = sum(bytes_of(path, place) for path in paths)
+    findings: list[Finding] = []
+    num_records = num_bytes = 0
+    for tally in in_order(streams, _run, lambda tally: 0, threads):
+        num_records += tally.num_records
+        num_bytes += tally.num_bytes
+        findings.extend(tally.findings)
+        if progress is not None:
+            progress(num_records, min(num_bytes, total), total)
+    return Report(num_records, tuple(findings), total, tuple(paths))
+
+
+_Task = Callable[[], Iterable[Tally]]
+
+
+def _run(task: _Task) -> Iterable[Tally]:
+    return task()
+
+
+def _tasks(
+    path: str, *, storage: Storage, format: str | None, options: Options, payloads: bool
+) -> Iterator[_Task]:
+    """What there is to check in one file."""
+    source = storage.source(path)
+    try:
+        try:
+            kind = format_of(source, format)
+            if is_empty_file(source, kind):
+                yield partial(_just, Tally(0, (empty_file(kind, path),), 0))
+                return
+            for finding in overlay_findings(kind, source, options, storage):
+                yield partial(_just, Tally(0, (finding,), 0))
+            yield from _block_tasks(source, options, storage)
+            if isinstance(kind, Surveyed):
+                stale = stale_index(source, kind, options, storage)
+                if stale is not None:
+                    yield partial(_just, Tally(0, (stale,), 0))
+                survey = kind.survey(source, options, payloads=payloads)
+                for task in survey.tasks():
+                    yield partial(_prove, survey, task)
+            else:
+                yield from _chunk_tasks(kind, source, options)
+        except PenstockError as error:
+            if isinstance(error.__cause__, ImportError):
+                raise error.at(file=path) from error.__cause__  # says nothing of the file
+            yield partial(_just, Tally(0, (found_in(error, path, 0, source.size),), source.size))
+    finally:
+        source.close()
+
+
+def _block_tasks(source: Source, options: Options, storage: Storage) -> Iterator[_Task]:
+    """The comparison of a file with the checksums that its index keeps of each MiB, if it keeps any."""
+    kept = None
+    if options.index != "never":
+        kept = blocks.kept(source.path, options.index, storage)
+    if kept is None:
+        return
+    index = kept[1]
+    if index.data_bytes != source.size:
+        message = (
+            f"the file has {source.size} bytes, and had {index.data_bytes} when it was indexed"
+        )
+        yield partial(_just, Tally(0, (_differs(source, index, 0, source.size, message),), 0))
+        return
+    for start in range(0, source.size, _BLOCKS_BYTES):
+        yield partial(_compared, source, index, start, min(start + _BLOCKS_BYTES, source.size))
+
+
+def _compared(source: Source, index: Index, start: int, end: int) -> Iterable[Tally]:
+    assert index.blocks is not None, "who has none is not compared"
+    message = "these bytes are not those that were indexed"
+    try:
+        found = [
+            _differs(source, index, *span, message)
+            for span in blocks.differing(source, index.blocks, start, end)
+        ]
+    except PenstockError as error:  # the file was changed meanwhile
+        found = [found_in(error, source.path, start, end)]
+    return [Tally(0, tuple(found), 0)]
+
+
+def _differs(source: Source, index: Index, start: int, end: int, message: str) -> Finding:
+    """What is not as it was indexed: damage, or, where the file was written since, nobody can tell."""
+    kind = "data_checksum"
+    if fitting.was_written(index, source):
+        kind = "changed"
+        again = command("penstock", "index", "--checksums", "--force", source.path)
+        message += f", and the file was written since: if it was rewritten, {again} makes its index again; "
+        message += "if nobody did, they are damaged"
+    return Finding(kind, source.path, None, start, end, message, None)
+
+
+def _just(tally: Tally) -> Iterable[Tally]:
+    return [tally]
+
+
+def _prove(survey: Survey, task: Any) -> Iterable[Tally]:
+    try:
+        for found in survey.run(task):
+            yield tally_of(found)
+    except PenstockError as error:  # the file was changed meanwhile
+        place = error.byte or 0
+        yield Tally(0, (found_in(error, error.file or "", place, place),), 0)
+
+
+def tally_of(found: Found) -> Tally:
+    """What was found, without the records."""
+    right = sum(len(part.frames) for part in found.parts if isinstance(part, Frames))
+    bad = [part for part in found.parts if isinstance(part, Bad)]
+    restored = sum(part.payload is not None for part in bad)
+    return Tally(right + restored, tuple(part.finding for part in bad), found.file_bytes)
+
+
+def format_of(source: Source, name: str | None) -> Format:
+    """The format of a file, by its name or by its bytes."""
+    if name is not None:
+        return formats.by_name(name)
+    return formats.of(source)
+
+
+def is_empty_file(source: Source, kind: Format) -> bool:
+    """Whether a file has no bytes, and is of a format whose files always have some."""
+    return not (source.size or kind.info.may_be_empty or kind.info.is_folder)
+
+
+def empty_file(kind: Format, path: str) -> Finding:
+    """A file of no bytes, of a format whose files always have some."""
+    message = f"the file has no bytes; {kind.info.name} always has a header or a mark at its end"
+    return Finding("empty_file", path, None, 0, 0, message, None)
+
+
+def stale_index(
+    source: Source, kind: Surveyed, options: Options, storage: Storage
+) -> Finding | None:
+    """A note about a sidecar that is not one of this file, if there is one."""
+    if options.index == "never":
+        return None
+    for folder in sidecar.folders(options.index):
+        kept_at = sidecar.path_for(source.path, folder)
+        try:
+            index = sidecar.load(kept_at, storage)
+            if fitting.covers(index, source, kind.framing) != "nothing":
+                return None
+            reason = "was made of another state of the file"
+        except StaleIndexError as error:
+            reason = error.message
+        except OSError:
+            continue  # there is none
+        message = f"the index {kept_at} is not used: it {reason}; open and index make a new one"
+        return Finding("stale_index", source.path, None, 0, source.size, message, 0, "note")
+    return None
+
+
+def overlay_findings(
+    kind: Format, source: Source, options: Options, storage: Storage
+) -> list[Finding]:
+    """What is wrong with the overlays of a file, of which the file itself knows nothing."""
+    path = source.path
+    if not has_overlays([path], storage):
+        return []
+    try:
+        overlays = Overlays([path], storage, options.limits)
+    except FormatError as error:
+        return [Finding("overlay", path, None, 0, source.size, str(error), 0)]
+    found: list[Finding] = []
+    try:
+        stale = overlays.stale(0, _counting(kind, source, options), source, counted=True)
+    except PenstockError:
+        stale = None  # the file is damaged, as its own findings say
+    if stale is not None:
+        found.append(Finding("stale_overlay", path, None, 0, source.size, stale.message, 0))
+    for overlay in overlays.of(0):
+        try:
+            overlay.prove()
+        except ChangedError as error:
+            found.append(Finding("overlay", path, None, 0, source.size, str(error), 0))
+        finally:
+            overlay.close()
+    return found
+
+
+def _counting(kind: Format, source: Source, options: Options) -> Reader:
+    """A reader that knows the numbers of the records, and keeps no index that it makes."""
+    try:
+        reader = open_shard(kind, source, replace(options, raw=True))
+    except UnsupportedError:
+        return open_shard(kind, source, options)
+    if getattr(reader, "has_index", True):
+        return reader
+    return open_shard(kind, source, replace(options, raw=True, index="never"))
+
+
+# -- formats that say where their records lie ------------------------------------------------------
+
+
+def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Task]:
+    reader = decoding(kind, source, options)
+    if isinstance(kind, Framed):
+        # What a walk has found is decoded as it is found, and not kept.
+        long: list[Finding] = []
+        tell_long(reader, source, long)
+        for chunk in reader.chunks():
+            num_bytes = chunk.end_byte - chunk.start_byte
+            yield partial(_decode, reader, source.path, chunk, num_bytes)
+        yield partial(_just, Tally(0, tuple(long), 0))
+        return
+    if isinstance(reader, Verifiable):
+        for check in list(reader.checks()):
+            yield partial(_checked, check, source)
+    chunks = list(reader.chunks())
+    share = source.size // max(1, len(chunks))
+    for number, chunk in enumerate(chunks):
+        rest = source.size - share * (len(chunks) - 1)
+        yield partial(_decode, reader, source.path, chunk, rest if number == 0 else share)
+    if not chunks:
+        yield partial(_just, Tally(0, (), source.size))
+
+
+def tell_long(reader: Reader, source: Source, findings: list[Finding]) -> None:
+    """Let a walk tell of records that are longer than is read, and go on behind them."""
+
+    def tell(start: int, end: int, record: int) -> None:
+        message = "the record is longer than the limit record_bytes"
+        advice = f"pass {raise_limit('record_bytes', end - start)}"
+        place = record, start, end
+        findings.append(Finding("limit", source.path, *place, f"{message}; {advice}", 1))
+
+    if isinstance(reader, FramedReader):
+        reader.on_long = tell
+
+
+def _checked(check: Callable[[], None], source: Source) -> Iterable[Tally]:
+    try:
+        check()
+    except PenstockError as error:
+        return [Tally(0, (found_in(error, source.path, 0, source.size),), 0)]
+    return []
+
+
+def decoding(kind: Format, source: Source, options: Options) -> Reader:
+    """A reader that decodes records as a scan does; of a framed file whose records have no schema together,
+    one that gives them as they are."""
+    if not isinstance(kind, Framed):
+        return open_shard(kind, source, options)
+    try:
+        return open_shard(kind, source, options)
+    except SchemaError:
+        return open_shard(kind, source, replace(options, raw=True))
+
+
+def _decode(reader: Reader, path: str, chunk: Chunk, num_bytes: int) -> Iterable[Tally]:
+    num_records, findings = 0, list[Finding]()
+    try:
+        for part in parts_of(reader, chunk):
+            for first, end, found in parts_around(reader, part):
+                if not isinstance(found, PenstockError) or is_misfit(found, reader):
+                    num_records += end - first
+                    continue
+                findings.append(
+                    found_in(found, path, part.start_byte, part.end_byte, part, end - first)
+                )
+    except PenstockError as error:  # it cannot be divided
+        findings.append(found_in(error, path, chunk.start_byte, chunk.end_byte, chunk))
+    return [Tally(num_records, tuple(findings), num_bytes)]
+
+
+def is_misfit(error: PenstockError, reader: Reader) -> bool:
+    """Whether a record is whole, and only does not fit the schema that other records of its file suggest."""
+    return isinstance(error, SchemaError) and isinstance(bare(reader), FramedReader)
+
+
+def found_in(
+    error: PenstockError,
+    path: str,
+    start: int,
+    end: int,
+    chunk: Chunk | None = None,
+    num_records: int | None = None,
+) -> Finding:
+    """An error of an indexed format as a finding about some records of a chunk, or about the whole file."""
+    record = error.record
+    if record is None and chunk is not None:
+        record = chunk.first_record
+    lost = chunk.num_records if chunk is not None and num_records is None else num_records
+    detail = [f"expected {error.expected}" if error.expected is not None else ""]
+    detail.append(f"found {error.found}" if error.found is not None else "")
+    message = "; ".join([error.message, *(part for part in detail if part)])
+    if error.field is not None:
+        message = f"field {error.field!r}: {message}"
+    return Finding(
+        kind_of(error), error.file or path, record, error.byte or start, end, message, lost
+    )
+
+
+def first_error(findings: Sequence[Finding]) -> Finding | None:
+    """The first finding that is more than a note."""
+    return next((finding for finding in findings if finding.severity == "error"), None)

@@ -1,0 +1,1 @@
+"""Conversion of datasets to other formats."""

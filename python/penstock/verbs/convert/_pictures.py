@@ -1,0 +1,147 @@
+"""Images on their way from one container to another: found, made smaller, encoded anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.columns.types import ImageType, is_image
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.take import take
+from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, UnsupportedError
+
+_LOOKED_AT = 16
+"""Records by which a column of bytes is known to hold images."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Which columns are images, and what becomes of them. No `codec` and no `max_side`: they keep
+    their bytes, and only get their type."""
+
+    columns: tuple[str, ...]
+    codec: str | None = None
+    quality: int | None = None
+    max_side: int | None = None
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether images get other bytes."""
+        return not (self.codec is None and self.quality is None and self.max_side is None)
+
+    def field(self, field: pa.Field) -> pa.Field:
+        """A field as it is after."""
+        if field.name not in self.columns:
+            return field
+        codec = field.type.codec if isinstance(field.type, ImageType) else ""
+        return field.with_type(ImageType(codec if self.codec is None else self.codec))
+
+    def batch(
+        self, batch: pa.RecordBatch, first_record: int, threads: int | None
+    ) -> pa.RecordBatch:
+        """Records with their images as they are after."""
+        from penstock.payloads import images  # only some conversions need it
+
+        columns: list[pa.Array] = []
+        fields: list[pa.Field] = []
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            after = self.field(field)
+            if field.name in self.columns:
+                try:
+                    column = images.reencode(
+                        column,
+                        self.codec,
+                        quality=self.quality,
+                        max_side=self.max_side,
+                        threads=threads,
+                    )
+                except PenstockError as error:
+                    if error.record is not None:
+                        error.record += first_record
+                    raise error.at(field=field.name) from None
+            if column.type != after.type:
+                stored = column.storage if isinstance(column, pa.ExtensionArray) else column
+                column = pa.ExtensionArray.from_storage(after.type, stored.cast(pa.binary()))
+            columns.append(column)
+            fields.append(after)
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def pictures_of(
+    dataset: Dataset,
+    columns: Sequence[str],
+    images: str | Sequence[str] | None,
+    asked: dict[str, Any],
+    *,
+    target_holds_images: bool,
+) -> Pictures | None:
+    """The images among some columns of a dataset, and what was asked of them.
+
+    `images` names columns, or is "auto": those whose type says so, and, where the target has a
+    place of its own for images or something is asked of them, those whose first values are images.
+
+    Raises:
+        ValueError: something is asked of images, and there are none.
+        SchemaError: a named column is not there, or not of bytes.
+    """
+    from penstock.payloads.images import codec_of
+
+    mode = asked.get("image_mode")
+    made = Pictures(
+        (),
+        None if mode is None else codec_of(mode),
+        asked.get("jpeg_quality"),
+        asked.get("max_side"),
+    )
+    schema = dataset.schema
+    if images is None:
+        named: list[str] = []
+    elif isinstance(images, str) and images == "auto":
+        named = [name for name in columns if is_image(schema.field(name).type)]
+        if target_holds_images or (made.is_rewritten and not named):
+            named += _looking_like_images(dataset, [c for c in columns if c not in named])
+    else:
+        named = [images] if isinstance(images, str) else list(images)
+        for name in named:
+            if name not in columns or not _is_bytes(schema.field(name).type):
+                raise SchemaError("no such column of images", field=name)
+    if not named:
+        if made.is_rewritten:
+            raise ValueError("no column holds images; images= names those that do")
+        return None
+    return replace(made, columns=tuple(named))
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return is_image(type_) or pa.types.is_binary(type_) or type_ == pa.binary_view()
+
+
+def _first_records(dataset: Dataset, columns: list[str]) -> pa.RecordBatch | None:
+    """A few records, the first that are delivered; None where there are none."""
+    if dataset.options.damage != "error":
+        return next(dataset.scan(columns, batch_records=_LOOKED_AT, threads=1), None)
+    count = min(_LOOKED_AT, len(dataset))
+    return take(dataset, list(range(count)), columns) if count else None
+
+
+def _looking_like_images(dataset: Dataset, columns: Sequence[str]) -> list[str]:
+    """Columns of bytes whose first values are all images."""
+    from penstock.payloads.images import image_sizes
+
+    candidates = [name for name in columns if _is_bytes(dataset.schema.field(name).type)]
+    first = _first_records(dataset, candidates) if candidates else None
+    if first is None:
+        return []
+    found: list[str] = []
+    for name in candidates:
+        column = first.column(name).cast(pa.binary()).drop_null()
+        try:
+            image_sizes(column)
+        except (FormatError, LimitError, UnsupportedError):
+            continue
+        if len(column):
+            found.append(name)
+    return found

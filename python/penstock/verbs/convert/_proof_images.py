@@ -1,0 +1,81 @@
+"""Whether encoded images show the same pictures, where a container keeps pixels in a way of its own.
+
+What a lossless codec keeps has the same pixels. JPEG and WebP change them, and fine patterns most of all, but
+hardly the mean of an area: those of squares of 16 x 16 pixels differ by at most `MOST_DIFFERENCE` on average. A
+picture in the place of another one is beyond that, unless the two look much alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.types import storage_of
+from penstock.payloads.images import decode_images, image_sizes
+
+MOST_DIFFERENCE = 16.0
+"""Of 255; a JPEG of the lowest quality comes near it, one of quality 90 is at about 1."""
+_SIDE = 16
+_LOSSLESS = ("png", "ppm")
+_GROUP_PIXELS = 16 << 20
+
+
+def first_other_picture(wanted: pa.Array, found: pa.Array) -> int | None:
+    """The first record at which two columns of images show different pictures, None where there is none."""
+    left, right = (_bytes(images) for images in (wanted, found))
+    rows = [row for row in range(len(left)) if not left[row].equals(right[row])]
+    lacking = next((row for row in rows if not (left[row].is_valid and right[row].is_valid)), None)
+    for some in _groups([row for row in rows if lacking is None or row < lacking], right):
+        sides = [images.take(pa.array(some, pa.int64())) for images in (left, right)]
+        heads = [image_sizes(images).to_pylist() for images in sides]
+        sizes = [[(head["width"], head["height"]) for head in side] for side in heads]
+        unlike = next((n for n, (a, b) in enumerate(zip(*sizes, strict=True)) if a != b), len(some))
+        pixels = [decode_images(images[:unlike]) for images in sides]
+        for n, (a, b) in enumerate(zip(*pixels, strict=True)):
+            is_kept = heads[1][n]["codec"] in _LOSSLESS
+            if not (np.array_equal(a, b) if is_kept else _difference(a, b) <= MOST_DIFFERENCE):
+                return some[n]
+        if unlike < len(some):
+            return some[unlike]
+    return lacking
+
+
+def _bytes(images: pa.Array) -> pa.Array:
+    stored = images.storage if isinstance(images, pa.ExtensionArray) else images
+    return (
+        stored.cast(pa.large_binary()) if storage_of(stored.type) != pa.large_binary() else stored
+    )
+
+
+def _groups(rows: list[int], images: pa.Array) -> Iterator[list[int]]:
+    """Rows in groups that are decoded together."""
+    heads = image_sizes(images.take(pa.array(rows, pa.int64()))).to_pylist()
+    group: list[int] = []
+    pixels = 0
+    for row, head in zip(rows, heads, strict=True):
+        size = head["width"] * head["height"]
+        if group and pixels + size > _GROUP_PIXELS:
+            yield group
+            group, pixels = [], 0
+        group.append(row)
+        pixels += size
+    if group:
+        yield group
+
+
+def _difference(a: np.ndarray, b: np.ndarray) -> float:
+    """The mean difference of two pictures of one size, by the means of their squares."""
+    return float(np.abs(_squares(a) - _squares(b)).mean())
+
+
+def _squares(pixels: np.ndarray) -> np.ndarray:
+    sums = pixels.astype(np.float32)
+    for axis in (0, 1):
+        edges = np.arange(0, sums.shape[axis], _SIDE)
+        counts = np.diff(np.append(edges, sums.shape[axis])).astype(np.float32)
+        sums = np.add.reduceat(sums, edges, axis) / np.expand_dims(
+            counts, tuple(n for n in range(3) if n != axis)
+        )
+    return sums

@@ -1,0 +1,257 @@
+"""What a conversion has finished, kept beside its target, so that a killed one can go on.
+
+Finished parts lie beside the target under names of their own until all are there. The journal says
+which those are and of which job: another source, or other options, make another job, and the old
+parts are dropped. Before the first part gets its final name the journal says all of these names, so
+that the next run knows which files are its own.
+
+The names of parts and journal come from the target's name alone, so one conversion at a time writes
+a target (`alone_at`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from penstock.columns.facts import COUNT_END, Facts, parsed_object
+from penstock.errors import FormatError
+from penstock.framing.abilities import TextIndex
+from penstock.framing.index import ahead, sidecar
+from penstock.storage.base import Storage
+from penstock.storage.folder import put_in_place, refuse_other_files, remove, size_of
+from penstock.storage.hidden import TEMPORARY_SUFFIX
+from penstock.storage.local_sink import Calls, close_as, refuse_device, sync_path
+from penstock.verbs.fields.rewrite_journal import alone_with
+
+PREFIX = ".penstock-"
+_MOST_BYTES = 64 << 20
+
+
+@contextmanager
+def alone_at(target: str, folder: str) -> Generator[None]:
+    """Keep other conversions away from a target, whose files are in this folder.
+
+    Raises:
+        BlockingIOError: another one is writing it.
+    """
+    name = f"{PREFIX}convert-{_token(target)}.lock{TEMPORARY_SUFFIX}"
+    message = "another conversion is writing it; wait for that to end"
+    with alone_with(os.path.join(folder, name), message, target):
+        yield
+
+
+def _token(target: str) -> str:
+    """What the hidden files of one target have in their names."""
+    name = os.path.basename(os.path.normpath(target))
+    return hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedPart:
+    """One whole part: its number, how long it is, what tells it from another file or folder that long, and what its
+    writer changed."""
+
+    number: int
+    num_bytes: int
+    inode: int
+    notes: tuple[str, ...] = ()
+
+    def is_at(self, path: str) -> bool:
+        """Whether this is what has a name."""
+        try:
+            return _inode(path) == self.inode and size_of(path) == self.num_bytes
+        except (OSError, FormatError):
+            return False
+
+
+def _part(told: Facts) -> FinishedPart:
+    number, num_bytes, inode = map(told.count, ("number", "num_bytes", "inode"))
+    return FinishedPart(number, num_bytes, inode, tuple(told.texts("notes")))
+
+
+class Journal:
+    """The parts of one target. Used by one thread, of one process at a time."""
+
+    def __init__(
+        self,
+        target: str,
+        folder: str,
+        job: Any,
+        index_folder: str | None,
+        storage: Storage,
+        text_index: TextIndex | None = None,
+    ) -> None:
+        self._folder = folder or "."
+        token = _token(target)
+        self._path = os.path.join(self._folder, f"{PREFIX}convert-{token}.json")
+        self._own = f"{PREFIX}part-{token}-"
+        self._job = hashlib.blake2b(
+            json.dumps(job, sort_keys=True, default=str).encode(), digest_size=16
+        ).hexdigest()
+        self._index_folder = index_folder
+        self._storage = storage
+        self._text_index = text_index
+        self.parts: dict[int, FinishedPart] = {}
+        self._finals: list[str] = []
+
+    @property
+    def is_publishing(self) -> bool:
+        """Whether parts may have their final names already."""
+        return bool(self._finals)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing but the final names of some parts."""
+        return self.is_publishing and len(self.parts) == len(self._finals)
+
+    @property
+    def part_pattern(self) -> str:
+        """The names of all parts, as `write` takes them."""
+        return os.path.join(self._folder, self._own + "{shard:05d}")
+
+    def part_path(self, number: int) -> str:
+        """Where a part lies until all are finished."""
+        return os.path.join(self._folder, f"{self._own}{number:05d}")
+
+    def is_part(self, path: str | None) -> bool:
+        """Whether a path is that of a part."""
+        return path is not None and os.path.basename(path).startswith(self._own)
+
+    def load(self) -> None:
+        """Find out what an earlier run of the same job has finished; drop what others left."""
+        try:
+            with open(self._path, "rb") as file:
+                stored = parsed_object(file.read(_MOST_BYTES + 1), _MOST_BYTES)
+            same = stored.text("job") == self._job
+            told = [Facts.of(part, "a part") for part in stored.list("parts")]
+            parts = [_part(part) for part in told]
+            finals = stored.paths("finals")
+        except (OSError, FormatError):
+            same, parts, finals = False, [], []
+        self._finals = finals if same else []
+        for part in parts if same else []:
+            places = [self.part_path(part.number)]
+            if part.number < len(finals):
+                places.append(finals[part.number])
+            if any(map(part.is_at, places)):
+                self.parts[part.number] = part
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove what a killed run left of unfinished files, and parts of other jobs."""
+        begun = (f"..{self._own}", f".{os.path.basename(self._path)}.")
+        parts = [self.part_path(number) for number in self.parts]
+        kept = {
+            path for part in parts for path in (part, f"{part}.idx", sidecar.path_for(part, None))
+        }
+        with os.scandir(self._folder) as entries:
+            names = [entry.name for entry in entries]
+        for name in names:
+            path = os.path.join(self._folder, name)
+            unfinished = name.startswith(begun) and name.endswith(TEMPORARY_SUFFIX)
+            is_part = name.startswith((self._own, f".{self._own}"))
+            if unfinished or (is_part and path not in kept):
+                remove(path)
+
+    def _beside(self, path: str) -> list[str]:
+        """The indexes of a file."""
+        own = sidecar.path_for(path, self._index_folder)
+        return [own] if self._text_index is None else [own, self._text_index.path_for(path)]
+
+    def _text_indexes(self, finals: list[str]) -> list[str]:
+        """The text indexes that will appear beside files of these names."""
+        kind = self._text_index
+        if kind is None:
+            return []
+        made = [os.path.exists(kind.path_for(self.part_path(n))) for n in range(len(finals))]
+        return [
+            kind.path_for(final) for final, is_made in zip(finals, made, strict=True) if is_made
+        ]
+
+    def add(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
+        """Remember that a part is whole."""
+        self.parts[number] = FinishedPart(number, num_bytes, _inode(self.part_path(number)), notes)
+
+    def finish(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
+        """The same, and write it down."""
+        self.add(number, num_bytes, notes)
+        self._save()
+
+    def _save(self) -> None:
+        parts = [asdict(self.parts[number]) for number in sorted(self.parts)]
+        stored = {"job": self._job, "finals": self._finals, "parts": parts}
+        sink = self._storage.sink(self._path, overwrite=True)
+        try:
+            sink.write(json.dumps(stored).encode())
+            sink.commit()
+        except BaseException:
+            sink.abort()
+            raise
+
+    def publish(self, finals: list[str], *, overwrite: bool) -> None:
+        """Give all parts their names, with their indexes, and forget the job."""
+        if not overwrite and not self.is_publishing:
+            refuse_existing(finals)
+            refuse_existing(self._text_indexes(finals))
+        for final in finals:
+            refuse_device(final)
+        self._finals = finals
+        self._save()
+        self._lay_indexes(finals)
+        for number, final in enumerate(finals):
+            part, is_named = self.part_path(number), self.parts[number].is_at(final)
+            if os.path.isdir(part) and is_named:
+                remove(part)  # it is what had the name before
+            elif os.path.isdir(part) and os.path.isdir(final):
+                refuse_other_files(final)
+                put_in_place(Calls(), part, final)
+            elif os.path.exists(part):
+                close_as(part, final)
+                os.replace(part, final)
+            for old, new in zip(self._beside(part), self._beside(final), strict=True):
+                if os.path.exists(old):
+                    close_as(old, final)
+                    os.replace(old, new)
+            ahead.left_of(final, self._index_folder)
+        sync_path(Calls(), self._folder)
+        self.forget()
+
+    def _lay_indexes(self, finals: list[str]) -> None:
+        """Put the indexes of the parts where they are found as soon as the parts have their names."""
+        for number, final in enumerate(finals):
+            part = self.part_path(number)
+            if os.path.isfile(part):
+                own = sidecar.path_for(part, self._index_folder)
+                ahead.lay(own, part, final, self._index_folder)
+        for folder in dict.fromkeys((self._folder, self._index_folder or self._folder)):
+            if os.path.isdir(folder):  # that of indexes is made with the first one
+                sync_path(Calls(), folder)
+
+    def forget(self) -> None:
+        """Remove the journal and whatever parts there are, finished or not."""
+        for number in self.parts:
+            part = self.part_path(number)
+            for path in (part, *self._beside(part)):
+                if os.path.exists(path):
+                    remove(path)
+        self.parts, self._finals = {}, []
+        self._tidy()
+        if os.path.exists(self._path):
+            os.unlink(self._path)
+
+
+def _inode(path: str) -> int:
+    return os.stat(path).st_ino % COUNT_END
+
+
+def refuse_existing(paths: list[str]) -> None:
+    """Raise FileExistsError if one of the names is taken."""
+    for path in paths:
+        if os.path.lexists(path):
+            raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")

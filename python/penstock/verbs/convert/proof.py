@@ -1,0 +1,214 @@
+"""Proof that what was written is what was read: every value of every record, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+
+from penstock.columns.types import is_image
+from penstock.datasets.scan import rebatch
+from penstock.errors import FormatError
+from penstock.payloads.example.encode_plans import plan_payload
+from penstock.payloads.example.plans import (
+    CONTEXT_PREFIX,
+    IN_LISTS_KEY,
+    LISTS_PREFIX,
+    RECORD,
+    WIRE_KEY,
+)
+from penstock.verbs.convert._proof_images import first_other_picture
+
+_BATCH_RECORDS = 4096
+_compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
+
+
+class Wire:
+    """The values that a TFRecord writer makes of batches, after its documented conversions, and
+    the schema by which the same values are read back."""
+
+    def __init__(self, schema: pa.Schema, payload: Any) -> None:
+        self._plan = plan_payload(schema, payload)
+        self.is_raw = self._plan.kind == "raw"
+        nothing = [_empty(field.type) for field in schema]
+        empty = self.convert(pa.RecordBatch.from_arrays(nothing, schema=schema))
+        self.schema = pa.schema([self._field(field) for field in empty.schema])
+
+    def _field(self, field: pa.Field) -> pa.Field:
+        type_ = _plain(field.type)
+        nested = pa.types.is_list(type_) and pa.types.is_list(type_.value_type)
+        if self._plan.kind == "sequence" and (field.name.startswith(LISTS_PREFIX) or nested):
+            key = field.name.removeprefix(LISTS_PREFIX)
+            return pa.field(
+                field.name, type_, metadata={IN_LISTS_KEY: b"1", WIRE_KEY: key.encode()}
+            )
+        if self._plan.kind == "sequence" and field.name.startswith(CONTEXT_PREFIX):
+            key = field.name.removeprefix(CONTEXT_PREFIX)
+            return pa.field(field.name, type_, metadata={WIRE_KEY: key.encode()})
+        is_feature = field.name == RECORD and not self.is_raw
+        return pa.field(field.name, type_, metadata={WIRE_KEY: RECORD} if is_feature else None)
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The values as they are stored."""
+        if self.is_raw:
+            column = batch.column(0).cast(pa.binary())
+            return pa.RecordBatch.from_arrays([column], names=["record"])
+        return self._plan.convert(batch)
+
+
+def _empty(type_: pa.DataType) -> pa.Array:
+    # pyarrow makes no array at all of a tensor type with a permutation.
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type_, pa.array([], type_.storage_type))
+    return pa.array([], type_)
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """The type that a decoder gives for a type on the wire."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _plain(type_.storage_type)
+    types = pa.types
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        return pa.list_(_plain(type_.value_type))
+    if types.is_integer(type_):
+        return pa.int64()
+    if types.is_floating(type_):
+        return pa.float32()
+    return type_ if types.is_null(type_) else pa.binary()
+
+
+def as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Values by the types under which a container gives them back: it may have no other integer than
+    int64, and no names of classes but their numbers. What does not fit is left as it is."""
+    columns: list[pa.Array] = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        at = schema.get_field_index(name)
+        type_ = column.type if at < 0 else schema.field(at).type
+        if pa.types.is_dictionary(column.type) and _is_number(type_):
+            column = column.indices
+        if column.type != type_ and _is_number(column.type) and _is_number(type_):
+            column = column.cast(type_)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_)
+
+
+def prove_equal(
+    wanted: Iterator[pa.RecordBatch], found: Iterator[pa.RecordBatch], path: str, first_record: int
+) -> None:
+    """Compare two streams of records value by value. `first_record` is added to record numbers.
+
+    Raises:
+        FormatError: names the first record and field that differ, with both values.
+    """
+    left = rebatch((b for b in wanted if b.num_rows), _BATCH_RECORDS)
+    right = rebatch((b for b in found if b.num_rows), _BATCH_RECORDS)
+    done = first_record
+    while True:
+        a, b = next(left, None), next(right, None)
+        if a is None and b is None:
+            return
+        counts = [0 if batch is None else batch.num_rows for batch in (a, b)]
+        if a is None or b is None or counts[0] != counts[1]:
+            raise FormatError(
+                "what was written holds another number of records than what was read",
+                file=path,
+                expected=done + counts[0],
+                found=done + counts[1],
+            )
+        _compare(a, b, path, done)
+        done += counts[0]
+
+
+def _compare(a: pa.RecordBatch, b: pa.RecordBatch, path: str, first_record: int) -> None:
+    for name in a.schema.names:
+        wanted, found = a.column(name), b.column(b.schema.get_field_index(name))
+        if same(wanted, found):
+            continue
+        if is_image(wanted.type) and is_image(found.type):
+            other = first_other_picture(wanted, found)
+            if other is None:
+                continue
+            row = other
+        else:
+            row = _first_difference(wanted, found)
+        raise FormatError(
+            "the value written is not the value read",
+            file=path,
+            record=first_record + row,
+            field=name,
+            expected=_short(wanted[row].as_py()),
+            found=_short(found[row].as_py()),
+        )
+
+
+def same(a: pa.Array, b: pa.Array) -> bool:
+    """Whether two arrays hold the same values: bit for bit for floats, NaN included, and whatever
+    their types of list and binary."""
+    types = pa.types
+    if isinstance(a.type, pa.BaseExtensionType):
+        a = a.storage
+    if isinstance(b.type, pa.BaseExtensionType):
+        b = b.storage
+    if len(a) != len(b) or not a.is_valid().equals(b.is_valid()):
+        return False
+    if types.is_dictionary(a.type) or types.is_dictionary(b.type):
+        return same(_dense(a), _dense(b))
+    if types.is_floating(a.type) and types.is_floating(b.type):
+        bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+        return a.type == b.type and bool(
+            a.drop_null()
+            .view(bits[a.type.bit_width])
+            .equals(b.drop_null().view(bits[a.type.bit_width]))
+        )
+    if _is_list(a.type) and _is_list(b.type):
+        lengths = [_compute.list_value_length(x).cast(pa.int64()) for x in (a, b)]
+        return bool(lengths[0].equals(lengths[1])) and same(_values(a), _values(b))
+    if types.is_map(a.type) and types.is_map(b.type):
+        return bool(a.equals(b)) or a.to_pylist() == b.to_pylist()
+    if types.is_struct(a.type) and types.is_struct(b.type):
+        return a.type.num_fields == b.type.num_fields and all(
+            same(x, y) for x, y in zip(a.flatten(), b.flatten(), strict=True)
+        )
+    if a.type != b.type:
+        try:
+            b = b.cast(a.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return False
+    return bool(a.equals(b))
+
+
+def _dense(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_)
+
+
+def _values(array: pa.Array) -> pa.Array:
+    """The values of the lists that are not null."""
+    return array.drop_null().flatten()
+
+
+def _first_difference(a: pa.Array, b: pa.Array) -> int:
+    low, high = 0, len(a)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if same(a.slice(low, middle - low), b.slice(low, middle - low)):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:200] + "..."

@@ -1,0 +1,141 @@
+"""Some records of a dataset as a stream: a range of them, or a range of a shuffled order.
+
+Where damage is passed over, nobody knows the number of a record before those ahead of it have been
+read: such a dataset is scanned, and its records are counted as they are delivered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.contract.format import Chunk, lends
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.scan import shard_batches
+from penstock.datasets.take import take
+from penstock.engine.pipeline import BUDGET_BYTES, checked_threads, in_order
+from penstock.errors import ChangedError
+from penstock.framing.read.shard import LARGE_CHUNK_BYTES
+
+BLOCK_BYTES = 64 << 20
+"""Bytes of source files that one gather of shuffled records stands for."""
+_MOST_RECORDS = 1 << 20
+
+
+def batches_between(
+    dataset: Dataset,
+    first: int,
+    last: int,
+    columns: Sequence[str] | None,
+    threads: int | None,
+    *,
+    lend: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Records [first, last) in order. Chunks before them are not read. With `lend`, which takes that all
+    readers can, byte strings are views into what was read."""
+    firsts = dataset.files.firsts
+
+    def tasks(shard: int) -> Iterator[tuple[int, Chunk, int, int]]:
+        low, high = first - int(firsts[shard]), last - int(firsts[shard])
+        for chunk in dataset.files.reader(shard).chunks():
+            begin = max(low - chunk.first_record, 0)
+            end = min(high - chunk.first_record, chunk.num_records)
+            if begin < end:
+                yield shard, chunk, begin, end
+            elif chunk.first_record >= high:
+                return
+
+    def run(task: tuple[int, Chunk, int, int]) -> Iterable[pa.RecordBatch]:
+        shard, chunk, begin, end = task
+        whole = begin == 0 and end == chunk.num_records
+        chosen = None if whole else np.arange(begin, end)
+        reader = dataset.files.reader(shard)
+        decode = reader.lent if lend and lends(reader) else reader.decode
+        batch = decode(chunk, chosen, columns)
+        dataset.files.check_read(shard, chunk)
+        return [batch]
+
+    wanted = [
+        shard
+        for shard in range(len(firsts) - 1)
+        if int(firsts[shard]) < last and int(firsts[shard + 1]) > first
+    ]
+    threads = checked_threads(threads)
+    # What is lent is held until it is written. More of it ahead would be memory that is new each time,
+    # which costs more than to wait.
+    ahead = min((threads + 2) * LARGE_CHUNK_BYTES, BUDGET_BYTES) if lend else BUDGET_BYTES
+    streams = [partial(tasks, shard) for shard in wanted]
+    # Who reads these writes them with threads of its own, so the caller's is one of the readers.
+    yield from in_order(streams, run, _held_bytes, threads, ahead, helps_within=math.inf)
+
+
+class Delivered:
+    """The records that a scan of a damaged dataset delivers, by their numbers among these. Ranges
+    that follow one another are read in one pass. Used by one thread."""
+
+    def __init__(
+        self, dataset: Dataset, columns: Sequence[str] | None, threads: int | None
+    ) -> None:
+        self._dataset = dataset
+        self._columns = columns
+        self._threads = threads
+        self._batches: Iterator[tuple[int, pa.RecordBatch]] = iter(())
+        self._left: pa.RecordBatch | None = None
+        self._at = -1
+        counts = [0] * len(dataset.paths)
+        for shard, batch in shard_batches(dataset, columns, threads):
+            counts[shard] += batch.num_rows
+        self.firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def between(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        """Records [first, last) in order."""
+        if first >= last:
+            return
+        if first != self._at:
+            shard = int(np.searchsorted(self.firsts, first, "right")) - 1
+            rest = range(shard, len(self._dataset.paths))
+            self._batches = shard_batches(self._dataset, self._columns, self._threads, rest)
+            self._left, self._at = None, int(self.firsts[shard])
+        while self._at < last:
+            batch = next(self._batches, (0, None))[1] if self._left is None else self._left
+            if batch is None:
+                raise ChangedError("there are fewer records than there were when they were counted")
+            begin = max(first - self._at, 0)
+            end = min(last - self._at, batch.num_rows)
+            self._left = batch.slice(end) if end < batch.num_rows else None
+            self._at += end
+            if begin < end:
+                yield batch.slice(begin, end - begin)
+
+
+def shuffled_between(
+    dataset: Dataset,
+    order: np.ndarray,
+    columns: Sequence[str] | None,
+    threads: int | None,
+    source_bytes: int,
+    *,
+    lend: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """The records that `order` names, in that order, gathered a block at a time. `lend`: see
+    `batches_between`."""
+    record_bytes = max(1, source_bytes // max(1, len(dataset)))
+    block = min(_MOST_RECORDS, max(1, BLOCK_BYTES // record_bytes))
+
+    def blocks() -> Iterator[np.ndarray]:
+        for start in range(0, len(order), block):
+            yield order[start : start + block]
+
+    def gather(numbers: np.ndarray) -> Iterable[pa.RecordBatch]:
+        return [take(dataset, numbers, columns, lend=lend)]
+
+    # One block ahead: a block is large, and its records are gathered by several threads anyway.
+    yield from in_order([blocks], gather, _held_bytes, min(threads or 2, 2), BLOCK_BYTES)
+
+
+def _held_bytes(batch: pa.RecordBatch) -> int:
+    return int(batch.get_total_buffer_size())

@@ -1,0 +1,329 @@
+"""Which entries of two columns differ, by content: whatever their types of list, number and bytes.
+
+| these are alike | and equal where |
+|---|---|
+| integers of any width and bool | the numbers are the same |
+| floats of any width | the numbers are exactly the same; NaN equals NaN, 0.0 is not -0.0 |
+| strings and binary, fixed-size, large and views | the bytes are the same |
+| timestamps; durations; dates; times, of any unit | they are the same moment or time |
+| any of those and an integer | the integer is the number stored, as TFRecord stores it |
+| lists, large, fixed-size, views, maps (pairs); tensors (lists of lists) | all values are |
+| structs | the fields of one name are; a field that one lacks is null there |
+| dictionaries, run-end encoded, extensions | their values, their storage |
+
+Null equals null and nothing else. Types that are not alike differ wherever one of them has a value.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from penstock.columns.numbers import as_arrow, as_booleans
+from penstock.columns.types import is_list
+from penstock.errors import UnsupportedError
+
+_compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
+_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
+_DAY = 86_400 * 1_000_000_000
+
+
+def differing(a: pa.Array, b: pa.Array) -> np.ndarray:
+    """Which entries differ, as a mask; the arrays are of one length."""
+    a, b = stripped(a), stripped(b)
+    valid_a, valid_b = _valid(a), _valid(b)
+    found = valid_a != valid_b
+    both = valid_a & valid_b
+    if not both.any():
+        return found
+    if not both.all():
+        found[both] = _values_differ(chosen(a, both), chosen(b, both))
+        return found
+    return _values_differ(a, b)
+
+
+def alike(a: pa.DataType, b: pa.DataType) -> bool:
+    """Whether values of two types can be equal."""
+    a, b = _stripped_type(a), _stripped_type(b)
+    if pa.types.is_null(a) or pa.types.is_null(b):
+        return True
+    kinds = {_kind(a), _kind(b)}
+    if len(kinds) > 1:
+        return "integer" in kinds and not kinds.isdisjoint(_MOMENTS)
+    if kinds == {"list"}:
+        return alike(a.value_type, b.value_type)
+    if kinds == {"struct"}:
+        names = {child.name for child in a} & {child.name for child in b}
+        return all(alike(a.field(name).type, b.field(name).type) for name in names)
+    return True
+
+
+# -- types ----------------------------------------------------------------------------------------
+
+_MOMENTS = ("date", "time", "duration", "timestamp", "timestamp in a zone")
+
+
+def _kind(type_: pa.DataType) -> str:
+    """What can equal each other, of types without their wrappings."""
+    types = pa.types
+    if types.is_integer(type_) or types.is_boolean(type_):
+        return "integer"
+    if types.is_floating(type_):
+        return "float"
+    if types.is_large_binary(type_):
+        return "bytes"
+    if types.is_timestamp(type_):
+        return "timestamp" if type_.tz is None else "timestamp in a zone"
+    for word in ("date", "time", "duration", "decimal", "struct"):
+        if getattr(types, f"is_{word}")(type_):
+            return word
+    return "list" if is_list(type_) else str(type_)
+
+
+def stripped(array: pa.Array) -> pa.Array:
+    """The values themselves: no extension, dictionary or views; bytes are large_binary, tensors
+    nested lists of fixed sizes, maps lists of pairs."""
+    type_ = array.type
+    types = pa.types
+    if isinstance(type_, pa.FixedShapeTensorType):
+        return _nested(array)
+    if isinstance(type_, pa.BaseExtensionType):
+        return stripped(array.storage)
+    if types.is_dictionary(type_):
+        return stripped(array.dictionary_decode())
+    if types.is_run_end_encoded(type_):
+        return _decoded_runs(array)
+    if types.is_list_view(type_) or types.is_large_list_view(type_):
+        return _packed(array)
+    if types.is_map(type_):
+        return _pairs(array)
+    if types.is_string(type_) or types.is_string_view(type_):
+        return array.cast(pa.large_string()).cast(pa.large_binary())
+    if _is_bytes(type_) and not types.is_large_binary(type_):
+        return array.cast(pa.large_binary())
+    return array
+
+
+def _decoded_runs(array: Any) -> pa.Array:
+    """The values of runs, one for each row; pyarrow's own function knows few types of values."""
+    rows = np.arange(array.offset, array.offset + len(array))
+    places = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
+    return stripped(array.values).take(as_arrow(places))
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_binary(type_)
+        or types.is_large_binary(type_)
+        or types.is_large_string(type_)
+        or types.is_binary_view(type_)
+        or (types.is_fixed_size_binary(type_) and not types.is_decimal(type_))
+    )
+
+
+@cache
+def _stripped_type(type_: pa.DataType) -> pa.DataType:
+    return stripped(pa.nulls(0, type_)).type
+
+
+def _nested(tensors: Any) -> pa.Array:
+    """Tensors as lists of lists, in the order of their logical shape."""
+    shape, order = list(tensors.type.shape), tensors.type.permutation
+    size = int(np.prod(shape))
+    first = tensors.storage.offset * size
+    values = tensors.storage.values.slice(first, len(tensors) * size)
+    if order is not None and list(order) != sorted(order):
+        places = np.arange(size).reshape(shape).transpose(order).ravel()
+        shape = [shape[axis] for axis in order]
+        values = values.take(
+            pa.array((np.arange(len(tensors))[:, None] * size + places).ravel(), pa.int64())
+        )
+    if not size:
+        return tensors.storage  # nothing but its number of rows
+    for width in reversed(shape[1:]):
+        values = pa.FixedSizeListArray.from_arrays(values, width)
+    mask = tensors.is_null() if tensors.null_count else None
+    return pa.FixedSizeListArray.from_arrays(values, shape[0] if shape else 1, mask=mask)
+
+
+def _packed(views: pa.Array) -> pa.Array:
+    lengths = _compute.fill_null(_compute.list_value_length(views), 0).to_numpy()
+    return lists_of(views.flatten(), lengths, views)
+
+
+def _pairs(maps: Any) -> pa.Array:
+    whole = maps.drop_null() if maps.null_count else maps
+    offsets = np.asarray(whole.offsets, np.int64)
+    first, length = int(offsets[0]), int(offsets[-1] - offsets[0])
+    keys, items = (x.slice(first, length) for x in (whole.keys, whole.items))
+    lengths = np.zeros(len(maps), np.int64)
+    lengths[_valid(maps)] = np.diff(offsets)
+    return lists_of(pa.StructArray.from_arrays([keys, items], ["key", "value"]), lengths, maps)
+
+
+def chosen(array: pa.Array, mask: np.ndarray) -> pa.Array:
+    """The entries where a mask is true."""
+    try:
+        return array.filter(as_booleans(mask))
+    except pa.ArrowNotImplementedError:
+        # pyarrow cannot filter views inside lists yet; one slice an entry moves no bytes of them.
+        parts = [array.slice(int(at), 1) for at in np.flatnonzero(mask)]
+        return pa.concat_arrays(parts) if parts else array.slice(0, 0)
+
+
+def lists_of(values: pa.Array, lengths: np.ndarray, nulls_of: pa.Array) -> pa.Array:
+    """Lists of these lengths; null where another array is."""
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    mask = nulls_of.is_null() if nulls_of.null_count else None
+    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values, mask=mask)
+
+
+def _valid(array: pa.Array) -> np.ndarray:
+    if not array.null_count and not pa.types.is_union(array.type):
+        return np.ones(len(array), bool)
+    return array.is_valid().to_numpy(zero_copy_only=False)
+
+
+# -- values: nothing is null here -----------------------------------------------------------------
+
+
+def _values_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
+    kinds = (_kind(a.type), _kind(b.type))
+    if kinds[0] != kinds[1]:
+        if "integer" in kinds and any(kind in _MOMENTS for kind in kinds):
+            return _integers_differ(_integers(a), _integers(b))
+        return np.ones(len(a), bool)
+    kind = kinds[0]
+    if kind == "integer":
+        return _integers_differ(_integers(a), _integers(b))
+    if kind == "float":
+        return _floats_differ(a, b)
+    if kind in _MOMENTS:
+        return _moments_differ(a, b)
+    if kind == "list":
+        return _lists_differ(a, b)
+    if kind == "struct" and _has_plain_names(a.type) and _has_plain_names(b.type):
+        return _structs_differ(a, b)
+    if kind == "bytes" or (kind == "decimal" and a.type == b.type):
+        if a.equals(b):
+            return np.zeros(len(a), bool)
+        return _compute.not_equal(a, b).to_numpy(zero_copy_only=False)
+    # Intervals, unions, decimals of two scales: rare, and Python compares them rightly.
+    try:
+        return np.array([x != y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], bool)
+    except ValueError as error:
+        raise UnsupportedError(f"values of {a.type} cannot be compared: {error}") from None
+
+
+def _integers(array: pa.Array) -> np.ndarray:
+    type_ = array.type
+    if _kind(type_) in _MOMENTS:
+        array = array.view(pa.int32() if type_.bit_width == 32 else pa.int64())
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _integers_differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype == b.dtype:
+        return a != b
+    if np.uint64 not in (a.dtype, b.dtype):
+        return a.astype(np.int64) != b.astype(np.int64)
+    # No type holds both; what is below zero on one side equals nothing on the other.
+    signed, unsigned = (b, a) if a.dtype == np.uint64 else (a, b)
+    if signed.dtype == np.uint64:
+        return signed != unsigned
+    return (signed < 0) | (signed.astype(np.uint64) != unsigned.astype(np.uint64))
+
+
+def _floats_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
+    x, y = (side.to_numpy(zero_copy_only=False) for side in (a, b))
+    if x.dtype != y.dtype:
+        x, y = x.astype(np.float64), y.astype(np.float64)
+    bits = f"i{x.dtype.itemsize}"
+    found = x.view(bits) != y.view(bits)
+    if found.any():
+        found &= ~(np.isnan(x) & np.isnan(y))
+    return found
+
+
+def _moments_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
+    x, y = _integers(a).astype(np.int64), _integers(b).astype(np.int64)
+    unit_x, unit_y = _nanoseconds(a.type), _nanoseconds(b.type)
+    if unit_x < unit_y:
+        x, y, unit_x, unit_y = y, x, unit_y, unit_x
+    ratio = unit_x // unit_y
+    # The finer one is divided: to multiply the coarser one may overflow.
+    return (y // ratio != x) | (y % ratio != 0)
+
+
+def _nanoseconds(type_: Any) -> int:
+    if pa.types.is_date32(type_):
+        return _DAY
+    return _UNITS["ms"] if pa.types.is_date64(type_) else _UNITS[type_.unit]
+
+
+def _lists_differ(a: pa.Array, b: pa.Array) -> np.ndarray:
+    lengths = [_compute.list_value_length(x).to_numpy().astype(np.int64) for x in (a, b)]
+    found = lengths[0] != lengths[1]
+    if found.all():
+        return found
+    if found.any():
+        a, b = chosen(a, ~found), chosen(b, ~found)
+    rows = np.flatnonzero(~found)
+    wrong = differing(a.flatten(), b.flatten())
+    if wrong.any():
+        found[np.repeat(rows, lengths[0][rows])[wrong]] = True
+    return found
+
+
+def _has_plain_names(type_: Any) -> bool:
+    names = [child.name for child in type_]
+    return len(set(names)) == len(names)
+
+
+def _structs_differ(a: Any, b: Any) -> np.ndarray:
+    sides = [dict(zip((c.name for c in x.type), x.flatten(), strict=True)) for x in (a, b)]
+    found = np.zeros(len(a), bool)
+    for name in {**sides[0], **sides[1]}:
+        pair = [side.get(name) for side in sides]
+        x, y = (pa.nulls(len(a)) if child is None else child for child in pair)
+        found |= differing(x, y)
+    return found
+
+
+# -- as Examples have it --------------------------------------------------------------------------
+
+
+def as_feature(array: pa.Array) -> pa.Array:
+    """Values as a feature of an Example has them: one flat list each, whatever the shape was.
+
+    A scalar is a list of one. Lists of lists of no fixed size stay what they are.
+    """
+    array = stripped(array)
+    if pa.types.is_null(array.type):
+        return array
+    if not is_list(array.type):
+        return lists_of(array.drop_null(), _valid(array).astype(np.int64), array)
+    lengths = np.zeros(len(array), np.int64)
+    whole = array.drop_null() if array.null_count else array
+    lengths[_valid(array)] = _compute.list_value_length(whole).to_numpy()
+    values = stripped(whole.flatten())
+    while pa.types.is_fixed_size_list(values.type) and not values.null_count:
+        lengths *= values.type.list_size
+        values = stripped(values.flatten())
+    return lists_of(values, lengths, array)
+
+
+def as_feature_list(array: pa.Array) -> pa.Array:
+    """Lists as a feature list of a SequenceExample has them: each entry a flat list of its own."""
+    array = stripped(array)
+    if not is_list(array.type):
+        return array
+    lengths = np.zeros(len(array), np.int64)
+    whole = array.drop_null() if array.null_count else array
+    lengths[_valid(array)] = _compute.list_value_length(whole).to_numpy()
+    return lists_of(as_feature(whole.flatten()), lengths, array)

@@ -1,0 +1,434 @@
+"""`diff`: which fields and records of two datasets differ, by content, in bounded memory.
+
+Both are read in order, or by a key, and cut into pairs of batches of one length, which are compared
+side by side. What each pair showed is merged in order, so the outcome does not depend on the number
+of threads. What is equal stands in `alike`; how Examples are read, in `payloads`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import describe
+from penstock.columns.types import is_list
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.dataset import open as open_dataset
+from penstock.engine.pipeline import in_order
+from penstock.errors import SchemaError
+from penstock.formats.webdataset.format import URL, WebDatasetFormat
+from penstock.verbs.diff.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
+from penstock.verbs.fields.keys import Matched, match
+from penstock.verbs.fields.payloads import Column, Side, read_alike, same_payloads
+
+Progress = Callable[[int, int, int], None]
+"""Called now and then with the records done, the bytes done (an estimate) and the bytes in all."""
+
+_MOST_EXAMPLES = 3
+_VALUE_WIDTH = 60
+
+
+def diff(
+    a: Any,
+    b: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    by: str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Diff:
+    """Say which fields and records of two datasets differ, by content; of any formats.
+
+    Values are compared, not bytes, nor types that mean the same: an int32 equals an int64, a string
+    the binary of its bytes, a list one of fixed size or a tensor of that shape, a float32 the
+    float64 of exactly its value, NaN any NaN, and null a field that is absent; 0.0 does not equal
+    -0.0. An Example stores no shapes and no difference between a value and a list of one; the
+    columns of other formats are compared with it as `write` would store them, structs as features
+    `parent/child`, but floats to the last bit.
+
+    Every record of both is read, in bounded memory. Examples whose fields are told from a sample
+    are not parsed where their payloads are the same bytes, so equal files of them are compared
+    about as fast as they are read. Those whose schema a sidecar keeps are read by it.
+
+    Args:
+        a: a Dataset, or anything that `penstock.open` takes.
+        b: as a. Damage is an error, unless a Dataset was opened to pass over it; then Examples
+            are compared by the fields of its schema.
+        columns: the fields to compare; None for all, but for a tar archive's `__url__`, which says
+            where a record lies.
+        by: a field of integers, strings or bytes by which records are matched, whatever their
+            order. Its values are held in memory, and the records of b are read at random.
+        threads: how many to use; None: one a core.
+        progress: called with the records done, the bytes done and the bytes in all; the bytes done
+            are estimated from the records. Asks for the number of records first.
+
+    Returns:
+        Diff: `equal`, the `fields` that differ, and the `records`.
+
+    Raises:
+        PenstockError: damaged data.
+        SchemaError: `columns` or `by` names no field, or a field that is no key.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2, 3], "x": [5, 6, 7]}, "a.tfrecord", overwrite=True)
+        >>> _ = ps.write({"id": [1, 2, 3], "x": [5, 0, 7]}, "b.parquet", overwrite=True)
+        >>> found = ps.diff("a.tfrecord", "b.parquet")
+        >>> found.equal, found.records.num_differ, found.fields[0].name
+        (False, 1, 'x')
+        >>> print(found.fields[0].examples[0])
+        ValueDiff(record_a=1, record_b=1, a='6', b='0', place=None)
+    """
+    opened = [x if isinstance(x, Dataset) else open_dataset(x) for x in (a, b)]
+    without = _places(opened) if columns is None else frozenset[str]()
+    sides = (Side(opened[0], columns, without), Side(opened[1], columns, without))
+    _check_columns(sides, columns)
+    read_alike(sides)
+    matched = None if by is None else match(sides[0].dataset, sides[1].dataset, by, threads)
+    if matched is None:
+        streams = tuple(side.batches(threads) for side in sides)
+    else:
+        orders = (matched.order_a, matched.order_b)
+        streams = tuple(
+            side.picked(order, threads) for side, order in zip(sides, orders, strict=True)
+        )
+    seen = _Seen(sides)
+    report = _reporter(sides, progress)
+    pairs = partial(_pairs, streams[0], streams[1], matched)
+    try:
+        # The threads that read the streams end first: a stream in use cannot be closed.
+        with closing(_compared(sides, pairs, threads)) as results:
+            for result in results:
+                seen.add(result)
+                report(seen.num_done)
+    finally:
+        for stream in streams:
+            stream.close()
+    return Diff(seen.fields(threads), seen.records(matched))
+
+
+def _places(opened: Sequence[Dataset]) -> frozenset[str]:
+    """Fields that say where a record lies, not what it is: the path of a tar archive."""
+    kinds = (d.files.format_name(0) for d in opened if d.paths and URL in d.schema.names)
+    return frozenset({URL} if WebDatasetFormat.info.name in kinds else ())
+
+
+def _check_columns(sides: tuple[Side, Side], columns: Sequence[str] | None) -> None:
+    if isinstance(columns, str):
+        raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+    known = dict.fromkeys(name for side in sides for name in side.dataset.schema.names)
+    for name in columns or ():
+        if name not in known:
+            raise SchemaError(f"no such column; there are: {', '.join(known)}", field=name)
+
+
+# -- pairs ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Records of a and b to be compared, and their numbers; or those that only one side has."""
+
+    a: pa.RecordBatch | None
+    b: pa.RecordBatch | None
+    numbers_a: np.ndarray
+    numbers_b: np.ndarray
+
+
+def _pairs(
+    left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch], matched: Matched | None
+) -> Iterator[_Pair]:
+    """Cut two streams at the borders of either."""
+    done = 0
+    a = b = None
+    while True:
+        a = next((x for x in left if x.num_rows), None) if a is None else a
+        b = next((x for x in right if x.num_rows), None) if b is None else b
+        if a is None and b is None:
+            return
+        rows = min(x.num_rows for x in (a, b) if x is not None)
+        here = np.arange(done, done + rows)
+        numbers = (
+            (here, here) if matched is None else (matched.order_a[here], matched.order_b[here])
+        )
+        yield _Pair(_head(a, rows), _head(b, rows), *numbers)
+        a, b = _rest(a, rows), _rest(b, rows)
+        done += rows
+
+
+def _head(batch: pa.RecordBatch | None, rows: int) -> pa.RecordBatch | None:
+    return None if batch is None else batch.slice(0, rows)
+
+
+def _rest(batch: pa.RecordBatch | None, rows: int) -> pa.RecordBatch | None:
+    return None if batch is None or batch.num_rows == rows else batch.slice(rows)
+
+
+def _compared(
+    sides: tuple[Side, Side], pairs: Callable[[], Iterator[_Pair]], threads: int | None
+) -> Generator[_PairSeen]:
+    yield from in_order([pairs], partial(_compare, sides), _no_bytes, threads)
+
+
+@dataclass(slots=True)
+class _FieldSeen:
+    """What was found in one field: the types that it had, and where it differs."""
+
+    type_a: pa.DataType | None = None
+    type_b: pa.DataType | None = None
+    is_unlike: bool = False
+    num_records: int = 0
+    num_only_in_a: int = 0
+    num_only_in_b: int = 0
+    examples: list[ValueDiff] = field(default_factory=list)
+
+    def merge(self, other: _FieldSeen) -> None:
+        self.type_a = _wider(self.type_a, other.type_a)
+        self.type_b = _wider(self.type_b, other.type_b)
+        self.is_unlike |= other.is_unlike
+        self.num_records += other.num_records
+        self.num_only_in_a += other.num_only_in_a
+        self.num_only_in_b += other.num_only_in_b
+        self.examples += other.examples[: _MOST_EXAMPLES - len(self.examples)]
+
+
+def _wider(known: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:
+    """The type that both fit, where one is a list of the other or has no values."""
+    if known is None or other is None or known == other:
+        return known if other is None else other
+    if pa.types.is_null(known):
+        return other
+    return other if is_list(other) and other.value_type == known else known
+
+
+@dataclass(slots=True)
+class _PairSeen:
+    """What one pair showed."""
+
+    num_a: int
+    num_b: int
+    num_compared: int = 0
+    num_differ: int = 0
+    num_unparsed: int = 0
+    first_differ: int | None = None
+    fields: dict[str, _FieldSeen] = field(default_factory=dict)
+
+
+def _compare(sides: tuple[Side, Side], pair: _Pair) -> Iterator[_PairSeen]:
+    a, b = pair.a, pair.b
+    seen = _PairSeen(0 if a is None else a.num_rows, 0 if b is None else b.num_rows)
+    if a is None or b is None:
+        yield seen
+        return
+    seen.num_compared = a.num_rows
+    rows: np.ndarray | None = None
+    if all(side.has_payloads for side in sides) and _one_dialect(sides):
+        wrong = same_payloads(a.column(0), b.column(0))
+        rows = np.flatnonzero(wrong) if wrong is not None else np.zeros(0, np.int64)
+        seen.num_unparsed = a.num_rows - len(rows)
+        if not len(rows):
+            yield seen
+            return
+    left = sides[0].columns(a, rows, pair.numbers_a, sides[1].names)
+    right = sides[1].columns(b, rows, pair.numbers_b, list(left))
+    if any(side.has_features for side in sides):
+        left, right = (
+            columns if side.is_told else _features(columns)
+            for side, columns in zip(sides, (left, right), strict=True)
+        )
+    numbers = [pair.numbers_a, pair.numbers_b]
+    if rows is not None:
+        numbers = [side[rows] for side in numbers]
+    any_differs = np.zeros(len(numbers[0]), bool)
+    for name in {**left, **right}:
+        found, mask = _compare_field(left.get(name), right.get(name), numbers)
+        seen.fields[name] = found
+        any_differs |= mask
+    seen.num_differ = int(any_differs.sum())
+    if seen.num_differ:
+        seen.first_differ = int(numbers[0][np.argmax(any_differs)])
+    yield seen
+
+
+def _one_dialect(sides: tuple[Side, Side]) -> bool:
+    return sides[0].dataset.options.dialect == sides[1].dataset.options.dialect
+
+
+def _features(columns: dict[str, Column]) -> dict[str, Column]:
+    """Structs as the features of an Example: one a field, called `parent/child`."""
+    found: dict[str, Column] = {}
+    for name, column in columns.items():
+        if not pa.types.is_struct(column.type):
+            found[name] = column
+            continue
+        children = zip(column.type, column.values.flatten(), strict=True)
+        inner = {f"{name}/{c.name}": Column(values, c.type) for c, values in children}
+        found |= _features(inner)
+    return found
+
+
+def _compare_field(
+    left: Column | None, right: Column | None, numbers: list[np.ndarray]
+) -> tuple[_FieldSeen, np.ndarray]:
+    count = len(numbers[0])
+    x = left or Column(pa.nulls(count), pa.null())
+    y = right or Column(pa.nulls(count), pa.null())
+    mask = x.differs_from(y)
+    found = _FieldSeen(None if left is None else left.type, None if right is None else right.type)
+    found.is_unlike = left is not None and right is not None and not x.is_like(y)
+    if mask.any():
+        missing = [side.values.is_null().to_numpy(zero_copy_only=False) for side in (x, y)]
+        found.num_records = int(mask.sum())
+        found.num_only_in_b, found.num_only_in_a = (int((mask & m).sum()) for m in missing)
+        for row in np.flatnonzero(mask)[:_MOST_EXAMPLES]:
+            found.examples.append(_example(x, y, int(row), numbers))
+    return found, mask
+
+
+def _example(x: Column, y: Column, row: int, numbers: list[np.ndarray]) -> ValueDiff:
+    scalars = [_shown(side, row) for side in (x, y)]
+    texts = [describe.value(scalar, _VALUE_WIDTH) for scalar in scalars]
+    place = _place(*scalars)
+    return ValueDiff(int(numbers[0][row]), int(numbers[1][row]), *texts, place=place)
+
+
+def _shown(column: Column, row: int) -> pa.Scalar:
+    """A value as its type has it: a feature of one value, of which all are single, is that."""
+    scalar = column.values[row]
+    is_single = column.layout == "feature" and not is_list(column.type)
+    if is_single and scalar.is_valid and len(scalar.values) == 1:
+        return scalar.values[0]
+    return scalar
+
+
+def _place(a: Any, b: Any) -> int | None:
+    """Where two values of bytes, or two lists, begin to differ."""
+    if not (a.is_valid and b.is_valid):
+        return None
+    if hasattr(a, "as_buffer") and hasattr(b, "as_buffer"):
+        x, y = (np.frombuffer(describe.data_of(s), np.uint8) for s in (a, b))
+        size = min(len(x), len(y))
+        wrong = np.flatnonzero(x[:size] != y[:size])
+        return int(wrong[0]) if len(wrong) else size
+    if is_list(a.type) and is_list(b.type):
+        columns = [Column(s.values, s.type.value_type) for s in (a, b)]
+        size = min(len(c.values) for c in columns)
+        x, y = (Column(c.values.slice(0, size), c.type) for c in columns)
+        wrong = np.flatnonzero(x.differs_from(y))
+        return int(wrong[0]) if len(wrong) else size
+    return None
+
+
+# -- the outcome ----------------------------------------------------------------------------------
+
+
+class _Seen:
+    """What all pairs showed, added up in order."""
+
+    def __init__(self, sides: tuple[Side, Side]) -> None:
+        self._sides = sides
+        self._total = _PairSeen(0, 0)
+        self._fields: dict[str, _FieldSeen] = {}
+        as_features = any(side.has_features for side in sides)
+        for place, side in enumerate(sides):
+            for name, type_ in side.types(as_features=as_features).items():
+                setattr(self._fields.setdefault(name, _FieldSeen()), f"type_{'ab'[place]}", type_)
+
+    @property
+    def num_done(self) -> int:
+        """Records of the longer side."""
+        return max(self._total.num_a, self._total.num_b)
+
+    def add(self, pair: _PairSeen) -> None:
+        total = self._total
+        for name in ("num_a", "num_b", "num_compared", "num_differ", "num_unparsed"):
+            setattr(total, name, getattr(total, name) + getattr(pair, name))
+        if total.first_differ is None:
+            total.first_differ = pair.first_differ
+        for name, found in pair.fields.items():
+            self._fields.setdefault(name, _FieldSeen()).merge(found)
+
+    def records(self, matched: Matched | None) -> RecordsDiff:
+        total = self._total
+        facts = (total.num_compared, total.num_differ, total.first_differ)
+        if matched is None:
+            only = (total.num_a - total.num_compared, total.num_b - total.num_compared)
+            return RecordsDiff(total.num_a, total.num_b, *facts, *only)
+        a, b = matched.a, matched.b
+        return RecordsDiff(
+            a.num_records,
+            b.num_records,
+            *facts,
+            a.num_only,
+            b.num_only,
+            a.num_repeated,
+            b.num_repeated,
+            a.keys_only,
+            b.keys_only,
+            a.keys_repeated,
+            b.keys_repeated,
+        )
+
+    def fields(self, threads: int | None) -> tuple[FieldDiff, ...]:
+        self._look_again(threads)
+        return tuple(self._told())
+
+    def _look_again(self, threads: int | None) -> None:
+        """A field that only one side had among the payloads parsed may stand in those that were
+        not, because they are equal. Where the schemas do not know it either, it is looked up."""
+        if not self._total.num_unparsed:
+            return
+        for place, side in enumerate(self._sides):
+            word = f"type_{'ab'[place]}"
+            missing = {n for n, found in self._fields.items() if getattr(found, word) is None}
+            for name in missing & set(side.sampled_names):
+                setattr(self._fields[name], word, side.dataset.schema.field(name).type)
+                missing.discard(name)
+            for name, type_ in side.find(missing, list(self._fields), threads).items():
+                setattr(self._fields[name], word, type_)
+
+    def _told(self) -> Iterator[FieldDiff]:
+        for name, found in self._fields.items():
+            kind: Literal["only in a", "only in b", "type", "values"] = "values"
+            if found.type_b is None:
+                kind = "only in a"
+            elif found.type_a is None:
+                kind = "only in b"
+            elif found.is_unlike:
+                kind = "type"
+            elif not found.num_records:
+                continue
+            yield FieldDiff(
+                name,
+                kind,
+                found.type_a,
+                found.type_b,
+                found.num_records,
+                found.num_only_in_a,
+                found.num_only_in_b,
+                tuple(found.examples),
+            )
+
+
+def _no_bytes(result: object) -> int:
+    del result
+    return 0
+
+
+def _reporter(sides: tuple[Side, Side], progress: Progress | None) -> Callable[[int], None]:
+    if progress is None:
+        return lambda num_records: None
+    total_records = max(1, *(len(side.dataset) for side in sides))
+    total_bytes = sum(shard.num_bytes for side in sides for shard in side.dataset.shards)
+
+    def report(num_records: int) -> None:
+        done_bytes = total_bytes * min(num_records, total_records) // total_records
+        progress(num_records, done_bytes, total_bytes)
+
+    return report

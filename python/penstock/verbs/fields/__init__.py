@@ -1,0 +1,1 @@
+"""Fields added, dropped, renamed and replaced."""

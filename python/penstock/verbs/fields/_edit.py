@@ -1,0 +1,77 @@
+"""What becomes of the fields of every record, and how decoded records are changed so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.datasets.dataset import Dataset
+from penstock.errors import SchemaError
+from penstock.verbs.fields._new_fields import NewFields
+
+REPLACE_HINT = "replace=True puts the new values in the place of the old ones"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What becomes of the fields of every record."""
+
+    new: NewFields | None = None
+    drop: tuple[str, ...] = ()
+    rename: tuple[tuple[str, str], ...] = ()
+    replace: bool = False
+    """New fields take the place of old ones of their name."""
+
+    def facts(self) -> Any:
+        """What tells this edit from others."""
+        new = None if self.new is None else self.new.facts()
+        return [new, self.drop, self.rename, self.replace]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A shard that is to be written: its place among those that are, and among all."""
+
+    place: int
+    shard: int
+
+
+def edited(old: Dataset, part: Part, edit: Edit) -> Iterator[pa.RecordBatch]:
+    """The records of a shard with the fields that an edit makes; at least one batch."""
+    reader = old.files.reader(part.place)
+    names = names_after(old.schema.names, edit)
+    found = False
+    for chunk in reader.chunks():
+        batch = reader.decode(chunk, None, None)
+        yield _apply(batch, names, edit, part.shard, chunk.first_record)
+        found = True
+    if not found:
+        empty = pa.RecordBatch.from_pylist([], schema=old.schema)
+        yield _apply(empty, names, edit, part.shard, 0)
+
+
+def names_after(names: list[str], edit: Edit) -> dict[str, str]:
+    """The old fields that stay, {new name: old name}."""
+    renamed = dict(edit.rename)
+    after = {renamed.get(name, name): name for name in names if name not in edit.drop}
+    if len(after) < len(names) - len(set(edit.drop)):
+        raise SchemaError("two fields would have the same name")
+    return after
+
+
+def _apply(
+    batch: pa.RecordBatch, names: dict[str, str], edit: Edit, shard: int, first: int
+) -> pa.RecordBatch:
+    columns = {new: batch.column(batch.schema.get_field_index(old)) for new, old in names.items()}
+    fields = {new: batch.schema.field(old).with_name(new) for new, old in names.items()}
+    if edit.new is not None:
+        old = batch.select(list(edit.new.reads)) if edit.new.reads else None
+        added = edit.new.batch(shard, first, batch.num_rows, old)
+        for field, column in zip(added.schema, added.columns, strict=True):
+            columns[field.name], fields[field.name] = column, field
+    return pa.RecordBatch.from_arrays(
+        list(columns.values()), schema=pa.schema(list(fields.values()))
+    )

@@ -1,0 +1,480 @@
+"""Where the values of new fields come from: arrays, tables, a key, constants, a function.
+
+Whatever the source, it comes down to one question: the new columns of some records of a shard.
+Everything that can be wrong before a record was read (a name, a type, a length, a key that comes
+twice) is found when the source is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import _core
+from penstock.datasets.dataset import Dataset
+from penstock.datasets.dataset import open as open_dataset
+from penstock.errors import SchemaError
+from penstock.verbs.write.incoming import batches_of
+from penstock.verbs.write.incoming_values import no_text
+
+_SCALARS = (bool, int, float, str, bytes, np.generic, pa.Scalar)
+
+
+class NewFields:
+    """New columns for the records of a dataset.
+
+    `schema` has their names and types; `reads` names the old columns that `batch` has to be given.
+    """
+
+    def __init__(self, schema: pa.Schema, reads: Sequence[str] = ()) -> None:
+        self.schema = schema
+        self.reads = tuple(reads)
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        """The columns for the records [first, first + num_records) of a shard. May be called from
+        several threads at once."""
+        raise NotImplementedError
+
+    def facts(self) -> Any:
+        """What tells these values from others, as far as can be said: a job that is called again
+        with the same ones goes on with what it has done."""
+        return [str(self.schema), self.reads]
+
+
+def new_fields(
+    dataset: Dataset,
+    fields: Any,
+    *,
+    by: str | None = None,
+    missing: str = "error",
+    reads: Sequence[str] = (),
+    unchanged: Dataset | None = None,
+) -> NewFields:
+    """The values that a caller asked for, see `penstock.add_fields`. `unchanged`: the files that
+    have the old fields still, where a killed job has changed others of the dataset."""
+    if missing not in ("error", "null"):
+        raise ValueError(f"missing={missing!r} is not one of 'error', 'null'")
+    for name in reads:
+        _check_old(dataset, name)
+    if callable(fields) or _has_functions(fields):
+        listed = () if callable(fields) else fields.items()
+        for name, value in listed:
+            if not callable(value) and not _is_constant(value):
+                message = "values by position do not go together with functions"
+                raise SchemaError(message, field=name, hint="two calls")
+        if by is not None:
+            raise ValueError("a function is given the records; by= is for tables")
+        return _Computed(dataset, fields, reads, unchanged or dataset)
+    if reads:
+        raise ValueError("reads= says what a function of batches is given; there is none here")
+    constants = {k: v for k, v in fields.items() if _is_constant(v)} if _is_dict(fields) else {}
+    if constants:
+        columns = {k: v for k, v in fields.items() if k not in constants}
+        constant = _Constant(constants)
+        if not columns:
+            return constant
+        return _Joined(list(fields), [constant, _columns(dataset, columns, by, missing)])
+    return _columns(dataset, fields, by, missing)
+
+
+def _columns(dataset: Dataset, fields: Any, by: str | None, missing: str) -> NewFields:
+    table = _table(fields)
+    if by is None:
+        return _Aligned(dataset, table)
+    return _Keyed(dataset, table, by, missing)
+
+
+def _is_dict(fields: Any) -> bool:
+    return isinstance(fields, Mapping)
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, _SCALARS)
+
+
+def _has_functions(fields: Any) -> bool:
+    return _is_dict(fields) and any(callable(v) and not _is_array(v) for v in fields.values())
+
+
+def _is_array(value: Any) -> bool:
+    arrow = hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__")
+    return arrow or hasattr(value, "__array__")
+
+
+def _check_old(dataset: Dataset, name: str) -> None:
+    if name not in dataset.schema.names:
+        known = ", ".join(dataset.schema.names)
+        raise SchemaError(f"no such field; there are: {known}", field=name, file=dataset.paths[0])
+
+
+def _table(fields: Any) -> pa.Table:
+    """Values in memory (or mapped), as a table without chunks."""
+    if isinstance(fields, str) or hasattr(fields, "__fspath__"):
+        fields = open_dataset(fields)
+    schema, batches, *_ = batches_of(fields)
+    return pa.Table.from_batches(batches, schema=schema).replace_schema_metadata(None)
+
+
+def _part(table: pa.Table, start: int, length: int) -> pa.RecordBatch:
+    return _one_batch(table.slice(start, length))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.to_batches()
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema=table.schema)
+    return pa.concat_batches(batches)
+
+
+class _Sum:
+    """A file that keeps nothing of what is written to it but a checksum and a count."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.crc = 0
+        self.num_bytes = 0
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self.crc = _core.Buffer.from_bytes(part).crc32c(self.crc)
+        self.num_bytes += len(part)
+        return len(part)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _digest(table: pa.Table) -> str:
+    """A name for the values of a table: dictionaries included, and nothing beyond its slice."""
+    sum_ = _Sum()
+    with pa.ipc.new_stream(pa.PythonFile(sum_, "w"), table.schema) as stream:
+        stream.write_table(table)
+    return f"{sum_.num_bytes:x} {sum_.crc:08x}"
+
+
+class _Constant(NewFields):
+    """The same value for every record."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = {name: _plain_scalar(name, value) for name, value in values.items()}
+        super().__init__(pa.schema([(name, v.type) for name, v in self._values.items()]))
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        del shard, first, old
+        arrays = [pa.repeat(value, num_records) for value in self._values.values()]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def facts(self) -> Any:
+        return [*super().facts(), [repr(value) for value in self._values.values()]]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class Baked(NewFields):
+    """What the overlays of a dataset show. Its shards are those of these numbers in the job."""
+
+    FACTS = "bake"
+
+    def __init__(self, dataset: Dataset, names: list[str], shards: Sequence[int]) -> None:
+        super().__init__(pa.schema([dataset.schema.field(name) for name in names]))
+        self._firsts = dict(zip(shards, map(int, dataset.files.firsts[:-1]), strict=True))
+        self._shown = dataset.reopened(columns=names)
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        del old
+        begin = self._firsts[shard] + first
+        return self._shown.take(np.arange(begin, begin + num_records))
+
+    def facts(self) -> Any:
+        """Overlays go one by one as they are baked, so what is left of them is not the job."""
+        return self.FACTS
+
+
+class _Aligned(NewFields):
+    """A row for every record of the dataset, in order."""
+
+    def __init__(self, dataset: Dataset, table: pa.Table) -> None:
+        super().__init__(table.schema)
+        if table.num_rows != len(dataset):
+            raise SchemaError(
+                "the new fields do not have a value for each record",
+                expected=f"{len(dataset)} records",
+                found=f"{table.num_rows} values",
+                hint="by= joins a table by a key",
+            )
+        self._firsts = dataset.files.firsts
+        self._table = table
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        del old
+        return _part(self._table, int(self._firsts[shard]) + first, num_records)
+
+    def facts(self) -> Any:
+        return [*super().facts(), _digest(self._table)]
+
+
+class _Keyed(NewFields):
+    """A table whose rows are found by the value of one of its columns."""
+
+    def __init__(self, dataset: Dataset, table: pa.Table, by: str, missing: str) -> None:
+        _check_old(dataset, by)
+        if by not in table.schema.names:
+            known = ", ".join(table.schema.names)
+            raise SchemaError(f"the table has no such column; it has: {known}", field=by)
+        self._by, self._missing = by, missing
+        self._paths = dataset.paths
+        self._given = table
+        self._rows = _Rows(table.column(by), by)
+        self._table = table.drop_columns([by]).combine_chunks()
+        super().__init__(self._table.schema, [by])
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        del num_records
+        assert old is not None, "asked for by reads"
+        keys = old.column(old.schema.get_field_index(self._by))
+        rows = self._rows.of(keys)
+        lost = np.flatnonzero(rows < 0)
+        if len(lost) and self._missing == "error":
+            at = int(lost[0])
+            raise SchemaError(
+                f"the table has no row for {keys[at].as_py()!r}",
+                file=self._paths[shard],
+                record=first + at,
+                field=self._by,
+                hint='missing="null" leaves the new fields out of such records',
+            )
+        taken = self._table.take(pa.array(rows, mask=rows < 0))
+        return _one_batch(taken.combine_chunks())
+
+    def facts(self) -> Any:
+        return [*super().facts(), self._missing, _digest(self._given)]
+
+
+class _Rows:
+    """Which row of a table has a key; each key once."""
+
+    def __init__(self, keys: pa.ChunkedArray, name: str) -> None:
+        self._name = name
+        self._is_number = pa.types.is_integer(keys.type)
+        self._type = keys.type
+        if keys.null_count:
+            raise SchemaError("the table has a row without a key", field=name)
+        self._known: dict[Any, int] = {}
+        if self._is_number:
+            values = _as_key(keys)
+            self._order = np.argsort(values, kind="stable")
+            self._sorted = values[self._order]
+            twice = np.flatnonzero(self._sorted[1:] == self._sorted[:-1])
+            if len(twice):
+                self._refuse(self._sorted[twice[0]].item())
+        else:
+            for row, key in enumerate(map(_key, keys.to_pylist())):
+                if self._known.setdefault(key, row) != row:
+                    self._refuse(key)
+
+    def _refuse(self, key: Any) -> None:
+        raise SchemaError(f"the table has the key {key!r} twice", field=self._name)
+
+    def of(self, keys: pa.Array) -> np.ndarray:
+        """Rows of some keys, int64; -1 where there is none."""
+        if pa.types.is_integer(keys.type) != self._is_number:
+            raise SchemaError(
+                "the key has another type in the table than in the records",
+                field=self._name,
+                expected=str(keys.type),
+                found=str(self._type),
+            )
+        if not self._is_number:
+            return np.array([self._known.get(_key(k), -1) for k in keys.to_pylist()], np.int64)
+        if not len(self._sorted):
+            return np.full(len(keys), -1, np.int64)
+        values = _as_key(keys.fill_null(0))
+        at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
+        found = (self._sorted[at] == values) & ~np.asarray(keys.is_null())
+        return np.where(found, self._order[at], -1).astype(np.int64)
+
+
+def _as_key(numbers: Any) -> np.ndarray:
+    """Integers of any type as keys that compare exactly. NumPy compares int64 with uint64 as floats,
+    so all are int64, or Python's own where one is beyond that."""
+    values = numbers.to_numpy(zero_copy_only=False)
+    if values.dtype != np.uint64:
+        return values.astype(np.int64)
+    if len(values) and int(values.max()) > np.iinfo(np.int64).max:
+        return values.astype(object)
+    return values.astype(np.int64)
+
+
+def _key(value: Any) -> Any:
+    """Text and its UTF-8 are one key: a TFRecord does not tell them apart."""
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+
+
+class _Joined(NewFields):
+    """Columns of several sources, in the order of names asked for."""
+
+    def __init__(self, names: list[str], parts: list[NewFields]) -> None:
+        self._parts = parts
+        known = [field for part in parts for field in part.schema]
+        extra = [field.name for field in known if field.name not in names]
+        by_name = {field.name: field for field in known}
+        schema = pa.schema([by_name[n] for n in [*names, *extra] if n in by_name])
+        super().__init__(schema, [name for part in parts for name in part.reads])
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        batches = [part.batch(shard, first, num_records, old) for part in self._parts]
+        columns = {n: c for b in batches for n, c in zip(b.schema.names, b.columns, strict=True)}
+        return pa.RecordBatch.from_arrays(
+            [columns[n] for n in self.schema.names], self.schema.names
+        )
+
+    def facts(self) -> Any:
+        return [part.facts() for part in self._parts]
+
+
+class _Computed(NewFields):
+    """What a function makes of the records. What it gives for the first ones settles the types."""
+
+    def __init__(
+        self, dataset: Dataset, fields: Any, reads: Sequence[str], unchanged: Dataset
+    ) -> None:
+        if not reads:
+            known = ", ".join(dataset.schema.names)
+            raise ValueError(f"reads= names the fields that the function needs, of: {known}")
+        self._fields = fields
+        self._paths = dataset.paths
+        first = next((b for b in unchanged.scan(list(reads), 16, threads=1) if b.num_rows), None)
+        if first is None:
+            first = pa.RecordBatch.from_pylist([], schema=_selected(unchanged.schema, reads))
+        self._types: dict[str, pa.DataType] = {}
+        made = self._call(first, 0, 0)
+        unknown = next((f.name for f in made.schema if pa.types.is_null(f.type)), None)
+        if unknown is not None:
+            message = "the function gives nothing for the first records, which leaves its type open"
+            raise SchemaError(message, field=unknown, hint="give a pyarrow array with a type")
+        super().__init__(made.schema.remove_metadata(), reads)
+        self._types = {field.name: field.type for field in self.schema}
+
+    def batch(
+        self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
+    ) -> pa.RecordBatch:
+        assert old is not None, "asked for by reads"
+        made = self._call(old, shard, first)
+        if made.num_rows != num_records:
+            raise SchemaError(
+                "the function does not give a value for each record",
+                file=self._paths[shard],
+                record=first,
+                expected=f"{num_records} values",
+                found=f"{made.num_rows} values",
+            )
+        extra = [name for name in made.schema.names if name not in self._types]
+        if extra:
+            message = "the function did not give this field for the first records"
+            raise SchemaError(message, field=extra[0], file=self._paths[shard], record=first)
+        arrays: list[pa.Array] = []
+        for field in self.schema:
+            at = made.schema.get_field_index(field.name)
+            if at < 0:
+                message = "the function gives this field for some records only"
+                raise SchemaError(message, field=field.name, file=self._paths[shard], record=first)
+            arrays.append(self._fitting(made.column(at), field, shard, first))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _fitting(self, array: pa.Array, field: pa.Field, shard: int, first: int) -> pa.Array:
+        if array.type == field.type:
+            return array
+        try:
+            if not _is_alike(array.type, field.type):
+                raise pa.ArrowInvalid("another kind of value")
+            return array.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise SchemaError(
+                "the function gives another type than for the first records",
+                file=self._paths[shard],
+                record=first,
+                field=field.name,
+                expected=str(field.type),
+                found=str(array.type),
+            ) from None
+
+    def _call(self, old: pa.RecordBatch, shard: int, first: int) -> pa.RecordBatch:
+        if callable(self._fields):
+            made = self._fields(old)
+        else:
+            made = {k: v(old) if callable(v) else v for k, v in self._fields.items()}
+        if made is None:
+            raise SchemaError("the function gives None", file=self._paths[shard], record=first)
+        if isinstance(made, Mapping):
+            columns = {
+                name: pa.repeat(_plain_scalar(name, v), old.num_rows) if _is_constant(v) else v
+                for name, v in cast("Mapping[str, Any]", made).items()
+            }
+            made = columns
+        schema, batches, *_ = batches_of(made)
+        return _one_batch(pa.Table.from_batches(batches, schema=schema).combine_chunks())
+
+    def facts(self) -> Any:
+        named = [self._fields] if callable(self._fields) else list(self._fields.values())
+        return [*super().facts(), [_described(f) if callable(f) else repr(f) for f in named]]
+
+
+def _plain_scalar(name: str, value: Any) -> pa.Scalar:
+    if isinstance(value, pa.Scalar):
+        return value
+    try:
+        return pa.scalar(_plain(value))
+    except UnicodeError:
+        raise no_text(name, ()) from None
+    except (pa.ArrowException, OverflowError) as error:
+        raise SchemaError(f"no value that can be stored: {error}", field=name) from None
+
+
+def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether one may stand for the other: numbers for numbers, text for bytes, nothing for all."""
+    types = pa.types
+    if types.is_null(found):
+        return True
+    if types.is_list(found) and types.is_list(wanted):
+        return _is_alike(found.value_type, wanted.value_type)
+
+    def is_number(type_: pa.DataType) -> bool:
+        return types.is_integer(type_) or types.is_floating(type_)
+
+    def is_text(type_: pa.DataType) -> bool:
+        return types.is_string(type_) or types.is_large_string(type_) or types.is_binary(type_)
+
+    return (is_number(found) and is_number(wanted)) or (is_text(found) and is_text(wanted))
+
+
+def _selected(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in names])
+
+
+def _described(function: Any) -> str:
+    """A function by its name: of what it computes nothing can be known beforehand."""
+    module = getattr(function, "__module__", "")
+    return f"{module}.{getattr(function, '__qualname__', type(function).__name__)}"

@@ -1,0 +1,182 @@
+"""TFRecord shards with other fields: frames are read, cut and added to, and put out in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.columns.losses import Losses
+from penstock.columns.numbers import as_numpy
+from penstock.columns.types import refuse_bits
+from penstock.contract.faults import error_from
+from penstock.contract.format import Abortable, Chunk
+from penstock.datasets.dataset import Dataset
+from penstock.engine.pipeline import checked_threads
+from penstock.errors import PenstockError, SchemaError
+from penstock.formats.tfrecord.format import TFRecordFormat, compression_in
+from penstock.framing.index import sidecar
+from penstock.framing.index.kept_schema import flattened
+from penstock.framing.read.framed import FramedReader
+from penstock.framing.write.output import parts_of
+from penstock.payloads.example.encode_plans import PayloadPlan, plan_payload
+from penstock.payloads.example.plans import IN_LISTS_KEY, LISTS_PREFIX
+from penstock.storage.local import LocalStorage
+from penstock.verbs.fields._edit import REPLACE_HINT, Edit, Part
+
+Task = tuple[Part, FramedReader, Chunk | None]
+Spliced = tuple[Part, _core.Framed | None]
+"""The new frames of some records of a shard; None after the last."""
+
+
+def held_bytes(result: Spliced) -> int:
+    """What a result holds until it is written."""
+    return 0 if result[1] is None else result[1].num_bytes
+
+
+class Splicing:
+    """How the records of a job's shards are read and spliced."""
+
+    def __init__(self, old: Dataset, edit: Edit) -> None:
+        self._old = old
+        self._edit = edit
+        lists = {field.name for field in old.schema if IN_LISTS_KEY in (field.metadata or {})}
+        self._kind: Literal["example", "sequence"] = "sequence" if lists else "example"
+        self.losses = Losses(exact=False)
+        self._payload: PayloadPlan | None = None
+        self._names: list[str] = []
+        if edit.new is not None:
+            # What takes the place of a feature list is one, whatever its own type would make it.
+            refuse_bits(edit.new.schema, "tfrecord")
+            names = edit.new.schema.names
+            self._names = [
+                name if name not in lists or name.startswith(LISTS_PREFIX) else LISTS_PREFIX + name
+                for name in names
+            ]
+            fields = zip(edit.new.schema, self._names, strict=True)
+            schema = pa.schema([f.with_name(n) for f, n in fields])
+            self._payload = plan_payload(schema, self._kind, self.losses)
+        self._prove = old.options.verifies
+        leaves = {f.name: [leaf.name for leaf in flattened([f])] for f in old.schema}
+        self._drop = [leaf for name in edit.drop for leaf in leaves[name]]
+        self._rename = [
+            (leaf, after + leaf.removeprefix(name))
+            for name, after in edit.rename
+            for leaf in leaves[name]
+        ]
+        if edit.new is not None:
+            # What the new struct of a name lacks of the old one.
+            new = {leaf.name for leaf in flattened(edit.new.schema)}
+            for name in edit.new.schema.names:
+                old_leaves = leaves.get(name, [name])
+                self._drop += [leaf for leaf in old_leaves if leaf not in new and leaf != name]
+
+    def tasks(self, part: Part) -> Iterator[Task]:
+        """The chunks of a shard, then None."""
+        reader = self._old.files.reader(part.place)
+        assert isinstance(reader, FramedReader)
+        for chunk in reader.chunks():
+            yield part, reader, chunk
+        yield part, reader, None
+
+    def run(self, task: Task) -> Iterator[Spliced]:
+        """The new frames of a chunk."""
+        part, reader, chunk = task
+        if chunk is None:
+            yield part, None
+            return
+        try:
+            yield part, self._spliced(part.shard, reader, chunk)
+        except SchemaError as error:
+            raise error.at(file=reader.source.path) from None
+
+    def _spliced(self, shard: int, reader: FramedReader, chunk: Chunk) -> _core.Framed:
+        chunk = reader.held(chunk)  # the frames are needed twice where old fields are read
+        frames = reader.frames(chunk)
+        added = self._added(shard, reader, chunk, len(frames))
+        edit = self._edit
+        cuts: dict[str, Any] = {"drop": self._drop, "rename": self._rename}
+        try:
+            framed, _ = _core.splice_fields(
+                frames, added, self._kind, **cuts, replace=edit.replace, verify=self._prove
+            )
+        except _core.KernelError as error:
+            raise self._located(error.args[0], chunk, reader.source.path) from None
+        return framed
+
+    def _added(
+        self, shard: int, reader: FramedReader, chunk: Chunk, num_records: int
+    ) -> pa.RecordBatch | None:
+        new, payload = self._edit.new, self._payload
+        if new is None or payload is None:
+            return None
+        old = reader.decode(chunk, None, list(new.reads)) if new.reads else None
+        batch = new.batch(shard, chunk.first_record, num_records, old)
+        batch = batch.rename_columns(self._names)
+        try:
+            return payload.convert(batch)
+        except SchemaError as error:
+            if error.record is not None:
+                error.record += chunk.first_record
+            raise
+
+    @staticmethod
+    def _located(fault: Any, chunk: Chunk, path: str) -> PenstockError:
+        record = None if fault.record is None else chunk.first_record + fault.record
+        error = error_from(fault, file=path, record=record)
+        if isinstance(error, SchemaError) and "exists already" in error.message:
+            error.hint = REPLACE_HINT
+        return error
+
+
+class Output:
+    """One spliced shard on its way to the disk."""
+
+    def __init__(
+        self,
+        path: str,
+        target: str,
+        storage: LocalStorage,
+        *,
+        overwrite: bool,
+        threads: int | None,
+    ) -> None:
+        compression = compression_in(storage.source(path))
+        threads = checked_threads(threads)
+        self._sink = storage.sink(target, overwrite=overwrite)
+        self.num_records = 0
+        try:
+            self._writer = TFRecordFormat().create_copy(self._sink, compression, threads)
+        except BaseException:
+            self._sink.abort()
+            raise
+
+    @property
+    def temporary(self) -> str:
+        """Where the bytes lie before they have a name."""
+        return self._sink.temporary
+
+    def add(self, framed: _core.Framed) -> None:
+        """Append whole frames."""
+        lengths = as_numpy(framed.lengths)
+        checksums = as_numpy(framed.checksums)
+        self._writer.write_frames(parts_of(framed), lengths, checksums)
+        self.num_records += len(lengths)
+
+    def finish(self) -> sidecar.Index:
+        """Make all bytes durable; where the records lie."""
+        self._writer.close()
+        self._sink.finish()
+        return self._writer.index()
+
+    def commit(self) -> None:
+        self._sink.commit()
+
+    def abort(self) -> None:
+        try:
+            if isinstance(self._writer, Abortable):
+                self._writer.abort()
+        finally:
+            self._sink.abort()

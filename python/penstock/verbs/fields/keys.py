@@ -1,0 +1,120 @@
+"""Records of two datasets matched by a key. Only keys and record numbers are held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock import describe
+from penstock.datasets.dataset import Dataset
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.verbs.diff import alike
+
+_MOST_KEYS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """What one side has that was not matched, and the first few keys of it as text. Records
+    without a key are among those that only this side has."""
+
+    num_records: int
+    num_only: int
+    num_repeated: int
+    keys_only: tuple[str, ...]
+    keys_repeated: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The numbers of the records that are matched, in the order of a, and the rest of both."""
+
+    order_a: np.ndarray
+    order_b: np.ndarray
+    a: Unmatched
+    b: Unmatched
+
+
+def match(a: Dataset, b: Dataset, key: str, threads: int | None) -> Matched:
+    """Match records by the values of a field. Of records with one key the first counts.
+
+    Raises:
+        SchemaError: a dataset has no such field, or one that is no integer, string or bytes.
+        UnsupportedError: a dataset passes over damage, so its records have no settled numbers.
+    """
+    columns = [_keys(dataset, key, threads) for dataset in (a, b)]
+    kinds = [str(column.type) for column in columns]
+    if kinds[0] != kinds[1]:
+        raise SchemaError(f"is {kinds[0]} in one dataset and {kinds[1]} in the other", field=key)
+    both = pa.chunked_array([*columns[0].chunks, *columns[1].chunks], columns[0].type)
+    encoded = both.combine_chunks().dictionary_encode()
+    names = encoded.dictionary
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    codes_a, codes_b = codes[: len(columns[0])], codes[len(columns[0]) :]
+    first_a, first_b = _firsts(codes_a, len(names)), _firsts(codes_b, len(names))
+    matched = (first_a >= 0) & (first_b >= 0)
+    order_a = np.sort(first_a[matched])
+    order_b = first_b[codes_a[order_a]]
+    return Matched(
+        order_a,
+        order_b,
+        _unmatched(codes_a, first_a, first_b, names),
+        _unmatched(codes_b, first_b, first_a, names),
+    )
+
+
+def _keys(dataset: Dataset, key: str, threads: int | None) -> pa.ChunkedArray:
+    if dataset.options.damage != "error":
+        raise UnsupportedError(
+            "records of a dataset that passes over damage cannot be matched by a key",
+            file=dataset.paths[0],
+            hint="penstock repair SOURCE --into NEW, then compare what it wrote",
+        )
+    if key not in dataset.schema.names:
+        known = ", ".join(dataset.schema.names)
+        raise SchemaError(f"no such field; there are: {known}", field=key, file=dataset.paths[0])
+    kind = _kind(alike.stripped(pa.nulls(0, dataset.schema.field(key).type)).type)
+    if kind is None:
+        message = f"{dataset.schema.field(key).type} is no key: integers, strings and bytes are"
+        raise SchemaError(message, field=key, file=dataset.paths[0])
+    scanned = dataset.scan([key], None, threads)
+    return pa.chunked_array([alike.stripped(x.column(0)).cast(kind) for x in scanned], kind)
+
+
+def _kind(type_: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_large_binary(type_):
+        return type_
+    return pa.int64() if pa.types.is_integer(type_) else None
+
+
+def _firsts(codes: np.ndarray, num_names: int) -> np.ndarray:
+    """The first record that has each key, -1 where none has."""
+    found = np.full(num_names, -1, np.int64)
+    present = np.flatnonzero(codes >= 0)[::-1]
+    found[codes[present]] = present  # of several, the last to be assigned stays
+    return found
+
+
+def _unmatched(
+    codes: np.ndarray, first: np.ndarray, other: np.ndarray, names: pa.Array
+) -> Unmatched:
+    has_key = codes >= 0
+    numbers = np.arange(len(codes))
+    is_first = has_key & (first[codes] == numbers) if len(names) else has_key
+    is_only = ~has_key | (is_first & (other[codes] < 0)) if len(names) else ~has_key
+    is_repeated = has_key & ~is_first
+    return Unmatched(
+        len(codes),
+        int(is_only.sum()),
+        int(is_repeated.sum()),
+        _texts(codes[is_only], names),
+        _texts(codes[is_repeated], names),
+    )
+
+
+def _texts(codes: np.ndarray, names: pa.Array) -> tuple[str, ...]:
+    few: Sequence[int] = list(dict.fromkeys(codes[: 16 * _MOST_KEYS].tolist()))[:_MOST_KEYS]
+    return tuple("null" if code < 0 else describe.value(names[code], 40) for code in few)

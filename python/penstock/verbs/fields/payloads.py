@@ -1,0 +1,335 @@
+"""A dataset's records for comparing: what each block of them holds, found out from the block itself.
+
+The fields of Examples are told from a sample when a dataset is opened. To compare by that schema
+would be to overlook what only later records have. So Examples are read as payloads, payloads of the
+same bytes need no parsing, and those of others are decoded by the keys that they themselves have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from penstock import _core
+from penstock.columns.inferred import InferredFrom
+from penstock.columns.types import refuse_twins
+from penstock.contract.faults import error_from
+from penstock.datasets import dataset as datasets
+from penstock.errors import PenstockError, SchemaError
+from penstock.framing.framings import TFRECORD
+from penstock.framing.read.raw import RAW_SCHEMA
+from penstock.payloads.example.plans import (
+    CONTEXT_PREFIX,
+    IN_LISTS_KEY,
+    LISTS_PREFIX,
+    RECORD,
+    WIRE_KEY,
+    DecodePlan,
+    plan_fields,
+)
+from penstock.payloads.example.sequence_parts import part_and_key
+from penstock.verbs.convert.ranges import shuffled_between
+from penstock.verbs.diff import alike
+
+_compute: Any = pyarrow.compute  # its functions are made when it is imported: no types
+_KINDS = ((pa.binary(), "bytes"), (pa.float32(), "float"), (pa.int64(), "int64"))
+_NO_LIMIT = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The values of one field in some records. `layout` is that of Examples, where a scalar is a
+    list of one and shapes are not stored: "feature", "feature list", or "typed" for none of it."""
+
+    values: pa.Array
+    type: pa.DataType
+    layout: str = "typed"
+
+    def differs_from(self, other: Column) -> np.ndarray:
+        """In which records the two differ."""
+        return alike.differing(*self._like(other))
+
+    def is_like(self, other: Column) -> bool:
+        """Whether the two can be equal."""
+        return alike.alike(*(array.type for array in self._like(other)))
+
+    def _like(self, other: Column) -> tuple[pa.Array, pa.Array]:
+        layouts = {self.layout, other.layout}
+        if len(layouts) == 1:
+            return self.values, other.values
+        shaped = alike.as_feature_list if "feature list" in layouts else alike.as_feature
+        a, b = (x.values if x.layout != "typed" else shaped(x.values) for x in (self, other))
+        return a, b
+
+
+class Side:
+    """One of the two datasets that are compared."""
+
+    def __init__(
+        self, dataset: datasets.Dataset, columns: Sequence[str] | None, without: Collection[str]
+    ) -> None:
+        self.dataset = dataset
+        chosen = self.dataset.schema.names if columns is None else list(columns)
+        self._without = without
+        refuse_twins(self.dataset.schema, chosen)
+        known = set(self.dataset.schema.names)
+        self._chosen = [name for name in chosen if name in known and name not in without]
+        self._only: Collection[str] | None = columns
+        if columns is None and self.dataset.columns is not None:
+            self._only = self._chosen
+        payloads = _payloads_of(self.dataset)
+        self.has_payloads = payloads is not None
+        """Whether batches are payloads of Examples."""
+        self.has_features = self.has_payloads or _is_of_examples(self.dataset)
+        """Whether structs are features `parent/child`, whether or not a schema is kept beside."""
+        self._read = payloads or self.dataset
+        self._typed: DecodePlan | None = None
+        self._plans: dict[tuple[Any, ...], DecodePlan] = {}
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the fields are those that payloads show as they are read."""
+        return self.has_payloads and self._typed is None
+
+    def read_by_schema(self) -> None:
+        """Read payloads, and decode those that are to be compared by the schema of the dataset."""
+        payloads = self.dataset.reopened(raw=True, columns=None)
+        if payloads.schema.names == RAW_SCHEMA.names:
+            schema, dialect = self.dataset.schema, self.dataset.options.dialect
+            wanted = pa.schema([schema.field(name) for name in self._chosen])
+            self._typed = DecodePlan(plan_fields(wanted, convert=dialect == "protobuf"), dialect)
+            self._read, self.has_payloads = payloads, True
+
+    @property
+    def names(self) -> list[str]:
+        """The fields known before anything is read."""
+        return [] if self.is_told else self._chosen
+
+    def types(self, as_features: bool) -> dict[str, pa.DataType]:
+        """The fields known before anything is read; structs as features are, if asked for."""
+        fields = [self.dataset.schema.field(name) for name in self.names]
+        return {name: type_ for f in fields for name, type_ in _leaves(f, as_features)}
+
+    @property
+    def sampled_names(self) -> list[str]:
+        """The fields that the dataset's schema has, told from a sample or not."""
+        is_empty = self.dataset.schema.equals(RAW_SCHEMA) and self.has_payloads
+        return [] if is_empty else self._chosen
+
+    def batches(self, threads: int | None) -> Generator[pa.RecordBatch]:
+        """All records in order."""
+        yield from self._read.scan(None if self.has_payloads else self._chosen, None, threads)
+
+    def picked(self, order: np.ndarray, threads: int | None) -> Generator[pa.RecordBatch]:
+        """The records that `order` numbers, in that order."""
+        size = sum(self._read.files.num_bytes(shard) for shard in range(len(self._read.paths)))
+        columns = None if self.has_payloads else self._chosen
+        yield from shuffled_between(self._read, order, columns, threads, size)
+
+    def frames(self, batch: pa.RecordBatch, rows: np.ndarray | None = None) -> _core.Frames:
+        """Payloads as the kernels take them."""
+        framed = _core.frame_records(batch.column(0))
+        frames = _core.walk(TFRECORD.name, framed.data, 0, _NO_LIMIT)[0]
+        return frames if rows is None else frames.select(pa.array(rows, pa.uint64()))
+
+    def find(
+        self, names: Collection[str], known: Collection[str], threads: int | None
+    ) -> dict[str, pa.DataType]:
+        """The types of those of some fields that any record has; reads until all are found."""
+        found: dict[str, pa.DataType] = {}
+        if not names or not self.is_told:
+            return found
+        with closing(self.batches(threads)) as batches:
+            for batch in batches:
+                for entry in self.frames(batch).infer()["keys"]:
+                    name = _name(entry, (), known)
+                    if name in names:
+                        found[name] = _shown_type(entry)
+                if len(found) == len(names):
+                    break
+        return found
+
+    def columns(
+        self,
+        batch: pa.RecordBatch,
+        rows: np.ndarray | None,
+        numbers: np.ndarray,
+        known: Collection[str],
+    ) -> dict[str, Column]:
+        """What some rows of a batch hold, by the names of fields.
+
+        Args:
+            batch: as `batches` or `picked` give them.
+            rows: those wanted, or None for all.
+            numbers: the record number of each row of the batch, for errors.
+            known: names that the other side has, should it be no Examples: keys go by these.
+        """
+        if self.has_payloads:
+            frames = self.frames(batch, rows)
+            return self._decoded(frames, numbers if rows is None else numbers[rows], known)
+        if rows is not None:
+            mask = np.zeros(batch.num_rows, bool)
+            mask[rows] = True
+            arrays = [alike.chosen(alike.stripped(array), mask) for array in batch.columns]
+        else:
+            arrays = batch.columns
+        return {
+            field.name: Column(array, field.type)
+            for field, array in zip(batch.schema, arrays, strict=True)
+        }
+
+    def _decoded(
+        self, frames: _core.Frames, numbers: np.ndarray, known: Collection[str]
+    ) -> dict[str, Column]:
+        try:
+            if self._typed is not None:
+                batch = self._typed.decode(frames)
+                pairs = zip(batch.schema, batch.columns, strict=True)
+                return {field.name: Column(array, field.type) for field, array in pairs}
+            entries = frames.infer()["keys"]
+            twice = {entry["key"] for entry in entries if entry["in_lists"]}
+            twice &= {entry["key"] for entry in entries if not entry["in_lists"]}
+            found = {_name(entry, twice, known): entry for entry in entries}
+            found = {name: found[name] for name in found if name not in self._without}
+            if self._only is not None:
+                found = {name: found[name] for name in found if name in self._only}
+            fields = [_field(name, entry) for name, entry in found.items()]
+            batch = self._plan(fields).decode(frames)
+        except _core.KernelError as error:
+            raise self._located(error.args[0], numbers) from None
+        except SchemaError as error:
+            if self._typed is None:
+                raise
+            raise self._located(error, numbers) from None
+        return {
+            name: Column(
+                values,
+                _shown_type(entry),
+                "feature list" if entry["in_lists"] else "feature",
+            )
+            for (name, entry), values in zip(found.items(), batch.columns, strict=True)
+        }
+
+    def _plan(self, fields: Sequence[pa.Field]) -> DecodePlan:
+        key = tuple(
+            (field.name, field.type, (field.metadata or {}).get(WIRE_KEY)) for field in fields
+        )
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = DecodePlan(plan_fields(pa.schema(fields)), self.dataset.options.dialect)
+            if len(self._plans) < 64:  # records may have any keys
+                self._plans[key] = plan
+        return plan
+
+    def _located(self, fault: _core.Fault | SchemaError, numbers: np.ndarray) -> PenstockError:
+        """The error that reading this record in the plain way raises, which names its file."""
+        number = int(numbers[fault.record or 0])
+        shards, local = self.dataset.files.locate(np.array([number]))
+        try:
+            self.dataset.take([number])
+        except PenstockError as error:
+            return error
+        if isinstance(fault, SchemaError):
+            return fault
+        return error_from(fault, file=self.dataset.paths[int(shards[0])], record=int(local[0]))
+
+
+_OF_EXAMPLES = {"tfrecord", "arrayrecord"}
+"""Formats whose payloads may be Examples."""
+
+
+def _is_of_examples(dataset: datasets.Dataset) -> bool:
+    found = {dataset.files.format_name(n) for n in range(len(dataset.paths))}
+    return bool(found) and found <= _OF_EXAMPLES
+
+
+def _payloads_of(dataset: datasets.Dataset) -> datasets.Dataset | None:
+    """The same records as payloads, where the dataset's schema was told from a sample of Examples.
+
+    Where damage is passed over, records that are no Examples are, too: then its own schema holds.
+    So it does where fields are kept beside the files, which payloads do not show.
+    """
+    is_told = dataset.options.schema is None and InferredFrom.of(dataset.schema) is not None
+    is_told = is_told and not dataset.schema.equals(RAW_SCHEMA)
+    if not is_told or dataset.options.damage != "error" or dataset.files.has_overlays:
+        return None
+    if not _is_of_examples(dataset):
+        return None
+    payloads = dataset.reopened(raw=True, columns=None)
+    return payloads if payloads.schema.names == RAW_SCHEMA.names else None
+
+
+def read_alike(sides: tuple[Side, Side]) -> None:
+    """Read two datasets of Examples that keep one schema as payloads, of which equal ones need no parsing."""
+    a, b = (side.dataset for side in sides)
+    is_one = a.schema.equals(b.schema, check_metadata=True)
+    if is_one and a.options.dialect == b.options.dialect and all(map(_keeps_schema, (a, b))):
+        for side in sides:
+            side.read_by_schema()
+
+
+def _keeps_schema(dataset: datasets.Dataset) -> bool:
+    files = dataset.files
+    is_whole = dataset.options.damage == "error" and not files.has_overlays
+    # What these names mean, records tell.
+    is_plain = not any(part_and_key(n) or n == RECORD for n in dataset.schema.names)
+    return files.types == "kept" and is_whole and is_plain and _is_of_examples(dataset)
+
+
+def _leaves(field: pa.Field, as_features: bool) -> Iterator[tuple[str, pa.DataType]]:
+    if not (as_features and pa.types.is_struct(field.type)):
+        yield field.name, field.type
+        return
+    for child in field.type:
+        yield from _leaves(child.with_name(f"{field.name}/{child.name}"), as_features)
+
+
+def same_payloads(a: pa.Array, b: pa.Array) -> np.ndarray | None:
+    """Which payloads differ, as a mask; None where none does."""
+    found = _compute.equal(a, b)
+    if _compute.all(found).as_py() in (True, None):
+        return None
+    return ~found.to_numpy(zero_copy_only=False)
+
+
+def _name(entry: dict[str, Any], twice: Collection[str], known: Collection[str]) -> str:
+    key, prefix = entry["key"], LISTS_PREFIX if entry["in_lists"] else CONTEXT_PREFIX
+    if key in twice or (prefix + key in known and key not in known):
+        return prefix + key
+    return key
+
+
+def _field(name: str, entry: dict[str, Any]) -> pa.Field:
+    """The field that any record with this key fits."""
+    kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
+    if len(kinds) > 1:
+        listed = " and ".join(word for _, word in kinds)
+        raise SchemaError(
+            f"holds {listed} values in different records",
+            field=name,
+            hint="open(..., raw=True) to compare payloads, or a schema without this field",
+        )
+    type_ = kinds[0][0] if kinds else pa.null()
+    metadata = {WIRE_KEY: entry["key"].encode()}
+    if entry["in_lists"]:
+        type_ = pa.list_(pa.list_(type_))
+        metadata[IN_LISTS_KEY] = b"1"
+    elif kinds:
+        type_ = pa.list_(type_)
+    return pa.field(name, type_, metadata=metadata)
+
+
+def _shown_type(entry: dict[str, Any]) -> pa.DataType:
+    """The type that a schema told from these records has."""
+    kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
+    type_ = kinds[0][0] if kinds else pa.null()
+    is_single = entry["values"] == (1, 1)
+    if entry["in_lists"]:
+        return pa.list_(type_ if is_single else pa.list_(type_))
+    return type_ if is_single or not kinds else pa.list_(type_)

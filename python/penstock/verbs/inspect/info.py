@@ -1,0 +1,129 @@
+"""`info`: what a data set is made of, as far as counting its records tells."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.contract.format import Compressed, Reader
+from penstock.datasets import dataset as datasets
+from penstock.datasets.files import Types
+from penstock.framing.abilities import is_indexed
+from penstock.framing.index import sidecar
+from penstock.storage.skipped import SkippedFile
+from penstock.verbs.inspect.tally import Range, Spread
+
+IndexState = Literal["found", "made", "none", "not needed"]
+"""Whether a shard's index was there, has just been made and kept, is not kept, or is part of the
+format."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardInfo:
+    """One file. `compression` is "" for none and None where the format does not tell;
+    `plain_bytes` is its size after inflating, `record_bytes` the sizes of its records without
+    their frames (None for formats that do not store records one by one)."""
+
+    path: str
+    format: str
+    num_records: int
+    num_bytes: int
+    compression: str | None
+    plain_bytes: int | None
+    record_bytes: Spread | None
+    index: IndexState
+    index_path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """A data set: its files, their totals, and the fields of a record."""
+
+    shards: tuple[ShardInfo, ...]
+    schema: pa.Schema
+    num_records: int
+    num_bytes: int
+    record_bytes: Spread | None
+    types: Types = "inferred"
+    """Where the types of the fields come from: "given" by schema=, "kept" in sidecars that were written with the
+    files, "stored" in the files, or "inferred" from records."""
+    skipped_files: tuple[SkippedFile, ...] = ()
+    """What was found and is not read, with the reason: see `Dataset.skipped_files`."""
+
+
+def info(source: Any) -> Info:
+    """What files a data set has, and what they hold.
+
+    Counts the records, which for framed formats means reading their heads once, and keeping what
+    was found as an index (see `index=` of `penstock.open`).
+
+    Args:
+        source: a Dataset, or anything that `penstock.open` takes.
+
+    Returns:
+        Info.
+
+    Raises:
+        PenstockError: a file is damaged where counting comes by.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"label": [3, 1, 2]}, "labels.tfrecord", overwrite=True)
+        >>> found = ps.info("labels.tfrecord")
+        >>> found.num_records, found.shards[0].format, found.shards[0].index
+        (3, 'tfrecord', 'found')
+    """
+    ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    total = Range()
+    # Which indexes were there has to be asked before counting makes them.
+    had_index = [
+        reader.has_index if is_indexed(reader) else None for reader in ds.files.bare_readers()
+    ]
+    found = ds.shards
+    shards = [
+        _shard(ds, reader, shard, had, total)
+        for reader, shard, had in zip(ds.files.bare_readers(), found, had_index, strict=True)
+    ]
+    return Info(
+        tuple(shards),
+        ds.schema,
+        sum(shard.num_records for shard in shards),
+        sum(shard.num_bytes for shard in shards),
+        total.spread(),
+        ds.files.types,
+        ds.skipped_files,
+    )
+
+
+def _shard(
+    ds: datasets.Dataset,
+    reader: Reader,
+    shard: datasets.Shard,
+    had_index: bool | None,
+    total: Range,
+) -> ShardInfo:
+    facts = (shard.path, shard.format, shard.num_records, shard.num_bytes)
+    if not is_indexed(reader):
+        codecs = reader.compression if isinstance(reader, Compressed) else None
+        return ShardInfo(*facts, codecs, None, None, "not needed", None)
+    sizes = reader.record_bytes()
+    mine = Range()
+    mine.add(sizes)
+    total.merge(mine)
+    compression = reader.index.compression
+    plain_bytes = reader.index.plain_bytes if compression else shard.num_bytes
+    path = _index_path(ds, shard.path)
+    state: IndexState = "none" if path is None else "found" if had_index else "made"
+    return ShardInfo(*facts, compression, plain_bytes, mine.spread(), state, path)
+
+
+def _index_path(ds: datasets.Dataset, data_path: str) -> str | None:
+    """Where the sidecar of a file is kept now, if it is."""
+    index = ds.options.index
+    if index == "never":
+        return None
+    paths = [sidecar.path_for(data_path, folder) for folder in sidecar.folders(index)]
+    return next((path for path in paths if os.path.exists(path)), None)

@@ -1,0 +1,172 @@
+"""`stats`: what is in each field, found in one pass over the records, within bounded memory.
+
+Batches are looked at side by side; what each one showed is merged in file order, so the figures do
+not depend on the number of threads. Counts, ranges, lengths and histograms are exact. Distinct
+values are counted up to `DISTINCT_LIMIT`, beyond which only that there are more is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.columns.inferred import InferredFrom, files
+from penstock.datasets import dataset as datasets
+from penstock.engine.pipeline import in_order
+from penstock.verbs.inspect.observe import FieldObserver, ImageSizes, Observation
+from penstock.verbs.inspect.tally import Histogram, Spread
+
+Progress = Callable[[int, int, int], None]
+"""Called now and then with the records done, the bytes done (an estimate) and the bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldStats:
+    """What was found in one field. The children of a struct follow it as `parent.child`.
+
+    `num_null` of `num_entries` values are null (for a child: of its parents' entries). Of lists,
+    `lengths` are the values in each, nulls left out; everything else is about the innermost values.
+    `values` is the range of numbers, without NaN and infinities, which are counted apart; `sizes`
+    are bytes. `most_common` is empty and `num_distinct` None where values are not counted (floats,
+    long bytes); `has_more_distinct` says that counting was given up at `num_distinct`.
+    """
+
+    name: str
+    type: pa.DataType
+    num_entries: int
+    num_null: int
+    lengths: Spread | None = None
+    sizes: Spread | None = None
+    values: Spread | None = None
+    num_nan: int = 0
+    num_infinite: int = 0
+    is_text: bool = False
+    num_distinct: int | None = None
+    has_more_distinct: bool = False
+    most_common: tuple[tuple[Any, int], ...] = ()
+    histogram: Histogram | None = None
+    images: tuple[ImageSizes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What was found in a data set. `fields_from` says which records the fields were told from, where others may have
+    more of them, which are not in `fields`; None where there are no others."""
+
+    num_records: int
+    fields: tuple[FieldStats, ...]
+    fields_from: str | None = None
+
+    def __getitem__(self, name: str) -> FieldStats:
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(name)
+
+
+def stats(
+    source: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Stats:
+    """Look at every record once, and say what is in each field.
+
+    Args:
+        source: a Dataset, or anything that `penstock.open` takes.
+        columns: the fields to look at; None for all that the Dataset shows. Others are not decoded. Fields that
+            only later records have are shown where it was opened with `infer_records="all"`.
+        threads: how many to use; None: one a core.
+        progress: called with the records done, the bytes done and the bytes in all; the bytes done
+            are estimated from the records. Asks for the number of records first.
+
+    Returns:
+        Stats: the number of records, and for each field its nulls, lengths, ranges, distinct
+        values, histogram and image sizes.
+
+    Raises:
+        PenstockError: damaged data, unless the Dataset was opened to pass over it.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"label": [3, 1, 2, 3]}, "labels.tfrecord", overwrite=True)
+        >>> found = ps.stats("labels.tfrecord")["label"]
+        >>> found.values.min, found.values.mean, found.values.max, found.num_distinct
+        (1, 2.25, 3, 3)
+    """
+    ds = source if isinstance(source, datasets.Dataset) else datasets.open(source)
+    schema = ds.schema if columns is None else pa.schema([ds.schema.field(c) for c in columns])
+    observers = [FieldObserver(field.name, field.type) for field in schema]
+    num_records = 0
+    report = _reporter(ds, progress)
+    stream = partial(ds.scan, columns, None, threads)
+    for rows, parts in in_order([stream], partial(_look, observers), _no_bytes, threads):
+        for observer, part in zip(observers, parts, strict=True):
+            observer.add(part)
+        num_records += rows
+        report(num_records)
+    told = _fields_from(ds) if columns is None else None
+    return Stats(num_records, tuple(_finished(observers)), told)
+
+
+def _fields_from(ds: datasets.Dataset) -> str | None:
+    """Which records the fields were told from, if these are not all."""
+    told = InferredFrom.of(ds.schema)
+    if told is None or ds.columns is not None:
+        return None
+    everywhere = ds.options.format_options.get("infer_records") == "all"
+    of_all = len(ds.paths) == 1 or told.place == files(len(ds.paths))
+    return None if everywhere or (told.is_all and of_all) else str(told)
+
+
+def _look(
+    observers: Sequence[FieldObserver], batch: pa.RecordBatch
+) -> Iterator[tuple[int, list[Observation]]]:
+    parts = [observer.look(batch.column(n)) for n, observer in enumerate(observers)]
+    yield batch.num_rows, parts
+
+
+def _no_bytes(result: object) -> int:
+    del result
+    return 0
+
+
+def _reporter(ds: datasets.Dataset, progress: Progress | None) -> Callable[[int], None]:
+    if progress is None:
+        return lambda num_records: None
+    total_records = max(len(ds), 1)
+    total_bytes = sum(shard.num_bytes for shard in ds.shards)
+
+    def report(num_records: int) -> None:
+        done_bytes = total_bytes * min(num_records, total_records) // total_records
+        progress(num_records, done_bytes, total_bytes)
+
+    return report
+
+
+def _finished(observers: Sequence[FieldObserver]) -> Iterator[FieldStats]:
+    for observer in observers:
+        for name, type_, seen in observer.results():
+            counts = seen.distinct
+            yield FieldStats(
+                name,
+                type_,
+                seen.num_entries,
+                seen.num_null,
+                lengths=seen.lengths.spread(),
+                sizes=seen.sizes.spread(),
+                values=seen.values.spread(type_),
+                num_nan=seen.num_nan,
+                num_infinite=seen.num_infinite,
+                is_text=seen.is_text(type_),
+                num_distinct=counts.number,
+                has_more_distinct=counts.is_over,
+                most_common=counts.most_common(),
+                histogram=seen.histogram(),
+                images=seen.image_sizes(),
+            )

@@ -1,0 +1,253 @@
+"""Figures that grow batch by batch and merge without loss: ranges, histograms, counts of values.
+
+Each is an exact function of the values seen, whatever batches they came in.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.casts import in_microseconds
+from penstock.columns.numbers import as_arrow
+from penstock.describe import text_of
+
+DISTINCT_LIMIT = 4096
+"""Distinct values that are counted; where there are more, counting is given up."""
+DISTINCT_BYTES = 256
+"""Longest value that is counted."""
+BINS = 32
+"""Most bins of a histogram."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The range and mean of `count` numbers. `min` and `max` are of the field's own Python type
+    (a datetime for a timestamp), `mean` is None where that has no mean."""
+
+    count: int
+    min: Any
+    mean: float | None
+    max: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many numbers lie in each of up to 32 bins of one width: bin i holds those from
+    `start + i * bin_width` up to the next bin's start. `of` is "values", "sizes" or "lengths"."""
+
+    of: str
+    start: float
+    bin_width: float
+    counts: tuple[int, ...]
+
+
+class Range:
+    """Count, least, greatest and sum of numbers; exact for integers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.min: Any = None
+        self.max: Any = None
+        self._sums: list[Any] = []
+        self.bins = Bins()
+
+    def add(self, numbers: np.ndarray) -> None:
+        """Take in an int64 or finite float64 array."""
+        if not len(numbers):
+            return
+        low, high = numbers.min().item(), numbers.max().item()
+        self._widen(len(numbers), low, high)
+        if numbers.dtype == np.int64:
+            # Two halves, because the sum of many int64 may be none.
+            upper = int((numbers >> 32).sum())
+            self._sums.append((upper << 32) + int((numbers & 0xFFFFFFFF).sum()))
+        else:
+            with np.errstate(over="ignore"):
+                self._sums.append(float(numbers.sum()))
+        self.bins.add(numbers, low, high)
+
+    def merge(self, other: Range) -> None:
+        if other.count:
+            self._widen(other.count, other.min, other.max)
+            self._sums.extend(other._sums)
+            self.bins.merge(other.bins)
+            if len(self._sums) > 1024:
+                self._sums = [self._sum()]
+
+    def _widen(self, count: int, low: Any, high: Any) -> None:
+        self.min = low if self.count == 0 else min(self.min, low)
+        self.max = high if self.count == 0 else max(self.max, high)
+        self.count += count
+
+    def _sum(self) -> Any:
+        if all(isinstance(part, int) for part in self._sums):
+            return sum(self._sums)
+        try:
+            return math.fsum(self._sums)
+        except (OverflowError, ValueError):
+            return math.nan  # beyond float64: there is no mean to tell
+
+    def spread(self, type_: pa.DataType | None = None) -> Spread | None:
+        """What was found, in Python values of an Arrow type."""
+        if not self.count:
+            return None
+        if type_ is not None and pa.types.is_temporal(type_):
+            return Spread(self.count, _moment(self.min, type_), None, _moment(self.max, type_))
+        if type_ is not None and pa.types.is_boolean(type_):
+            return Spread(self.count, bool(self.min), self._sum() / self.count, bool(self.max))
+        mean = self._sum() / self.count
+        return Spread(self.count, self.min, None if math.isnan(mean) else mean, self.max)
+
+
+def _moment(value: int, type_: pa.DataType) -> Any:
+    number = as_arrow(np.array([value], np.int64))
+    storage = number.cast(pa.int32()) if type_.bit_width == 32 else number
+    scalar = in_microseconds(storage.view(type_))[0]
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError, LookupError, ImportError):
+        return text_of(scalar)
+
+
+class Bins:
+    """A histogram of numbers whose range is not known beforehand.
+
+    Bins are a power of two wide and start at multiples of their width, so two neighbours always
+    join to one of twice the width: wider bins are exact, and the narrowest width that covers the
+    range with `BINS` bins is the same whatever the order in which numbers come.
+    """
+
+    def __init__(self) -> None:
+        self._counts: np.ndarray | None = None
+        self._exponent = 0
+        self._first = 0
+        self._low: Any = 0
+        self._high: Any = 0
+
+    def add(self, numbers: np.ndarray, low: Any, high: Any) -> None:
+        exponent = _exponent(low, high)
+        places = _places(numbers, exponent)
+        first = int(places.min())
+        counts = np.bincount(places - first).astype(np.int64)
+        self._join(exponent, first, counts, low, high)
+
+    def merge(self, other: Bins) -> None:
+        if other._counts is not None:
+            self._join(other._exponent, other._first, other._counts, other._low, other._high)
+
+    def _join(self, exponent: int, first: int, counts: np.ndarray, low: Any, high: Any) -> None:
+        if self._counts is None:
+            self._exponent, self._first, self._counts = exponent, first, counts
+            self._low, self._high = low, high
+            return
+        self._low, self._high = min(self._low, low), max(self._high, high)
+        wide = _exponent(self._low, self._high)
+        mine = _coarser(self._first, self._counts, wide - self._exponent)
+        theirs = _coarser(first, counts, wide - exponent)
+        start = min(mine[0], theirs[0])
+        total = np.zeros(max(f + len(c) for f, c in (mine, theirs)) - start, np.int64)
+        for place, part in (mine, theirs):
+            total[place - start : place - start + len(part)] += part
+        self._exponent, self._first, self._counts = wide, start, total
+
+    def histogram(self, of: str) -> Histogram | None:
+        """The bins from the least to the greatest number; None for fewer than two bins."""
+        if self._counts is None or len(self._counts) < 2:
+            return None
+        width: float = 1 << self._exponent if self._exponent >= 0 else math.ldexp(1, self._exponent)
+        counts = tuple(int(count) for count in self._counts)
+        return Histogram(of, self._first * width, width, counts)
+
+
+def _exponent(low: Any, high: Any) -> int:
+    """The least e for which bins of width 2**e cover low to high with at most BINS bins."""
+    if isinstance(low, int):
+        exponent = max((high - low).bit_length() - BINS.bit_length(), 0)
+        while (high >> exponent) - (low >> exponent) >= BINS:
+            exponent += 1
+        return exponent
+    # A bin's number has to be an exact float64, however far from zero the numbers lie.
+    largest = max(abs(low), abs(high))
+    exponent = max(math.frexp(largest)[1] - 52, -1000) if largest else -1000
+    half_span = high / 2 - low / 2  # the span itself may be beyond float64
+    if half_span:
+        exponent = max(exponent, math.frexp(half_span)[1] - BINS.bit_length())
+    while _place(high, exponent) - _place(low, exponent) >= BINS:
+        exponent += 1
+    return exponent
+
+
+def _place(number: float, exponent: int) -> int:
+    place = math.floor(math.ldexp(number, -exponent))
+    return -1 if number < 0 and place == 0 else place  # too small for float64 once divided
+
+
+def _places(numbers: np.ndarray, exponent: int) -> np.ndarray:
+    if numbers.dtype == np.int64:
+        return numbers >> min(exponent, 63)
+    places = np.floor(np.ldexp(numbers, -exponent)).astype(np.int64)
+    places[(numbers < 0) & (places == 0)] = -1
+    return places
+
+
+def _coarser(first: int, counts: np.ndarray, steps: int) -> tuple[int, np.ndarray]:
+    """The same bins joined 2**steps at a time."""
+    if not steps:
+        return first, counts
+    start = first >> steps
+    joined = np.zeros(((first + len(counts) - 1) >> steps) - start + 1, np.int64)
+    for place, count in enumerate(counts):
+        joined[((first + place) >> steps) - start] += count
+    return start, joined
+
+
+class Distinct:
+    """How often each value occurs, as long as there are not too many values, and none too long."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Any, int] | None = {}
+        self.is_over = False
+        """Whether there are more than DISTINCT_LIMIT values."""
+
+    def forgo(self) -> None:
+        """Values of this field are not counted: they are too long, or not of a countable kind."""
+        self.counts = None
+        self.is_over = False
+
+    def add(self, values: pa.Array) -> None:
+        if self.counts is None or self.is_over:
+            return
+        found = values.value_counts()
+        if len(found) > DISTINCT_LIMIT:
+            self.counts, self.is_over = {}, True
+            return
+        pairs = zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True)
+        self.counts = dict(pairs)
+
+    def merge(self, other: Distinct) -> None:
+        if other.counts is None or self.counts is None:
+            self.forgo()
+            return
+        self.is_over = self.is_over or other.is_over
+        if not self.is_over:
+            for value, count in other.counts.items():
+                self.counts[value] = self.counts.get(value, 0) + count
+            self.is_over = len(self.counts) > DISTINCT_LIMIT
+        if self.is_over:
+            self.counts = {}
+
+    @property
+    def number(self) -> int | None:
+        if self.counts is None:
+            return None
+        return DISTINCT_LIMIT if self.is_over else len(self.counts) or None
+
+    def most_common(self, limit: int = 5) -> tuple[tuple[Any, int], ...]:
+        """The most frequent values with their counts; of equally frequent ones the least first."""
+        ordered = sorted((self.counts or {}).items(), key=lambda item: (-item[1], item[0]))
+        return tuple(ordered[:limit])

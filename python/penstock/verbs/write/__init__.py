@@ -1,0 +1,1 @@
+"""Data written to new files."""

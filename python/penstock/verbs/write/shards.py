@@ -1,0 +1,431 @@
+"""Shards in the making: what they are called, where one ends, and all of them whole or none.
+
+All are finished before the first one gets its name, so an error leaves nothing behind but what was
+there before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from penstock.contract.format import Abortable, Format, Summary, Writer, notes_of
+from penstock.errors import SchemaError
+from penstock.framing.abilities import IndexMaking, TextIndex, TextIndexMaking
+from penstock.framing.index import ahead, sidecar
+from penstock.framing.index.ahead import Ahead
+from penstock.framing.index.kept_schema import finished, index_of_others
+from penstock.framing.index.sidecar import Index
+from penstock.storage.base import Sink, Storage
+from penstock.storage.local import LocalStorage, sink_for
+from penstock.storage.local_sink import LocalSink
+from penstock.verbs.check import textindex
+from penstock.verbs.write.incoming import Incoming
+
+Progress = Callable[[int, "int | None"], None]
+"""Called now and then with the records written so far, and their total where it is known."""
+
+SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
+
+
+class Names:
+    """What the shards are called; where the total is part of a name, that is known at the end."""
+
+    def __init__(
+        self, target: str, extensions: tuple[str, ...], is_sharded: bool, total: int | None
+    ) -> None:
+        self._target = target
+        self._is_pattern = SHARD_PATTERN.search(os.path.basename(target)) is not None
+        self._is_sharded = is_sharded
+        self._total = total
+        known = [end for e in extensions for end in (e, e + ".gz") if target.endswith(end)]
+        suffix = max(known, key=len, default=os.path.splitext(target)[1])
+        self._stem, self._suffix = target[: len(target) - len(suffix)], suffix
+
+    def final(self, number: int, total: int) -> str:
+        """The name of a shard, given how many there are."""
+        if self._is_pattern:
+            folder, name = os.path.split(self._target)
+            name = SHARD_PATTERN.sub(lambda found: _number(number, found[1]), name)
+            return os.path.join(folder, name)
+        if not self._is_sharded:
+            return self._target
+        width = max(5, len(str(total)))
+        return f"{self._stem}-{number:0{width}d}-of-{total:0{width}d}{self._suffix}"
+
+    def provisional(self, number: int) -> str:
+        """The final name where it is known; else one in the same folder that nobody would take."""
+        if self._total is not None or self._is_pattern or not self._is_sharded:
+            return self.final(number, self._total or 1)
+        return f"{self._stem}-{number:05d}-of-unknown{self._suffix}"
+
+    def taken(self) -> list[str]:
+        """The files or folders of this machine that shards may replace whose names are known at the end only."""
+        if self._total is not None or self._is_pattern or not self._is_sharded:
+            return []
+        folder = os.path.dirname(self._stem)
+        if not os.path.isdir(folder or "."):
+            return []
+        name = re.escape(os.path.basename(self._stem)), re.escape(self._suffix)
+        shard = re.compile(rf"{name[0]}-\d+-of-\d+{name[1]}")
+        names = os.listdir(folder or ".")
+        return [os.path.join(folder, name) for name in names if shard.fullmatch(name)]
+
+    def refuse_existing(self, storage: Storage, total: int | None, *, overwrite: bool) -> None:
+        """Raise FileExistsError before any work is done, if a name is taken."""
+        if overwrite or (self._is_sharded and total is None):
+            return
+        for number in range(total or 1):
+            name = self.final(number, total or 1)
+            if storage.exists(name):
+                raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
+
+
+def _number(number: int, spec: str | None) -> str:
+    """A shard's number as the pattern's `{shard:05d}` wants it."""
+    try:
+        return f"{number:{(spec or ':')[1:]}}"
+    except ValueError as error:
+        raise ValueError(
+            f"the pattern's {{shard{spec}}} is no format of a number: {error}"
+        ) from None
+
+
+@dataclass(slots=True)
+class Shard:
+    """One file being written: where its bytes go, who makes them, and the text index beside it."""
+
+    sink: Sink
+    writer: Writer
+    text: tuple[TextIndex, Sink] | None = None
+    """The text index that appears with the file, if one does."""
+    ahead: Ahead | None = None
+    """The sidecar that is on disk before the file has its name."""
+    has_index: bool = False
+    """Whether that was tried."""
+    num_records: int = 0
+    num_bytes: int = 0
+
+
+class Shards:
+    """The shards of one call: at most one is open, the others wait to be committed."""
+
+    def __init__(
+        self, create: Callable[[int], Shard], progress: Progress | None, total: int | None
+    ) -> None:
+        self._create = create
+        self._progress = progress
+        self._total_records = total
+        self._finished_records = 0
+        self._shards: list[Shard] = []
+        self._open: Shard | None = None
+
+    @property
+    def num_shards(self) -> int:
+        return len(self._shards)
+
+    def current(self) -> Shard:
+        """The shard that records go to; the first one is made when it is asked for."""
+        return self._open or self.start()
+
+    def start(self) -> Shard:
+        """Finish the open shard and begin another."""
+        self.finish()
+        self._open = self._create(len(self._shards))
+        self._shards.append(self._open)
+        return self._open
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        shard = self.current()
+        with self._counted_from_the_first():
+            shard.writer.write(batch)
+        shard.num_records += batch.num_rows
+        if self._progress is not None:
+            self._progress(self._finished_records + shard.num_records, self._total_records)
+
+    def finish(self) -> None:
+        """Finish the open shard: its bytes are on disk, but not under its name."""
+        shard, self._open = self._open, None
+        if shard is None:
+            return
+        with self._counted_from_the_first():
+            shard.writer.close()
+        shard.sink.finish()
+        if shard.text is not None and isinstance(shard.writer, IndexMaking):
+            text, sink = shard.text
+            textindex.fill(text, shard.writer.index(), sink)
+            sink.finish()
+        shard.num_bytes = shard.writer.num_bytes
+        self._finished_records += shard.num_records
+
+    @contextmanager
+    def _counted_from_the_first(self) -> Generator[None, None, None]:
+        """A writer counts its own shard's records; the caller's count goes on over all."""
+        try:
+            yield
+        except SchemaError as error:
+            if error.record is not None:
+                error.record += self._finished_records
+            raise
+
+    def commit(
+        self,
+        kind: Format,
+        names: Names,
+        storage: Storage,
+        index: bool | str,
+        *,
+        overwrite: bool,
+        schema: bytes = b"",
+    ) -> Summary:
+        """Give all shards their names, in order, and their indexes, which keep this schema: these are on disk before, so
+        that no kill parts the two. A text index of a file that is replaced is replaced with it."""
+        total = len(self._shards)
+        paths = [names.final(number, total) for number in range(total)]
+        if len(set(paths)) < total:
+            raise ValueError(f"{total} shards, but the pattern makes {len(set(paths))} names")
+        for shard, path in zip(self._shards, paths, strict=True):
+            beside = [] if shard.text is None else [shard.text[0].path_for(path)]
+            for name in [path, *beside]:
+                if not overwrite and storage.exists(name):
+                    raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
+        if overwrite:
+            for shard, path in zip(self._shards, paths, strict=True):
+                shard.text = shard.text or _text_instead(kind, shard.writer, path, storage)
+        folder = None if index is True else str(index)
+        if index is not False:
+            for shard, path in zip(self._shards, paths, strict=True):
+                _save_ahead(shard, path, storage, folder, finished(kind, schema, shard.writer))
+        for shard, path in zip(self._shards, paths, strict=True):
+            shard.sink.commit(path if path != shard.sink.path else None)
+            _end_ahead(shard, path)
+            if shard.text is not None:
+                text, sink = shard.text
+                beside = text.path_for(path)
+                sink.commit(beside if beside != sink.path else None)
+        committed, self._shards = self._shards, []
+        if index is not False:
+            for shard, path in zip(committed, paths, strict=True):
+                kept = finished(kind, schema, shard.writer)
+                _save_index(shard, path, storage, folder, kept)
+        return Summary(
+            tuple(paths),
+            sum(shard.num_records for shard in committed),
+            sum(shard.num_bytes for shard in committed),
+            notes_of([shard.writer for shard in committed]),
+        )
+
+    def abort(self) -> None:
+        """Forget what has no name yet."""
+        for shard in self._shards:
+            try:
+                give_up(shard.writer, shard.sink)
+            finally:
+                if shard.ahead is not None:
+                    with suppress(OSError):
+                        shard.ahead.end()
+                if shard.text is not None:
+                    shard.text[1].abort()
+
+
+def give_up(writer: Writer | None, sink: Sink) -> None:
+    """Leave nothing of a shard behind."""
+    try:
+        if isinstance(writer, Abortable):
+            writer.abort()
+    finally:
+        sink.abort()
+
+
+def text_sink(
+    writer: Writer, path: str, storage: Storage, *, overwrite: bool
+) -> tuple[TextIndex, Sink] | None:
+    """Where the text index of a file goes, if its writer makes one."""
+    kind = writer.text_index if isinstance(writer, TextIndexMaking) else None
+    if kind is None:
+        return None
+    return kind, sink_for(storage, kind.path_for(path), path, overwrite=overwrite)
+
+
+def _text_instead(
+    kind: Format, writer: Writer, path: str, storage: Storage
+) -> tuple[TextIndex, Sink] | None:
+    """A finished text index for the place of one beside a file that is to be replaced. Where the new file has none,
+    the old one goes, and before its file does: nobody is to read the new file by it."""
+    text = textindex.kept(kind, path, storage)
+    if text is None:
+        return None
+    index = writer.index() if isinstance(writer, IndexMaking) else None
+    if index is None or index.compression:
+        textindex.drop(text, path, storage)
+        return None
+    sink = sink_for(storage, text.path_for(path), path)
+    try:
+        textindex.fill(text, index, sink)
+        sink.finish()
+    except BaseException:
+        sink.abort()
+        raise
+    return text, sink
+
+
+def _save_ahead(
+    shard: Shard, path: str, storage: Storage, folder: str | None, schema: bytes
+) -> None:
+    """Write the index of a file of this machine that is whole, and has no name yet."""
+    sink = shard.sink
+    if not (isinstance(storage, LocalStorage) and isinstance(sink, LocalSink)):
+        return
+    try:
+        index = index_of(shard.writer, sink.temporary, storage, schema)
+        if index is not None:
+            shard.has_index = True
+            shard.ahead = ahead.save(index, sink.temporary, path, storage, folder)
+    except OSError as error:
+        _warn_of_no_index(path, error)
+
+
+def _end_ahead(shard: Shard, path: str) -> None:
+    try:
+        if shard.ahead is not None:
+            shard.ahead.end()
+    except OSError as error:
+        _warn_of_no_index(path, error)
+
+
+def _warn_of_no_index(path: str, error: OSError) -> None:
+    # The data is whole; an index can be made again at any time.
+    warnings.warn(f"{path} is written, but its index is not: {error}", stacklevel=5)
+
+
+def _save_index(
+    shard: Shard, path: str, storage: Storage, folder: str | None, schema: bytes
+) -> None:
+    """Write the index of a file that could not have one before its name, or remove that of the file before it."""
+    if shard.has_index:
+        return
+    try:
+        index = index_of(shard.writer, path, storage, schema)
+        if index is not None:
+            sidecar.save(index, path, storage, folder)
+        elif isinstance(storage, LocalStorage):
+            sidecar.discard(path)
+    except OSError as error:
+        _warn_of_no_index(path, error)
+
+
+def index_of(writer: Writer, path: str, storage: Storage, schema: bytes) -> Index | None:
+    """The index of a file that is written; None where its format has none, and keeps its types itself."""
+    if isinstance(writer, IndexMaking):
+        return replace(writer.index(), schema=schema) if schema else writer.index()
+    return index_of_others(path, storage, schema) if schema else None
+
+
+# Where shards are cut.
+
+
+class Cut:
+    """Decides how many records may go to the open shard before it asks again."""
+
+    def room(self, shards: Shards) -> int:
+        """At least 1; begins another shard where the open one is full."""
+        raise NotImplementedError
+
+    def end(self, shards: Shards) -> None:
+        """All records are written: make the shards that are still missing."""
+        raise NotImplementedError
+
+
+class EvenCut(Cut):
+    """So many shards, whose sizes differ by one at most."""
+
+    def __init__(self, num_records: int, num_shards: int) -> None:
+        self._base, self._longer = divmod(num_records, num_shards)
+        self._num_records = num_records
+        self._num_shards = num_shards
+
+    def _size(self, number: int) -> int:
+        return self._base + (number < self._longer)
+
+    def room(self, shards: Shards) -> int:
+        while (left := self._left(shards)) < 1:
+            if shards.num_shards == self._num_shards:
+                raise SchemaError(f"more records came than the {self._num_records} announced")
+            shards.start()
+        return left
+
+    def _left(self, shards: Shards) -> int:
+        shard = shards.current()
+        return self._size(shards.num_shards - 1) - shard.num_records
+
+    def end(self, shards: Shards) -> None:
+        if self._left(shards) > 0:
+            raise SchemaError(f"fewer records came than the {self._num_records} announced")
+        while shards.num_shards < self._num_shards:
+            if self._size(shards.num_shards):
+                raise SchemaError(f"fewer records came than the {self._num_records} announced")
+            shards.start()
+
+
+class LimitCut(Cut):
+    """Shards of so many records or bytes, as the records come; one shard without limits.
+
+    A writer's bytes are known once its threads have caught up, so they are asked for seldom: after
+    about half of the records that should still fit, then half of the rest. When they are asked for
+    depends on counts of records alone, and so does where a shard ends.
+    """
+
+    def __init__(self, shard_records: int | None, shard_bytes: int | None) -> None:
+        self._shard_records = shard_records
+        self._shard_bytes = shard_bytes
+        self._ask_at = 1
+
+    def room(self, shards: Shards) -> int:
+        shard = shards.current()
+        if shard.num_records and self._is_full(shard):
+            shard = shards.start()
+            self._ask_at = 1
+        left = 1 << 62
+        if self._shard_records is not None:
+            left = self._shard_records - shard.num_records
+        if self._shard_bytes is not None:
+            left = min(left, self._ask_at - shard.num_records)
+        return left
+
+    def _is_full(self, shard: Shard) -> bool:
+        if self._shard_records is not None and shard.num_records >= self._shard_records:
+            return True
+        if self._shard_bytes is None or shard.num_records < self._ask_at:
+            return False
+        num_bytes = shard.writer.num_bytes
+        if num_bytes >= self._shard_bytes:
+            return True
+        if num_bytes:
+            fitting = (self._shard_bytes - num_bytes) * shard.num_records // (2 * num_bytes)
+            # Never far ahead on the word of a few records: they may be unlike the rest.
+            more = min(fitting, 4 * shard.num_records)
+        else:
+            more = shard.num_records
+        self._ask_at = shard.num_records + max(1, more)
+        return False
+
+    def end(self, shards: Shards) -> None:
+        del self
+        shards.current()  # a file of no records is a file
+
+
+def fill(shards: Shards, incoming: Incoming, cut: Cut) -> None:
+    """Write all records, each into the shard where the cut puts it."""
+    for batch in incoming.batches:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, cut.room(shards))
+            shards.write(part)
+            start += part.num_rows
+    cut.end(shards)

@@ -1,0 +1,267 @@
+"""`write`: records into one file or many shards, whole or not at all.
+
+Shards are written one after another, each by all threads. See `shards` for where they end, and how they get
+their names.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+import pyarrow as pa
+
+from penstock import formats
+from penstock.columns.types import own_batch, refuse_bits
+from penstock.contract.format import (
+    Format,
+    Summary,
+)
+from penstock.contract.options import options_from
+from penstock.engine.pipeline import checked_threads
+from penstock.errors import UnsupportedError, not_local
+from penstock.framing.index import sidecar
+from penstock.framing.index.kept_schema import of_written
+from penstock.limits import checked_count
+from penstock.storage.base import Sink, Storage
+from penstock.storage.local import LocalStorage
+from penstock.storage.local_sink import private_beside
+from penstock.storage.paths import index_option
+from penstock.verbs.write.incoming import Incoming, batches_of
+from penstock.verbs.write.shards import (
+    Cut,
+    EvenCut,
+    LimitCut,
+    Names,
+    Progress,
+    Shard,
+    Shards,
+    fill,
+    give_up,
+    text_sink,
+)
+
+
+def write(
+    data: Any,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    compression: str | None = None,
+    num_shards: int | None = None,
+    shard_records: int | None = None,
+    shard_bytes: int | None = None,
+    index: bool | str = True,
+    overwrite: bool = False,
+    exact: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+    **format_options: Any,
+) -> Summary:
+    """Write records to a file, or to several.
+
+    A file appears under its name when it is whole, and several appear when all are. The same
+    records make the same bytes, whatever the number of threads and however they come in batches.
+
+    Args:
+        data: a pyarrow Table, RecordBatch or reader; anything with the Arrow C stream or array
+            interface (polars, duckdb, pandas, a Dataset); a dict of equally long arrays; an
+            iterable of record batches, of dicts (one a record) or of bytes (raw records). Batches must
+            stay as they are until all is written: long values are written from where they lie.
+        path: where to. With several shards `x.tfrecord` becomes `x-00000-of-00010.tfrecord`, and
+            so on; a path with `{shard}` (or `{shard:05d}`) is taken as it is written.
+        format: name of the format; None goes by the path's extension.
+        compression: as the format knows it; None: "gzip" where the path ends in `.gz`, else none
+            (or the format's own default).
+        num_shards: so many shards, contiguous, whose sizes differ by one record at most. A stream
+            of unknown length is first spooled to a temporary file beside the target.
+        shard_records: a shard ends with this record.
+        shard_bytes: a shard ends with the record that brings it to so many bytes on disk. About so many
+            where it is compressed, by what the records before became, and for Parquet, Arrow and HDF5, where records wait for their group or chunk, for npz, which is
+            packed at the end, and for `.beton`, where pages are filled up behind the records.
+        index: write a sidecar with each file: the index, where its format has one, and the types of its fields, where
+            its format cannot hold them; a folder to put them there.
+        overwrite: replace existing files.
+        exact: refuse values that the format cannot hold exactly. Else they become the nearest that it holds, such as a
+            float64 in a TFRecord the nearest float32, and `Summary.notes` says so.
+        threads: how many to use; None: one a core.
+        progress: called with the number of records so far and the total (or None).
+        storage: where files live; None is this machine.
+        **format_options: of the format, see its page; an unknown one is an error.
+
+    Returns:
+        Summary: the paths in order, the number of records, their bytes on disk, and notes of what was changed.
+
+    Raises:
+        FileExistsError: a target exists and `overwrite` is False.
+        SchemaError: a value does not fit the format; names record and field.
+        TypeError: the data is nothing that can be written, or an option is unknown.
+
+    Example:
+        >>> import penstock as ps
+        >>> ps.write({"label": [3, 1, 2]}, "labels.tfrecord", overwrite=True).num_records
+        3
+    """
+    if isinstance(data, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
+        raise TypeError("the data comes first, then the path: ps.write(data, path)")
+    target = os.fspath(path)
+    if storage is None and "://" in target:
+        raise not_local(target)
+    num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
+    index = index_option(index)
+    kind, options = format_and_options(target, format, compression, format_options, exact=exact)
+    storage = LocalStorage() if storage is None else storage
+    target = target.rstrip("/") if kind.info.is_folder else target
+    threads = checked_threads(threads)
+    is_sharded = any(cut is not None for cut in (num_shards, shard_records, shard_bytes))
+    names = Names(target, kind.info.extensions, is_sharded, num_shards)
+    names.refuse_existing(storage, num_shards, overwrite=overwrite)
+    if overwrite and isinstance(storage, LocalStorage):
+        storage = storage.no_more_open_than(names.taken())
+    new_sink = _sink_maker(storage, kind)
+    with _counted(batches_of(data), target, storage, needed=num_shards is not None) as incoming:
+        if kind.info.loses_dtypes:
+            refuse_bits(incoming.schema, kind.info.name)
+        if num_shards is not None:
+            cut: Cut = EvenCut(incoming.num_records or 0, num_shards)
+        else:
+            cut = LimitCut(shard_records, shard_bytes)
+
+        def create(number: int) -> Shard:
+            sink = new_sink(names.provisional(number), overwrite=overwrite)
+            writer = None
+            try:
+                writer = kind.create(sink, incoming.schema, options, threads)
+                text = text_sink(writer, sink.path, storage, overwrite=overwrite)
+            except BaseException:
+                give_up(writer, sink)
+                raise
+            return Shard(sink, writer, text)
+
+        shards = Shards(create, progress, incoming.num_records)
+        try:
+            fill(shards, incoming, cut)
+            shards.finish()
+            finals = [names.final(n, shards.num_shards) for n in range(shards.num_shards)]
+            drop_old_indexes(finals, storage, index, overwrite=overwrite)
+            kept = b""
+            if index is not False:
+                kept = incoming.kept or of_written(kind, incoming.schema, options)
+            return shards.commit(kind, names, storage, index, overwrite=overwrite, schema=kept)
+        except BaseException:
+            shards.abort()
+            raise
+
+
+def drop_old_indexes(
+    paths: list[str], storage: Storage, index: bool | str, *, overwrite: bool
+) -> None:
+    """Remove the indexes beside files that are about to be replaced, where no new ones take their
+    places. Before, not after: a file that loses its index can be indexed again, and a new one that is
+    left with the old index, by a kill in between, would have a wrong one."""
+    if index is True or not isinstance(storage, LocalStorage):
+        return
+    for path in paths:
+        if overwrite or not storage.exists(path):
+            sidecar.discard(path)
+
+
+def _sink_maker(storage: Storage, kind: Format) -> Callable[..., Sink]:
+    """What makes the files, or the folders, of a format."""
+    if not kind.info.is_folder:
+        return storage.sink
+    if isinstance(storage, LocalStorage):
+        return storage.folder_sink
+    raise UnsupportedError(f"{kind.info.name} is written to folders of this machine only")
+
+
+def check_cuts(
+    num_shards: Any, shard_records: Any, shard_bytes: Any
+) -> tuple[int | None, int | None, int | None]:
+    """The same as Python's numbers. Refuse those by which nothing can be cut, or two that say different things."""
+    cuts = {"num_shards": num_shards, "shard_records": shard_records, "shard_bytes": shard_bytes}
+    found: list[int | None] = []
+    for name, value in cuts.items():
+        try:
+            found.append(None if value is None else checked_count(name, value, 1))
+        except (TypeError, ValueError):
+            message = f"{name} must be a positive whole number, not {value!r}"
+            raise ValueError(message) from None
+    if num_shards is not None and not (shard_records is None and shard_bytes is None):
+        raise ValueError("num_shards says it all; leave out shard_records and shard_bytes")
+    return found[0], found[1], found[2]
+
+
+def format_of(target: str, format: str | None) -> Format:
+    """The format that is asked for, or that the name of a target says."""
+    return (
+        formats.by_path(target.removesuffix(".gz")) if format is None else formats.by_name(format)
+    )
+
+
+def format_and_options(
+    target: str,
+    format: str | None,
+    compression: str | None,
+    given: dict[str, Any],
+    *,
+    exact: bool = False,
+) -> tuple[Format, Any]:
+    """The format that a target asks for, and its options."""
+    is_gzip_name = target.endswith(".gz")
+    kind = format_of(target, format)
+    name = kind.info.name
+    if is_gzip_name:
+        if compression not in (None, "gzip", "GZIP"):
+            raise ValueError(f"{target} is named as gzip, but compression={compression!r}")
+        compression = "gzip"
+    if compression is not None:
+        # TensorFlow spells them in capitals.
+        compression = compression.lower() if str(compression).isupper() else compression
+        if "compression" not in {field.name for field in fields(kind.write_options)}:
+            raise TypeError(f"{name} files are not compressed; compression={compression!r}")
+        given = {**given, "compression": compression}
+    return kind, options_from(kind.write_options, with_exact(kind, given, exact=exact), name)
+
+
+def with_exact(kind: Format, given: dict[str, Any], *, exact: bool) -> dict[str, Any]:
+    """The options of a format that changes some values, with whether it may. Other formats change none."""
+    has_it = exact and "exact" in {field.name for field in fields(kind.write_options)}
+    return {**given, "exact": True} if has_it else given
+
+
+@contextmanager
+def _counted(
+    incoming: Incoming, target: str, storage: Storage, *, needed: bool
+) -> Generator[Incoming, None, None]:
+    """The same records with their number; those of a stream wait in a temporary file for it."""
+    if incoming.num_records is not None or not needed:
+        yield incoming
+        return
+    spool = _spool_path(target, storage)
+    try:
+        num_records = 0
+        with (
+            pa.OSFile(os.fsencode(spool), "wb") as file,
+            pa.ipc.new_stream(file, incoming.schema) as stream,
+        ):
+            for batch in incoming.batches:
+                stream.write_batch(batch)
+                num_records += batch.num_rows
+        with pa.OSFile(os.fsencode(spool), "rb") as file, pa.ipc.open_stream(file) as stream:
+            batches = (own_batch(batch, incoming.schema) for batch in stream)
+            yield Incoming(incoming.schema, batches, num_records, incoming.kept)
+    finally:
+        if os.path.lexists(spool):
+            os.unlink(spool)
+
+
+def _spool_path(target: str, storage: Storage) -> str:
+    if not isinstance(storage, LocalStorage):
+        target = os.path.join(tempfile.gettempdir(), os.path.basename(target))
+    return private_beside(target)

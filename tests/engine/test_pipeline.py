@@ -1,0 +1,428 @@
+"""Threads: order, errors in their place, a consumer that stops, and Ctrl-C."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import frames
+import penstock as ps
+from penstock.engine.locks import Lock
+from penstock.engine.pipeline import Tasks, in_order
+from penstock.engine.threads import Work, wait_for
+from penstock.storage import MemoryStorage
+from reading import ROOT, records_of
+
+THREADS = (1, 2, 5)
+
+
+def numbers(stream: int, count: int) -> Iterator[int]:
+    """A stream of tasks: stream * 1000 + 0, 1, 2 ..."""
+    for number in range(count):
+        yield stream * 1000 + number
+
+
+def threads_of_ours() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("penstock-")]
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_results_come_in_the_order_of_streams_and_tasks(threads: int) -> None:
+    rng = random.Random(threads)
+    delays = {s * 1000 + n: rng.random() / 500 for s in range(7) for n in range(20)}
+
+    def run(task: int) -> Iterator[int]:
+        time.sleep(delays[task])
+        for part in range(task % 3):
+            yield task * 10 + part
+
+    streams = [partial(numbers, s, 20 if s != 3 else 0) for s in range(7)]
+    found = list(in_order(streams, run, lambda _: 1, threads))
+    tasks = [t for s in range(7) if s != 3 for t in numbers(s, 20)]
+    assert found == [t * 10 + part for t in tasks for part in range(t % 3)]
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_an_error_comes_where_its_result_would_have(threads: int) -> None:
+    def run(task: int) -> Iterator[int]:
+        yield task
+        if task == 1005:
+            raise ValueError("here")
+        yield -task
+
+    found: list[int] = []
+    with pytest.raises(ValueError, match="here"):
+        found.extend(in_order([partial(numbers, s, 10) for s in range(4)], run, abs, threads))
+    tasks = [*numbers(0, 10), *numbers(1, 5)]
+    assert found == [r for task in tasks for r in (task, -task)] + [1005]
+    assert not threads_of_ours()
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_an_error_of_a_stream_comes_after_its_tasks(threads: int) -> None:
+    def broken() -> Iterator[int]:
+        yield from (1, 2, 3)
+        raise OSError("gone")
+
+    found: list[int] = []
+    with pytest.raises(OSError, match="gone"):
+        found.extend(in_order([broken, partial(numbers, 1, 5)], lambda t: [t], abs, threads))
+    assert found == [1, 2, 3]
+    assert not threads_of_ours()
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_a_consumer_that_stops_leaves_no_threads(threads: int) -> None:
+    started: list[int] = []
+
+    def run(task: int) -> list[int]:
+        started.append(task)
+        return [task]
+
+    results = in_order([partial(numbers, 0, 10_000)], run, lambda _: 1, threads)
+    assert [next(results), next(results)] == [0, 1]
+    results.close()  # type: ignore[attr-defined]
+    assert not threads_of_ours()
+    assert len(started) < 200, "work goes on only a little ahead"
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_what_waits_stays_within_the_budget(threads: int) -> None:
+    """A slow consumer: finished results may hold the budget and one result a thread beyond it."""
+    waiting = 0
+    most = 0
+    lock = threading.Lock()
+
+    def run(task: int) -> list[int]:
+        nonlocal waiting, most
+        with lock:
+            waiting += 10
+            most = max(most, waiting)
+        return [task]
+
+    count = 0
+    for _ in in_order([partial(numbers, 0, 300)], run, lambda _: 10, threads, budget_bytes=50):
+        count += 1
+        time.sleep(0.0005)
+        with lock:
+            waiting -= 10
+    assert count == 300
+    assert most <= 50 + 10 * threads + 10
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_hundreds_of_empty_and_tiny_streams(threads: int) -> None:
+    streams = [partial(numbers, s, s % 2) for s in range(300)]
+    found = list(in_order(streams, lambda t: [t], lambda _: 0, threads))
+    assert found == [s * 1000 for s in range(300) if s % 2]
+
+
+def test_no_threads_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="threads"):
+        list(in_order([], lambda t: [t], lambda _: 0, 0))
+
+
+def shards(count: int) -> tuple[MemoryStorage, list[str], list[bytes]]:
+    rng = random.Random(count)
+    files, records = {}, []
+    for number in range(count):
+        payloads = [rng.randbytes(30_000) for _ in range(rng.randrange(60))]
+        files[f"s{number:02}.tfrecord"] = frames.file_of(payloads)
+        records += payloads
+    return MemoryStorage(files), sorted(files), records
+
+
+def test_a_scan_left_early_leaves_no_threads() -> None:
+    storage, paths, _ = shards(6)
+    dataset = ps.open(paths, storage=storage, raw=True, index="never")
+    scanning = dataset.scan(threads=4)
+    next(scanning)
+    scanning.close()  # type: ignore[attr-defined]
+    assert not threads_of_ours()
+
+
+def test_many_scans_of_one_dataset_at_once() -> None:
+    storage, paths, records = shards(4)
+    dataset = ps.open(paths, storage=storage, raw=True, index="never")
+    found: list[object] = []
+
+    def scan() -> None:
+        found.append(records_of(dataset, threads=2) == records)
+
+    readers = [threading.Thread(target=scan) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert found == [True] * 4
+
+
+INTERRUPTED = """
+import sys
+import penstock as ps
+dataset = ps.open(sys.argv[1:], raw=True, index="never")
+print("ready", flush=True)
+try:
+    while True:
+        for batch in dataset.scan(threads=3):
+            pass
+except KeyboardInterrupt:
+    import threading, time
+    # Where the signal came while threads were ending, they need a moment more.
+    for _ in range(200):
+        left = [t.name for t in threading.enumerate() if t.name.startswith("penstock-")]
+        if not left:
+            break
+        time.sleep(0.01)
+    print("interrupted", left, flush=True)
+"""
+
+
+def _interrupted(child: subprocess.Popen[str]) -> str:
+    """What a program says that is interrupted; once more where Python drops the first signal, as it does, with
+    "Exception ignored", if that comes in a callback of a weak reference."""
+    try:
+        for patience in (5, 15):
+            child.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                return child.communicate(timeout=patience)[0]
+    finally:
+        child.kill()
+    raise AssertionError("it goes on after two signals")
+
+
+def test_ctrl_c_ends_a_scan_within_seconds(tmp_path: Path) -> None:
+    paths = []
+    for number in range(4):
+        path = tmp_path / f"{number}.tfrecord"
+        path.write_bytes(frames.frame(os.urandom(5000)) * 4000)
+        paths.append(str(path))
+    command = [sys.executable, "-c", INTERRUPTED, *paths]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline().strip() == "ready"
+        time.sleep(0.3)
+        said = _interrupted(child)
+    assert said.strip() == "interrupted []"
+    assert child.returncode == 0
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_fewer_threads_at_once_than_there_are(threads: int) -> None:
+    most, running, seen = 1, 0, 0
+    lock = threading.Lock()
+
+    def run(task: int) -> list[int]:
+        nonlocal running, seen, most
+        with lock:
+            running += 1
+            seen = max(seen, running - most)
+        time.sleep(0.001)
+        with lock:
+            running -= 1
+            most = 1 + task // 40 % 2  # they come and go
+        return [task]
+
+    found = in_order(
+        [partial(numbers, 0, 200)], run, lambda _: 1, threads, ahead=True, at_once=lambda: most
+    )
+    assert list(found) == list(range(200))
+    assert seen <= 1  # one that had begun before
+
+
+def test_small_jobs_become_tasks_of_some_milliseconds() -> None:
+    tasks: Tasks[int] = Tasks(8)
+    sizes = []
+    for task in tasks.of(iter(range(100))):
+        sizes.append(len(task))
+        tasks.lasted(0.0001 * len(task), len(task))
+    assert sizes[:4] == [1, 2, 4, 8]
+    assert sum(sizes) == 100
+    tasks.lasted(1.0, 8)
+    assert tasks.size == 1
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_caller_helps_where_it_would_wait(threads: int) -> None:
+    doers = set()
+
+    def run(task: int) -> list[int]:
+        doers.add(threading.current_thread())
+        time.sleep(0.002)
+        if task == 150:
+            raise ValueError("the 150th")
+        return [task]
+
+    found = []
+    streams = [partial(numbers, 0, 200)]
+    with pytest.raises(ValueError, match="150th"):
+        for number in in_order(streams, run, lambda _: 1, threads, helps_within=math.inf):
+            found.append(number)
+    assert found == list(range(150))
+    assert len(doers) == threads
+    assert threading.main_thread() in doers
+    assert not threads_of_ours()
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_a_caller_who_is_long_away_is_stood_in_for(threads: int) -> None:
+    lock = threading.Lock()
+    running: set[threading.Thread] = set()
+    most = 0
+
+    def run(task: int) -> list[int]:
+        nonlocal most
+        with lock:
+            running.add(threading.current_thread())
+            most = max(most, len(running))
+        time.sleep(0.005)
+        with lock:
+            running.discard(threading.current_thread())
+        return [task]
+
+    def found(work: float) -> tuple[list[int], set[threading.Thread]]:
+        numbers_found, doers = [], set()
+        results = in_order([partial(numbers, 0, 60)], run, lambda _: 1, threads, helps_within=0.02)
+        for number in results:
+            numbers_found.append(number)
+            if work:
+                time.sleep(work)
+            doers |= running
+        return numbers_found, doers
+
+    for work in (0, 0.05):
+        most = 0
+        numbers_found, doers = found(work)
+        assert numbers_found == list(range(60))
+        assert most == threads  # never more, and all of them at times
+        pool = doers - {threading.main_thread()}
+        assert len(pool) >= (threads if work else 1)
+        assert not threads_of_ours()
+
+
+def test_ctrl_c_in_a_task_of_the_callers_ends_it_at_once() -> None:
+    def run(task: int) -> list[int]:
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        time.sleep(0.01)
+        return [task]
+
+    found = in_order([partial(numbers, 0, 1000)], run, lambda _: 1, 2, helps_within=math.inf)
+    with pytest.raises(KeyboardInterrupt):
+        list(found)
+    assert not threads_of_ours()
+
+
+def test_nobody_waits_for_a_task_that_ctrl_c_took_from_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changed = threading.Condition()
+    done = {-1}
+
+    def run(task: int) -> list[int]:
+        with changed:
+            wait_for(changed, lambda: task - 1 in done)
+            done.add(task)
+            changed.notify_all()
+        return [task]
+
+    def interrupted(self: Any, stream: Any, number: int, task: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            time.sleep(0.1)  # others have the next task meanwhile, and wait for this one
+            raise KeyboardInterrupt
+        do(self, stream, number, task)
+
+    do = Work._do
+    monkeypatch.setattr(Work, "_do", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(in_order([partial(numbers, 0, 100_000)], run, lambda _: 1, 3, helps_within=math.inf))
+    assert not threads_of_ours()
+
+
+def test_all_threads_work_while_the_caller_waits_again() -> None:
+    """It was away for longer than a place is kept for it, and comes back when all threads are at work:
+    who is done then leaves the place to it, and it must take it."""
+    enough = threading.Event()
+
+    def run(task: int) -> list[int]:
+        if task == 1:
+            time.sleep(0.03)
+        if task == 2:  # the other thread and the caller do those of the second stream meanwhile
+            assert enough.wait(10)
+        if task == 1010:
+            enough.set()
+        if task >= 1000:
+            time.sleep(0.05)
+        return [task]
+
+    streams = [partial(numbers, 0, 3), partial(numbers, 1, 20)]
+    found = []
+    for number in in_order(streams, run, lambda _: 1, 2, helps_within=0.02):
+        found.append(number)
+        if not number:
+            time.sleep(0.08)
+    assert found == [0, 1, 2, *range(1000, 1020)]
+
+
+def test_ctrl_c_finds_no_lock_half_taken() -> None:
+    """A method in Python could be interrupted between having the lock and `with` knowing of it."""
+    for method in (Lock.__enter__, Lock.__exit__):
+        assert not hasattr(method, "__code__")
+    lock = Lock()
+    with lock:
+        assert not lock.was_cut_short()
+    child = os.fork()
+    if not child:
+        with lock:
+            os._exit(lock.was_cut_short())
+    assert os.waitpid(child, 0)[1] == 0
+    with lock:
+        child = os.fork()
+        if not child:
+            with lock:
+                os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_thread_stays_with_its_stream() -> None:
+    """What a stream is read with lies in the caches of the core that read it last."""
+    log: list[int] = []
+    is_second_open, is_second_read = threading.Event(), threading.Event()
+
+    def first() -> Iterator[int]:
+        for number in range(20):
+            is_second_open.wait(10)
+            log.append(0)
+            yield number
+
+    def second() -> Iterator[int]:
+        for number in range(20, 40):
+            log.append(1)
+            is_second_open.set()
+            if number == 24:
+                is_second_read.set()
+            yield number
+
+    def run(task: int) -> Iterator[int]:
+        if task == 0:
+            is_second_read.wait(10)
+        if task == 20:
+            time.sleep(0.05)  # the first stream is free by now, with a task on its way
+        yield task
+
+    assert list(in_order([first, second], run, lambda _: 1, 2)) == list(range(40))
+    fifth = [place for place, stream in enumerate(log) if stream][4]
+    assert log[:fifth].count(0) == 1
