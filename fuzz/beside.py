@@ -19,6 +19,7 @@ from fuzz.lies import json_text, words
 from fuzz.tfrecords import framed
 from penstock.limits import Limits
 from penstock.overlay import file as overlay_file
+from penstock.storage import MemoryStorage
 from penstock.storage import append_journal as journal
 from penstock.storage.local import LocalStorage
 from penstock.verbs.convert import journal as convert_journal
@@ -34,7 +35,7 @@ _DATA = b"".join(map(framed, _PAYLOADS))
 
 def overlay(data: bytes, rng: random.Random) -> None:
     """An overlay by itself, and now and then through the file that it lies beside."""
-    found = overlay_file.Overlay("a.overlay", seeds.Memory({"a.overlay": data}), Limits())  # type: ignore[arg-type]
+    found = overlay_file.Overlay("a.overlay", MemoryStorage({"a.overlay": data}), Limits())  # type: ignore[arg-type]
     assert found.num_records < 1 << 40 or len(data) > 1 << 20
     first = rng.randrange(max(found.num_records, 1))
     found.between(first, min(first + 100, found.num_records), found.schema.names).validate(
@@ -89,7 +90,7 @@ def note(data: bytes, rng: random.Random) -> None:
 @functools.cache
 def notes() -> list[bytes]:
     """Notes about a file that has grown, and that was cut while it did."""
-    read = seeds.Memory({"a": _DATA}).source("a").read
+    read = MemoryStorage({"a": _DATA}).source("a").read
     found: list[bytes] = []
     for old_size, new_size in ((len(_DATA) - 34, len(_DATA)), (34, len(_DATA) + 500)):
         head = _DATA[old_size:][: journal.EDGE_BYTES].ljust(

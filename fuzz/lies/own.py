@@ -12,8 +12,8 @@ import pyarrow as pa
 from fuzz.indexes import HEADER, crc32c, with_fields
 from fuzz.lies import json_text, number, words
 from fuzz.lies.tables import arrow
-from fuzz.seeds import Memory
 from penstock.framing.index import _sections as sections
+from penstock.storage import MemoryStorage
 
 _POINT = struct.Struct("<QQII")
 
@@ -48,7 +48,7 @@ def index(rng: random.Random, data: bytes) -> bytes:
         real = HEADER.unpack_from(data)[place]
         bits = 32 if name == "num_sections" else 64
         return with_fields(data, **{name: number(rng, real, bits)})
-    kept = sections.Sections(Memory({"a": data}).source("a"))
+    kept = sections.Sections(MemoryStorage({"a": data}).source("a"))
     found = {name: part.to_bytes() for name, part in kept.read_all().items()}
     name = rng.choice([*found, "schema", "classes", "sample", "blocks", "points"])
     found[name] = _section(rng, name, found.get(name, b""), kept.facts.num_points)

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.columns import kept_names, kept_schema, sidecar
+from penstock.columns import kept_names
+from penstock.framing.index import kept_schema, sidecar
 from penstock.loader import _class_names as class_names
 from penstock.storage.local import LocalStorage
 from reading import index_of

@@ -15,17 +15,17 @@ from fuzz.targets import TARGETS
 from reading import ROOT
 
 SEED = os.environ.get("PENSTOCK_SEED", "1")
-RUNS = 100_000
+RUNS = 50_000
 # Whole files of formats that pyarrow parses cost a hundred times a kernel's call; the full number
 # of runs of these is under `make stress`.
-FEWER = {"parquet": 10_000, "arrow": 10_000, "tfrecord": 25_000, "mds": 6_000, "listing": 6_000}
-FEWER |= {"arrayrecord": 3_000, "riegeli": 30_000, "beton": 5_000, "npy": 10_000, "npz": 5_000}
-FEWER |= dict.fromkeys(("jpeg", "png", "webp", "ppm", "train_images", "tensor_images"), 10_000)
-FEWER["jpeg_ways"] = 30_000
-FEWER |= {"recordio_file": 10_000, "take": 10_000}
-FEWER |= {"index": 30_000, "overlay": 10_000, "note": 5_000, "rewrite_journal": 2_000}
-FEWER |= {"convert_journal": 3_000, "cache": 5_000}
-FEWER |= {"webdataset": 5_000, "loader_state": 5_000, "hdf5": 1_000}
+FEWER = {"parquet": 4_000, "arrow": 4_000, "tfrecord": 12_000, "mds": 3_000, "listing": 3_000}
+FEWER |= {"arrayrecord": 1_500, "riegeli": 15_000, "beton": 2_500, "npy": 5_000, "npz": 2_500}
+FEWER |= dict.fromkeys(("jpeg", "png", "webp", "ppm", "train_images", "tensor_images"), 5_000)
+FEWER["jpeg_ways"] = 15_000
+FEWER |= {"recordio_file": 5_000, "take": 5_000}
+FEWER |= {"index": 10_000, "overlay": 3_000, "note": 2_000, "rewrite_journal": 1_000}
+FEWER |= {"convert_journal": 1_000, "cache": 2_000}
+FEWER |= {"webdataset": 2_500, "loader_state": 2_500, "hdf5": 500}
 
 
 def fuzz(target: str, runs: int, seed: str, seconds: float) -> None:
@@ -46,5 +46,5 @@ def test_hostile_bytes_end_in_data_or_an_error(target: str) -> None:
 @pytest.mark.parametrize("target", list(TARGETS))
 def test_a_million_hostile_files(target: str) -> None:
     # Each file of HDF5 is read in a process of its own.
-    runs = 20_000 if target == "hdf5" else RUNS if target in FEWER else 1_000_000
+    runs = 20_000 if target == "hdf5" else 100_000 if target in FEWER else 1_000_000
     fuzz(target, runs, str(int(SEED) + 1000), 7200)

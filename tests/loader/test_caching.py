@@ -229,7 +229,7 @@ def test_what_a_killed_writer_left_is_deleted(data: Path, tmp_path: Path) -> Non
     folder = tmp_path / "cache"
     script = (
         "import sys, time, penstock as ps\n"
-        "from penstock.loader import caching\n"
+        "from penstock.loader import _caching as caching\n"
         "def slow(folder, batches):\n"
         "    for n, batch in enumerate(batches):\n"
         "        yield batch\n"

@@ -72,7 +72,7 @@ def test_another_process_reads_no_column(paths: list[str]) -> None:
     assert listed(paths) == ["b", "a", "c", "d"]
     code = (
         "import sys, penstock as ps\n"
-        "from penstock.loader import class_names\n"
+        "from penstock.loader import _class_names as class_names\n"
         "class_names.shard_batches = None\n"
         "print(*ps.Loader(ps.open(sys.argv[1:]), 2).class_names['label'])\n"
     )

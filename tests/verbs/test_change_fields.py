@@ -270,7 +270,7 @@ def test_a_job_on_half_finished_files_is_not_begun_by_another(three: Path) -> No
     paths = sorted(three.glob("a-*.tfrecord"))
     script = (
         "import os, sys, penstock as ps\n"
-        "from penstock.verbs import rewrite_journal as journal\n"
+        "from penstock.verbs.fields import rewrite_journal as journal\n"
         "finish = journal.Journal.finish\n"
         "def stop(self, shard):\n"
         "    finish(self, shard)\n"

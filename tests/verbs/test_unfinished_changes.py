@@ -110,7 +110,7 @@ def test_what_a_job_killed_in_its_first_shard_leaves_is_cleared_away(
     target = f"into={str(folder)!r}" if into else "in_place=True"
     script = (
         "import os, sys, penstock as ps\n"
-        "from penstock.verbs import splicing\n"
+        "from penstock.verbs.fields import _splicing as splicing\n"
         "splicing.Output.finish = lambda self: os._exit(9)\n"
         f"ps.add_fields(sys.argv[1:], {{'x': 7}}, {target})\n"
     )

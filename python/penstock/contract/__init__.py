@@ -1,1 +1,1 @@
-"""What a format is to everything above it, and what the caller asks of one."""
+"""The interface between formats and everything above them, and the options of a reader."""

@@ -1,4 +1,4 @@
-"""Reading on around bad records: one search for them, which scans, `verify` and `repair` share."""
+"""Find bad records and continue reading around them: the search that scans, `verify` and `repair` share."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from penstock.contract.format import Chunk, Reader
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, StaleIndexError
 
 _FEW_RECORDS = 64
-"""How many records are read at once behind a bad one; twice as many each time that none is bad."""
+"""How many records are read at once after a bad one; doubled each time that none is bad."""
 Found = tuple[int, int, pa.RecordBatch | PenstockError]
-"""Rows [first, end) and the batch that they are, or the error that stands in their way."""
+"""Rows [first, end) and their batch, or the error that prevents reading them."""
 
 
 def around(
@@ -23,15 +23,15 @@ def around(
     last: int,
     error: PenstockError | None = None,
 ) -> Iterator[Found]:
-    """Read rows [first, last) in order, past each bad one.
+    """Read rows [first, last) in order, and continue after each bad one.
 
     Args:
         read: reads rows [first, end).
-        row_of: the row that an error is about; None where it names none. Such an error stands for all
-            the rows that were read at once; one about their size is met by reading fewer at once.
+        row_of: the row that an error is about; None if it names none. Such an error applies to all rows that were
+            read at once; if it is about the size of the batch, fewer rows are read at once.
         first: the first row.
-        last: the row behind the last.
-        error: what reading all of them has raised, where that was tried.
+        last: the row after the last.
+        error: the error raised by reading all rows, if that was tried.
     """
     run = last - first
     try:
@@ -52,7 +52,8 @@ def around(
             if bad is not None and first <= bad < end:
                 yield from around(read, row_of, first, bad)
                 yield bad, bad + 1, error
-                # Not all that follows: another one may be near, and what is behind it read in vain.
+                # Not all rows that follow: another bad one may be near, and the rows after it would
+                # be read in vain.
                 run = max(2 * (bad - first), _FEW_RECORDS)
                 first, error = bad + 1, None
             elif is_of_a_batch(error) and end - first > 1:
@@ -61,16 +62,16 @@ def around(
                 yield first, end, error
                 first, error = end, None
     finally:
-        error = None  # it knows this frame, which would keep the files open
+        error = None  # its traceback references this frame, which would keep the files open
 
 
 def is_of_a_batch(error: PenstockError) -> bool:
-    """Whether an error is about the size of a batch, and none of its records is to blame."""
+    """Whether an error is about the size of a batch and not about one of its records."""
     return isinstance(error, LimitError) and error.of_batch and error.record is None
 
 
 def parts_around(reader: Reader, chunk: Chunk) -> Iterator[Found]:
-    """The records of a chunk, by their numbers in it, or what stands in the way of some of them."""
+    """The records of a chunk, by their numbers in it, or the errors that prevent reading some of them."""
 
     def read(first: int, end: int) -> pa.RecordBatch:
         are_all = first == 0 and end == chunk.num_records
@@ -85,5 +86,5 @@ def parts_around(reader: Reader, chunk: Chunk) -> Iterator[Found]:
         for found in around(read, row_of, 0, chunk.num_records):
             yield found
             done = found[1]
-    except PenstockError as error:  # it is about no record
+    except PenstockError as error:  # it is not about a record
         yield done, chunk.num_records, error

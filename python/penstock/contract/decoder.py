@@ -1,4 +1,4 @@
-"""What turns payloads into columns, as the formats with payloads of their own and framing agree on it."""
+"""Decoders of payloads into columns: the interface between payload formats and framing."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from penstock.storage.local import LocalSource
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the records of a file lie."""
+    """The positions of a file's records."""
 
     source: LocalSource
     framing: str
     starts: _core.Buffer
-    """Of each record and where the last one ends, as in the index; uint64."""
+    """Start of each record, then the end of the last one, as in the index; uint64."""
     checksums: _core.Buffer
     """As in the index, uint32."""
     most_bytes: int
-    """Bytes that a record may take with its frame."""
+    """Maximum bytes of a record with its frame."""
     prove: bool
-    """Whether payloads are to be compared with their checksums, and those with the index's."""
+    """Whether payloads are compared with their checksums, and those with the index's."""
 
     def examples(self, records: np.ndarray, plan: _core.ExamplePlan) -> _core.ArrowArray | None:
-        """The columns of a plan, of records by their numbers (int64); None where anything is wrong."""
+        """The columns of a plan for records by number (int64); None if there is any fault."""
         return _core.examples_at(
             self.framing,
             self.source.file,
@@ -46,30 +46,30 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Payloads are to be compared with their stored checksums, and those with an index's
-    (uint32, by record), if given. A decoder that can does it in the call that decodes."""
+    """A request to compare payloads with their stored checksums, and those with an index's (uint32, by record) if
+    given. A decoder that can do so compares them in the call that decodes."""
 
     indexed: pa.Array | None = None
 
 
 class Decoder(Protocol):
-    """Turns payloads into a batch of its schema."""
+    """Decodes payloads into a batch of its schema."""
 
     schema: pa.Schema
 
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: Proof | None = None
     ) -> pa.RecordBatch:
-        """The payloads as a batch; verified first, if a proof is asked for."""
+        """Decode the payloads into a batch; verify them first if `proof` is given."""
         ...
 
 
 @runtime_checkable
 class Lender(Protocol):
-    """A Decoder that need not copy byte strings."""
+    """A Decoder that can return views of byte strings instead of copies."""
 
     def lending(self) -> Decoder:
-        """The same decoder with views into what was read in place of bytes."""
+        """The same decoder, returning views into the bytes read instead of copies."""
         ...
 
 
@@ -80,20 +80,20 @@ class PlaceDecoder(Protocol):
     def decode_at(
         self, places: Places, records: np.ndarray, columns: Projection
     ) -> pa.RecordBatch | None:
-        """Records by their numbers as a batch. None where something is wrong with any, or another way is better."""
+        """Records by number as a batch. None if any of them has a fault, or if another way is better."""
         ...
 
 
 @runtime_checkable
 class BlockProver(Protocol):
-    """A Decoder that proves small records a few at a time, right before it reads them."""
+    """A Decoder that verifies small records a few at a time, right before it reads them."""
 
     proves_in_blocks: bool
 
 
 @runtime_checkable
 class Widening(Protocol):
-    """A Decoder that knows better than its schema how large its columns are at least."""
+    """A Decoder that knows the minimum width of its columns better than its schema does."""
 
     @property
     def row_bytes(self) -> Mapping[str, int]:

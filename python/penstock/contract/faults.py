@@ -1,4 +1,4 @@
-"""Kernel faults as errors: the facts of the low floors with the words and hints of this one."""
+"""Convert kernel faults to errors: the facts come from the kernels, wording and hints from here."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _KINDS: dict[str, type[PenstockError]] = {
 
 
 _OF_A_BATCH = ("read fewer records at once", "limit batch_bytes", "of one batch")
-"""What kernels say of a batch that is too large, for which no record is to blame."""
+"""Parts of kernel messages about a batch that is too large, which no single record causes."""
 
 
 def kind_of(name: str) -> type[PenstockError]:
-    """The class of error that a kind of fault becomes."""
+    """The error class for a kind of fault."""
     return _KINDS.get(name, FormatError)
 
 
 def error_from(fault: Any, *, file: str, record: int | None) -> PenstockError:
-    """The error of a fault in this file. `record` counts from 0 within the file."""
+    """Convert a fault in this file to an error. `record` counts from 0 within the file."""
     kind = kind_of(fault.kind)
     if kind is LimitError and any(words in fault.message for words in _OF_A_BATCH):
         error = batch_limit(fault.message, file=file)
@@ -72,7 +72,7 @@ _NUMBER_KINDS = {"int64", "float"}
 
 
 def _number_hint(message: str) -> str | None:
-    """What to do where a field has whole numbers in some records and floats in others."""
+    """A hint for fields with integers in some records and floats in others."""
     found, _, wanted = message.removeprefix("holds ").partition(" values, the schema wants ")
     is_mixed = {found, wanted} == _NUMBER_KINDS
     if is_mixed or message.endswith((", which is no float32", ", which is no int64")):
@@ -88,7 +88,7 @@ def _hint(fault: Any, file: str) -> str | None:
         named = [limit.name for limit in fields(Limits) if limit.name in fault.message]
         if fault.message == "the record is too large":
             named = ["record_bytes"]
-        # What no limit of ours is about, such as a lack of memory, none helps with.
+        # If no limit is named, as when memory runs out, raising one does not help.
         return raise_limit(named[0], fault.found or ...) if named else None
     if kind == "schema":
         return _number_hint(fault.message) or command("penstock", "schema", "--all", file)

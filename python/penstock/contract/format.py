@@ -1,8 +1,8 @@
 """The contract between a container format and everything above it.
 
-A shard is a run of chunks; a chunk decodes, alone, to one Arrow record batch. A format knows how
-to cut a shard into chunks, how to decode some records of one chunk, and how to write batches.
-Every verb is written once, above all formats.
+A shard is a sequence of chunks; each chunk decodes independently into one Arrow record batch. A format cuts a shard
+into chunks, decodes some records of one chunk, and writes batches. Every verb is implemented once, on top of all
+formats.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ Part = _core.Buffer | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What decodes alone. Records count from 0 within the shard; bytes are file offsets.
+    """A part of a shard that decodes independently. Records count from 0 within the shard; bytes are file offsets.
 
-    `data` holds what the reader already has in hand because finding the chunk meant reading it; it
-    saves reading the bytes twice.
+    `data` holds what the reader already loaded to find the chunk, so that the bytes are not read twice.
     """
 
     first_record: int
@@ -45,9 +44,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SkippedRegion:
-    """Bytes of a file that were passed over, and why.
+    """A skipped range of a file's bytes, and the reason.
 
-    `num_records` is None where nobody can know how many records the region held.
+    `num_records` is None if the number of records in the region is unknown.
     """
 
     file: str
@@ -59,7 +58,7 @@ class SkippedRegion:
 
 @dataclass(frozen=True, slots=True)
 class FormatInfo:
-    """What a format is called, how its files are usually named, and what it can do."""
+    """A format's name, its usual file extensions, and its abilities."""
 
     name: str
     extensions: tuple[str, ...]
@@ -67,36 +66,36 @@ class FormatInfo:
     can_take: bool = True
     can_append: bool = False
     can_map: bool = False
-    """A plain file is read through a memory map where `mmap=True` asks for it."""
+    """A plain file is read through a memory map if `mmap=True`."""
     compressions: tuple[str, ...] = ()
-    """What its files may be compressed with, inside or as a whole."""
+    """The compressions of its files, internal or of the whole file."""
     can_overlay: bool = True
-    """Its records have a fixed order, so fields can be kept beside them."""
+    """Its records have a fixed order, so an overlay can add fields to them."""
     holds_images: bool = False
-    """Images have a place of their own in it: columns of them are found when data is converted."""
+    """It has its own representation of images: image columns are detected when data is converted."""
     takes_views: bool = False
-    """Its writers take batches of `lending.lent_schema` as well, and write the same bytes: byte strings
-    need not be copied on their way from one file to another."""
+    """Its writers also accept batches of `lending.lent_schema`, and write the same bytes: byte strings need not be
+    copied from one file to another."""
     lossless: bool = True
     """A written batch reads back with the same Arrow types."""
     loses_dtypes: bool = False
-    """What a field says of the dtype of its values (`types.DTYPE_KEY`) does not come back."""
+    """The dtype recorded in a field's metadata (`types.DTYPE_KEY`) does not read back."""
     has_checksums: bool = False
     has_raw_records: bool = False
-    """raw=True gives its records, as it does those of every `Framed` format: see `gives_raw_records`."""
+    """raw=True returns its raw records, as for every `Framed` format: see `gives_raw_records`."""
     takes_descriptions: bool = False
-    """schema= may also be {name: type or feature}, or a message class; see its own page."""
+    """schema= may also be {name: type or feature}, or a message class; see the format's page."""
     whole_dictionaries: tuple[str, ...] = ()
-    """Columns whose dictionaries have all names of the file in every batch; ("*",) for all columns."""
+    """Columns whose dictionary in every batch holds all names of the file; ("*",) for all columns."""
     is_folder: bool = False
-    """A shard is a folder of many files, not a file: see `penstock.storage.folder`."""
+    """A shard is a folder of many files, not a single file: see `penstock.storage.folder`."""
     may_be_empty: bool = False
-    """A file of no bytes is one of no records: there is neither a header nor a mark at the end."""
+    """An empty file is valid and has no records: the format has no header or end marker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a reader is asked to do; the keywords of `penstock.open`, checked."""
+    """The checked keywords of `penstock.open`: what a reader is asked to do."""
 
     schema: Any = None
     """pyarrow schema, {name: feature}, protobuf message class or descriptor; None infers."""
@@ -108,20 +107,20 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     dialect: str = "protobuf"
     skipped: Callable[[SkippedRegion], None] = lambda region: None
-    """Called with every region that is passed over. Must be safe to call from several threads."""
+    """Called with every skipped region. Must be safe to call from several threads."""
     beside: Callable[[str], Source | None] = lambda name: None
-    """Opens a file of the shard's folder by its bare name; None where there is none."""
+    """Opens a file in the shard's folder by its bare name; None if there is none."""
     settled: bool = False
-    """Whether `schema` is what the first files of the dataset hold, and not the caller's: then a value that it
-    cannot hold exactly is an error."""
+    """Whether `schema` was inferred from the first files of the dataset and not given by the caller. A value that it
+    cannot hold exactly is then an error."""
     complete: bool = False
-    """Whether a record that has fields besides those of the schema is a SchemaError where all of them
-    are read, for who would lose them."""
+    """Whether a record with fields outside the schema is a SchemaError when all fields are read: for callers that would
+    lose them."""
     format_options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def verifies(self) -> bool:
-        """Whether all checksums that the file stores are verified."""
+        """Whether all checksums stored in the file are verified."""
         return self.checksums in ("all", "index")
 
 
@@ -132,40 +131,39 @@ class Reader(Protocol):
 
     @property
     def num_records(self) -> int:
-        """How many records the shard has; builds the index where that is needed to know."""
+        """Number of records in the shard; builds the index if needed."""
         ...
 
     def chunks(self) -> Iterator[Chunk]:
-        """The chunks in order. The iterator itself is used by one thread at a time."""
+        """The chunks in order. Only one thread at a time may use the iterator."""
         ...
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
-        """Some records of one chunk, in the order asked for. A fault in a record that was not asked for
-        is none: this is how the good records around a bad one are had."""
+        """Some records of one chunk, in the requested order. Faults in records that were not requested are ignored, so
+        the good records around a bad one can be read."""
         ...
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk, np.ndarray]]:
         """Cover these records of the shard by chunks: (chunk, record numbers within it).
 
-        The batches that `decode` makes of the pairs, put one after another, hold the records in
-        the order asked for.
+        The batches that `decode` returns for the pairs, concatenated, hold the records in the requested order.
         """
         ...
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close the files."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a writer made: final paths, and totals over them. Bytes are those on disk."""
+    """The result of a writer: final paths, and totals over them. Bytes are those on disk."""
 
     paths: tuple[str, ...]
     num_records: int
     num_bytes: int
     notes: tuple[str, ...] = ()
-    """What the format could not hold exactly and was changed, such as float64 that was rounded to float32."""
+    """Values the format could not hold exactly and changed, such as float64 rounded to float32."""
 
 
 class Writer(Protocol):
@@ -181,7 +179,7 @@ class Writer(Protocol):
         ...
 
     def close(self) -> None:
-        """Finish the shard's bytes. The sink is committed by the caller afterwards."""
+        """Finish the shard's bytes. The caller commits the sink afterwards."""
         ...
 
 
@@ -214,20 +212,20 @@ class Format(Protocol):
 
 @runtime_checkable
 class KeepsTypes(Protocol):
-    """A Format that cannot hold all Arrow types: they are kept in the sidecar of a file that penstock writes."""
+    """A Format that cannot hold all Arrow types: penstock stores them in the sidecars of the files that it writes."""
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
-        """What records of this schema read back as, given that they were written with these options: what the
-        format rounds is not undone. None where that cannot be said."""
+        """The schema as which records of this schema read back after they were written with these options. Values that
+        the format rounds stay rounded. None if it cannot be determined."""
         ...
 
 
 @runtime_checkable
 class NumbersClasses(Protocol):
-    """A Format that holds class labels as their numbers: the sidecars of files that penstock writes list the names."""
+    """A Format that stores class labels as numbers: the sidecars of files that penstock writes list the names."""
 
     class_numbers: pa.DataType
-    """The type that the numbers are read as where the names are not known."""
+    """The type of the numbers if the names are not known."""
 
 
 @runtime_checkable
@@ -236,26 +234,26 @@ class NumberingClasses(Protocol):
 
     @property
     def dictionaries(self) -> Mapping[str, pa.Array | None]:
-        """The dictionary of each column of class labels; None of one of which it has met no values."""
+        """The dictionary of each column of class labels; None for a column without values so far."""
         ...
 
 
 def bare(reader: Reader) -> Reader:
-    """The reader of a file itself, without the overlays that it may be joined with. Ask that one what it
-    can do: from Python 3.12 on `isinstance` does not see what a reader hands on to another."""
+    """The reader of the file itself, without any joined overlays. Check the abilities of this one: since Python 3.12,
+    `isinstance` does not see methods that a reader delegates to another."""
     return getattr(reader, "bare", reader)
 
 
 @runtime_checkable
 class PartlyReadable(Protocol):
-    """A Reader that gives the good records of a chunk that has bad ones."""
+    """A Reader that returns the good records of a chunk that also has bad ones."""
 
     def readable(self, chunk: Chunk) -> np.ndarray:
-        """Which records of a chunk can be read, int64, rising."""
+        """Which records of a chunk can be read, int64, ascending."""
         ...
 
     def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-        """Where the readable records of a chunk begin, and where they end."""
+        """Start and end offsets of the readable records of a chunk."""
         ...
 
 
@@ -264,12 +262,12 @@ class Dividing(Protocol):
     """A Reader of records that may be much larger in columns than in the file."""
 
     def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
-        """The same records in chunks that are small enough to be decoded as they are. May read them."""
+        """The same records in chunks small enough to decode whole. May read them."""
         ...
 
 
 def parts_of(reader: Reader, chunk: Chunk) -> Iterable[Chunk]:
-    """A chunk, or the parts of one that is too much for one batch."""
+    """The chunk itself, or its parts if it is too large for one batch."""
     own = bare(reader)
     return own.parts(chunk, None) if isinstance(own, Dividing) else (chunk,)
 
@@ -279,53 +277,53 @@ class Alike(Protocol):
     """A Reader that can say how to write a file of the same kind."""
 
     def options_alike(self) -> Any:
-        """Options for the format's writer: compressed and laid out as this file is."""
+        """Options for the format's writer that reproduce this file's compression and layout."""
         ...
 
 
 class Lending(Reader, Protocol):
-    """A Reader that need not copy byte strings out of what it has read. See `lends`."""
+    """A Reader that can return views of byte strings instead of copies. See `lends`."""
 
     def lent(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
-        """What `decode` gives, with binary_view in place of binary, also under images, where that saves
-        a copy; images whose files have to be made perhaps in parts (`lending.in_parts`)."""
+        """As `decode`, but with binary_view instead of binary where that saves a copy, also inside images. Images whose
+        files have to be built may come in parts (`lending.in_parts`)."""
         ...
 
 
 class AtOnce(Reader, Protocol):
-    """A Reader that may give records by their numbers in one step. See `takes_at_once`."""
+    """A Reader that may return records by number in one step. See `takes_at_once`."""
 
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
-        """Records of the shard in the order asked for, or None: then `pick` and `decode` give them, or say
-        what is wrong with them."""
+        """Records of the shard in the requested order, or None: then `pick` and `decode` return them, or raise what is
+        wrong with them."""
         ...
 
 
 @runtime_checkable
 class Threaded(Protocol):
-    """A Reader that finds its chunks in another way for each number of threads."""
+    """A Reader that finds its chunks differently for each number of threads."""
 
     def found_by(self, threads: int) -> Iterator[Chunk | Callable[[], Chunk | None]]:
-        """The chunks of `chunks`, for a scan by so many threads: each as it is, or a call that finds it, or
-        finds none. A call may wait for those before it, so they are begun in order. One thread decodes each
-        chunk before it asks for the next."""
+        """The chunks of `chunks`, for a scan with `threads` threads: each as a chunk, or as a call that finds it or
+        returns None. A call may wait for earlier ones, so they are started in order. One thread decodes each chunk
+        before it asks for the next."""
         ...
 
 
 def lends(reader: Reader) -> TypeGuard[Lending]:
-    """Whether a reader need not copy byte strings. Asked for each batch, so quicker than `isinstance`.
-    One that wraps another does not lend because that one does."""
+    """Whether a reader can return views of byte strings. Called for each batch, so faster than `isinstance`. A reader
+    that wraps another does not inherit this ability."""
     return hasattr(type(reader), "lent")
 
 
 def takes_at_once(reader: Reader) -> TypeGuard[AtOnce]:
-    """Whether to ask a reader for records in one step first. As for `lends`, another's ability is not its own."""
+    """Whether to try reading records in one step first. As with `lends`, a wrapper does not inherit this ability."""
     return hasattr(type(reader), "at_once")
 
 
 @runtime_checkable
 class Compressed(Protocol):
-    """A Reader whose file says how it is compressed."""
+    """A Reader whose file records how it is compressed."""
 
     @property
     def compression(self) -> str:
@@ -338,55 +336,55 @@ class Comparing(Protocol):
     """A Reader that may compare each record with a checksum as it is read."""
 
     def compares(self, chunk: Chunk | None) -> bool:
-        """Whether it does so for those of a chunk, or for all that it reads."""
+        """Whether it does so for the records of a chunk, or for all that it reads."""
         ...
 
 
 @runtime_checkable
 class Verifiable(Protocol):
-    """A Reader of a file with checksums of parts that are no chunks."""
+    """A Reader of a file with checksums of parts that are not chunks."""
 
     def checks(self) -> Iterable[Callable[[], None]]:
-        """A call for each such part, which reads it and raises FormatError where it is damaged. Parts that
-        are verified so are not verified again when records are decoded."""
+        """A call for each such part, which reads it and raises FormatError if it is damaged. Parts verified this way
+        are not verified again when records are decoded."""
         ...
 
 
 @runtime_checkable
 class Sifting(Protocol):
-    """A Reader of a folder that takes some of its files for no data."""
+    """A Reader of a folder that ignores files that are not data."""
 
     @property
     def skipped_files(self) -> Sequence[SkippedFile]:
-        """Those, with the reason."""
+        """The ignored files, with the reason."""
         ...
 
 
 @runtime_checkable
 class Noting(Protocol):
-    """A Writer that may have to change values. Its format's options have `exact`, with which it refuses to."""
+    """A Writer that may have to change values, unless its format's option `exact` is set: then it raises."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What it has changed so far: see `losses.Losses`."""
+        """The changes so far: see `losses.Losses`."""
         ...
 
 
 def notes_of(writers: Iterable[Writer]) -> tuple[str, ...]:
-    """What some writers have changed, each change once."""
+    """The changes made by some writers, each listed once."""
     found = [note for one in writers if isinstance(one, Noting) for note in one.notes]
     return tuple(dict.fromkeys(found))
 
 
 @runtime_checkable
 class Abortable(Protocol):
-    """A Writer with threads of its own, which have to be told when the file is given up."""
+    """A Writer with its own threads, which must be stopped if the file is abandoned."""
 
     def abort(self) -> None:
-        """Stop in the middle: wait for the threads, write nothing more."""
+        """Stop early: wait for the threads, write nothing more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NoOptions:
-    """A format without options of its own."""
+    """For formats that have no options."""

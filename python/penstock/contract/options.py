@@ -1,4 +1,4 @@
-"""The options of a format, out of the keywords that a caller gave."""
+"""Build the options of a format from the keywords of a call."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
-    """Build a format's options dataclass; an unknown word is an error that lists the known ones.
+    """Build a format's options dataclass; an unknown keyword raises an error that lists the known ones.
 
     Raises:
-        TypeError: there is no such option, or a value is of a type that it does not have.
+        TypeError: there is no such option, or a value does not have the option's type.
     """
     assert is_dataclass(kind)
     known = [f.name for f in fields(kind)]
@@ -37,13 +37,13 @@ def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
 
 @cache
 def _types_of(kind: type) -> dict[str, tuple[Any, ...]]:
-    """The types that the value of each option may have, by its annotation; none where they are others than the
-    ones below, as a format from elsewhere may have."""
+    """The allowed types of each option's value, from its annotation; empty for types that are not listed below, as
+    formats from other packages may have."""
     found: dict[str, tuple[Any, ...]] = {}
     try:
         hints = get_type_hints(kind)
     except NameError:
-        return found  # of what is imported for type checkers only
+        return found  # a name that is imported for type checkers only
     for name, type_ in hints.items():
         types = get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
         origins = tuple(get_origin(one) or one for one in types)
@@ -52,7 +52,7 @@ def _types_of(kind: type) -> dict[str, tuple[Any, ...]]:
 
 
 def _value_of(value: Any, types: tuple[Any, ...], option: str) -> Any:
-    """The value of an option as Python's own type: NumPy has numbers of its own, and a path is text."""
+    """Convert the value of an option to a built-in Python type: NumPy has its own numbers, and a path becomes text."""
     if not types:
         return value
     for type_ in types:
@@ -109,8 +109,8 @@ _VALUES: dict[Any, tuple[str, Callable[[Any], Any]]] = {
     int: ("a whole number", _whole),
     float: ("a number", _real),
     str: ("text", _text),
-    Literal: ("text", _text),  # which words there are is what the format says
+    Literal: ("text", _text),  # the format itself checks which words are allowed
     Sequence: ("a list of names", _names),
     dict: ("a mapping of names to text", _texts),
 }
-"""Of the types that options have: what they are called, and what makes them of a value or raises TypeError."""
+"""For each option type: its name, and a function that converts a value to it or raises TypeError."""

@@ -1,4 +1,4 @@
-"""What a check of files found: a report that a program can act on and a person can read."""
+"""The report of a check of files, for programs and for people."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from penstock.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a file.
+    """A single problem in a file.
 
     `kind` is one of
 
-    - of bytes that an index keeps checksums of: "changed" (the file was written since), or "data_checksum";
-    - of a record: "length_checksum" (its head), "data_checksum" (its payload), "truncated",
-      "limit", "message" (its frame is right, and its contents cannot be decoded)
-    - of a compressed file: "compression", "compression_checksum"
-    - of any file: "empty_file" (no bytes, where the format always has some), "format", "schema", "unsupported", "stale_index", "stale_overlay" (fields kept
-      beside it that were made for another state of it), "overlay" (such fields are damaged)
-    - what TensorFlow passes over in silence: "short_tail" (1 to 11 bytes at the end),
-      "empty_member", "cut_trailer", "second_stream", "trailing_bytes"
-    - of a tar archive: "no_end", which it may have lost with records; "early_end", behind which
-      webdataset and tar read nothing
+    - for bytes covered by an index's checksums: "changed" (the file was written since), or "data_checksum"
+    - for a record: "length_checksum" (its header), "data_checksum" (its payload), "truncated", "limit", "message" (its
+      frame is intact, but its contents cannot be decoded)
+    - for a compressed file: "compression", "compression_checksum"
+    - for any file: "empty_file" (no bytes, in a format whose files are never empty), "format", "schema", "unsupported",
+      "stale_index", "stale_overlay" (its overlay was made for a different state of the file), "overlay" (its overlay is
+      damaged)
+    - for what TensorFlow ignores silently: "short_tail" (1 to 11 bytes at the end), "empty_member", "cut_trailer",
+      "second_stream", "trailing_bytes"
+    - for a tar archive: "no_end" (the end marker is missing, perhaps with records), "early_end" (webdataset and tar
+      read
+      nothing after it)
 
-    Bytes [start_byte, end_byte) are those affected: offsets in the file, or for records of a
-    compressed file in the stream that it inflates to. `record` counts from 0 in the file, None
-    where nobody can know. `num_records` is how many records are lost there, None if unknown, 0 if
-    none. A "note" says nothing against the data. `restored`: the record was damaged in its head
-    alone, and its payload is proved right.
+    Bytes [start_byte, end_byte) are affected. These are offsets in the file, or, for records of a compressed file, in
+    the decompressed stream. `record` counts from 0 in the file, None if unknown. `num_records` is how many records are
+    lost there, None if unknown, 0 if none. A "note" is not a fault of the data. `restored`: only the record's header
+    was damaged, and its payload is verified.
     """
 
     kind: str
@@ -57,15 +58,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `verify` and `repair` found. `num_records` counts the records that are proved right,
-    for `repair` those that were written, restored ones included."""
+    """What `verify` and `repair` found. `num_records` counts the verified records; for `repair` the written ones,
+    including restored ones."""
 
     num_records: int
     findings: tuple[Finding, ...]
     num_bytes: int = 0
     """Bytes of the files read."""
     paths: tuple[str, ...] = ()
-    """The files that `repair` wrote, in order; of `verify`, those that it read."""
+    """The files that `repair` wrote, in order; for `verify`, those that it read."""
 
     @property
     def ok(self) -> bool:
@@ -74,7 +75,7 @@ class Report:
 
     @property
     def num_lost(self) -> int | None:
-        """How many records are lost; None where nobody can know."""
+        """How many records are lost; None if unknown."""
         counts = [finding.num_records for finding in self.findings]
         return None if None in counts else sum(count for count in counts if count)
 
@@ -100,7 +101,7 @@ def _errors(findings: Sequence[Finding]) -> int:
 
 
 def kind_of(error: PenstockError) -> str:
-    """The kind of finding that an error of an indexed format is."""
+    """The kind of finding for an error of an indexed format."""
     if isinstance(error, ChecksumError):
         return "data_checksum"
     if isinstance(error, TruncatedError):

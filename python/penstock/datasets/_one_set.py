@@ -1,5 +1,5 @@
-"""Whether files are one dataset: of one format, with fields in common. Where they are not, the error names what
-does work: the glob, folder or file that gives each kind alone."""
+"""Check that files form one dataset: one format, with fields in common. If they do not, the error names the glob,
+folder or file that opens each kind on its own."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from penstock.storage.paths import expand
 _OF = re.compile(r"-\d{5,}-of-\d{5,}")
 _PACKED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 OF_EVERY_RECORD = ("__key__", "__url__")
-"""Columns of every tar: two archives that have only these in common have nothing in common."""
+"""Columns of every tar archive: two archives that share only these have nothing in common."""
 _MOST_FILES = 1000
-"""So many files are looked at to say which belong together."""
+"""How many files are examined to find out which ones belong together."""
 
 
 def refuse_several_formats(paths: Sequence[str], storage: Storage) -> None:
-    """Raise where the files of a folder or a glob are of several formats.
+    """Raise if the files of a folder or a glob are of several formats.
 
-    Files are opened only where their names have several endings: one of each.
+    Files are opened only if their names have several endings, and then one file for each ending.
 
     Raises:
-        FormatError: they are, or the bytes of one are of no known format.
+        FormatError: they are of several formats, or the content of one is in no known format.
     """
     first = os.path.splitext(paths[0])[1]
     if first[1:].isalpha() and first not in _PACKED and all(p.endswith(first) for p in paths):
@@ -62,18 +62,18 @@ def refuse_several_formats(paths: Sequence[str], storage: Storage) -> None:
 
 
 def _ending(path: str) -> str:
-    """What is the same in the names of files of one kind."""
+    """The part of a file's name that all files of its kind share."""
     name = _OF.sub("", os.path.basename(path).lower())
     name, ending = os.path.splitext(name)
     if ending in _PACKED:
         ending = os.path.splitext(name)[1] + ending
     ending = re.sub(r"\d+", "#", ending)
-    # Of what has no ending some may be folders of images.
+    # Some paths without an ending may be folders of images.
     return "/" if ending in ("", ".#") and os.path.isdir(path) else ending
 
 
 def _format_of(paths: Sequence[str], storage: Storage) -> str | None:
-    """The format of files with one ending, by the first that has bytes; None where nothing tells."""
+    """The format of files with one ending, detected from the first that is not empty; None if it cannot be detected."""
     for path in paths:
         if os.path.isdir(path):
             return "imagefolder"
@@ -90,13 +90,13 @@ def _format_of(paths: Sequence[str], storage: Storage) -> str | None:
 
 
 def refuse_disjoint(fields: Mapping[str, Sequence[str]], storage: Storage) -> None:
-    """Raise where files have no fields in common, not even through others.
+    """Raise if files have no fields in common, not even through other files.
 
     Args:
-        fields: the names of each file's fields, by the file's path. A file without any says nothing.
+        fields: the names of each file's fields, by the file's path. A file without fields is ignored.
 
     Raises:
-        SchemaError: names a file of each kind.
+        SchemaError: it names a file of each kind.
     """
     groups = _joined(fields)
     if len(groups) < 2:
@@ -111,7 +111,7 @@ def refuse_disjoint(fields: Mapping[str, Sequence[str]], storage: Storage) -> No
 
 
 def _joined(fields: Mapping[str, Sequence[str]]) -> list[tuple[set[str], list[str]]]:
-    """Files that have fields in common, each with all its fields, in the order of their first files."""
+    """Groups of files that have fields in common, each with all its field names, ordered by their first file."""
     groups: list[tuple[set[str], list[str]]] = []
     for path, given in fields.items():
         names = set(given).difference(OF_EVERY_RECORD)
@@ -127,17 +127,17 @@ def _joined(fields: Mapping[str, Sequence[str]]) -> list[tuple[set[str], list[st
 
 
 def fields_of(paths: Sequence[str], names: Callable[[int], Sequence[str]]) -> dict[str, list[str]]:
-    """The names of the fields of files that can be opened alone; `names` gives those of one by its number."""
+    """The field names of each file that can be opened on its own; `names(n)` returns those of file n."""
     found: dict[str, list[str]] = {}
     for number, path in enumerate(paths[:_MOST_FILES]):
         try:
             found[path] = list(names(number))
         except (PenstockError, OSError):
-            continue  # it is told of when its turn comes
+            continue  # reported when the file is read
     return found
 
 
-# -- what gives files of one kind alone -----------------------------------------------------------
+# -- names that open the files of one kind --------------------------------------------------------
 
 
 def _told(groups: Mapping[str, Sequence[str]]) -> str:
@@ -153,13 +153,13 @@ def _advice(groups: Iterable[Sequence[str]], storage: Storage) -> str:
 
 
 def _globs(groups: Iterable[Sequence[str]], storage: Storage) -> str:
-    """What names the files of each group, and no others; empty where nothing does for any of them."""
+    """Names that open the files of each group and no others; empty if no group has one."""
     found = [_glob_of(files, storage) for files in groups]
     return " or ".join(repr(one) for one in found[:5] if one is not None)
 
 
 def _glob_of(files: Sequence[str], storage: Storage) -> str | None:
-    """A path, a folder or a glob that means these files and no others."""
+    """A path, a folder or a glob that stands for exactly these files."""
     wanted = sorted(files)
     for candidate in _candidates(wanted):
         try:
@@ -177,7 +177,7 @@ def _candidates(files: Sequence[str]) -> Iterator[str]:
     names = [os.path.basename(path) for path in files]
     front = glob.escape(re.sub(r"\d+$", "", _common_start(names)))
     back = _common_start([name[::-1] for name in names])[::-1]
-    # From the ending on, where there is one.
+    # Start at the file ending, if there is one.
     back = glob.escape(back[max(back.find("."), 0) :])
     folders = {os.path.dirname(path) for path in files}
     top = os.path.commonpath(folders)

@@ -1,4 +1,4 @@
-"""An open dataset as scans and takes see it."""
+"""The part of an open dataset that scans and takes use."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TypeVar
 import pyarrow as pa
 
 from penstock.contract.format import Options, SkippedRegion
-from penstock.contract.notes import Notes
+from penstock.datasets._notes import Notes
 from penstock.datasets.files import Files
 
 Result = TypeVar("Result")
 
 
 class Opened:
-    """The files of a dataset, the columns that are read of them, and the regions that were skipped."""
+    """The files of a dataset, the columns to read from them, and the regions that were skipped."""
 
     def __init__(self, files: Files, notes: Notes, columns: Sequence[str] | None) -> None:
         self._files = files
@@ -45,12 +45,12 @@ class Opened:
 
     @property
     def options(self) -> Options:
-        """What `open` was asked for."""
+        """The options that were passed to `open`."""
         return self._files.options
 
     @property
     def columns(self) -> Sequence[str] | None:
-        """The columns that `open` was asked for, None for all."""
+        """The columns that were passed to `open`; None for all."""
         return self._columns
 
     def note_record(self, number: int, region: SkippedRegion) -> None:

@@ -1,4 +1,4 @@
-"""A dataset: facts about some shards, and the ways to their records. Other verbs are functions."""
+"""A dataset: facts about its shards, and access to their records. The other verbs are functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock import formats
 from penstock.columns.casts import in_microseconds
 from penstock.columns.records import has_tensors, rows_of
 from penstock.contract.format import Options, SkippedRegion
-from penstock.contract.notes import Notes
+from penstock.datasets._notes import Notes
 from penstock.datasets._one_set import refuse_several_formats
 from penstock.datasets._opened import Opened
 from penstock.datasets.files import Files
@@ -48,8 +48,8 @@ class Shard:
 
 
 class Dataset(Opened):
-    """Records of one or more files, as they lie. Made by `penstock.open`; safe to share between
-    threads; pickles as the call that opened it.
+    """Records of one or more files, read in place. Made by `penstock.open`; safe to share between threads; pickled
+    as the call that opened it.
 
     Example:
         >>> import penstock as ps
@@ -68,8 +68,8 @@ class Dataset(Opened):
         self._call = call
         self._skipped = tuple(skipped)
         self.class_names: dict[str, tuple[str, ...] | None] = {}
-        """The names of the classes of label columns, as far as a loader has found them out; None where
-        there are too many. See loader/_class_names.py."""
+        """The class names of label columns that a loader has found so far; None for a column with too many
+        classes. See loader/_class_names.py."""
         self._has_tensors: bool | None = None
         for name in self._columns or ():
             self._check_column(name, file=files.paths[0])
@@ -77,7 +77,7 @@ class Dataset(Opened):
     def __reduce__(self) -> tuple[Any, ...]:
         call = dict(self._call)
         if isinstance(self._files.storage, LocalStorage):
-            # Whoever loads it may be in another folder, where other files have these names.
+            # The process that unpickles it may run in another folder, where these names mean other files.
             call["source"] = [os.path.abspath(path) for path in self._files.paths]
         return _opened, (call, self._files.listed, self._skipped)
 
@@ -85,14 +85,14 @@ class Dataset(Opened):
 
     @property
     def skipped_files(self) -> tuple[SkippedFile, ...]:
-        """What was found and is not read, as pairs of a path and the reason: hidden and unfinished files, marks
-        and indexes of other programs, text such as a README, and files of no bytes of a format that always has
-        some. Opens all files."""
+        """Files that were found but are not read, as pairs of a path and the reason: hidden and unfinished files,
+        markers and indexes of other programs, text such as a README, and empty files of a format that never has
+        empty files. Opens all files."""
         return (*self._skipped, *self._files.skipped())
 
     @property
     def shards(self) -> list[Shard]:
-        """The files with format, records and bytes. Counting may build an index."""
+        """The files with their format, record count and size in bytes. Counting may build an index."""
         files = self._files
         return [
             Shard(path, files.format_name(n), files.reader(n).num_records, files.num_bytes(n))
@@ -101,11 +101,11 @@ class Dataset(Opened):
 
     @property
     def fingerprint(self) -> str:
-        """A name for exactly these records in this order: names, sizes and counts of the shards,
-        the checksums of their records where an index has them, and their overlays.
+        """An identifier for exactly these records in this order: names, sizes and record counts of the shards,
+        the checksums of their records if an index has them, and their overlays.
 
-        Reads no payloads; costs what counting costs. Of Parquet, Arrow and other files without an index,
-        what changed at the same size and count is not noticed.
+        Reads no payloads; costs as much as counting. A change that keeps size and record count is not noticed in
+        Parquet, Arrow and other files without an index.
         """
         import hashlib
 
@@ -121,7 +121,7 @@ class Dataset(Opened):
 
     @property
     def damage(self) -> list[SkippedRegion]:
-        """What has been passed over so far, in the order it was met."""
+        """The regions that have been skipped so far, in the order they were met."""
         return self._notes.regions
 
     def __repr__(self) -> str:
@@ -141,13 +141,13 @@ class Dataset(Opened):
 
         Args:
             columns: names of the columns wanted; None for all. Others are not decoded.
-            batch_records: records in each batch but the last; None lets batches be as large as
-                the chunks they come from (about 2 MiB of the file; 8 MiB where records are large).
+            batch_records: records in each batch but the last; None makes batches as large as the chunks that
+                they come from (about 2 MiB of the file; 8 MiB if records are large).
             threads: how many chunks are decoded at once; None for all cores.
 
         Raises:
-            PenstockError: damaged data (see `damage=` of `open`), records that do not fit the
-                schema. Records before the fault are yielded first.
+            PenstockError: data is damaged (see `damage=` of `open`), or records do not fit the schema. The records
+                before the fault are yielded first.
         """
         if threads is not None:
             threads = checked_count("threads", threads, 1)
@@ -158,16 +158,15 @@ class Dataset(Opened):
     def take(
         self, records: Sequence[int] | np.ndarray, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
-        """Some records by number, in the order asked, repeats allowed. Negative numbers count
-        from the end.
+        """Some records by number, in the order asked for; repeats are allowed. Negative numbers count from the end.
 
         Args:
-            records: their numbers.
+            records: the numbers of the records.
             columns: names of the columns wanted; None for all. Others are not decoded.
 
         Raises:
-            RecordIndexError: there is no record of such a number.
-            PenstockError: a record asked for is damaged, or does not fit the schema.
+            RecordIndexError: a number is out of range.
+            PenstockError: one of the records is damaged, or does not fit the schema.
         """
         return take(self, records, self._projection(columns))
 
@@ -181,7 +180,7 @@ class Dataset(Opened):
         return self._dicts(self.take([number]))[0]
 
     def __getitems__(self, records: Sequence[int]) -> list[dict[str, Any]]:
-        """Several records at once, as torch's DataLoader asks for them."""
+        """Several records at once, as torch's DataLoader requests them."""
         return self._dicts(self.take(records))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -189,7 +188,7 @@ class Dataset(Opened):
             yield from self._dicts(batch)
 
     def _dicts(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        """The records of a batch as Python's values, which cannot say all that Arrow can; tensors as
+        """The records of a batch as Python values, which cannot express everything that Arrow can; tensors become
         NumPy arrays."""
         file = self.paths[0] if len(self.paths) == 1 else None
         if len(set(batch.schema.names)) < batch.num_columns:
@@ -204,7 +203,7 @@ class Dataset(Opened):
                 self._has_tensors = any(map(has_tensors, self.schema.types))
             return rows_of(batch) if self._has_tensors else batch.to_pylist()
         except (ValueError, OverflowError, LookupError) as error:
-            # Two names in a struct, a year beyond 9999, a time zone that nobody knows.
+            # Two equal names in a struct, a year after 9999, an unknown time zone.
             raise SchemaError(
                 f"Python has no value for what a record holds: {error}",
                 file=file,
@@ -235,14 +234,14 @@ class Dataset(Opened):
     # -- for the verbs --------------------------------------------------------------------------
 
     def complete(self) -> Dataset:
-        """This dataset for who would lose what it does not show (see Files.complete). What is
-        passed over is noted in both."""
+        """This dataset for callers that must not lose fields that the schema lacks (see Files.complete). Both
+        datasets share one list of skipped regions."""
         if self._columns is not None:
             return self
         return Dataset(self._call, self._files.complete(), self._notes, self._skipped)
 
     def reopened(self, **other: Any) -> Dataset:
-        """The same files, opened the same way but for some keywords."""
+        """The same files, opened the same way except for some keywords."""
         if "source" in other:
             return _opened({**self._call, **other})
         return _opened({**self._call, **other}, self._files.listed, self._skipped)
@@ -251,7 +250,7 @@ class Dataset(Opened):
 def _opened(
     call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
 ) -> Dataset:
-    """The dataset of a call to `open` whose source has become a list of files."""
+    """Make the dataset for a call to `open` whose source has been expanded to a list of files."""
     notes = Notes()
     beside = ("source", "format", "columns", "overlays", "storage")
     told = {word: value for word, value in call.items() if word not in beside}
@@ -275,7 +274,7 @@ def _check_are_names(columns: Any) -> None:
 
 
 def _unspeakable(batch: pa.RecordBatch) -> str | None:
-    """The first field of a batch that has no values in Python."""
+    """The first field of a batch with a value that Python cannot express."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             column.to_pylist()
@@ -307,34 +306,34 @@ def open(
     Args:
         source: a path, a list of paths, a glob (`**` for folders at any depth), a folder (all data files below
             it), `name@N` for numbered shards, or WebDataset's `name-{000..099}.tar`, `a::b` and JSON index of
-            shards. The files of a folder or a glob are of one format. What is left out of them is listed by
-            `Dataset.skipped_files`, and warned of where it looks like data.
-        format: a format's name, instead of telling it by the bytes.
+            shards. The files of a folder or a glob must be of one format. `Dataset.skipped_files` lists the
+            files that are left out; a warning names those that look like data.
+        format: a format's name; None detects the format from the file's content.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
             descriptor; None infers one from the first records.
         columns: the columns wanted, in that order; others are not decoded.
-        raw: give the payloads as they are, in one binary_view column `record`.
-        checksums: "all" verifies everything that the format stores; "headers" leaves payloads
-            unverified; "none" believes heads as well, and reads files whose writer left their
-            checksums out. "index" verifies what "all" does, and besides each MiB that is read by the
-            checksums that `index(checksums=True)` keeps, for formats that store none.
-        damage: "error" raises; "stop" reads each file up to its damage; "skip" passes over damaged
-            records and lists them in `Dataset.damage`; "salvage" also gives records that nobody can
-            prove to be records, marked in a boolean column `unproved`.
-        index: where reading looks for sidecars (what penstock knows of a file) and keeps those that it makes.
+        raw: return the payloads undecoded, in one binary_view column `record`.
+        checksums: "all" verifies all checksums that the format stores; "headers" leaves payloads unverified;
+            "none" trusts headers as well, and reads files whose writer left their checksums out. "index" verifies
+            what "all" does, and also each MiB that is read against the checksums that `index(checksums=True)`
+            keeps, for formats that store none.
+        damage: "error" raises; "stop" reads each file up to its damage; "skip" skips damaged records and lists
+            them in `Dataset.damage`; "salvage" also returns data that cannot be verified to be records, marked in
+            a boolean column `unproved`.
+        index: where sidecars (what penstock knows about a file) are looked for and where new ones are kept.
             "auto" reads those beside the data or in the user's cache, and keeps new ones in the cache, or
-            beside the data where one is already; "beside" keeps them beside the data; a folder keeps them
-            there; "never" keeps and reads none. The environment's `PENSTOCK_INDEX` says what "auto" means.
-            Files of another storage have sidecars in a folder only.
-        mmap: borrow local files from memory maps instead of reading. Faster for large records; a
-            file that is cut meanwhile ends the process.
+            beside the data if one is already there; "beside" keeps them beside the data; a folder keeps them
+            there; "never" keeps and reads none. The environment variable `PENSTOCK_INDEX` sets what "auto" means.
+            For files of another storage, sidecars are kept only in a folder.
+        mmap: borrow bytes of local files from memory maps instead of reading them. Faster for large records; if a
+            file is truncated meanwhile, the process dies.
         overlays: show the fields that are kept beside the files as if they were in them; False
-            shows what is in the files. raw=True never shows them.
-        limits: how much a file may ask for, a penstock.Limits or a dict of some of them.
-        dialect: whose rules decide where a writer of Examples was odd, "protobuf" or "tensorflow".
+            shows only the fields in the files. raw=True never shows overlays.
+        limits: the resources that a file may demand, as a penstock.Limits or a dict of some of them.
+        dialect: whose rules apply to Examples that were written in an unusual way, "protobuf" or "tensorflow".
         storage: where the files are; None for this machine.
-        cache: a folder for copies of remote files. Local files need none, and files of another storage
-            cannot have any yet.
+        cache: a folder for copies of remote files. Local files need no copies; for files of another storage,
+            copies are not supported yet.
         format_options: options of the format, such as `infer_records="all"` for TFRecord.
 
     Returns:
@@ -342,9 +341,9 @@ def open(
 
     Raises:
         FileNotFoundError: no such file, or a shard of a numbered set is missing.
-        FormatError: the bytes are of no known format, or break its rules; or the files of a folder are of several
+        FormatError: the content is in no known format, or breaks its rules; or the files of a folder are of several
             formats.
-        SchemaError: the records do not fit the schema, or have no common one.
+        SchemaError: the records do not fit the schema, or have no schema in common.
         StaleIndexError: an overlay was made for another state of its file.
 
     Example:

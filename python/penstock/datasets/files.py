@@ -1,4 +1,4 @@
-"""The files of a dataset: each opened when something is first asked of it, all read by one schema."""
+"""The files of a dataset: each is opened on first use, and all are read with one schema."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ from penstock.storage.shard_lists import ShardList
 from penstock.storage.skipped import NO_BYTES, SkippedFile
 
 _HANDLES = 2
-"""Of a file: penstock's own, and pyarrow's where it reads the format."""
+"""Open handles for each file: penstock's own, and pyarrow's if it reads the format."""
 _LOOKED_FILES = 32
 _LOOKED_RECORDS = 1000
-"""Where the first files have few records, so many of both are looked at to see what records hold."""
+"""If the first files have few records, at most this many files and records are examined to infer the schema."""
 
 
 class NoRecords:
-    """The reader of a file of no bytes, of a format whose files always have some."""
+    """The reader of an empty file in a format whose files are never empty."""
 
     num_records = 0
 
     def __init__(self, schema: Any) -> None:
         is_schema = isinstance(schema, pa.Schema)
-        # As of an empty TFRecord, of which nothing is known either.
+        # The same schema as for an empty TFRecord file, whose fields are also unknown.
         nothing = RAW_SCHEMA.with_metadata(InferredFrom(0).metadata)
         self.schema: pa.Schema = schema if is_schema else nothing
 
     def chunks(self) -> Iterator[Chunk]:
-        """None."""
+        """Nothing: there are no chunks."""
         return iter(())
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
-        """None."""
+        """Nothing: there are no chunks."""
         return iter(())
 
     def decode(self, chunk: Chunk, records: Selection, columns: Projection) -> pa.RecordBatch:
@@ -84,12 +84,12 @@ class NoRecords:
 
 
 Types = Literal["given", "kept", "stored", "inferred"]
-"""Where the types of fields come from: schema=, sidecars that were written with the files, the files, or a look at
-records."""
+"""Where the types of fields come from: schema=, sidecars that were written with the files, the files themselves, or a
+sample of the records."""
 
 
 class _Opened(NamedTuple):
-    """One file that has been opened."""
+    """One open file."""
 
     reader: Reader
     format: Format
@@ -100,7 +100,7 @@ class _Opened(NamedTuple):
 
 
 class Files:
-    """The shards of a dataset, by their numbers. Safe to share between threads."""
+    """The shards of a dataset, by number. Safe to share between threads."""
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class Files:
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
         self._forget_readers()
-        self._has_warned = True  # not before it is clear that a file has records
-        # One file has the fields of the dataset; and a schema that is given counts whatever files have.
+        self._has_warned = True  # warn only after a file with records has been found
+        # A single file defines the dataset's fields; a given schema applies whatever the files hold.
         is_given = options.schema is not None or options.raw
         self._alike = set(range(len(paths))) if is_given or len(paths) == 1 else set[int]()
         self.types: Types = "given" if is_given else "kept"
@@ -139,7 +139,7 @@ class Files:
             counts = [told.num_records for told in map(InferredFrom.of, alone) if told is not None]
             self._settled = in_common(alone, InferredFrom(sum(counts), True, files(len(alone))))
         first = kept_first or self._first_reader()
-        # Overlays have settled what their files hold.
+        # With overlays, the fields of the files are settled already.
         if self._settled is None and len(paths) > 1 and self._overlays is None:
             self._settled = self._by_more_files(bare(first).schema)
             if self._settled is not None:
@@ -147,23 +147,23 @@ class Files:
                 first = self._first_reader()
         if self.types == "kept" and kept_first is None:
             self.types = "stored" if InferredFrom.of(bare(first).schema) is None else "inferred"
-        self.schema = first.schema  # the fields of a record, those of overlays among them
+        self.schema = first.schema  # the fields of a record, including those of overlays
         self._settled = bare(first).schema
         if self._overlays is not None:
             self._names = first.schema.names
         self._has_warned = len(paths) == 1
 
     def _kept_schema(self) -> pa.Schema | None:
-        """The schema that the files were written with, where all keep the same."""
+        """The schema that the files were written with, if all of them keep the same one."""
         options = self.options
         if options.schema is not None or options.raw or options.format_options:
-            return None  # what is asked for counts
+            return None  # what the caller asks for takes precedence
         found = kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
-        # A field called as the mark of salvage would be taken for that.
+        # A field with the name of the salvage marker would be mistaken for the marker.
         return None if found is None or UNPROVED in found.names else found
 
     def _first_by_kept(self) -> Reader | None:
-        """The reader of the first file by the schema that it keeps, if it can be read by that."""
+        """The reader of the first file with the schema that it keeps, if the file can be read with it."""
         if self._settled is None:
             return None
         try:
@@ -177,7 +177,7 @@ class Files:
         return first
 
     def format_of(self, source: Source) -> Format:
-        """The format of an open file, if none was asked for by its bytes."""
+        """The format of an open file: the one that was asked for, else detected from its content."""
         return formats.of(source) if self._format is None else formats.by_name(self._format)
 
     def _forget_readers(self) -> None:
@@ -196,12 +196,12 @@ class Files:
         )
 
     def _first_reader(self) -> Reader:
-        """What the first file that has a record is made of holds for all."""
+        """The reader of the first file that has a record; its schema applies to all files."""
         for shard in range(len(self.paths)):
             reader = self.reader(shard)
             if not (isinstance(bare(reader), NoRecords) or has_no_records(reader.schema)):
                 for earlier in range(shard):
-                    self._opened[earlier] = None  # opened again, by what is known now
+                    self._opened[earlier] = None  # reopened later with the schema that is known now
                 return reader
         readers = [reader for reader in self.readers() if not isinstance(bare(reader), NoRecords)]
         if not readers:
@@ -220,8 +220,8 @@ class Files:
         )
 
     def _raise_first_fault(self) -> None:
-        """Raise what hides the records of files, if they have any: nobody can say what is in those, and one
-        column of bytes is not it."""
+        """Raise the fault that hides the records of the files, if there is one: the fields are unknown then, and a
+        single column of bytes would be wrong."""
         for shard in range(len(self.paths)):
             reader = bare(self.reader(shard))
             chunk = next(iter(reader.chunks()), None)
@@ -229,13 +229,13 @@ class Files:
                 reader.decode(chunk, None, None)
 
     def _by_more_files(self, first: pa.Schema) -> pa.Schema | None:
-        """What the records of several files hold, where the first file has too few to tell."""
+        """The schema inferred from several files, if the first file has too few records."""
         told = InferredFrom.of(first)
         if told is None:
             return self._without_nulls(first)
         is_all = told.is_all and told.num_records > 0
         if not is_all or first.names == RAW_SCHEMA.names:
-            return None  # a file as large as most are; or no fields were inferred
+            return None  # the first file has enough records; or no fields were inferred
         found: list[pa.Schema] = []
         fields: dict[str, list[str]] = {}
         common, num_records = None, 0
@@ -246,7 +246,7 @@ class Files:
                 if told is None or not told.is_all:
                     break
                 num_records += told.num_records
-                if alone.names != RAW_SCHEMA.names:  # or there is nothing in its records
+                if alone.names != RAW_SCHEMA.names:  # else its records have no fields
                     found.append(alone)
                     if told.num_records:
                         fields[self.paths[shard]] = alone.names
@@ -255,15 +255,15 @@ class Files:
                 is_all = shard + 1 == len(self.paths)
                 common = in_common(found, InferredFrom(num_records, is_all, files(shard + 1)))
             except (PenstockError, OSError):
-                break  # it is told of when its turn comes
+                break  # reported when the file is read
             if num_records >= _LOOKED_RECORDS:
                 break
         refuse_disjoint(fields, self.storage)
         return common
 
     def _without_nulls(self, first: pa.Schema) -> pa.Schema | None:
-        """The stored schema of the first file with the types that the next files have for columns of which it
-        has no value; None where there are no such columns."""
+        """The stored schema of the first file, where columns without any value take the types that the next files
+        have for them; None if there are no such columns."""
         places = {f.name: n for n, f in enumerate(first) if pa.types.is_null(f.type)}
         found = first
         for shard in range(1, min(len(self.paths), _LOOKED_FILES)):
@@ -272,7 +272,7 @@ class Files:
             try:
                 alone = bare(self._open(shard).reader).schema
             except (PenstockError, OSError):
-                break  # the error is raised when its turn comes
+                break  # raised when the file is read
             for field in alone:
                 if field.name in places and not pa.types.is_null(field.type):
                     found = found.set(places.pop(field.name), field.with_nullable(True))
@@ -281,42 +281,42 @@ class Files:
     # -- one file -------------------------------------------------------------------------------
 
     def reader(self, shard: int) -> Reader:
-        """The open reader of a file."""
+        """The reader of a file, opened if need be."""
         return self._of(shard).reader
 
     def num_bytes(self, shard: int) -> int:
-        """Bytes of a file."""
+        """The size of a file in bytes."""
         return self._of(shard).source.size
 
     def source(self, shard: int) -> Source:
-        """The open bytes of a file."""
+        """The open source of a file's bytes."""
         return self._of(shard).source
 
     def checksum(self, shard: int) -> int:
-        """The CRC-32C of the checksums of all records of a file, where an index has these, else 0."""
+        """The CRC-32C of the checksums of all records of a file if an index has them, else 0."""
         reader = bare(self.reader(shard))
         if not is_indexed(reader):
             return 0
         return _core.Buffer.from_values(as_arrow(reader.index.checksums)).crc32c()
 
     def info(self, shard: int) -> FormatInfo:
-        """What the format of a file is called and can do."""
+        """The name and capabilities of a file's format."""
         return self._of(shard).format.info
 
     def format_name(self, shard: int) -> str:
-        """What the format of a file is called."""
+        """The name of a file's format."""
         return self.info(shard).name
 
     def check_unchanged(self, shard: int) -> None:
-        """Raise ChangedError where an open file has been changed, replaced or taken away. A file
-        whose records are proved one by one may grow. Costs a look at the folder, reads nothing."""
+        """Raise ChangedError if an open file was changed, replaced or removed. A file whose records are verified one
+        by one may grow. Looks at the folder only and reads nothing."""
         opened = self._still_open(shard)
         if opened is not None and opened.check is not None:
             opened.check()
 
     def check_read(self, shard: int, chunk: Chunk | None = None) -> None:
-        """Raise ChangedError where records of a file that were just read may be a mix of what it was and what it
-        is by now. Records that were compared with checksums are not, unless they were borrowed from a map."""
+        """Raise ChangedError if records that were just read may mix the old and the new content of a file. Records
+        that were compared with checksums cannot, unless they were borrowed from a memory map."""
         opened = self._still_open(shard)
         if opened is None or opened.watched is None:
             return
@@ -325,8 +325,8 @@ class Files:
             opened.watched.check_read(may_grow=is_compared)
 
     def forget_index(self, shard: int) -> None:
-        """Drop the sidecar of a file that turned out not to fit, so that the next `open` makes
-        a new one. A sidecar that the caller keeps in a folder of their own stays."""
+        """Delete the sidecar of a file that turned out not to match it, so that the next `open` makes a new one. A
+        sidecar in a folder of the caller's stays."""
         if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
             discard(self.paths[shard], but_checksums=True)
 
@@ -339,17 +339,17 @@ class Files:
                 self._opened[shard] = opened
         closed = self._recent.use(shard)
         if closed is not None:
-            self._opened[closed] = None  # it is closed when its last reader lets go of it
+            self._opened[closed] = None  # closed when its last user releases it
         return opened
 
     def _still_open(self, shard: int) -> _Opened | None:
-        """A file that has been opened; one that was closed to make room for others is opened again."""
+        """A file that has been opened; reopened if it was closed to make room for others."""
         return self._of(shard) if shard in self._states else self._opened[shard]
 
     def _check_same(self, shard: int, source: Source) -> None:
-        """Raise ChangedError where a file is opened again that is not as it was the first time."""
+        """Raise ChangedError if a file that is opened again is not as it was the first time."""
         if not self._recent.is_bounded:
-            return  # it is opened once
+            return  # each file is opened only once
         state = source.size, getattr(source, "written_ns", None)
         if self._states.setdefault(shard, state) != state:
             raise ChangedError(
@@ -377,7 +377,7 @@ class Files:
                 compares = lambda _: True  # noqa: E731
             return _Opened(reader, fmt, source, check, watched, compares)
         except BaseException:
-            source.close()  # an error that somebody keeps would keep the file open, too
+            source.close()  # a stored exception would keep the file open as well
             raise
 
     def _reader_of(self, shard: int, fmt: Format, source: Source) -> Reader:
@@ -388,7 +388,7 @@ class Files:
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
             settled = _stored(self._settled)
-            # The types that a file was written with round none of its values, though it may hold them as wider ones.
+            # The stored types of a file's own schema never round its values, even if the file holds wider ones.
             options = replace(options, settled=not self._is_kept)
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
@@ -401,11 +401,11 @@ class Files:
             raise
 
     def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
-        """Look at the first records that are read of one of several files: where all of their fields are
-        missing, the file may have none of the dataset's.
+        """Examine the first records that are read from one of several files: if all of their fields are missing,
+        the file may have none of the dataset's fields.
 
         Raises:
-            SchemaError: it has none.
+            SchemaError: the file has none of them.
         """
         if shard in self._alike or not batch.num_rows:
             return
@@ -420,7 +420,7 @@ class Files:
             self._refuse_disjoint(shard, self.schema)
 
     def _refuse_disjoint(self, shard: int, schema: pa.Schema) -> None:
-        """Raise where a file has none of the fields that are read from all."""
+        """Raise if a file has none of the fields that are read from all files."""
         names = self._names_alone(shard)
         if not names or set(names) & set(schema.names).difference(OF_EVERY_RECORD):
             return
@@ -434,14 +434,14 @@ class Files:
         )
 
     def _names_alone(self, shard: int) -> list[str]:
-        """The fields that a file would have if it were opened alone."""
+        """The fields that a file would have if it were opened on its own."""
         alone = copy.copy(self)
         alone._settled = alone._overlays = None
         alone._has_warned = True
         opened = alone._open(shard)
         try:
             schema = opened.reader.schema
-            # Where records have no fields, or none that are seen, their bytes are the one column.
+            # Records without fields, or with unknown ones, are a single column of bytes.
             has_none = has_no_records(schema) or schema.names == RAW_SCHEMA.names
             return [] if has_none else schema.names
         finally:
@@ -455,8 +455,8 @@ class Files:
             warnings.warn(message, stacklevel=2)
 
     def skipped(self, *, opened_only: bool = False) -> Iterator[SkippedFile]:
-        """The files of no bytes, of a format whose files always have some, and what is no data in folders of
-        images. `opened_only`: of the files that are open."""
+        """Empty files of a format whose files are never empty, and files in folders of images that are not data.
+        `opened_only`: only those among the files that are open."""
         for shard, path in enumerate(self.paths):
             if opened_only and self._opened[shard] is None:
                 continue
@@ -470,7 +470,7 @@ class Files:
 
     @property
     def firsts(self) -> np.ndarray:
-        """The number of each file's first record, then of all records: int64[files + 1]."""
+        """The number of each file's first record, then the number of all records: int64[files + 1]."""
         if self._firsts is None:
             counts = [reader.num_records for reader in self.readers()]
             if self.listed is not None:
@@ -479,26 +479,26 @@ class Files:
         return self._firsts
 
     def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The shard of each of some records of all files, and its number there."""
+        """The shard of each of these records of the dataset, and its number within that shard."""
         shards = np.searchsorted(self.firsts, numbers, "right") - 1
         return shards, numbers - self.firsts[shards]
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of all files."""
+        """The size of all files in bytes."""
         return sum(map(self.num_bytes, range(len(self.paths))))
 
     def readers(self) -> Iterator[Reader]:
-        """The readers of all files, one after another: there may be more than can be open at once."""
+        """The readers of all files, one after another: there may be too many to be open at once."""
         return map(self.reader, range(len(self.paths)))
 
     def bare_readers(self) -> Iterator[Reader]:
-        """The same, each without the overlays that it is joined with."""
+        """The same readers without the overlays that are joined with them."""
         return map(bare, self.readers())
 
     def complete(self) -> Files:
-        """These files for who would lose what the schema does not show: where it was inferred from
-        some of the records, another that has fields besides is a SchemaError."""
+        """These files for callers that must not lose fields that the schema lacks: if the schema was inferred from
+        some of the records, a record with further fields is a SchemaError."""
         if self.options.schema is not None or self.options.raw:
             return self
         other = copy.copy(self)
@@ -518,17 +518,17 @@ class Files:
         return self._overlays is not None and column in self._overlays.fields
 
     def overlay_digests(self, shard: int) -> list[str]:
-        """What tells the overlays that are joined with one file from any others."""
+        """What identifies the overlays that are joined with a file."""
         return [] if self._overlays is None else self._overlays.digests(shard)
 
 
 def _beside(storage: Storage, path: str, name: str) -> Source | None:
-    """A file of the folder that a shard is in."""
+    """A file in the same folder as a shard; None if there is none."""
     other = os.path.join(os.path.dirname(path), name)
     return storage.source(other) if storage.exists(other) else None
 
 
 def _stored(schema: pa.Schema) -> pa.Schema:
-    """The fields of a schema that are in the files."""
+    """The fields of a schema that are stored in the files."""
     fields = [field for field in schema if field.name != UNPROVED]
     return pa.schema(fields, metadata=schema.metadata)

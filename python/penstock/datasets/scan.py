@@ -1,4 +1,4 @@
-"""Reading everything, in order: chunks of all shards through threads, cut to the batches asked."""
+"""Reading all records in order: the chunks of all shards are decoded by threads and cut to the batches asked for."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 
 Task = tuple[int, Reader, Chunk | Callable[[], Chunk | None] | None, list[SkippedRegion]]
-"""A chunk of a shard, or the call that finds one, None after the last; and what was passed over."""
+"""A chunk of a shard, or the call that finds it, None after the last; and the regions that were skipped."""
 Part = tuple[int, Reader, Chunk, list[SkippedRegion]]
-"""A chunk, or a part of one that is too much for one batch; and what was passed over in it so far."""
+"""A chunk, or a part of a chunk that is too large for one batch; and the regions skipped in it so far."""
 Result = tuple[int, pa.RecordBatch | SkippedRegion | list[Part]]
-"""A batch of a shard, or what was passed over in its place, or more that is to be decoded in its place."""
+"""A batch of a shard, or a region that was skipped in its place, or more parts to be decoded in its place."""
 Failed = tuple[int, Exception]
-"""An error of a shard, which counts only if reading comes to it: `damage="stop"` may end before."""
+"""An error of a shard, which matters only if reading gets that far: `damage="stop"` may end earlier."""
 T = TypeVar("T")
 _SKIP_HINT = 'open(..., damage="skip") leaves such records out'
 
 _AWAY_SECONDS = 0.002
-"""Seconds after which a consumer has work of its own, and all threads read without it."""
+"""After this many seconds away, the consumer counts as busy with its own work, and all threads read without it."""
 
 
 def scan(
@@ -62,7 +62,7 @@ def shard_batches(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """All records of some shards, or of all, each batch with the number of its shard.
 
-    What is passed over is noted in the dataset when the place it has among the records is reached.
+    Skipped regions are added to the dataset in the order of the records.
     """
     every = range(len(dataset.paths))
     return _Scan(dataset, columns, threads).batches(every if shards is None else shards)
@@ -86,7 +86,7 @@ class _Scan:
                 try:
                     raise result
                 finally:
-                    del result  # it knows this frame, which would keep the files open
+                    del result  # its traceback would keep the files open
             if isinstance(result, SkippedRegion):
                 if options.damage == "stop":
                     self._stopped.add(shard)
@@ -105,7 +105,7 @@ class _Scan:
             if not isinstance(result, list):
                 yield shard, result
             elif shard not in self._stopped:
-                # As results of one task they would all be in memory before the first is wanted.
+                # Results of one task would all be in memory before the first is wanted.
                 parts = partial(iter, result)
                 for _, done in in_order([parts], self._done_part, _held_bytes, threads):
                     assert not isinstance(done, list), "a part is no more divided"
@@ -129,7 +129,7 @@ class _Scan:
         return _late(part[0], self._decode_part(part))
 
     def _decode(self, task: Task) -> Iterator[Result]:
-        """A chunk's records, or what is to be decoded in its place."""
+        """The records of a chunk, or the parts to be decoded in its place."""
         shard, reader, chunk, passed = task
         if callable(chunk):
             chunk, passed = self._dataset.noting(chunk)
@@ -151,30 +151,30 @@ class _Scan:
         yield shard, later
 
     def _divided(self, reader: Reader, chunk: Chunk) -> tuple[list[Chunk], list[SkippedRegion]]:
-        """A chunk in parts whose batches are not too large, and what was passed over to find them."""
+        """A chunk in parts whose batches are not too large, and the regions that were skipped to find them."""
         own: Any = bare(reader)
         if not _divides(type(own)):
             return [chunk], []
         try:
             return self._dataset.noting(lambda: list(own.parts(chunk, self._columns)))
         except (SchemaError, FormatError):
-            return [chunk], []  # it is raised again where it can be dealt with
+            return [chunk], []  # decoding raises it again, where it is handled
 
     def _decode_part(self, part: Part) -> Iterator[Result]:
-        """A chunk's records; those before a fault first, then the fault as `damage=` says."""
+        """The records of a chunk; if there is a fault, those before it first, then the fault as `damage=` says."""
         shard, reader, chunk, passed = part
         dataset = self._dataset
         files = dataset.files
         try:
             if files.options.mmap:
-                files.check_read(shard, chunk)  # before pages are touched that are gone
+                files.check_read(shard, chunk)  # before touching pages that no longer exist
             batch, regions = dataset.noting(lambda: reader.decode(chunk, None, self._columns))
             files.check_read(shard, chunk)
         except StaleIndexError:
             files.forget_index(shard)
             raise
         except (SchemaError, FormatError) as error:
-            files.check_read(shard, chunk)  # a change explains it
+            files.check_read(shard, chunk)  # a changed file explains the error
             located = error
         else:
             dataset.files.check_fields(shard, batch)
@@ -196,14 +196,14 @@ class _Scan:
             yield shard, SkippedRegion(error.file or "", start, end, None, error.message)
             return
         finally:
-            del located  # it knows this frame, which would keep the files open
+            del located  # its traceback would keep the files open
         for region in around.passed():
             yield shard, region
 
 
 @cache
 def _divides(kind: type) -> bool:
-    """Whether readers of this type are Dividing. That takes 10 µs to find out, and is asked of every chunk."""
+    """Whether readers of this type are Dividing. Cached: the check takes 10 µs and is made for every chunk."""
     return issubclass(kind, Dividing)
 
 
@@ -227,7 +227,7 @@ def _in_order(regions: Iterable[SkippedRegion]) -> list[SkippedRegion]:
 
 
 class _Around:
-    """What can be had of a chunk that has a fault, and what cannot."""
+    """Reads the good records of a chunk that has a fault, and collects the regions that cannot be read."""
 
     def __init__(
         self,
@@ -248,17 +248,17 @@ class _Around:
         self._places: tuple[np.ndarray, np.ndarray] | None = None
 
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
-        """The records but those with a fault; or those before the first, and then its error."""
+        """All records without a fault; or, without skipping, those before the first fault, and then its error."""
         found: Iterator[Found] = iter(())
         part: Any = None
         try:
             reader = bare(self._reader)
             if self._skipping and isinstance(reader, PartlyReadable):
-                # Records whose heads are damaged are known already, and are not asked for.
+                # Records with damaged headers are known already and are not requested.
                 self._numbers, regions = self._dataset.noting(lambda: reader.readable(self._chunk))
                 self._regions += regions
             elif error.record is None and not is_of_a_batch(error):
-                # Nothing tells where the fault is, and how many records there are may be a lie.
+                # The place of the fault is unknown, and the record count may be wrong.
                 if not (self._skipping and isinstance(error, FormatError)):
                     raise error
                 self._skip(error, None, self._chunk.num_records)
@@ -276,11 +276,11 @@ class _Around:
                 else:
                     self._skip(part, first if end == first + 1 else None, end - first)
         finally:
-            del error, found, part  # an error knows this frame, which would keep the files open
+            del error, found, part  # an error's traceback would keep the files open
 
     def passed(self) -> list[SkippedRegion]:
-        """What was passed over, in the order of the file: what the reader has told, which it tells at each reading, and
-        the records that could not be decoded, of which two may look alike."""
+        """The skipped regions in file order: those that the reader reports, which it repeats at each reading and which
+        count once, and the records that could not be decoded, two of which may look the same."""
         return _in_order([*dict.fromkeys(self._regions), *self._undecoded])
 
     def _read(self, first: int, end: int) -> pa.RecordBatch:
@@ -292,7 +292,7 @@ class _Around:
         return batch
 
     def _place_of(self, error: PenstockError) -> int | None:
-        """Which of the numbers an error is about."""
+        """The place among the requested numbers that an error is about."""
         if error.record is None:
             return None
         record = error.record - self._chunk.first_record
@@ -316,7 +316,7 @@ class _Around:
 
 
 def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[pa.RecordBatch]:
-    """The same records in batches of exactly `batch_records`, but for the last."""
+    """The same records in batches of exactly `batch_records`, except for the last."""
     held: list[pa.RecordBatch] = []
     count = 0
     try:
@@ -337,7 +337,7 @@ def rebatch(batches: Iterator[pa.RecordBatch], batch_records: int) -> Iterator[p
             if at < rows:
                 held, count = [batch.slice(at)], rows - at
     except Exception:
-        # The records before an error come before it.
+        # Yield the records before an error before raising it.
         if held:
             yield join(held)
         raise

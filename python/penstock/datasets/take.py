@@ -1,4 +1,4 @@
-"""Reading some records by number, in the order asked."""
+"""Reading some records by number, in the order asked for."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def take(
     """See Dataset.take.
 
     Args:
-        watch: sees the chunks go by, to know how long reading them takes.
-        lend: columns of bytes and images may be views into what was read (`lending.lent_schema`): for who
-            takes the values out at once.
+        watch: iterates over the chunks, to measure how long reading them takes.
+        lend: columns of bytes and images may be views into what was read (`lending.lent_schema`): for callers
+            that copy the values out immediately.
     """
     numbers = _numbers(dataset, records)
     if len(dataset.paths) == 1 or not len(numbers):
         return _from_shard(dataset, 0, numbers, columns, watch, lend)
     shards, local = dataset.files.locate(numbers)
-    # One visit to each shard, then everything back into the order asked.
+    # Visit each shard once, then restore the order asked for.
     order = np.argsort(shards, kind="stable")
     touched = np.unique(shards).tolist()
     lend = lend and all(lends(dataset.files.reader(shard)) for shard in touched)
@@ -58,12 +58,12 @@ def take(
 
 
 def empty(schema: pa.Schema) -> pa.RecordBatch:
-    """No records, of any type: pyarrow makes no arrays of unions and others from Python's values."""
+    """No records, of any schema: pyarrow cannot make arrays of unions and some other types from Python values."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, type_) for type_ in schema.types], schema=schema)
 
 
 def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
-    """Records of a batch, by their places and in that order."""
+    """Records of a batch by their positions, in that order."""
     rows = as_arrow(place)
     try:
         if not any(
@@ -73,7 +73,7 @@ def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
         columns = [_taken(column, rows, place) for column in batch.columns]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
     except pa.ArrowNotImplementedError:
-        # pyarrow cannot take from view types yet; one slice a record moves views, not bytes.
+        # pyarrow cannot take from view types yet; slicing record by record moves views, not bytes.
         slices = [batch.slice(int(at), 1) for at in place]
         return join(slices) if slices else batch.slice(0, 0)
 
@@ -91,7 +91,7 @@ def _taken(column: Any, rows: pa.Array, place: np.ndarray) -> pa.Array:
 
 
 def _views(array: pa.Array, place: np.ndarray) -> pa.Array:
-    """Views in another order, into the same buffers: 16 bytes each."""
+    """The views in another order, into the same buffers: only the 16 bytes of each view are copied."""
     _, views, *data = array.buffers()
     count, first = len(array), 16 * array.offset
     held = np.frombuffer(views, np.uint8, 16 * count, first).reshape(count, 16)
@@ -128,7 +128,7 @@ def _numbers(dataset: Opened, records: Sequence[int] | np.ndarray) -> np.ndarray
 
 
 def _checked(dataset: Opened, records: list[Any]) -> list[int]:
-    """Numbers of which NumPy makes no integers: some may be beyond all of them."""
+    """Numbers that NumPy cannot make integers of: some may be too large for any integer type."""
     if any(isinstance(one, (bool, np.bool_)) or not hasattr(one, "__index__") for one in records):
         raise TypeError("take wants a list of record numbers")
     total = len(dataset)
@@ -149,7 +149,7 @@ def _from_shard(
     files = dataset.files
     reader = files.reader(shard)
     if files.options.mmap:
-        files.check_read(shard)  # before pages are touched that are gone
+        files.check_read(shard)  # before touching pages that no longer exist
     if watch is iter and not lend and takes_at_once(reader):
         batch = reader.at_once(records, columns)
         if batch is not None:
@@ -167,7 +167,7 @@ def _from_shard(
         files.forget_index(shard)
         raise
     except FormatError:
-        files.check_read(shard)  # a change explains it
+        files.check_read(shard)  # a changed file explains the error
         raise
     if parts:
         batch = join(parts)

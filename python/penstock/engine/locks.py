@@ -1,7 +1,7 @@
-"""Locks that a forked child finds free.
+"""Locks that are free in a forked child.
 
-A fork copies memory, but of all threads only the one that forks. A lock that another held would be
-held for ever in the child, and what it was about to change would stay half changed.
+A fork copies memory, but only the thread that forks. A lock held by another thread would stay locked forever in the
+child, and the state that it protects would stay half changed.
 """
 
 from __future__ import annotations

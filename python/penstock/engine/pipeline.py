@@ -62,7 +62,7 @@ def in_order(
         run: does a task; the results of one task are yielded one after another.
         size: bytes that a waiting result holds.
         threads: how many tasks may run at once; 1 runs them in the caller's thread.
-        budget_bytes: how many bytes of results may wait, and tasks need while they run; or a function
+        budget_bytes: how many bytes waiting results and running tasks may take together; or a function
             that says so, asked under a lock before each task.
         ahead: one thread, too, runs beside the caller's and ahead of it.
         need: says how many bytes a task needs while it runs, or None while that is not known: then
@@ -71,7 +71,7 @@ def in_order(
         helps_within: the caller's thread does a task where it would wait, since to hand over and wake
             costs more than many a task. A place is kept for it until it has been away with a result for so
             many seconds. None: it does no tasks.
-        counts_taken: a result counts until the caller has the next one, and not only while it waits.
+        counts_taken: charge a result to the budget until the caller asks for the next one, not only while it waits.
 
     A caller that leaves early waits for the running tasks, but not for `users_code` in them.
 
@@ -93,7 +93,7 @@ def in_order(
 
 
 class Tasks(Generic[Task]):
-    """Small jobs put together to tasks of some milliseconds: to hand over less costs more than it.
+    """Groups small jobs into tasks of some milliseconds, since handing over smaller ones costs more than running them.
 
     Args:
         most: jobs of a task; or a function that says so, asked after each.

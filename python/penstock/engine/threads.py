@@ -17,12 +17,12 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 LEAVE_SECONDS = 0.5
-"""Seconds that who leaves early waits for threads in functions of the user's."""
+"""How long, in seconds, a consumer that stops early waits for threads still running user code."""
 _SIGNALS_SECONDS = 1.0
 """After so long a wait ends, so that Ctrl-C is seen that came in the moment before it began: Python looks for
 signals before it waits, and a wait without an end would go on until a result comes."""
 _EXIT_SECONDS = 10.0
-"""Seconds that the end of the program waits for threads in penstock's own code: never long at one call."""
+"""How long, in seconds, program exit waits for threads in penstock's own code, where no call takes long."""
 _LOOK = 0.05
 """Seconds after which one who waits for a thread looks where it is."""
 
@@ -39,7 +39,7 @@ def _stop_all() -> None:
 
 
 class _Thread(threading.Thread):
-    """A thread that says whether it is in code of the user's, and is told that its caller has left."""
+    """A thread that records whether it is running user code and whether its caller has left."""
 
     in_users_code = False
     is_left = False
@@ -47,8 +47,8 @@ class _Thread(threading.Thread):
 
 @contextmanager
 def users_code() -> Generator[None]:
-    """What is called within is the user's, and may take any time, which nobody who leaves will wait
-    for: its thread ends by itself, or with the program."""
+    """Marks user code, which may take any time: shutdown does not wait for it; its thread exits when the call returns
+    or the process ends."""
     thread = threading.current_thread()
     if not isinstance(thread, _Thread):
         yield

@@ -1,4 +1,4 @@
-"""The registry: the only file that names all formats. A new format is one line here."""
+"""The registry of formats: the only file that names them all. Adding a format means adding one line here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from penstock.storage.folder import Folder
 from penstock.storage.lookalikes import LOOK_BYTES, has_foreign_checksums, looks_like
 
 _FIRST: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
-# Imported when a file is none of the first, since most programs never meet one of them.
+# Imported only if a file is none of the first three, since most programs never meet another
+# format.
 _LATER = {
     "webdataset": "WebDatasetFormat",
     "recordio": "RecordIOFormat",
@@ -32,13 +33,13 @@ _LATER = {
 }
 
 FORMATS: list[Format]
-"""In the order in which they are tried: the one whose structure proves most comes first, those from
-elsewhere last."""
+"""In the order in which they are tried: the format with the most distinctive structure first, formats registered
+from outside penstock last."""
 
 
 @cache
 def _own() -> tuple[Format, ...]:
-    """Penstock's own formats."""
+    """The formats that are part of penstock."""
     modules = [
         (import_module(f"penstock.formats.{name}.format"), kind) for name, kind in _LATER.items()
     ]
@@ -64,22 +65,22 @@ _PACKED = {
     b"BZh": "bzip2",
     b"\xfd7zXZ\0": "xz",
 }
-"""How files begin that hold another one."""
+"""Magic numbers of compressed files."""
 _EVER_PACKED = ("tfrecord", "webdataset", "mds")
 """The formats whose files may be compressed as a whole."""
 HEAD_BYTES = LOOK_BYTES
-"""How much of a file is looked at to tell its format."""
+"""How many bytes at the front of a file are used to detect its format."""
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 def register(fmt: Format) -> None:
-    """Add a format from outside penstock: from then on this process opens and writes its files.
+    """Add a format from outside penstock, so that this process can open and write its files.
 
     Args:
-        fmt: the format. One of the same name that was registered before is replaced.
+        fmt: the format. It replaces one registered earlier under the same name.
 
     Raises:
-        ValueError: penstock has a format of this name itself.
+        ValueError: the name is that of one of penstock's own formats.
 
     Example:
         >>> from penstock import formats
@@ -96,12 +97,12 @@ def register(fmt: Format) -> None:
 
 
 def load() -> None:
-    """Import all formats now: a child that is forked while a thread imports one would wait for ever."""
+    """Import all formats now: a child forked while another thread is importing one would deadlock."""
     _formats()
 
 
 def by_name(name: str) -> Format:
-    """The format called `name`. Raises ValueError, which lists the known ones."""
+    """The format called `name`. Raises ValueError, listing the known names, if there is none."""
     for fmt in _formats():
         if fmt.info.name == name:
             return fmt
@@ -111,8 +112,8 @@ def by_name(name: str) -> Format:
 
 
 def by_path(path: str) -> Format:
-    """The format that a file name suggests, for writing: its suffix, before .gz if there is one,
-    before the -00000-of-00010 that a shard's name may end with."""
+    """The format to write, from a file name: by its suffix, ignoring a final .gz and a shard ending such as
+    -00000-of-00010."""
     name = "/" if path.endswith("/") else path.rsplit("/", 1)[-1].lower()
     suffixes = {ext: fmt for fmt in _formats() for ext in fmt.info.extensions}
     for ending, fmt in sorted(suffixes.items(), key=lambda item: -len(item[0])):
@@ -125,7 +126,7 @@ def by_path(path: str) -> Format:
 
 
 def of(source: Source) -> Format:
-    """The format of a file, told by its bytes, or of a folder. Raises FormatError where none fits."""
+    """The format of a file, detected from its content, or of a folder. Raises FormatError if none matches."""
     if isinstance(source, Folder):
         return next(fmt for fmt in _formats() if fmt.info.is_folder)
 
@@ -136,32 +137,33 @@ def of(source: Source) -> Format:
 
 
 def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = bytes) -> Format:
-    """The format of a file, told by its bytes. Raises FormatError where none fits, or where the
-    file is clearly something else than its name says; UnsupportedError where it is gzipped and its
-    format is not read so.
+    """The format of a file, detected from its content. Raises FormatError if no format matches, or if the content
+    is clearly something other than the name says; UnsupportedError if the file is compressed and its format is not
+    read compressed.
 
     Args:
         head: its first bytes, up to HEAD_BYTES.
-        size: bytes of the file.
-        path: its name.
-        tail: reads its last bytes, which are looked at where no format fits.
+        size: the size of the file in bytes.
+        path: the file name.
+        tail: reads its last bytes; called only if no format matches.
     """
     if not size:
-        # No bytes, no evidence: an empty file is an empty TFRecord, unless its name says more.
+        # An empty file has no content to detect: it is an empty TFRecord, unless its name says
+        # otherwise.
         try:
             return by_path(path)
         except ValueError:
             return _FIRST[0]
     for fmt in _FIRST:
         if path.lower().endswith(fmt.info.extensions) and fmt.sniff(head, size):
-            return fmt  # name and bytes agree: the others need not be asked
+            return fmt  # name and content agree: skip the other formats
     try:
         named = by_path(path)
     except ValueError:
         named = None
-    # The name decides between formats whose bytes look alike, such as two over one framing.
+    # The name decides between formats whose content looks alike, such as two that share a framing.
     for fmt in _formats() if named is None else [named, *_formats()]:
-        # Zeros are an archive without members, but also what a crash leaves of any file.
+        # Zeros alone may be an archive without members, but also any file after a crash.
         if (fmt is named or head.strip(b"\0")) and fmt.sniff(head, size):
             return fmt
     if named is None and size == len(head) and _holds_nothing(head):
@@ -180,7 +182,7 @@ def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = byte
         message = f"the file is {name}: it is {look.what}"
         raise FormatError(message, file=path, hint=look.hint)
     if named is not None:
-        return named  # damaged at its head, perhaps: its own reader says what is wrong
+        return named  # its start may be damaged: its own reader reports how
     if has_foreign_checksums(head, size):
         raise FormatError(
             "the file is of no known format, unless it is a TFRecord without right checksums",
@@ -197,8 +199,8 @@ def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = byte
 
 
 def _holds_nothing(data: bytes) -> bool:
-    """Whether a whole file is compressed and empty, as those of a set are that got no record: no more evidence
-    than an empty file is."""
+    """Whether a compressed file holds no data, like a shard of a set that received no records. It is then no more
+    evidence of a format than an empty file."""
     while data:
         inflating = zlib.decompressobj(_GZIP_OR_ZLIB)
         try:

@@ -1,15 +1,15 @@
-"""A copy of the records that a loader reads, in memory or on a local disk, made while it is used.
+"""Copies the records that a loader reads to memory or a local disk while the loader is in use.
 
-A thread copies the records in their order, while batches come from the source; once the copy is
-whole they come from the copy. Which records a batch has does not change, nor what is in them.
+A thread copies the records in their order while batches come from the source. Once the copy is
+complete, batches come from the copy. The records in a batch and their contents do not change.
 
-**In memory** the copy is Arrow: pieces of up to 256 MiB, from which a batch is gathered at once. It is given up when
-it would need more than its limit.
+**In memory** the copy is Arrow: pieces of up to 256 MiB, from which a batch is gathered in one step. The copy is
+abandoned if it would exceed its limit.
 
-**In a folder** it is a TFRecord file with its index, as `penstock.write` makes one, where an Example can
-hold every column, else MessagePack. Both are read by `pread`, record by record, each proved by its checksum. Arrow
-was measured, too: it has no checksums, is as fast only through a memory map, where a file
-that is cut ends the process, and by `pread` a tenth as fast, since whole batches have to be read.
+**In a folder** the copy is a TFRecord file with its index, as `penstock.write` makes one, if an Example can
+hold every column; otherwise it is MessagePack. Both are read by `pread`, record by record, and each record's
+checksum is verified. Arrow was also measured. It has no checksums. It is as fast only through a memory map, where a
+truncated file kills the process; by `pread` it is a tenth as fast, because whole batches have to be read.
 
 | | 120-byte records a second, `pread` / memory map | 100 KB records a second |
 |---|---|---|
@@ -17,11 +17,11 @@ that is cut ends the process, and by `pread` a tenth as fast, since whole batche
 | MessagePack | 773,000 / 2,590,000 | 35,300 / 55,300 |
 | Arrow IPC | 79,500 / 1,170,000 | 9,300 / 37,600 |
 
-The file's name is made of where the data is and of what tells its state (fingerprint, columns, time
-stamps), so a copy of other data is never taken for this. It appears when it is whole. The folder
-itself is locked while somebody writes (`flock`: no file, and gone with its process); the others go
-on with the source and take the copy when it is there. Who has the lock also deletes what others
-left behind: temporaries of killed processes, and copies of older states of the same data.
+The file name is derived from the location of the data and from its state (fingerprint, columns, time
+stamps), so a copy of other data is never mistaken for this one. The file appears only when it is complete. The
+folder itself is locked while a process writes (`flock`: it needs no file and is released when the process ends).
+Other processes keep reading the source and switch to the copy when it appears. The process that holds the lock also
+deletes leftovers: temporary files of killed processes, and copies of older states of the same data.
 """
 
 from __future__ import annotations
@@ -53,27 +53,27 @@ from penstock.storage.local_sink import openness
 VERSION = 1
 BLOCK_BYTES = 8 << 20
 PIECE_BYTES = 256 << 20
-"""Offsets of 32 bits reach further than that, and a piece is held twice while it is put together."""
+"""Well within the reach of 32-bit offsets; a piece is in memory twice while it is assembled."""
 MOST_TRIES = 3
 LEFT_FREE = 0.05
-"""A copy stops growing where less than this share of a disk is free."""
+"""A copy stops growing when less than this share of the disk is free."""
 _POLL_SECONDS = 0.2
 
 Taken = tuple[pa.RecordBatch, np.ndarray]
 
 
 class _NoCopy(Exception):
-    """There will be no copy; the message says why."""
+    """No copy will be made; the message says why."""
 
 
 class Cached:
-    """A source with a copy. Everything but `take` is the source's.
+    """A source with a copy. All attributes except `take` are those of the source.
 
     Args:
-        source: where the records are.
-        where: "memory", or a folder of this machine.
-        limit_bytes: what a copy may hold; None: half of the memory that is free when it begins,
-            and of a disk all but a twentieth.
+        source: the records.
+        where: "memory", or a folder on this machine.
+        limit_bytes: the most that a copy may hold. None: half of the memory that is free when copying begins,
+            or all of a disk except one twentieth.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Cached:
 
     @property
     def is_ready(self) -> bool:
-        """Whether records come from the copy."""
+        """Whether records now come from the copy."""
         return self._copying is not None and self._copying.copy is not None
 
     def take(self, numbers: np.ndarray, clock: Clock, *, lend: bool = False) -> Taken:
@@ -116,11 +116,11 @@ class Cached:
                 with clock.on("records"):
                     return copy.take(numbers, clock), np.arange(len(numbers))
             except (PenstockError, OSError, EOFError):
-                self._lose(copying)  # the copy is damaged; the source is not
+                self._lose(copying)  # the copy is damaged, but the source is intact
         return self.source.take(numbers, clock, lend=lend)
 
     def tell(self) -> None:
-        """Warn, once, where there will be no copy."""
+        """Warn once if no copy will be made."""
         copying = self._copying
         if copying is None or copying.reason is None or self._told:
             return
@@ -133,7 +133,7 @@ class Cached:
     def _started(self) -> _Copying:
         if os.getpid() != self._process:
             copying = self._copying
-            self._begin()  # the thread that copies is the parent's, and perhaps the lock
+            self._begin()  # the copying thread belongs to the parent, and possibly the lock
             if copying is not None and copying.copy is not None:
                 self._copying = copying
         with self._lock:
@@ -152,12 +152,12 @@ class Cached:
             if self._copying is copying:
                 if copying.copy is not None:
                     copying.copy.discard()
-                self._copying = None  # a new one is made, as at first
+                self._copying = None  # the next call makes a new copy
 
 
 class _Copying:
-    """The thread that makes a copy, and what came of it. It does not know who wants it, so that a
-    loader that nobody holds can go."""
+    """The thread that makes a copy, and its result. It holds no reference to its `Cached`, so an
+    unused loader can be collected."""
 
     def __init__(self, source: Records | EndToEnd, where: str, limit_bytes: int | None) -> None:
         self.stop = threading.Event()
@@ -170,13 +170,13 @@ class _Copying:
         self._thread = threading.Thread(target=self._run, name="penstock-cache", daemon=True)
 
     def start(self) -> None:
-        """Begin, in a thread of its own."""
+        """Start copying in a separate thread."""
         self._thread.start()
 
     def end(self) -> None:
-        """Stop, and wait until that is so."""
+        """Stop copying, and wait until the thread has ended."""
         if os.getpid() != self._process:
-            return  # the thread is the parent's
+            return  # the thread belongs to the parent
         self.stop.set()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -195,7 +195,7 @@ class _Copying:
 def _blocks(
     source: Records | EndToEnd, limit_bytes: int | None, stop: threading.Event
 ) -> Iterator[pa.RecordBatch]:
-    """All records in their order, some megabytes at a time."""
+    """All records in their order, a few megabytes at a time."""
     clock = Clock()
     at, count, held, total = 0, 16, 0, len(source)
     while at < total:
@@ -220,7 +220,7 @@ def _blocks(
 
 
 def _storable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same with views as plain bytes, so that they hold no more than themselves."""
+    """The same batch with views converted to plain bytes, so that it keeps no larger buffers alive."""
     plain = {pa.binary_view(): pa.binary(), pa.string_view(): pa.string()}
     columns = [
         column.cast(plain[column.type]) if column.type in plain else column
@@ -287,7 +287,7 @@ def _in_memory(
 
 
 def _free_memory() -> int:
-    """Bytes of memory that this process could have: the machine's, or what its container leaves."""
+    """Bytes of memory available to this process: those of the machine or of its container, if fewer."""
     found = []
     with suppress(OSError, ValueError, IndexError), open("/proc/meminfo") as lines:
         found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
@@ -318,7 +318,7 @@ class _FileCopy:
         return _as_was(batch, self._schema)
 
     def discard(self) -> None:
-        """Delete the file, unless it is another one by now."""
+        """Delete the file, unless another file has replaced it."""
         with suppress(OSError):
             state = os.stat(self._path)
             if (state.st_dev, state.st_ino) == self._inode:
@@ -351,15 +351,15 @@ def _in_folder(
                     raise _NoCopy("nobody wants it any more")
                 continue
             if os.path.exists(path):
-                continue  # it came while nobody looked
+                continue  # it appeared in the meantime
             _tidy(folder, place, keep=os.path.basename(path))
             blocks = _while_there_is_room(folder, _blocks(source, limit_bytes, stop))
-            with suppress(FileExistsError):  # somebody was first, where folders cannot be locked
+            with suppress(FileExistsError):  # another process was first: no folder locks here
                 write(blocks, path, threads=1, storage=storage)
 
 
 def _opened(path: str, source: Records | EndToEnd) -> _FileCopy | None:
-    """The copy, if it is there and whole; one that is not is deleted."""
+    """The copy, if it exists and is complete; an incomplete one is deleted."""
     if not os.path.exists(path):
         return None
     try:
@@ -384,7 +384,7 @@ def _delete(path: str) -> None:
 
 
 def _names(source: Records | EndToEnd) -> tuple[str, str]:
-    """What the data is called, and what its state is."""
+    """Digests for the file name: one of the location of the data, one of its state."""
     place = hashlib.blake2b(digest_size=6)
     state = hashlib.blake2b(
         f"{VERSION} {source.fingerprint} {source.schema}".encode(), digest_size=12
@@ -403,7 +403,7 @@ def _names(source: Records | EndToEnd) -> tuple[str, str]:
 
 
 def _is_example(type_: pa.DataType) -> bool:
-    """Whether an Example holds values of a type as they are."""
+    """Whether an Example holds values of this type without conversion."""
     if isinstance(type_, pa.FixedShapeTensorType):
         return _is_example(type_.value_type)
     if isinstance(type_, pa.BaseExtensionType):
@@ -421,7 +421,7 @@ def _is_example(type_: pa.DataType) -> bool:
 
 @contextmanager
 def _alone(folder: str) -> Generator[bool]:
-    """Whether nobody else writes into a folder, as long as this lasts."""
+    """Whether this process has the folder's write lock, held until the block ends."""
     import fcntl
 
     fd = os.open(folder, os.O_RDONLY)
@@ -432,17 +432,17 @@ def _alone(folder: str) -> Generator[bool]:
             yield False
             return
         except OSError:
-            pass  # a file system that knows no locks: two may write, and the first one wins
+            pass  # no locks on this file system: two may write, and the first one wins
         yield True
     finally:
         os.close(fd)
 
 
 def _tidy(folder: str, place: str, keep: str) -> None:
-    """Delete what is left of killed writers, and copies of older states of the same data."""
+    """Delete the leftovers of killed writers, and copies of older states of the same data."""
     for name in os.listdir(folder):
         is_left = name.startswith(".cache-") and name.endswith(TEMPORARY_SUFFIX)
-        copy = name.removeprefix(".")  # an index has the hidden name of its copy
+        copy = name.removeprefix(".")  # an index is named like its copy, but hidden
         is_old = copy.startswith(f"cache-{place}-") and not copy.startswith(keep)
         if is_left or is_old:
             with suppress(OSError):

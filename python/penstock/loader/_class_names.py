@@ -1,18 +1,18 @@
-"""Class labels: one name has one number for the whole life of a loader.
+"""Class labels: each name keeps one number for the whole life of a loader.
 
-Arrow keeps the names of a class label (a dictionary column) with each batch, and numbers them anew where
-a row group, a file or a message brings other ones. So a loader has a list of names for each such column,
-and gives every batch the numbers of that list. The list is
+Arrow stores the names of a class label (a dictionary column) with each batch, and renumbers them when
+a row group, a file or a message brings different names. A loader therefore has one list of names for each such
+column, and converts every batch to the numbers of that list. The list is
 
-1. what `class_names=` says; or
-2. what the files themselves list for all their records (`FormatInfo.whole_dictionaries`: the folders of
+1. given by `class_names=`; or
+2. stored in the files for all their records (`FormatInfo.whole_dictionaries`: the folders of
    images, the `#names` of an npz, the enum of an HDF5 dataset), one file after another; or
-3. the names in the order in which the records have them, found by one pass over that column alone, which the
-   indexes of the files keep: those of each shard, so that a pass reads the other shards alone.
+3. the names in the order of their first records, found by one pass over that column alone. The indexes of the files
+   keep these names for each shard, so that a later pass reads only the shards without them.
 
-Columns are named by their path: `label`, and `objects.kind` for a field of a struct, also of structs in
-lists. Dictionaries of more than `MOST_NAMES` names are text rather than classes, and those of values that
-are no text (numbers, times) stand for these values.
+Columns are named by their path: `label`, or `objects.kind` for a field of a struct, including structs in
+lists. Dictionaries of more than `MOST_NAMES` names are treated as text rather than classes, and dictionaries of
+values other than text (numbers, times) are replaced by their values.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from penstock.loader._sources import EndToEnd, Records
 from penstock.storage.local import LocalStorage
 
 _SMALL = 64
-"""Dictionaries up to this size are looked up whole; of larger ones only what a batch has of them."""
+"""Smaller dictionaries are looked up as a whole; of larger ones only the names a batch uses."""
 Lists = dict[str, Names | None]
-"""The names of each column by its path; None where there are too many, or where they are no names."""
+"""The names of each column by its path; None if there are too many or they are not names."""
 
 
 def _as_texts(names: Names, path: str) -> pa.Array:
@@ -53,7 +53,7 @@ def _as_texts(names: Names, path: str) -> pa.Array:
 
 
 class ClassNames:
-    """The names of the classes of every label column of a loader, and the batches in their numbers."""
+    """The class names of every label column of a loader; renumbers batches to match them."""
 
     def __init__(
         self, source: Records | EndToEnd, given: Mapping[str, Sequence[str]] | None
@@ -81,7 +81,7 @@ class ClassNames:
             if names is not None
         }
         self._stored = {path: _as_texts(names, path) for path, names in self.known.items()}
-        # The dictionary that was mapped last, its numbers, and how often in a row it was another one.
+        # The latest mapped dictionary, its numbers, and how many times in a row it had changed.
         self._recent: dict[str, tuple[pa.Array, pa.Array, int]] = {}
 
     def _is_touched(self, name: str, source: Records | EndToEnd) -> bool:
@@ -94,10 +94,10 @@ class ClassNames:
         return {path: names for path, names in self.lists.items() if names is not None}
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch whose class labels have the numbers of these lists, int64, and these dictionaries.
+        """A batch whose class labels use the numbers of these lists, int64, and these dictionaries.
 
         Raises:
-            SchemaError: a name that is in no list; `record` is its place in the batch.
+            SchemaError: a name is not in the list; `record` is its row in the batch.
         """
         if not self._columns:
             return batch
@@ -155,7 +155,7 @@ class ClassNames:
         else:
             misses = 0 if recent is None else recent[2]
             if misses and len(array.dictionary) > max(2 * len(array), _SMALL):
-                # Every batch brings another one: only the names that it uses are looked up.
+                # Every batch brings a different dictionary: look up only the names that it uses.
                 array = array.dictionary_decode().dictionary_encode()
             numbers = self._numbers[path]
             found = [numbers.get(_text(name)) for name in array.dictionary.to_pylist()]
@@ -167,7 +167,7 @@ class ClassNames:
         return pa.DictionaryArray.from_arrays(codes, self._stored[path], safe=False)
 
     def _check_known(self, array: Any, codes: pa.Array, path: str) -> None:
-        """Raise for the first name that is not in the list; what else has no number is missing."""
+        """Raise for the first name that is not in the list; other labels without a number are missing."""
         is_name = np.asarray(array.dictionary.take(array.indices).is_valid())
         unknown = np.flatnonzero(is_name & np.asarray(codes.is_null()))
         if len(unknown):
@@ -182,7 +182,7 @@ class ClassNames:
 
 
 def _checked(given: Any) -> dict[str, Names]:
-    """`class_names=`, as the user gave it."""
+    """Validate the user's `class_names=`."""
     if given is not None and not isinstance(given, Mapping):
         raise TypeError(f"class_names is a dict, {{column: [names]}}, not {given!r}")
     told: dict[str, Names] = {}
@@ -198,7 +198,7 @@ def _checked(given: Any) -> dict[str, Names]:
 
 
 def _is_list(type_: Any) -> bool:
-    """Whether values are lists that have arrays; others, such as maps, are Python's values in a batch."""
+    """Whether values are lists that become arrays; others, such as maps, become Python values in a batch."""
     return has_offsets(type_) or pa.types.is_fixed_size_list(type_)
 
 
@@ -208,7 +208,7 @@ def _known(paths: Mapping[str, pa.DataType]) -> str:
 
 
 def _paths(path: str, type_: Any) -> Iterator[tuple[str, pa.DataType]]:
-    """Where a column has values, and of what type; see the module."""
+    """The paths at which a column has values, with their types; see the module."""
     if isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
     if pa.types.is_struct(type_):
@@ -229,7 +229,7 @@ def _is_names(type_: pa.DataType) -> bool:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Views as plain bytes, which pyarrow can number."""
+    """Views converted to plain bytes, which pyarrow can encode as a dictionary."""
     plain = {pa.binary_view(): pa.large_binary(), pa.string_view(): pa.large_string()}
     return array.cast(plain[array.type]) if array.type in plain else array
 
@@ -238,11 +238,11 @@ def _text(name: Any) -> Any:
     return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
 
 
-# -- the names that the data has ------------------------------------------------------------------
+# -- the names found in the data ------------------------------------------------------------------
 
 
 def _found(source: Records | EndToEnd, wanted: Sequence[str]) -> Lists:
-    """One list for all sets, in their order."""
+    """One list for all datasets, in their order."""
     found: Lists = {}
     for path in wanted:
         name = next(n for n in source.schema.names if path == n or path.startswith(f"{n}."))
@@ -259,7 +259,7 @@ def _joined(lists: Sequence[Names | None]) -> Names | None:
 
 
 def _names_in(dataset: Dataset, column: str, path: str) -> Names | None:
-    """The names of a label column of one dataset, found once and kept with it."""
+    """The names of a label column of one dataset, found once and cached in it."""
     if path not in dataset.class_names:
         listed = _listed(dataset, column, path)
         dataset.class_names[path] = _read(dataset, column, path) if listed is None else listed
@@ -267,10 +267,10 @@ def _names_in(dataset: Dataset, column: str, path: str) -> Names | None:
 
 
 def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
-    """The names that the files list for all their records; None where not all of them do."""
+    """The names that the files list for all their records; None unless every file does."""
     files = dataset.files
     if dataset.options.schema is not None:
-        return None  # what is cast to it has the names of its batch
+        return None  # a cast column has only the names of its batch
     if files.types == "kept" and path == column and not files.is_overlaid(column):
         kinds = (formats.by_name(files.format_name(n)) for n in range(len(dataset.paths)))
         if all(isinstance(kind, NumbersClasses) for kind in kinds):
@@ -296,14 +296,14 @@ def _listed_in(reader: Reader, column: str, path: str) -> Names:
 
 
 def _read(dataset: Dataset, column: str, path: str) -> Names | None:
-    """The names in the order in which the records have them: what the indexes of the shards keep, and a pass over
-    the column of the others."""
+    """The names in the order of their first records: those kept in the indexes of the shards, and a pass over
+    the column for the other shards."""
     found = kept_names.known(dataset, column, path)
     shards = [shard for shard in range(len(dataset.paths)) if shard not in found]
     if shards and _joined(list(found.values())) is not None:
         _check_may_read(dataset, path)
         by_shard = _ByShard(shards)
-        # What is damaged is noted when the loop meets it.
+        # Damage is reported when the loop reaches it, not here.
         read = shard_batches(dataset, [column], None, shards)
         _, passed = dataset.noting(lambda: by_shard.read(read, column, path))
         if not passed:
@@ -334,7 +334,7 @@ class _ByShard:
         self._shards = list(shards)
         self._names: dict[int, dict[str, None]] = {}
         self.is_cut = False
-        """Whether there were too many, and the pass ended."""
+        """Whether the pass stopped early because there were too many names."""
 
     def read(self, batches: Iterator[tuple[int, pa.RecordBatch]], column: str, path: str) -> None:
         """Make the pass."""
@@ -350,12 +350,12 @@ class _ByShard:
                 self.is_cut = True
                 self._shards = self._shards[: self._shards.index(shard) + 1]
                 if len(names) <= MOST_NAMES:
-                    self._shards.pop()  # there may be more in it
+                    self._shards.pop()  # the rest of this shard may have more names
                 return
 
     @property
     def found(self) -> dict[int, Names | None]:
-        """The names of the shards that were read as far as need be."""
+        """The names of the shards that were read far enough."""
         found = {shard: tuple(self._names.get(shard, ())) for shard in self._shards}
         return {
             shard: names if len(names) <= MOST_NAMES else None for shard, names in found.items()
@@ -363,7 +363,7 @@ class _ByShard:
 
 
 def _labels_in(array: Any, at: str, path: str) -> Iterator[Any]:
-    """The labels of a path in an array of the column, or part of one, `at`."""
+    """The labels at a path, in an array that is the column or a part of it at path `at`."""
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if pa.types.is_struct(array.type):

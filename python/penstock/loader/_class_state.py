@@ -1,9 +1,9 @@
-"""The class names of a loader in its state: enough to find that another loader has others, and which.
+"""The class names in a loader's state: enough to detect that another loader has different names, and which.
 
 | key | what |
 |---|---|
-| `digest` | 8 bytes of all lists, as hex: it decides |
-| `of` | for the message, where it takes less than 256 bytes: the names of each column, or their `count`, the `digest` of the list and that of its names in sorted order (`sorted`) |
+| `digest` | 8 bytes of all lists, as hex; decides whether they match |
+| `of` | used for the message, present if it takes less than 256 bytes: the names of each column, or their `count`, the `digest` of the list and the digest of its names in sorted order (`sorted`) |
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Known = Mapping[str, Sequence[str]]
 
 
 def in_state(known: Known) -> dict[str, Any]:
-    """What a state says of the class names of its loader."""
+    """The entry of a state for the class names of its loader."""
     listed: dict[str, Any] = {path: list(names) for path, names in known.items()}
     for of in (listed, {path: _summary(names) for path, names in known.items()}):
         if len(json.dumps(of)) < _MOST_BYTES:
@@ -32,10 +32,10 @@ def in_state(known: Known) -> dict[str, Any]:
 
 
 def check_state(known: Known, told: Any) -> None:
-    """Compare what a state says with the class names of the loader that loads it.
+    """Compare the class names in a state with those of the loader that loads it.
 
     Raises:
-        StateError: the numbers of its batches meant other classes.
+        StateError: the numbers in its batches stood for other classes.
     """
     digest = told.get("digest") if isinstance(told, Mapping) else None
     wanted = _digest_of_all(known) if known else None
@@ -63,7 +63,7 @@ def _summary(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _difference(known: Known, told: Any) -> str:
-    """The first difference in words, as far as the state has it."""
+    """The first difference in words, as far as the state records it."""
     of = told.get("of") if isinstance(told, Mapping) else {}
     if not isinstance(of, Mapping):
         return "the state does not say which"

@@ -1,21 +1,21 @@
-"""Arrow batches as dicts of NumPy arrays, of which every one can be written to.
+"""Converts Arrow batches to dicts of writable NumPy arrays.
 
 | column | in a batch of n records |
 |---|---|
 | numbers, truth values | `[n]` |
 | complex numbers | `[n, …]` of complex64 or complex128 |
-| bfloat16 | `[n, …]` of uint16, its bits; `Loader.torch` and `Loader.jax` make their own bfloat16 of them |
+| bfloat16 | `[n, …]` of uint16, its bits; `Loader.torch` and `Loader.jax` convert them to their own bfloat16 |
 | fixed-size lists, tensors | `[n, …]`; of text and bytes `object[n, …]` |
 | lists | `ragged="offsets"`: a tuple `(values, offsets)`, record i has `values[offsets[i]:offsets[i+1]]`; lists of lists `(values, inner offsets, outer offsets)`; `"pad"`: `[n, longest, …]` filled up with zeros, or `[n, length, …]` with `pad_to=`; `"list"`: a list of arrays |
-| text, bytes | `object[n]` of str and bytes (NumPy's own text drops zeros at the end) |
-| class labels (dictionaries of names) | int64[n], the places of their names in `Loader.class_names` |
-| dictionaries of more than 65,536 names, or of other values | these values |
-| structs | a dict of its fields |
+| text, bytes | `object[n]` of str and bytes (NumPy's own text type drops trailing zeros) |
+| class labels (dictionaries of names) | int64[n], indices into `Loader.class_names` |
+| dictionaries of more than 65,536 names, or of other values | their values |
+| structs | a dict of their fields |
 | dates, times | `datetime64[n]`, `timedelta64[n]` |
-| all else | `object[n]` of Python's values |
+| everything else | `object[n]` of Python values |
 
-A missing list is an empty one. A missing number has no NumPy value: it is an error that names the
-record, unless `fill` says what stands for it. Missing text, bytes and others are None.
+A missing list becomes an empty one. A missing number has no NumPy value: it is an error that names the
+record, unless `fill` gives a replacement. Missing text, bytes and others become None.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class Way(NamedTuple):
     ragged: str | Mapping[str, str] = "offsets"
     fill: Mapping[str, Any] | None = None
     pad_to: Mapping[str, tuple[int, ...]] | None = None
-    """Lengths of lists, outermost first, by column."""
+    """Lengths of lists by column, outermost first."""
     truncate: bool = False
 
     def of(self, name: str) -> str:
-        """How the lists of a column become arrays that `pad_to` does not name."""
+        """How the lists of a column become arrays if `pad_to` does not name the column."""
         return self.ragged if isinstance(self.ragged, str) else self.ragged.get(name, "offsets")
 
 
 class _Column(NamedTuple):
-    """The same for one column."""
+    """The `Way` of one column."""
 
     ragged: str
     fill: Any
@@ -77,7 +77,7 @@ def as_arrays(batch: pa.RecordBatch, way: Way = Way()) -> dict[str, Any]:  # noq
 
 
 def _of_dtype(array: Any, named: str) -> Any:
-    """Pairs of floats as complex numbers, and the bits of bfloat16 marked as such; see `DTYPE_KEY`."""
+    """Pairs of floats as complex numbers, and bfloat16 bits as a marked dtype; see `DTYPE_KEY`."""
     if not isinstance(array, np.ndarray):
         return array
     if named == BFLOAT16 and array.dtype == np.uint16:
@@ -123,7 +123,7 @@ def lengths_of(
     """`pad_to` as the lengths of each column, outermost first.
 
     Raises:
-        SchemaError: no such column, or none of lists, or of lists in other lists.
+        SchemaError: there is no such column, it does not hold lists, or its lists have a different number of levels.
     """
     if pad_to is not None and not isinstance(pad_to, Mapping):
         raise TypeError(f"pad_to is a dict, {{column: length}}, not {pad_to!r}")
@@ -151,14 +151,14 @@ def lengths_of(
 
 
 def holds_lists(type_: Any) -> bool:
-    """Whether values are lists of any length, or have such in a field."""
+    """Whether values are lists of variable length, or structs with such a field."""
     if pa.types.is_struct(type_):
         return any(holds_lists(field.type) for field in type_)
     return has_offsets(type_)
 
 
 def has_offsets(type_: pa.DataType) -> bool:
-    """Whether values are lists of any length."""
+    """Whether values are lists of variable length."""
     return pa.types.is_list(type_) or pa.types.is_large_list(type_)
 
 
@@ -168,7 +168,7 @@ def _is_flat(type_: pa.DataType) -> bool:
 
 
 def _filled(array: pa.Array, fill: Any) -> pa.Array:
-    """An array without nulls, or an error that names the first."""
+    """An array without nulls, or an error that names the first null."""
     if not array.null_count:
         return array
     if fill is None:
@@ -185,7 +185,7 @@ def _filled(array: pa.Array, fill: Any) -> pa.Array:
 
 
 def _flat(array: pa.Array, fill: Any) -> np.ndarray:
-    """Numbers as an array of one's own."""
+    """Numbers copied into a new array."""
     array = _filled(array, fill)
     if pa.types.is_boolean(array.type):
         array, dtype = array.cast(pa.uint8()), np.dtype(bool)
@@ -215,7 +215,7 @@ def _fixed(array: Any, fill: Any) -> Any:
 
 
 def _values(array: pa.Array, fill: Any) -> np.ndarray:
-    """What fixed-size lists and tensors are made of, one after another: numbers, or else objects."""
+    """The flattened values of fixed-size lists and tensors: numbers, or else objects."""
     if pa.types.is_dictionary(array.type):
         return _flat(array.indices, fill)
     return _flat(array, fill) if _is_flat(array.type) else _objects(array)
@@ -251,8 +251,8 @@ def _ragged(array: Any, how: _Column) -> Any:
 
 
 def of_record(error: SchemaError, *levels: Any) -> SchemaError:
-    """An error about a value of lists as one about the record that has it. `levels`: how long the lists
-    are, innermost first, as the starts of all, int64[lists + 1], or the one length that all have."""
+    """Turn an error about a value inside lists into one about the record that holds it. `levels`: the list lengths,
+    innermost first, each as the starts of all lists, int64[lists + 1], or as the one length that all share."""
     for level in levels:
         if error.record is not None:
             is_one = isinstance(level, int)
@@ -267,7 +267,7 @@ def _owner(starts: np.ndarray, place: int) -> int:
 
 
 def list_parts(array: Any) -> tuple[np.ndarray, Any]:
-    """Where each list begins, int64[n + 1], and the values of all. A list of fixed size may not be missing."""
+    """The start of each list, int64[n + 1], and all values. A fixed-size list must not be missing."""
     if not pa.types.is_fixed_size_list(array.type):
         return _offsets(array)
     starts = np.arange(len(array) + 1, dtype=np.int64) * array.type.list_size
@@ -275,7 +275,7 @@ def list_parts(array: Any) -> tuple[np.ndarray, Any]:
 
 
 def _offsets(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """Where each list begins, from 0, and the values of all; a missing list is empty."""
+    """The start of each list, counted from 0, and all values; a missing list is empty."""
     if array.null_count:
         lengths = array.value_lengths().fill_null(0)
         counts = np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
@@ -291,7 +291,7 @@ def _offsets(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
 def _padded(
     values: np.ndarray, offsets: np.ndarray, length: int | None, truncate: bool
 ) -> np.ndarray:
-    """Lists as rows of one length, that of the longest where none is given."""
+    """Lists as rows of equal length: that of the longest list if `length` is None."""
     counts = np.diff(offsets)
     longest = int(counts.max(initial=0))
     if length is None:

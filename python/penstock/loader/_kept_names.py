@@ -1,4 +1,4 @@
-"""The class names that a pass over a column found, kept in the indexes of the files for the next loader."""
+"""Class names found by a pass over a column, kept in the indexes of the files for the next loader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.storage.local import LocalStorage
 
 
 def known(dataset: Dataset, column: str, path: str) -> dict[int, Names | None]:
-    """The names in a column of each shard whose index keeps them."""
+    """The names of the column in each shard whose index keeps them."""
     found: dict[int, Names | None] = {}
     if not _are_kept(dataset, column):
         return found
@@ -28,7 +28,7 @@ def known(dataset: Dataset, column: str, path: str) -> dict[int, Names | None]:
 
 
 def keep(dataset: Dataset, column: str, path: str, found: Mapping[int, Names | None]) -> None:
-    """Keep the names that a pass over whole shards found. Where that cannot be, the next loader makes a pass, too."""
+    """Store the names that a pass over whole shards found. If that fails, the next loader makes a pass, too."""
     if not _are_kept(dataset, column):
         return
     files = dataset.files
@@ -42,7 +42,7 @@ def keep(dataset: Dataset, column: str, path: str, found: Mapping[int, Names | N
 
 
 def _are_kept(dataset: Dataset, column: str) -> bool:
-    """Whether a pass over a column gives what the files themselves have in it."""
+    """Whether a pass over a column sees the unmodified contents of the files."""
     options = dataset.options
     is_own = not (options.raw or options.format_options or dataset.files.is_overlaid(column))
     is_proved = options.verifies and options.damage != "salvage"

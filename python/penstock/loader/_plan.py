@@ -1,18 +1,18 @@
-"""Who reads what: the positions of an order that each batch of each rank has. Arithmetic alone.
+"""Assigns positions of an order to the batches of each rank. Arithmetic only.
 
-A step is one batch on every rank. It takes `batch_size * world_size` positions of the order, one
-after another; the first `batch_size` of them are rank 0's, and so on. So what all ranks together
-have seen after a step is a beginning of the order, and one number, the position, says how far it
-reaches: that is why a run can go on with other ranks.
+A step is one batch on every rank. It takes `batch_size * world_size` consecutive positions of the
+order: the first `batch_size` of them go to rank 0, the next to rank 1, and so on. The records that all ranks together
+have seen after a step are therefore a prefix of the order, and one number, the position, is the length of that
+prefix. This is why a run can resume with a different number of ranks.
 
-What is left at the end of an epoch, fewer than a step takes, is dealt out evenly, a share for each
-rank. Where it cannot be, `uneven` says what becomes of it:
+The rest at the end of an epoch, fewer positions than a step takes, is divided evenly among the
+ranks. If it does not divide evenly, `uneven` decides:
 
 | uneven | the last step |
 |---|---|
 | `drop` | shares are rounded down; up to `world_size - 1` records are not seen |
-| `wrap` | shares are rounded up; the first records of the epoch fill the gaps, as torch does it |
-| `pad` | every rank has `batch_size` records, of which a mask says whether they count |
+| `wrap` | shares are rounded up; the first records of the epoch fill the gaps, as in torch |
+| `pad` | every rank has `batch_size` records, and a mask marks those that count |
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Part(NamedTuple):
     """The positions of one batch of one rank."""
 
     first: int
-    """The first position; those behind the last of the epoch begin again at 0."""
+    """The first position; positions after the end of the epoch wrap around to 0."""
     num_records: int
     """Records in the batch."""
     num_real: int
-    """How many of them count; the others fill the batch up."""
+    """How many of them count; the rest only fill the batch."""
     end: int
-    """What all ranks have seen after this step is everything before this position."""
+    """After this step, all ranks together have seen every position before this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def step_records(self) -> int:
-        """Positions that a whole step takes."""
+        """Positions taken by a full step."""
         return self.batch_size * self.world_size
 
     def num_steps(self, position: int = 0) -> int:
@@ -109,7 +109,7 @@ class Plan:
         return np.arange(part.num_records) < part.num_real
 
     def _share(self, rest: int) -> int:
-        """Records that each rank has of what is left, fewer than a step takes."""
+        """Records per rank of a rest that is smaller than a step."""
         if self.drop_last:
             return 0
         whole, more = divmod(rest, self.world_size)

@@ -1,15 +1,15 @@
-"""Worker processes for functions of the user's that hold the GIL.
+"""Worker processes for user functions that hold the GIL.
 
-Each worker sits behind one socket and does one batch at a time: a thread of the loader takes a free
-worker, sends it a batch, and waits for what becomes of it. So order, budget and errors stay with
-the threads, and nothing but `map` and `map_records` runs elsewhere.
+Each worker is reached through one socket and processes one batch at a time: a thread of the loader takes a free
+worker, sends it a batch, and waits for the result. Order, budget and errors therefore stay with
+the threads, and only `map` and `map_records` run in other processes.
 
-A batch travels as pickle, protocol 5, whose large buffers follow as they lie, without another copy
-of them. There is no shared memory and no file: what a killed process had in flight is gone with its
-sockets. Workers are spawned, not forked: the loader's threads hold locks that a fork would copy in
-whatever state they are, and a forkserver is one more process that has to be kept alive and ended,
-to save 0.2 seconds once. Every worker has a thread that reads from its parent a byte that never comes; the end of
-that stream is the end of the worker, whatever the function does.
+A batch is sent as a pickle, protocol 5, followed by its large buffers, which are not copied
+again. There is no shared memory and no file: data in flight disappears with the sockets of a killed
+process. Workers are spawned, not forked: a fork would copy the locks of the loader's threads in
+whatever state they are in. A forkserver is one more process to keep alive and to end,
+and saves 0.2 seconds once. Every worker has a thread that waits to read a byte that its parent never sends; when that
+stream ends, the worker ends, whatever the function is doing.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 GRACE_SECONDS = 0.3
-"""A loop that is left waits so long for a function to return, before its process is ended."""
+"""After the loop was left, a running function has this long to return before its process is killed."""
 _LENGTH = 8
 
 
 class WorkerTraceback(Exception):
-    """The cause of an error that came from a worker process: the traceback it had there."""
+    """The cause of an error from a worker process: its traceback there."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -47,10 +47,10 @@ class WorkerTraceback(Exception):
 
 
 class Workers:
-    """Processes that call one function, each a batch at a time.
+    """Processes that call one function, each on one batch at a time.
 
-    They are started at the first call, used over all epochs, and end when this is closed or
-    collected, or when the process that started them is gone. A forked or unpickled copy starts its own.
+    They start at the first call, serve all epochs, and end when this object is closed or
+    collected, or when the process that started them ends. A forked or unpickled copy starts its own.
     """
 
     def __init__(self, function: Callable[..., Any], count: int) -> None:
@@ -71,7 +71,7 @@ class Workers:
         self._lock = threading.Lock()
         self._free: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
         for _ in range(self.count):
-            self._free.put(None)  # a worker yet to be started
+            self._free.put(None)  # a worker not yet started
         self._running: set[_Worker] = set()
         self._finalizer = weakref.finalize(self, _end_all, self._running, self._process)
 
@@ -84,18 +84,18 @@ class Workers:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that run now."""
+        """The ids of the running worker processes."""
         return sorted(worker.pid for worker in self._running)
 
     def call(self, left: threading.Event, *arguments: Any) -> Any:
-        """Call the function in a worker, and wait for what it returns until `left` is set.
+        """Call the function in a worker, and wait for its result until `left` is set.
 
         Raises:
-            Exception: what the function raised, with its traceback as the cause.
-            RuntimeError: the worker ended without a word, or nobody waits any more.
+            Exception: the error that the function raised, with its traceback as the cause.
+            RuntimeError: the worker ended without an answer, or the loop was left.
         """
         if os.getpid() != self._process:
-            self._finalizer.detach()  # the workers are the parent's
+            self._finalizer.detach()  # the workers belong to the parent
             self._begin()
         worker = self._free.get()
         try:
@@ -110,7 +110,7 @@ class Workers:
             self._free.put(worker)
 
     def _started(self) -> _Worker:
-        with self._lock:  # one after another: what spawn prepares is not made for threads
+        with self._lock:  # one at a time: the preparations of spawn are not thread-safe
             worker = _Worker(self._function)
             self._running.add(worker)
         return worker
@@ -128,7 +128,7 @@ def _end_all(running: set[_Worker], process: int) -> None:
 
 
 class _Worker:
-    """One process, as its parent sees it."""
+    """One worker process, as its parent sees it."""
 
     def __init__(self, function: bytes) -> None:
         from multiprocessing import current_process, get_context
@@ -173,14 +173,14 @@ class _Worker:
             self.is_usable = False
             raise RuntimeError(self._obituary()) from None
         except BaseException:
-            self.is_usable = False  # half a message is no place to go on from
+            self.is_usable = False  # the stream may be in the middle of a message
             raise
         if is_good:
             return result
         raise result from WorkerTraceback(text)
 
     def _wait(self, left: threading.Event) -> None:
-        """Wait for an answer, but not much longer than anybody wants it."""
+        """Wait for an answer, until shortly after the loop is left."""
         import select
 
         given_up: float | None = None
@@ -227,12 +227,12 @@ _NOT_STARTED = 3
 
 
 def _serve(work: socket.socket, life: socket.socket, function: bytes) -> None:
-    """Do batches until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    """Process batches until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_end_with, args=(life,), daemon=True).start()
     try:
         call = pickle.loads(function)  # noqa: S301  made by the parent
-    except BaseException:  # noqa: BLE001  the parent is told by the status
+    except BaseException:  # noqa: BLE001  the exit status reports it to the parent
         traceback.print_exc()
         os._exit(_NOT_STARTED)
     with contextlib.suppress(EOFError, ConnectionError):
@@ -258,7 +258,7 @@ def _end_with(life: socket.socket) -> None:
 
 
 def _told(error: BaseException) -> BaseException:
-    """An error that survives the way, or one that says what it said."""
+    """The error if it can be pickled, otherwise a RuntimeError with its message."""
     try:
         again = pickle.loads(pickle.dumps(error))  # noqa: S301  made here
     except Exception:  # noqa: BLE001  whatever its pickling does
@@ -270,7 +270,7 @@ def _told(error: BaseException) -> BaseException:
 
 
 def _send(to: socket.socket, message: Any) -> None:
-    """A message: how many parts, how long each is, and the parts; the first is the pickle."""
+    """Send a message: the number of parts, the length of each, then the parts; the first is the pickle."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
     parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
@@ -288,7 +288,7 @@ def _receive(of: socket.socket) -> Any:
         int.from_bytes(sizes[at : at + _LENGTH], "little") for at in range(0, len(sizes), _LENGTH)
     ]
     head, *buffers = [_read(of, length) for length in lengths]
-    # Arrays lie in the bytearrays that were read into, and so can be written to.
+    # Arrays use the bytearrays that were read into, and so are writable.
     return pickle.loads(head, buffers=buffers)  # noqa: S301  from the other end of a socketpair
 
 

@@ -1,4 +1,4 @@
-"""A line on the terminal that says how far an epoch is, how fast, and what holds it up."""
+"""A line on the terminal that shows how far an epoch is, how fast it is, and its bottleneck."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from penstock.loader.stats import LoaderStats
 
 SECONDS = 0.1
-"""Between two looks at the figures."""
+"""Minimum time between two updates of the figures."""
 
 
 class Line:
-    """What the loader tells after each batch."""
+    """The progress line, updated after each batch."""
 
     def __init__(self, epoch: int, num_steps: int, step: int, stats: LoaderStats) -> None:
         from rich.console import Console
@@ -41,7 +41,7 @@ class Line:
         self._shown.start()
 
     def update(self, stats: LoaderStats) -> None:
-        """A batch is about to be delivered."""
+        """Count a batch that is about to be delivered."""
         self._step += 1
         now = time.monotonic()
         if now - self._looked < SECONDS:
@@ -55,7 +55,7 @@ class Line:
         self._shown.update(self._task, completed=self._step, figures=figures)
 
     def end(self, stats: LoaderStats) -> None:
-        """Take the line away, and say what the epoch was like."""
+        """Remove the line, and print a summary of the epoch."""
         self._shown.stop()
         since = stats.since(self._before)
         if since.batches:
@@ -65,5 +65,5 @@ class Line:
 
 
 def line(epoch: int, num_steps: int, step: int, stats: LoaderStats) -> Line | None:
-    """A line for an epoch that begins; None where stderr is no terminal."""
+    """A line for an epoch that begins; None if stderr is not a terminal."""
     return Line(epoch, num_steps, step, stats) if sys.stderr.isatty() else None

@@ -1,7 +1,7 @@
-"""How records become a batch: images decoded, columns made NumPy's, the user's function called.
+"""How records become a batch: images are decoded, columns become NumPy arrays, the user's function is called.
 
-A recipe knows nothing of ranks or positions. It is given records and makes a batch of them, in
-whatever thread it is called; the same records make the same batch.
+A recipe knows nothing of ranks or positions. It turns given records into a batch in
+the calling thread; the same records always make the same batch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Decode = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class UserCode:
-    """The functions of the user's, as one of a batch and its keys."""
+    """The user's functions, combined into one function of a batch and its keys."""
 
     map: Callable[..., Any] | None
     map_records: Callable[..., dict[str, Any]] | None
@@ -49,11 +49,11 @@ class UserCode:
 
     @property
     def wants_keys(self) -> bool:
-        """Whether one of them asks for the records' random keys."""
+        """Whether one of them takes the records' random keys."""
         return any(takes_keys(f) for f in (self.map, self.map_records) if f is not None)
 
     def __call__(self, batch: Batch, keys: np.ndarray | None) -> Batch:
-        """What becomes of a batch."""
+        """Apply the functions to a batch."""
         if self.map_records is not None:
             batch = _by_record(batch, self.map_records, keys)
         if self.map is not None:
@@ -69,14 +69,14 @@ class Made:
     num_records: int
     num_bytes: int
     making_bytes: int
-    """What it took to make it: the bytes read, the columns made of them, and the arrays."""
+    """The memory used to make it: the bytes read, the columns made of them, and the arrays."""
     spent: dict[str, float]
     numbers: np.ndarray
     stops: bool = False
 
 
 class Shared:
-    """What the batches of one epoch share while they are made."""
+    """State that the batches of one epoch share while they are made."""
 
     def __init__(self, pool: _core.BufferPool) -> None:
         self.pool = pool
@@ -86,20 +86,20 @@ class Shared:
         self.ended = threading.Event()
 
     def end(self) -> None:
-        """The loop has left: nobody waits for the batches in the making."""
+        """Signal that the loop was left: batches in progress are no longer needed."""
         self.ended.set()
         with self._lock:
             self._turn.notify_all()
 
     def go_on(self) -> None:
-        """Raise where the loop has left: asked for between the stages of a batch."""
+        """Raise if the loop was left; called between the stages of a batch."""
         if self.ended.is_set():
             raise InterruptedError("the loop has ended")
 
     @contextmanager
     def decoding(self) -> Generator[None]:
-        """One batch is decoded at a time, by all threads, so that the batch that is wanted next is
-        ready first, and few are in the making at once."""
+        """Let one batch decode at a time, on all threads, so that the batch wanted next is
+        ready first and few batches are in progress at once."""
         with self._lock:
             self._turn.wait_for(lambda: self.ended.is_set() or not self._is_taken)
             self.go_on()
@@ -114,7 +114,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides what a batch of given records looks like."""
+    """Everything that determines the batch made of given records."""
 
     source: Records | EndToEnd
     decode: Decode
@@ -126,7 +126,7 @@ class Recipe:
     record_numbers: str | None = None
     """The column for the numbers of the records, if any."""
     workers: Workers | None = None
-    """Who calls the user's functions; None: the thread that makes the batch."""
+    """The workers that call the user's functions; None: the thread that makes the batch."""
 
     def __post_init__(self) -> None:
         if self.record_numbers in self.source.schema.names:
@@ -137,7 +137,7 @@ class Recipe:
 
     @property
     def takes_views(self) -> bool:
-        """Whether columns of bytes may be views. Functions of the user's get what the schema says."""
+        """Whether columns of bytes may be views. The user's functions get the types of the schema."""
         return all(isinstance(spec, Image) for spec in self.decode.values())
 
     def make(
@@ -152,10 +152,10 @@ class Recipe:
         """The batch of some records.
 
         Args:
-            numbers: those asked for, int64[n].
-            taken: those that could be read, and their places in `numbers`.
-            mask: which of them count, bool[n], for a column of the batch, which is then full: in the
-                place of a record that could not be read stands another of the batch, masked.
+            numbers: the requested records, int64[n].
+            taken: the records that could be read, and their indices in `numbers`.
+            mask: which records count, bool[n], added as a column. The batch is then full: a record that
+                could not be read is replaced by another of the batch, which is masked.
         """
         asked = numbers
         batch, kept = taken
@@ -173,7 +173,7 @@ class Recipe:
                 batch, kept, keys, made = self._decoded(batch, numbers, kept, keys, shared)
         read = kept
         if mask is not None and 0 < len(read) < len(numbers):
-            # Who asked for full batches gets them: where a record is missing, another one stands.
+            # Padded batches must be full: another record stands in for a missing one.
             rows = np.zeros(len(numbers), np.int64)
             rows[read] = np.arange(len(read))
             batch = reordered(batch, rows)
@@ -251,7 +251,7 @@ class Recipe:
         return batch, kept[good], keys[good], made
 
     def _tell(self, failed: Mapping[int, PenstockError], numbers: np.ndarray) -> None:
-        """An image that cannot be decoded is damage like any other."""
+        """Report images that cannot be decoded like any other damage."""
         for place, error in sorted(failed.items()):
             self._place(error, int(numbers[place]))
             if self.source.damage_mode == "error":
@@ -262,27 +262,27 @@ class Recipe:
             self.source.skipped(int(numbers[place]), region)
 
     def _located(self, error: SchemaError, numbers: np.ndarray) -> SchemaError:
-        """An error about a place in a batch as one about the record there."""
+        """Turn an error about a row of a batch into one about the record in that row."""
         if error.record is not None:
             self._place(error, int(numbers[error.record]))
         return error
 
     def _place(self, error: PenstockError, number: int) -> None:
-        """Name the file of a record of the loader, and its number there."""
+        """Set the file of an error, and the record's number in that file, from the loader's record number."""
         error.file, error.record = self.source.place_of(number)
 
 
 def takes_keys(function: Callable[..., Any]) -> bool:
-    """Whether a function of the user's asks for the records' random keys."""
+    """Whether a user function takes the records' random keys."""
     try:
         return "keys" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a builtin, which says nothing of its arguments
+    except (TypeError, ValueError):  # a builtin without a signature
         return False
 
 
 def _taken_bytes(batch: pa.RecordBatch) -> int:
-    """What it took to take some records: the bytes read, and the columns made of them. Views are made
-    of what they point to, and are all there is."""
+    """The memory used to take some records: the bytes read, and the columns made of them. For columns of views
+    only the bytes that the views point to count."""
     total = 0
     for column in batch.columns:
         stored: Any = column.storage if isinstance(column, pa.ExtensionArray) else column
@@ -296,7 +296,7 @@ def _taken_bytes(batch: pa.RecordBatch) -> int:
 
 
 def size_of(value: Any) -> int:
-    """Bytes that a batch holds, about."""
+    """Approximate bytes that a batch holds."""
     if isinstance(value, np.ndarray):
         if value.dtype == object:
             if set(map(type, value.flat)) <= {bytes, str}:
@@ -319,7 +319,7 @@ def _chosen(values: Any, rows: np.ndarray) -> Any:
 def _by_record(
     batch: Batch, function: Callable[..., dict[str, Any]], keys: np.ndarray | None
 ) -> Batch:
-    """A function of one record, called for each, and its results as columns again."""
+    """Call a function for each record of a batch, and turn its results into columns again."""
     count = _length(batch)
     wants = keys is not None and takes_keys(function)
     done = []

@@ -1,8 +1,8 @@
 """An order over a source: which records are at which positions, and how they are read.
 
-Most orders are read record by record. One that shuffles within windows (`penstock.Blocked`) is read
-window by window: its records lie in a few runs, which are read whole and from front to back, once,
-and the batches are put together from them in memory.
+Most orders are read record by record. An order that shuffles within windows (`penstock.Blocked`) is read
+window by window: the records of a window form a few contiguous runs, each of which is read once, from front to
+back, and batches are assembled from them in memory.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from penstock.orders import Blocked, Mixture, Order, Window
 from penstock.orders.keys import digest
 
 _PART_BYTES = 64 << 20
-"""What is read of a window by one call, about: no column outgrows what Arrow can hold, and the records
-of a batch lie in few parts."""
+"""Approximate size of the part of a window that one call reads: no column outgrows what Arrow can hold, and the
+records of a batch are in few parts."""
 _FIRST_RECORDS = 16
-"""Records by which it is known how large the others may be."""
+"""Records read first to estimate the size of the others."""
 _TOGETHER_RECORDS = 4096
-"""Records of several batches that one call reads."""
+"""The most records of several batches that one call reads."""
 _END = 1 << 63
 
 Taken = tuple[pa.RecordBatch, np.ndarray]
-"""Records, and which of those asked for they are."""
+"""Records, and their indices among those requested."""
 
 
 class RecordSequence:
@@ -46,7 +46,7 @@ class RecordSequence:
     ) -> None:
         self.order = order
         self.source = source if copy is None else copy
-        # An order that mixes sets knows the size of each; to any other they are one.
+        # An order that mixes datasets needs the size of each; any other sees them as one.
         self._sizes: Any = len(source)
         if isinstance(order, Mixture) and isinstance(source, EndToEnd):
             self._sizes = source.sizes
@@ -57,7 +57,7 @@ class RecordSequence:
         self.length = order.length(self._sizes)
 
     def spec(self) -> dict[str, Any]:
-        """All that decides the order, the cut of the files into chunks or shards included."""
+        """Everything that determines the order, including the division of the files into chunks or shards."""
         laid_out = {name: digest(lengths) for name, lengths in self._layout.items()}
         return {**self.order.spec(), **laid_out}
 
@@ -84,9 +84,9 @@ class RecordSequence:
         """How a rank reads an epoch from a position on.
 
         Args:
-            window_bytes: what windows may hold together.
-            go_on: raises where nobody waits any more; asked between the parts of a window.
-            lend: columns of bytes may be views into what was read. Not of windows, which are held.
+            window_bytes: the most that all windows together may hold.
+            go_on: raises if the loop was left; called between the parts of a window.
+            lend: columns of bytes may be views into the buffers read. Ignored for windows, which stay in memory.
         """
         if not isinstance(self.order, Blocked):
             return Reading(self.source, lend=lend)
@@ -95,7 +95,7 @@ class RecordSequence:
 
 
 class Reading:
-    """Records taken where they lie, a batch at a time."""
+    """Reads records directly from the source, a batch at a time."""
 
     def __init__(self, source: Records | EndToEnd, *, lend: bool = False) -> None:
         self.source = source
@@ -103,21 +103,21 @@ class Reading:
 
     @property
     def num_bytes(self) -> int:
-        """What is held from batch to batch."""
+        """Bytes held from batch to batch."""
         return 0
 
     def take(self, plan: Plan, part: Part, numbers: np.ndarray, clock: Clock) -> Taken:
-        """The records of a batch, and which of `numbers` they are."""
+        """The records of a batch, and their indices in `numbers`."""
         return self.source.take(numbers, clock, lend=self._lend)
 
     def take_several(
         self, plan: Plan, parts: Sequence[Part], numbers: Sequence[np.ndarray], clock: Clock
     ) -> Iterator[Taken]:
-        """The records of several batches; small ones are read by one call, which costs as much as one
-        of them."""
+        """The records of several batches. Small batches are read by one call, which costs as much as a
+        single one."""
         taken: Taken | None = None
         if len(parts) > 1 and sum(map(len, numbers)) <= _TOGETHER_RECORDS:
-            # Whatever goes wrong is told in its place: batch by batch.
+            # Errors are raised by the batch that has them: read batch by batch below.
             with suppress(Exception):
                 taken = self.take(plan, parts[0], np.concatenate(numbers), clock)
         if taken is not None:
@@ -132,10 +132,10 @@ class Reading:
 
 
 class WindowReading(Reading):
-    """Records taken from windows that are in memory, each read once.
+    """Takes records from windows in memory, each of which is read once.
 
-    Of a window that is larger than what it may hold, the first records are in memory, as they lie in
-    the files; the others are read with the batch that has them.
+    If a window exceeds its memory limit, only its first records in file order are in
+    memory; the others are read with the batch that has them.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class WindowReading(Reading):
         self._told = False
         self.go_on = go_on
         self.likely_bytes = 0.0
-        """What a record holds, in the mean of the worst window so far; 0 where none was read."""
+        """The largest mean record size of a window so far, in bytes; 0 if none was read."""
         self._plan = plan
         self._rank = rank
         self._position = position
@@ -170,7 +170,7 @@ class WindowReading(Reading):
     def take_several(
         self, plan: Plan, parts: Sequence[Part], numbers: Sequence[np.ndarray], clock: Clock
     ) -> Iterator[Taken]:
-        """See Reading.take_several. Windows are in memory."""
+        """See Reading.take_several. Windows are in memory, so nothing is read together."""
         for part, asked in zip(parts, numbers, strict=True):
             yield self.take(plan, part, asked, clock)
 
@@ -179,7 +179,7 @@ class WindowReading(Reading):
         batches: list[pa.RecordBatch] = []
         kept: list[np.ndarray] = []
         done = 0
-        # Batches of several threads meet in a window, and may reach over several small ones.
+        # Batches of several threads meet in a window, and may span several small ones.
         edges = self._windows.edges
         across = np.searchsorted(edges, part.end) - np.searchsorted(edges, part.first, "right")
         most_held = 2 + 2 * int(max(across, 0))
@@ -189,7 +189,7 @@ class WindowReading(Reading):
                 window = self._windows.at(first)
                 last = min(window.last, stop)
                 asked = numbers[done : done + last - first]
-                if start < part.first:  # the beginning of the epoch once more, long out of memory
+                if start < part.first:  # wrapped to the beginning of the epoch, long out of memory
                     batch, places = self.source.take(asked, clock)
                 else:
                     held = self._holding(window, most_held, clock)
@@ -234,7 +234,7 @@ class WindowReading(Reading):
         return held
 
     def wanted(self, window: Window) -> np.ndarray:
-        """The records of a window that this rank has, in the order in which they lie."""
+        """The records of a window that this rank has, in file order."""
         positions = np.arange(max(window.first, self._position), window.last)
         numbers = self._windows.take(int(positions[0]), window.last)
         if self._plan.world_size > 1:
@@ -246,7 +246,7 @@ class WindowReading(Reading):
 
 
 class _Held:
-    """A window's records in memory, in the order in which they lie."""
+    """The records of one window in memory, in file order."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -255,10 +255,10 @@ class _Held:
         self.num_bytes = 0
         self.record_bytes = 0.0
         self.end = _END
-        """Records from this one on are not here."""
+        """Records from this one on are not in memory."""
 
     def fill(self, reading: WindowReading, window: Window, most_bytes: int, clock: Clock) -> None:
-        """Read them, if nobody has; as many as fit."""
+        """Read as many records as fit, unless another thread has done so."""
         with self._lock:
             if self._parts is not None:
                 return
@@ -272,7 +272,7 @@ class _Held:
                 if parts and num_bytes >= most_bytes:
                     self.end = int(numbers[start])
                     break
-                # As many as fit, if they are as large as those before; carefully where these are few.
+                # As many as fit at the size of those before; cautiously while these are few.
                 each = max(num_bytes / max(start, 1), reading.likely_bytes, 1)
                 count = int(min(most_bytes - num_bytes, _PART_BYTES) / each)
                 if not reading.likely_bytes:
@@ -287,7 +287,7 @@ class _Held:
             self.num_bytes, self.record_bytes = num_bytes, num_bytes / max(start, 1)
 
     def take(self, numbers: np.ndarray) -> Taken:
-        """Some of them, and which of `numbers` could be read."""
+        """Some of the records, and the indices of `numbers` that could be read."""
         assert self._parts is not None
         batches: list[pa.RecordBatch] = []
         places: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""Where a loader's records come from: one dataset, or several laid end to end."""
+"""The records of a loader: one dataset, or several concatenated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.loader.stats import Clock
 
 
 class Records:
-    """One dataset: its records by number, damaged ones passed over where it was opened so."""
+    """One dataset: its records by number. Damaged records are skipped if it was opened so."""
 
     def __init__(self, dataset: Dataset, columns: Sequence[str] | None = None) -> None:
         self.dataset = dataset
@@ -53,7 +53,7 @@ class Records:
 
     @property
     def damage(self) -> list[SkippedRegion]:
-        """What has been passed over so far."""
+        """The regions skipped so far."""
         return self.dataset.damage
 
     @property
@@ -63,23 +63,23 @@ class Records:
 
     @property
     def chunk_lengths(self) -> list[int] | None:
-        """Records of each chunk, in file order; None where a file does not tell."""
+        """Records of each chunk, in file order; None if a file does not give this."""
         readers = self.dataset.files.readers()
         lengths = [chunk.num_records for reader in readers for chunk in reader.chunks()]
         return lengths if sum(lengths) == len(self) else None
 
     @property
     def limits(self) -> Limits:
-        """How much a record may ask for."""
+        """The limits of what a record may request."""
         return self.dataset.options.limits
 
     @property
     def datasets(self) -> list[Dataset]:
-        """The sets, as they lie end to end."""
+        """The datasets, in the order in which they are concatenated."""
         return [self.dataset]
 
     def place_of(self, number: int) -> tuple[str, int]:
-        """The file of a record, and its number there."""
+        """The file of a record, and its number in that file."""
         number = checked_number(number, len(self))
         shards, local = self.dataset.files.locate(np.array([number]))
         return self.dataset.paths[int(shards[0])], int(local[0])
@@ -91,10 +91,10 @@ class Records:
     def take(
         self, numbers: np.ndarray, clock: Clock, *, lend: bool = False
     ) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Records in the order asked, and which of them these are, as places in `numbers`: where
-        damage is passed over, not all; where reading stops at it, those before the first.
+        """Records in the order requested, and their indices in `numbers`. Some are missing if damage is
+        skipped; if reading stops at damage, only the records before the first damaged one are returned.
 
-        `lend`: columns of bytes and images may be views into what was read (`lending.lent_schema`).
+        `lend`: columns of bytes and images may be views into the buffers read (`lending.lent_schema`).
         """
         places = np.arange(len(numbers))
         try:
@@ -107,7 +107,7 @@ class Records:
             if len(numbers) == 1:
                 self._skip(int(numbers[0]), error)
                 return self._take(numbers[:0], clock, False), places[:0]
-        # Halves of halves: each damaged record costs a few reads, and none is guessed at.
+        # Bisect: each damaged record costs a few reads, and none is guessed at.
         middle = len(numbers) // 2
         batch, kept = self.take(numbers[:middle], clock)
         if self.damage_mode == "stop" and len(kept) < middle:
@@ -122,7 +122,7 @@ class Records:
             try:
                 return take(self.dataset, numbers, columns, clock.reading, lend=lend)
             finally:
-                # Afterwards: what was read before a change is right, and a change explains errors.
+                # Checked afterwards: data read before a change is valid, and a change explains errors.
                 self._check_unchanged(numbers)
 
     def _check_unchanged(self, numbers: np.ndarray) -> None:
@@ -131,12 +131,12 @@ class Records:
             self.dataset.files.check_unchanged(shard)
 
     def _skip(self, number: int, error: FormatError) -> None:
-        """Note a damaged record, as a scan would."""
+        """Record a damaged record as skipped, as a scan would."""
         start = end = error.byte or 0
         shards, local = self.dataset.files.locate(np.array([number]))
         reader = bare(self.dataset.files.reader(int(shards[0])))
         if isinstance(reader, PartlyReadable):
-            with suppress(FormatError):  # its place is damaged, too
+            with suppress(FormatError):  # its position is damaged, too
                 for chunk, _ in reader.pick(local):
                     starts, ends = reader.places(chunk)
                     start, end = int(starts[0]), int(ends[0])
@@ -144,7 +144,7 @@ class Records:
 
 
 class EndToEnd:
-    """Several sets of records as one: those of the first, then those of the second, and so on."""
+    """Several datasets as one: the records of the first, then those of the second, and so on."""
 
     def __init__(self, sets: Sequence[Records]) -> None:
         self._sets = list(sets)
@@ -159,7 +159,7 @@ class EndToEnd:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Records of each set. Counting them may read the files."""
+        """Records of each dataset. Counting them may read the files."""
         return [len(one) for one in self._sets]
 
     @cached_property
@@ -171,13 +171,13 @@ class EndToEnd:
 
     @property
     def fingerprint(self) -> str:
-        """A name for all sets in this order."""
+        """A fingerprint of all datasets in this order."""
         digests = " ".join(one.fingerprint for one in self._sets)
         return hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()
 
     @property
     def damage(self) -> list[SkippedRegion]:
-        """What has been passed over so far."""
+        """The regions skipped so far."""
         return [region for one in self._sets for region in one.damage]
 
     @property
@@ -198,7 +198,7 @@ class EndToEnd:
 
     @property
     def limits(self) -> Limits:
-        """How much a record may ask for."""
+        """The limits of what a record may request."""
         return self._sets[0].limits
 
     @property
@@ -220,7 +220,7 @@ class EndToEnd:
     def take(
         self, numbers: np.ndarray, clock: Clock, *, lend: bool = False
     ) -> tuple[pa.RecordBatch, np.ndarray]:
-        """See Records.take. Nothing is lent, since the sets may have other types of bytes."""
+        """See Records.take. Returns no views, because the datasets may store bytes as different types."""
         owners = np.searchsorted(self._firsts, numbers, "right") - 1
         batches, places = [], []
         types = self.schema.types
@@ -238,7 +238,7 @@ class EndToEnd:
 
 
 def _common(sets: Sequence[Records]) -> pa.Schema:
-    """The columns that all sets have, as the first has them."""
+    """The columns that all datasets have, with the types of the first."""
     if not sets:
         raise ValueError("a loader needs at least one dataset")
     names = [set(one.schema.names) for one in sets]
@@ -246,7 +246,7 @@ def _common(sets: Sequence[Records]) -> pa.Schema:
     if not shared:
         raise SchemaError("the datasets have no column in common")
     for name in shared:
-        # Images are bytes to a TFRecord, and known to be images in a tar.
+        # A TFRecord stores images as bytes; a tar knows that they are images.
         kinds = {str(_bare(one.schema.field(name).type)) for one in sets}
         if len(kinds) > 1:
             raise SchemaError(
@@ -259,7 +259,7 @@ def _common(sets: Sequence[Records]) -> pa.Schema:
 
 
 _LABELS = pa.dictionary(pa.int32(), pa.string())
-"""Class labels of several sets, whatever each numbers its own with."""
+"""The type of class labels of several datasets, whatever numbers each of them uses."""
 
 
 def _bare(type_: Any) -> pa.DataType:
@@ -269,7 +269,7 @@ def _bare(type_: Any) -> pa.DataType:
 
 
 def _as(array: Any, type_: pa.DataType) -> pa.Array:
-    """The same values; bytes may become images, images bytes, and class labels those of all sets."""
+    """The same values as another type: bytes to images, images to bytes, class labels to the common type."""
     if array.type == type_:
         return array
     if type_ == _LABELS:
@@ -280,7 +280,7 @@ def _as(array: Any, type_: pa.DataType) -> pa.Array:
 
 
 def checked_number(number: Any, total: int) -> int:
-    """A record's number as Python's; others are refused."""
+    """A record's number as a Python int; numbers out of range are rejected."""
     found = operator.index(number)
     if not 0 <= found < total:
         raise RecordIndexError(f"no record {found} among {total}")
@@ -290,7 +290,7 @@ def checked_number(number: Any, total: int) -> int:
 def records_of(
     data: Any, columns: Sequence[str] | None, names: Sequence[str] | None = None
 ) -> Records | EndToEnd:
-    """What `ps.Loader` was given, as records; `names`: the sets that its order mixes, in order."""
+    """The `data` of `ps.Loader` as records. `names`: the datasets that its order mixes, in order."""
     if names is not None:
         given = ", ".join(repr(name) for name in data) if isinstance(data, Mapping) else "no names"
         if not isinstance(data, Mapping) or set(data) != set(names):

@@ -1,17 +1,17 @@
-"""Where a loader stands, as JSON that loads on any rank of any number of ranks.
+"""The position of a loader, as JSON that loads on any rank of any number of ranks.
 
 | key | what |
 |---|---|
 | `version` | 1 |
 | `epoch` | which epoch, from 0 |
 | `position` | how many records of its order all ranks together have seen |
-| `order` | the order's name and what decides it |
-| `seed` | of augmentations |
-| `num_records` | of the dataset |
+| `order` | the order's name and parameters |
+| `seed` | the seed of augmentations |
+| `num_records` | records in the dataset |
 | `fingerprint` | of the dataset: names, sizes, numbers and checksums of records of its files |
-| `class_names` | a digest of the names of the classes, where there are any: see `class_state.py` |
+| `class_names` | a digest of the class names, if there are any: see `class_state.py` |
 
-The order is arithmetic, so nothing else needs to be kept, and going on costs the same at any position.
+The order is arithmetic, so nothing else needs to be kept, and resuming costs the same at any position.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.errors import StateError
 
 VERSION = 1
 _END = 1 << 63
-"""Counts are smaller: an epoch or position of more bits is no loader's."""
+"""Exclusive upper bound of counts: no loader has a larger epoch or position."""
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring = 2, 80
 
@@ -35,10 +35,10 @@ def made(epoch: int, position: int, guard: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]:
-    """Epoch and position of a state, if it is one of this loader's.
+    """Epoch and position of a state, checked to belong to this loader.
 
     Raises:
-        StateError: no state, of another dataset, or of another order.
+        StateError: it is not a state, or it belongs to another dataset or a different order.
     """
     if not isinstance(state, Mapping):
         raise StateError(f"a state is a dict, as state_dict gives it, not {type(state).__name__}")

@@ -1,7 +1,7 @@
-"""Who reads what in an epoch, and the proof that nothing is lost and nothing read twice.
+"""Which rank reads what in an epoch, and a check that nothing is lost or read twice.
 
-`plan` is arithmetic: no record is read. Its audit walks every step of every rank in blocks of about
-a million positions, and keeps one byte for each record of the dataset. `audit` lets a loader run and
+`plan` is arithmetic: no record is read. Its audit goes through every step of every rank in blocks of about
+a million positions, and keeps one byte for each record of the dataset. `audit` runs a loader and
 compares what it delivers with the same arithmetic.
 """
 
@@ -24,48 +24,48 @@ if TYPE_CHECKING:
 
 BLOCK_POSITIONS = 1 << 20
 WALKED = 1 << 24
-"""Epochs of so many positions are walked in any case, which takes about a second; of longer ones the
-files of so many positions are counted, evenly spread."""
+"""Epochs of up to this many positions are always counted in full, which takes about a second; in longer epochs
+the files of this many positions, evenly spread, are counted."""
 SHOWN = 10
-"""So many records of each kind are named; of all others there is the number."""
+"""The most records of each kind that are named; the rest are only counted."""
 
 
 @dataclass(frozen=True)
 class RankPlan:
-    """What one rank does in an epoch."""
+    """The work of one rank in an epoch."""
 
     rank: int
     num_batches: int
     num_records: int
-    """Records delivered, those that fill a batch up included."""
+    """Records delivered, including those that only fill a batch."""
     num_filled: int
-    """Of these, the ones read again by `uneven="wrap"`, or masked by `uneven="pad"`."""
+    """Of these, the records that `uneven="wrap"` repeats or `uneven="pad"` masks."""
     first_batch: list[int]
-    """The first numbers of records of its first batch, and"""
+    """The first record numbers of its first batch."""
     last_batch: list[int]
-    """of its last."""
+    """The first record numbers of its last batch."""
     num_shards: int | None = None
-    """Files it reads from, and"""
+    """Number of files it reads from; None if the positions were not counted."""
     num_bytes: int | None = None
-    """bytes of them, by the mean size of each file's records; None where nothing was walked. Of more
-    than 16 million positions both are told from so many of them."""
+    """Bytes it reads, estimated from the mean record size of each file; None if the positions were not counted. For
+    more than 16 million positions, this and num_shards are estimated from 16 million of them."""
 
 
 @dataclass(frozen=True)
 class Twice:
-    """A record that comes more than once."""
+    """A record that occurs more than once."""
 
     record: int
     file: str
     record_in_file: int
     times: int
     where: list[tuple[int, int]]
-    """(step, rank) of the first of them, steps counted from the position of the plan."""
+    """(step, rank) of the first occurrences, with steps counted from the position of the plan."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A record that does not come in this epoch."""
+    """A record that does not occur in this epoch."""
 
     record: int
     file: str
@@ -74,7 +74,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How often each record comes, counted over all ranks and steps."""
+    """How often each record occurs, counted over all ranks and steps."""
 
     num_records: int
     num_once: int
@@ -84,7 +84,7 @@ class Coverage:
     """The first few."""
     repeated: list[Twice]
     explained: bool
-    """Whether `drop_last`, `uneven` and the order account for all of it."""
+    """Whether `drop_last`, `uneven` and the order account for every deviation."""
 
     def __str__(self) -> str:
         if self.num_once == self.num_records:
@@ -102,17 +102,17 @@ class Coverage:
 
 @dataclass(frozen=True)
 class PlanReport:
-    """Who reads what in an epoch. Printed, it is a summary; `penstock plan` makes tables of it."""
+    """Which rank reads what in an epoch. Printed, it is a summary; `penstock plan` shows it as tables."""
 
     num_records: int
     length: int
-    """Positions of the epoch: as many as records but for orders that choose."""
+    """Positions of the epoch: the number of records, except for orders that select records."""
     order: dict[str, Any]
     epoch: int
     position: int
     batch_size: int
     num_steps: int
-    """On every rank, from the position on."""
+    """Steps on every rank, from the position on."""
     uneven: str
     dropped: tuple[int, int]
     """The positions that no rank reads, [start, stop)."""
@@ -121,7 +121,7 @@ class PlanReport:
 
     @property
     def ok(self) -> bool:
-        """Nothing is lost or repeated but what was asked for; True where there was no audit."""
+        """Whether everything lost or repeated was asked for; also True if there was no audit."""
         return self.coverage is None or self.coverage.explained
 
     def __str__(self) -> str:
@@ -135,11 +135,11 @@ class PlanReport:
 
 
 def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
-    """Who reads what in the rest of the epoch where a loader stands, on all ranks. Reads no records.
+    """Which rank reads what in the rest of the loader's current epoch, on all ranks. Reads no records.
 
     Args:
-        loader: any rank's; `load_state_dict` and `set_epoch` choose what is looked at.
-        audit: count how often each record comes, over all ranks and all steps. Takes about a second
+        loader: the loader of any rank; `load_state_dict` and `set_epoch` choose where the plan begins.
+        audit: count how often each record occurs, over all ranks and all steps. Takes about a second
             for 10^7 records, and one byte of memory for each.
 
     Returns:
@@ -177,17 +177,17 @@ def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
 
 
 def audit(loader: Loader) -> PlanReport:
-    """Read the rest of an epoch, and compare every batch with the plan: how many there are, and which
-    records in which order are in them. The loader's next `for` is the next epoch.
+    """Read the rest of an epoch, and compare every batch with the plan: the number of batches, their records, and
+    the order of these. The loader's next `for` is the next epoch.
 
-    Damaged records that the loader passes over (`damage="skip"`) are in `loader.damage`, and
-    missing here.
+    Damaged records that the loader skips (`damage="skip"`) are listed in `loader.damage`, and
+    count as missing here.
 
     Returns:
-        The PlanReport of this rank alone; its `coverage` counts what was really delivered.
+        The PlanReport of this rank alone; its `coverage` counts the records actually delivered.
 
     Raises:
-        AssertionError: the loader delivered something else than planned.
+        AssertionError: the batches delivered differ from the plan.
 
     Example:
         >>> import penstock as ps
@@ -218,7 +218,7 @@ def audit(loader: Loader) -> PlanReport:
 
 
 def _in_order(some: np.ndarray, of: np.ndarray) -> bool:
-    """Whether an array is another with some of its elements left out."""
+    """Whether `some` is `of` with elements left out."""
     rest = iter(of.tolist())
     return all(number in rest for number in some.tolist())
 
@@ -262,12 +262,12 @@ class _Walk:
         self._lock = threading.Lock()
 
     def end_of(self, step: int) -> int:
-        """The position up to which the ranks have read together after a step."""
+        """The position up to which all ranks together have read after a step."""
         last = self._plan.part(self._position, step, self._plan.world_size - 1)
         return min(last.first + last.num_real, self._plan.length)
 
     def shares(self) -> list[RankPlan]:
-        """What arithmetic says of each rank."""
+        """The computed plan of each rank."""
         steps = self._plan.num_steps(self._position)
         found = []
         for rank in range(self._plan.world_size):
@@ -283,7 +283,7 @@ class _Walk:
         return found
 
     def with_files(self, shares: list[RankPlan]) -> list[RankPlan]:
-        """The same with the files that each rank reads from."""
+        """The same plans, with the files that each rank reads from."""
         return [
             replace(
                 share,
@@ -305,7 +305,7 @@ class _Walk:
         """How often each record came. A first count says only whether: if as many different
         records came as positions were read, none came twice. Else they are counted one by one."""
         counts = self._counts
-        # What was read before the position counts, too: a run that goes on loses nothing.
+        # Records read before the position count, too: a resumed run loses nothing.
         for a, b in _cut(0, self._position):
             counts[self._loader.numbers(self._epoch, a, b)] = 1
         steps = self._plan.num_steps(self._position)
@@ -433,7 +433,7 @@ def _cut(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def _promises_each_once(loader: Loader) -> bool:
-    """Whether an order has every record once; those that choose records promise other things."""
+    """Whether an order promises every record exactly once; orders that select records do not."""
     chooses = isinstance(loader.order, (Balanced, Mixture, Weighted))
     return loader.plan.length == len(loader.source) and not chooses
 

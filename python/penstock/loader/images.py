@@ -1,10 +1,10 @@
-"""Images as a model looks at them: `ps.Image` says how, `decode_into` does it, a batch at a time.
+"""Prepares images for a model: `ps.Image` describes how, `decode_into` does it, a batch at a time.
 
-Of a JPEG only what its crop needs is decoded; the crop is resized, mirrored, made numbers and
-written into its place in the batch, by one call of Rust on several threads. What a record looks like
-depends on its 64-bit key alone: not on threads, batches, or the order of the records.
+Only the part of a JPEG that its crop needs is decoded. The crop is resized, mirrored, converted to numbers and
+written into its place in the batch, by one Rust call on several threads. The result for a record
+depends only on its 64-bit key, not on threads, batches, or the order of the records.
 
-`docs/guide/loader-images.md` says what the fast path loses against `exact=True`, measured.
+`docs/guide/loader-images.md` reports measurements of what the fast path loses compared with `exact=True`.
 """
 
 from __future__ import annotations
@@ -153,12 +153,12 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ImageFault:
-    """An image of a batch that is damaged.
+    """A damaged image of a batch.
 
     Attributes:
         place: its place in the batch, from 0.
         error: what is wrong with it.
-        salvaged: whether what could be had of it is in the batch; else zeros are.
+        salvaged: whether the decodable part is in the batch; otherwise the batch has zeros.
     """
 
     place: int
@@ -266,14 +266,14 @@ def _apart(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray |
 
 
 def _sizes(array: pa.Array, limits: Limits) -> list[tuple[int, int] | None]:
-    """Height and width of each image, None where they cannot be told."""
+    """Height and width of each image, None if they cannot be determined."""
     told = pa.array(_core.image_view_sizes(array, limits.image_pixels))
     sides = (told.field(name).to_pylist() for name in ("height", "width"))
     return [None if high is None else (high, wide) for high, wide in zip(*sides, strict=True)]
 
 
 def _array_of(images: Any) -> tuple[pa.Array, tuple[int, int, int] | None]:
-    """The images as one array, and the shape of their pixels where they are not encoded."""
+    """The images as one array, and the shape of their pixels if they are not encoded."""
     if isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim == 4:
         shape = images.shape[1:]
         flat = pa.array(np.ascontiguousarray(images).reshape(-1))

@@ -1,4 +1,4 @@
-"""`Loader`: what a training loop iterates over."""
+"""`Loader`: the batches that a training loop iterates over."""
 
 from __future__ import annotations
 
@@ -40,81 +40,81 @@ if TYPE_CHECKING:
     from penstock.adapters.torch import TorchBatches
 
 MEMORY_BYTES = 1 << 30
-"""What a loader may add to the memory of its process, about."""
+"""Default for the memory that a loader may add to its process, approximately."""
 SPARED_BYTES = 256 << 20
-"""So much of it, or half where that is less, is left to what no batch holds any more: buffers that wait
-to be used again, and what allocators keep of freed memory."""
+"""Headroom for freed buffers and allocator caches: this much, or half of memory_bytes if that is
+less."""
 _BRIEF_SECONDS = 0.0006
-"""A batch that takes less is made by one thread sooner than by two that wait for each other."""
+"""Batches quicker than this are made sooner by one thread than by two that wait for each other."""
 _MOST_BATCHES = 16
-"""Small batches that a thread makes at a time."""
+"""The most small batches that a thread makes per task."""
 
 
 class Loader:
-    """Batches of a dataset, in an exact order, made by several threads ahead of the loop.
+    """Batches of a dataset in an exact order, made by several threads ahead of the loop.
 
-    One `for` is one epoch, the next `for` the next; a loop that is broken off ends its epoch. The
-    records of a batch are decided by arithmetic, so that threads, ranks and interruptions change
+    Each `for` loop is one epoch, and the next `for` is the next epoch. Breaking out of a loop ends its epoch.
+    Arithmetic alone decides which records are in a batch, so threads, ranks and interruptions change
     nothing: `state_dict` is a few numbers, and a state of any rank loads on any rank of any number
     of ranks.
 
     Args:
-        data: a Dataset; or several, as a list or a dict, laid end to end with the columns they have
+        data: a Dataset; or several, as a list or a dict, concatenated, with the columns they have
             in common.
         batch_size: records in a batch, on each rank.
-        order: which record comes when: penstock.Sequential(), Shuffled(seed), …
-        drop_last: leave out what is left at the end and does not make a whole batch on every rank.
-        uneven: what makes the last step equal on all ranks: "drop" leaves out up to world_size - 1
-            records, "wrap" repeats as many from the beginning of the epoch, "pad" fills every batch
-            up to batch_size and says in a column `mask`, bool[n], which records count; damaged ones
-            that are passed over do not.
-        decode: {column: penstock.Image(…)}, or a function of the Arrow column that gives an array.
-        map: function of a batch (dict) that gives a batch, called in a thread of the loader. One
-            with a parameter `keys` also gets uint64[n]: a number for each record that depends on
-            seed, epoch and record alone, to draw its augmentation from.
-        map_records: function of a record (dict of values) that gives a record; `keys` is then one
-            number. Its results are stacked where their shapes are equal.
-        columns: names of those wanted; others are not decoded.
-        record_numbers: name of a column, int64[n], with the number of each record: `place_of` tells
+        order: the order of the records: penstock.Sequential(), Shuffled(seed), …
+        drop_last: leave out the records at the end that do not make a whole batch on every rank.
+        uneven: how the last step becomes equal on all ranks: "drop" leaves out up to world_size - 1
+            records, "wrap" fills the gaps with records from the beginning of the epoch, "pad" fills every batch
+            up to batch_size and adds a column `mask`, bool[n], of the records that count; skipped
+            damaged records do not count.
+        decode: {column: penstock.Image(…)}, or a function from the Arrow column to an array.
+        map: function from a batch (dict) to a batch, called in a thread of the loader. If it
+            has a parameter `keys`, it also gets uint64[n]: a number for each record that depends only on
+            seed, epoch and record, to seed the augmentation of that record.
+        map_records: function from a record (dict of values) to a record; `keys` is then a single
+            number. Results of equal shape are stacked.
+        columns: names of the columns to read; others are not decoded.
+        record_numbers: name for an added column, int64[n], with the number of each record; `place_of` gives
             its file.
         ragged: lists as "offsets" (a tuple of values and offsets), "pad" or "list", for all columns
             or by name; see `penstock.loader._columns`.
-        pad_to: {column: length}: its lists padded with zeros to this length in every batch; for lists of
-            lists one length for each level, outermost first. A longer list is an error.
-        truncate: cut lists that are longer than `pad_to` to it.
+        pad_to: {column: length}: pad the lists of a column with zeros to this length in every batch; for lists of
+            lists, one length for each level, outermost first. A longer list is an error.
+        truncate: cut lists that are longer than `pad_to` to that length.
         class_names: {column: [names]}: the order of the classes, the same for training and validation.
-            Where it is not given, a loader takes the list that the files have (folders of images, npz,
-            HDF5), or finds the names by a pass over the column when it is made.
-        fill: {column: number} that stands for missing numbers, which are errors otherwise.
-        seed: of `keys` and random crops; None is the order's.
+            If not given, a loader uses the list stored in the files (folders of images, npz,
+            HDF5), or finds the names by a pass over the column when it is constructed.
+        fill: {column: number}: the number that replaces missing numbers, which are errors otherwise.
+        seed: the seed of `keys` and random crops; None: the seed of the order.
         rank, world_size: which part of each step is read here.
-        threads: how many work ahead of the loop; None is one for each core, 0 none: batches are then
-            made when they are asked for.
-        processes: so many worker processes call `map` and `map_records`, for functions that hold the
-            GIL; all else stays in threads. The functions must be importable: see docs/guide/loader.md.
-        memory_bytes: what the loader may add to the memory of the process, about: batches that wait,
-            are in the making or in the loop's hands, windows of `Blocked`, and what allocators keep
-            of freed memory. One batch is made in any case, which takes up to three times its size.
-        cache: "memory" or a folder on a local disk: a copy of the records is made there while the
-            source is read, and read once it is whole. Worth it where the source is slow: compressed
+        threads: how many threads work ahead of the loop. None: one for each core. 0: none, batches are
+            made when they are requested.
+        processes: the number of worker processes that call `map` and `map_records`, for functions that hold the
+            GIL; everything else stays in threads. The functions must be importable: see docs/guide/loader.md.
+        memory_bytes: memory that the loader may add to the process, approximately: batches that are queued,
+            being made or held by the loop, windows of `Blocked`, and freed memory that allocators
+            keep. At least one batch is always made, which takes up to three times its size.
+        cache: "memory" or a folder on a local disk, to which the records are copied while the
+            source is read; the copy is read once it is complete. Useful if the source is slow: compressed
             files, other machines, slow disks.
-        cache_bytes: what the copy may hold; one that would need more is given up, with a warning.
-            None: half of the free memory, or what the disk has.
+        cache_bytes: limit of the copy in bytes; a copy that would exceed it is abandoned, with a warning.
+            None: half of the free memory, or all of the disk except one twentieth.
         epoch: the first epoch.
         progress: show a line on the terminal while rank 0 loops: steps, rates, time left, how long
-            the loop waits for data, and at the end of an epoch what held it up. Nothing is shown
-            where stderr is no terminal.
+            the loop waits for data and, at the end of an epoch, the bottleneck. Nothing is shown
+            if stderr is not a terminal.
 
-    Batches are dicts of NumPy arrays, or what `map` makes of them.
+    Batches are dicts of NumPy arrays, or whatever `map` returns.
 
     Raises:
-        SchemaError: no such column; datasets that have no column in common.
+        SchemaError: there is no such column, or the datasets have no column in common.
 
-    While iterating: what `Dataset.take` raises, and ChangedError where a file has been changed,
-    replaced or taken away since it was opened (files of checked records may grow). Where the
-    dataset was opened with `damage="skip"`, damaged records (also images that cannot be decoded)
-    are left out of their batch and listed in `damage`; with "stop" the epoch ends before the first;
-    with "salvage" images give what they can.
+    While iterating: the errors of `Dataset.take`, and ChangedError if a file was changed,
+    replaced or removed after it was opened (files whose records have checksums may grow). If the
+    dataset was opened with `damage="skip"`, damaged records (including images that cannot be decoded)
+    are left out of their batch and listed in `damage`; with "stop" the epoch ends before the first one;
+    with "salvage" the readable parts of images are kept.
 
     Example:
         >>> import penstock as ps
@@ -211,20 +211,20 @@ class Loader:
             self._workers,
         )
         self._guarded: dict[str, Any] | None = None
-        # What the making of a batch takes, known when one has been made.
+        # The memory to make a batch, known once one has been made.
         self._making_bytes: int | None = None
         self._images: _core.BufferPool | None = None
         self._at = self._next = (checked_epoch(epoch), 0)
         self.planned_records = 0
-        """Records of the batch given last, the same on every rank; damaged ones that it lacks count."""
+        """Records planned for the latest batch, equal on every rank; includes damaged ones left out."""
 
     def __len__(self) -> int:
-        """Batches of a whole epoch, the same on every rank."""
+        """Batches of a complete epoch, the same on every rank."""
         return self.plan.num_steps()
 
     @property
     def standing(self) -> tuple[int, int]:
-        """The epoch of the next batch, and the position in it, over all ranks."""
+        """The epoch of the next batch, and its position in that epoch, over all ranks."""
         return self._at
 
     @property
@@ -233,15 +233,15 @@ class Loader:
         return self._at[0]
 
     def __iter__(self) -> Iterator[Batch]:
-        # All of this happens when the first batch is asked for: Lightning makes iterators that it
-        # does not use, and they are no epochs.
+        # All of this happens only when the first batch is requested: Lightning creates iterators that
+        # it never uses, and those must not count as epochs.
         epoch, position = self._at = self._next
         self._next = (epoch + 1, 0)
-        # A batch of which nothing could be read is none, where no other rank waits for it.
+        # An empty batch is yielded only if other ranks wait for this one.
         yield from self.batches(epoch, position, empty=self.plan.world_size > 1)
 
     def delivered(self) -> Iterator[np.ndarray]:
-        """Do as a `for` does, and yield the records that are in each batch: int64[n]."""
+        """Iterate like a `for` loop, but yield the numbers of the records in each batch: int64[n]."""
         epoch, position = self._at = self._next
         self._next = (epoch + 1, 0)
         with closing(self._made(epoch, position)) as results:
@@ -251,8 +251,8 @@ class Loader:
     def batches(
         self, epoch: int, position: int, first: int = 0, every: int = 1, *, empty: bool = True
     ) -> Iterator[Batch]:
-        """The batches of an epoch from a position on, or every so many of them from the first-th;
-        also those whose records are all damaged and passed over, unless `empty` is False."""
+        """The batches of an epoch from a position on: every `every`-th, starting with number `first`. Includes
+        batches whose records are all damaged and skipped, unless `empty` is False."""
         line = None
         if self._progress and not self.rank:
             done = self.plan.num_steps() - self.plan.num_steps(position)
@@ -274,7 +274,7 @@ class Loader:
         left = len(range(first, self.plan.num_steps(position), every))
         shared = Shared(self._pool())
         batches = count()
-        # Half of it may be windows that the order shuffles in, if it does.
+        # Up to half of it may be the windows of an order that shuffles within windows.
         room = self.memory_bytes - min(self.memory_bytes // 2, SPARED_BYTES)
         reading = self._sequence.reading(
             self.plan,
@@ -287,7 +287,7 @@ class Loader:
         )
 
         def most_batches() -> int:
-            # Of batches that are handed over together, none may be wanted for long.
+            # Batches that are handed over together must not make the loop wait long for the first.
             few = self.threads == 0 or self._processes
             return 1 if few else min(room // 32 // max(self._making_bytes or 0, 1), _MOST_BATCHES)
 
@@ -312,13 +312,13 @@ class Loader:
             [lambda: tasks.of(parts)],
             make,
             lambda result: result[0].num_bytes,
-            # A thread that waits for a worker process does no work of its own.
+            # A thread that waits for a worker process uses no CPU.
             max(self.threads, 1) + self._processes,
             lambda: room - reading.num_bytes,
             ahead=self.threads + self._processes > 0,
             need=need,
             counts_taken=True,
-            # Such batches are made of Python's own steps, of which only one is done at a time.
+            # Brief batches consist of Python steps, of which the GIL allows only one at a time.
             at_once=lambda: 1 if tasks.job_seconds < _BRIEF_SECONDS else 1 << 30,
         )
         if not left:
@@ -360,24 +360,24 @@ class Loader:
         return self._recipe.make(numbers, taken, mask, epoch, shared, clock)
 
     def _pool(self) -> _core.BufferPool:
-        """Memory of images that is used again, also in the next epoch."""
+        """Image memory that is reused, also in the next epoch."""
         if self._images is None:
             self._images = _core.BufferPool(self.memory_bytes // 4)
         return self._images
 
     def batch(self, epoch: int, position: int, step: int) -> Batch:
-        """One batch, made at once: that of a step, counted from a position of an epoch."""
+        """The batch of one step, counted from a position of an epoch; made immediately."""
         part = self.plan.part(position, step, self.rank)
-        reading = Reading(self.source)  # also where the order has windows: one batch fills none
+        reading = Reading(self.source)  # even if the order has windows: one batch fills none
         numbers, clock = self._sequence.numbers(self.plan, part, epoch), Clock()
         taken = reading.take(self.plan, part, numbers, clock)
         return self._make(part, epoch, numbers, taken, Shared(self._pool()), clock).batch
 
     def __getitem__(self, step: int) -> Batch:
-        """One batch, made at once: that of a step of the epoch with which the next `for` begins.
+        """The batch of one step of the epoch that the next `for` starts; made immediately.
 
-        For samplers and loaders of others, which ask for items by number; they say by `set_epoch`
-        when the next epoch begins. A `for` is faster: it makes batches ahead.
+        For external samplers and loaders that request items by number; they call `set_epoch`
+        when the next epoch begins. A `for` loop is faster because it makes batches ahead.
 
         Raises:
             IndexError: an epoch has fewer batches.
@@ -390,7 +390,7 @@ class Loader:
 
     @property
     def padded(self) -> list[str]:
-        """Columns that are padded to the longest list of each batch, and come as they are."""
+        """Columns that are padded to the longest list of each batch and reach the user unchanged."""
         way = self._recipe.way
         if self._recipe.user.is_any:
             return []
@@ -408,17 +408,17 @@ class Loader:
         return self._sequence.at(epoch, start, stop)
 
     def place_of(self, number: int) -> tuple[str, int]:
-        """The file of a record of the loader, and its number there."""
+        """The file of a record of the loader, and the record's number in that file."""
         return self.source.place_of(number)
 
     # -- where it stands ------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loop stands: what follows the batches it has been given. JSON, under 1 KiB."""
+        """The state of the loop after the batches delivered so far. JSON, under 1 KiB."""
         return self.state_at(*self._at)
 
     def state_at(self, epoch: int, position: int) -> dict[str, Any]:
-        """The state from which the next `for` begins at a position of an epoch."""
+        """The state that makes the next `for` begin at a position of an epoch."""
         return states.made(epoch, position, self._guard())
 
     @property
@@ -427,22 +427,22 @@ class Loader:
         return self._next
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next `for` go on where a loader stood, of any rank of any number of ranks.
+        """Make the next `for` continue from the state of a loader, of any rank of any number of ranks.
 
         Raises:
-            StateError: the state is of other data, or of another order.
+            StateError: the state belongs to other data, or to a different order.
         """
         standing = states.loaded(state, self._guard(), self.plan.length)
         class_state.check_state(self._classes.known, state.get("class_names"))
         self._at = self._next = standing
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next `for` be this epoch. What a state said of the same epoch stays."""
+        """Make the next `for` iterate over this epoch. A position loaded for the same epoch is kept."""
         if self._next[0] != epoch:
             self._at = self._next = (checked_epoch(epoch), 0)
 
     def _guard(self) -> dict[str, Any]:
-        # Found out once: some ask for the state at every step, and there may be many files.
+        # Computed once: some callers ask for the state at every step, and there may be many files.
         if self._guarded is None:
             self._guarded = {
                 "order": self._sequence.spec(),
@@ -454,14 +454,14 @@ class Loader:
                 self._guarded["class_names"] = class_state.in_state(self._classes.known)
         return self._guarded
 
-    # -- in other worlds. What stands above is imported by its name, when it is asked for. --------
+    # -- adapters: the libraries are imported only when one is requested. -------------------------
 
     def torch(self, device: Any = None) -> TorchBatches:
-        """The batches as torch's tensors: a torch IterableDataset, to be looped over as it is.
+        """The batches as torch tensors: a torch IterableDataset to iterate over directly.
 
         Args:
-            device: where the tensors shall be; None for the arrays themselves, not copied. To a
-                CUDA device they are copied beside the model's work, one batch ahead.
+            device: where the tensors are placed; None for the arrays themselves, not copied. Copies to a
+                CUDA device overlap with the model's work, one batch ahead.
 
         Returns:
             Dicts as the loader gives them; text, bytes and objects are lists.
@@ -469,12 +469,12 @@ class Loader:
         return import_module("penstock.adapters.torch").TorchBatches(self, device)
 
     def jax(self, sharding: Any = None, device: Any = None) -> JaxBatches:
-        """The batches as JAX's arrays, on their way to the device one batch ahead.
+        """The batches as JAX arrays, transferred to the device one batch ahead.
 
         Args:
-            sharding: a jax.sharding.Sharding of global arrays, of which this process has the
+            sharding: a jax.sharding.Sharding of global arrays; this process provides the
                 records of its rank.
-            device: a jax.Device, where there is no sharding; None for JAX's default.
+            device: a jax.Device, used if there is no sharding; None for JAX's default.
 
         Returns:
             Dicts as the loader gives them; text, bytes and objects are lists.
@@ -490,8 +490,8 @@ class Loader:
         """The batches as a keras.utils.PyDataset, for `model.fit(..., shuffle=False)`.
 
         Args:
-            x: the column that the model is given; several as a dict of them.
-            y: the column, or columns, that it shall learn; None for none.
+            x: the input column of the model; several columns become a dict.
+            y: the target column or columns; None for none.
             sample_weight: a column of weights, such as the "mask" of uneven="pad".
 
         Returns:
@@ -502,12 +502,12 @@ class Loader:
     # -- what it has done -----------------------------------------------------------------------
 
     def stats(self) -> LoaderStats:
-        """Where the time went since the loader was made; printed, it says what to change."""
+        """Where the time went since the loader was created; printed, it suggests what to change."""
         return self._meter.stats(len(self.source.damage))
 
     @property
     def class_names(self) -> dict[str, list[str]]:
-        """The names of the classes of each label column: the number in a batch is a place in this list.
+        """The class names of each label column: a number in a batch is an index into this list.
 
         Example:
             >>> import pyarrow as pa
@@ -522,7 +522,7 @@ class Loader:
 
     @property
     def damage(self) -> list[SkippedRegion]:
-        """What has been passed over so far."""
+        """The regions skipped so far."""
         return self.source.damage
 
 
@@ -537,7 +537,7 @@ def _check_words(
     pad_to: Any,
     truncate: bool,
 ) -> None:
-    """Refuse what would only fail in the middle of the first epoch."""
+    """Reject arguments that would otherwise fail only in the middle of the first epoch."""
     if order is not None and (isinstance(order, type) or not isinstance(order, Order)):
         told = getattr(order, "__name__", repr(order))
         raise TypeError(f"order={told} is no order; try penstock.Shuffled(seed=0)")

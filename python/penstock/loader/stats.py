@@ -1,4 +1,4 @@
-"""Where a loader's time goes, and one sentence on what holds it up."""
+"""Measures where a loader's time goes, and names the bottleneck in one sentence."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from penstock.framing.read.framed import proving_timed
 
 Item = TypeVar("Item")
 STAGES: tuple[str, ...] = ("read", "verify", "records", "decode", "map")
-"""What the threads do: bytes from files; payloads compared with their checksums; records made
-columns; images and the like decoded and columns made NumPy's; the user's functions."""
+"""The work of the threads: reading bytes from files; comparing payloads with their checksums; making columns of
+records; decoding images and converting columns to NumPy; the user's functions."""
 SAMPLED = 16
-"""Payloads are verified and made columns record by record, while they are in the cache, so a clock
-between the two would cost more than either. In one batch of so many they are verified apart and
-timed; its share stands for the others. What is not framed (Parquet, npy …) verifies within
+"""Payloads are verified and decoded record by record, while they are in the cache, so timing each
+step would cost more than the steps. In one batch of this many, payloads are verified separately and
+timed; their share is applied to the other batches. Formats without frames (Parquet, npy …) verify within
 `records`, if at all."""
 
 
 @dataclass(frozen=True)
 class LoaderStats:
-    """What a loader has done since it was made. Times are seconds.
+    """What a loader has done since it was created. Times are in seconds.
 
     `threads` holds the time that all threads together spent in each stage. `waiting_for_data` is
     how long the consumer waited for batches, `waiting_for_consumer` how long it kept them.
-    `busy_while_waiting` is what the processor worked meanwhile, all cores together: less than the wait
-    where threads wait for the disk. Worker processes are not counted in it.
+    `busy_while_waiting` is the CPU time used during the wait, over all cores: less than the wait
+    if threads wait for the disk. Worker processes are not included.
     """
 
     batches: int
@@ -62,7 +62,7 @@ class LoaderStats:
         return self.waiting_for_data / self.seconds if self.seconds else 0.0
 
     def since(self, before: LoaderStats) -> LoaderStats:
-        """What has been done between two looks."""
+        """What has been done since an earlier snapshot."""
         return LoaderStats(
             self.batches - before.batches,
             self.records - before.records,
@@ -123,8 +123,8 @@ _ADVICE = {
 
 
 _BUSY_SHARE = 0.25
-"""A thread that waits for a disk leaves the processor alone; one that decompresses does not, but other
-programs may take their share."""
+"""A thread that waits for a disk uses no CPU; one that decompresses does, but other
+programs may take part of the CPU time."""
 _UNPACKING = (
     "reading, in which the processor was busy, so it is not the disk: files that are compressed have to be"
     " decompressed. Give more threads= or cache=, or penstock convert them to files that are not."
@@ -132,8 +132,8 @@ _UNPACKING = (
 
 
 class Clock:
-    """What the making of one batch has spent, by stage. Each batch has one of its own, so there is
-    no lock that a fork could leave behind."""
+    """The time spent on one batch, by stage. Each batch has its own clock, so there is
+    no lock that a fork could leave held."""
 
     def __init__(self, *, is_sample: bool = False) -> None:
         self.spent = dict.fromkeys(STAGES, 0.0)
@@ -143,7 +143,7 @@ class Clock:
 
     @contextmanager
     def on(self, stage: str) -> Generator[None]:
-        """Count what is done meanwhile as time of a stage."""
+        """Add the time of the block to a stage."""
         begun = time.perf_counter()
         try:
             if stage == "records" and self._is_sample:
@@ -157,7 +157,7 @@ class Clock:
             self.spent[stage] += time.perf_counter() - begun
 
     def reading(self, chunks: Iterable[Item]) -> Iterator[Item]:
-        """The same chunks; what it takes to get them is reading, and not work on records."""
+        """The same chunks; time spent waiting for them counts as reading, not as work on records."""
         rest = iter(chunks)
         while True:
             begun = time.perf_counter()
@@ -171,14 +171,14 @@ class Clock:
 
 
 class Meter:
-    """Adds up what batches have cost; used by the consumer's thread alone."""
+    """Sums the costs of batches; used only by the consumer's thread."""
 
     def __init__(self, num_threads: int) -> None:
         self._num_threads = num_threads
         self.reset()
 
     def reset(self) -> None:
-        """Begin to count anew."""
+        """Reset all counts."""
         self._spent = dict.fromkeys(STAGES, 0.0)
         self._batches = self._records = self._bytes = 0
         self._waited = self._busy = self._kept = 0.0
@@ -187,7 +187,7 @@ class Meter:
     def delivered(
         self, records: int, num_bytes: int, spent: dict[str, float], waited: float, busy: float
     ) -> None:
-        """A batch was given to the loop, which waited for it; the processor was `busy` meanwhile."""
+        """Count a batch given to the loop, which waited for it while the CPU was `busy` seconds."""
         self._busy += busy
         self._batches += 1
         self._records += records
@@ -200,11 +200,11 @@ class Meter:
             self._verified_of += spent["verify"] + spent["records"]
 
     def kept(self, seconds: float) -> None:
-        """The loop came back for more after so long."""
+        """Count the seconds for which the loop kept a batch."""
         self._kept += seconds
 
     def stats(self, passed_over: int) -> LoaderStats:
-        """What has been counted so far."""
+        """The totals so far."""
         threads = dict(self._spent)
         both = threads["verify"] + threads["records"]
         share = self._verified / self._verified_of if self._verified_of else 0.0

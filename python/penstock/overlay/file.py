@@ -256,8 +256,8 @@ class OverlayWriter:
 
 
 class Overlay:
-    """One overlay, its table read and proved. The file is opened again when values are asked for,
-    so that a dataset of many shards need not hold it open."""
+    """One overlay, whose table has been read and verified. The file is reopened when values are requested,
+    so that a dataset of many shards need not keep it open."""
 
     def __init__(
         self, path: str, storage: Storage, limits: Limits, kept: Kept | None = None
@@ -362,7 +362,7 @@ class Overlay:
         return pa.RecordBatch.from_pylist([], schema=self.schema).select(columns)
 
     def prove(self) -> None:
-        """Read all values. Raises ChangedError where they are not those that were written."""
+        """Read and verify all values. Raises ChangedError if they are not those that were written."""
         for block in range(len(self._ends)):
             self._block(block)
 

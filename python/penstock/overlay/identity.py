@@ -1,5 +1,5 @@
-"""What ties an overlay to its shard: values are joined by record number, so that a shard whose
-records are others, or stand elsewhere, must be told from the one that they were made for.
+"""What ties an overlay to its shard: values are joined by record number, so a shard whose records differ or have moved
+must be distinguished from the shard that the values were made for.
 
 Time stamps are not looked at. A framed shard is told by its index: the place and the stored
 checksum of every record. The index is itself tied to the file, and each record read through it is

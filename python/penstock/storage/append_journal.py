@@ -1,7 +1,7 @@
-"""The note beside a file that is growing: how long it was, and what is being put behind it.
+"""The note beside a file that is growing: how long it was, and what is being appended.
 
-An append writes it before the first new byte and removes it when the last one is durable. Whoever
-meets one reads the file as it was, up to `old_size`. It is JSON, in a hidden file of its own:
+An append writes it before the first new byte and removes it when the last one is durable. A process that finds one
+reads the file as it was, up to `old_size`. It is JSON, in a hidden file of its own:
 
 | key | what |
 |---|---|
@@ -10,8 +10,8 @@ meets one reads the file as it was, up to `old_size`. It is JSON, in a hidden fi
 | head | the first new bytes, up to 4096, in hexadecimal |
 | tail | crc32c of all new bytes |
 
-A note proves nothing by being there: it may have been copied, or outlived the file that it was
-about. It is believed where the bytes around the old end are those that it tells of.
+The presence of a note verifies nothing: it may have been copied, or have outlived the file that it was about. It is
+trusted only if the bytes around the old end match it.
 """
 
 from __future__ import annotations

@@ -153,8 +153,8 @@ def size_of(path: str) -> int:
 
 
 def refuse_other_files(path: str) -> None:
-    """Raise FileExistsError if a folder is not to be replaced: what is replaced is deleted, so it
-    has to be what would be written there."""
+    """Raise FileExistsError if a folder must not be replaced: a replaced folder is deleted, so it may hold only the
+    kinds of files that would be written there."""
     if os.path.islink(path) or not os.path.isdir(path):
         raise FileExistsError(f"{path} is no folder, and is not replaced by one")
     for folder, _, names in os.walk(path):
@@ -317,7 +317,7 @@ class Folder:
 
 
 class FolderSink:
-    """A folder being written, beside its place. It is a `Sink` for who finishes and commits it."""
+    """A folder being written, beside its final place. It is a `Sink` for callers that only finish and commit it."""
 
     def __init__(self, path: str, *, overwrite: bool, calls: Calls, most: int = 0o777) -> None:
         self.path = path

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from penstock.storage.folder import Folder, FolderSink
 
 _MOST_LOOKS = 10
-"""How often a file is looked at that has another size each time."""
+"""How often a file is examined whose size differs each time."""
 
 
 _TICK_NS = 20_000_000
-"""No tick of a system's clock is longer."""
+"""Upper bound for the tick of a system clock, in nanoseconds."""
 
 
 class LocalSource:

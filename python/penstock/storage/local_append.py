@@ -1,9 +1,9 @@
-"""The end of a file that grows: bytes are put behind it, all or none of them.
+"""Appending to a local file: either all new bytes are added at its end, or none.
 
-One appends at a time (a lock on the file, which ends with its process). The note of `journal` is
-durable before the first new byte is written, and removed when the last one is durable; between the
-two, the old end is where the file ends for everybody here. What a killed process left is taken
-back, or kept if it is all there, by whoever comes next.
+Only one process appends at a time (a lock on the file, released when its process ends). The note of `append_journal`
+is durable before the first new byte is written, and removed when the last one is durable; between the two, readers
+treat the old end as the end of the file. What a killed process left is removed, or kept if it is complete, by the
+next process that opens the file.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Tail:
                 self._calls.close(fd)
 
     def settle(self) -> None:
-        """End what an append that was killed has begun."""
+        """Finish or undo an append whose process was killed."""
         if not journal.is_there(self.path):
             return
         known = journal.load(self.path)

@@ -22,7 +22,7 @@ _MOST_PARTS = 512
 """Parts of one write; every system takes as many."""
 _REPEATED_BYTES = 8 << 20
 _SYNCED_BYTES = 4 << 20
-"""So much is written before the disk is told to begin with it."""
+"""After this many bytes, the disk is asked to start writing them."""
 _RESERVED_BYTES = 64 << 20
 """The most room that is asked for at a time."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
@@ -169,7 +169,7 @@ def sync_path(calls: Calls, path: str) -> None:
 
 
 def close_as(path: str, like: str) -> None:
-    """Make a file that is there already so."""
+    """Restrict the permissions of an existing file to those of `like`."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     wanted = closed_as(like, mode)
     if wanted != mode:

@@ -1,6 +1,6 @@
-"""What a file is that holds no records: a web page in place of a download, a pointer in place of a file.
+"""Identifies files that hold no records, such as a web page in place of a download or a pointer in place of a file.
 
-Only bytes are looked at, and only once a file was refused.
+Only the content is examined, and only after a file was refused.
 """
 
 from __future__ import annotations

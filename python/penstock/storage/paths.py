@@ -1,4 +1,4 @@
-"""From what a caller names to the list of shards: paths, lists, globs, folders, name@N, braces."""
+"""Expands what a caller names to the list of shards: paths, lists, globs, folders, name@N, braces."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _is_table(source: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """What is the same for all parts of a source."""
+    """State that is the same for all parts of a source."""
 
     storage: Storage
     is_folder: bool

@@ -73,7 +73,7 @@ def _first(text: str, at: int) -> tuple[int, int, list[str]] | None:
 
 
 def _closing(text: str, start: int) -> int | None:
-    """Behind the brace that closes the one at `start`."""
+    """The position just after the brace that closes the one at `start`."""
     depth = 0
     for place in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[place], 0)

@@ -1,4 +1,4 @@
-"""Files that were found and are not read, and why: what the names of files say about data.
+"""Files that were found but are not read, and why, judged by their names.
 
 | name | is no data, because |
 |---|---|
@@ -49,7 +49,7 @@ class SkippedFile(NamedTuple):
 
 
 def why_not_data(name: str, *, may_begin_with_underscore: bool = False) -> str | None:
-    """Why a file or folder of this name is no data; None where it may be."""
+    """Why a file or folder of this name is not data; None if it may be."""
     if name.startswith("."):
         return HIDDEN
     if name.lower().endswith(_UNFINISHED_ENDINGS):
@@ -66,7 +66,7 @@ def why_not_data(name: str, *, may_begin_with_underscore: bool = False) -> str |
 
 
 def warning_about(files: Iterable[SkippedFile]) -> str | None:
-    """What to warn of: files that look like data; None where there are none."""
+    """A warning about skipped files that look like data; None if there are none."""
     found = [file for file in files if file.reason in _LOOKS_LIKE_DATA]
     if not found:
         return None

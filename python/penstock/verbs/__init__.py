@@ -1,1 +1,1 @@
-"""What people do with datasets, one file a verb. `penstock` offers each as a function."""
+"""What is done with datasets: a folder for each group of verbs. `penstock` offers each verb as a function."""

@@ -1,18 +1,18 @@
-"""Tables of labels as CSV, which says of no value whether it is text or a number.
+"""Tables of labels as CSV, with column types inferred, since CSV does not store them.
 
-A column is one of numbers or booleans only where the text of each value is how such a value is
-written, so that no text is lost for being read as a number:
+A column is read as numbers or booleans only if every cell is written exactly as such a value would be, so that
+reading text as a number never loses any of it:
 
 | values | column |
 |---|---|
-| `7`, `-12` | int64, or uint64 where they need it; larger ones are text |
+| `7`, `-12` | int64, or uint64 where they need it; larger numbers are text |
 | `0.5`, `1e-05`, `nan`, `inf`: as short as can be, or with 17 digits | float64 |
-| `0.50`, `1.25`: all with as many digits behind the point | float64 |
+| `0.50`, `1.25`: all with the same number of digits after the point | float64 |
 | `true` and `false`, or `True` and `False`, or `TRUE` and `FALSE` | bool |
-| `007`, `+1`, `1e5`, `2020-01-01`, and any other | string |
+| `007`, `+1`, `1e5`, `2020-01-01`, and everything else | string |
 
-An empty cell is missing, but for one in quotes, which is the empty text. Among numbers and booleans
-it is missing too, as `NA`, `N/A`, `null` and `NULL` are, and spaces around them do not count.
+An empty cell is a missing value; an empty cell in quotes is the empty text. In columns of numbers and booleans a
+quoted empty cell is missing too, and so are `NA`, `N/A`, `null` and `NULL`; spaces around a value are ignored.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def read_csv(data: Any, name_columns: Sequence[str]) -> pa.Table:
 
     Args:
         data: a pyarrow buffer of the whole file.
-        name_columns: what the column of files' names may be called.
+        name_columns: the possible names of the column of file names.
     """
     _check_separator(data.slice(0, min(_HEAD_BYTES, data.size)).to_pybytes(), name_columns)
-    # One block: no row is too long for it.
+    # A single block, so that no row is too long for it.
     block = csv.ReadOptions(block_size=min(max(data.size, 1), _MOST_BLOCK_BYTES))
     parse = csv.ParseOptions(newlines_in_values=True)
     with csv.open_csv(pa.BufferReader(data), block, parse) as reader:
@@ -64,7 +64,7 @@ def read_csv(data: Any, name_columns: Sequence[str]) -> pa.Table:
 
 
 def _check_separator(head: bytes, name_columns: Sequence[str]) -> None:
-    """Raise FormatError where the header names the images only if another separator cuts it."""
+    """Raise FormatError if the header names the image column only when it is split at another separator."""
 
     def names_images(separator: str) -> bool:
         return any(one.strip(' "') in name_columns for one in header.split(separator))
@@ -83,7 +83,7 @@ def _check_separator(head: bytes, name_columns: Sequence[str]) -> None:
 
 
 def _column(data: Any) -> Any:
-    """A column of bytes as what its values are."""
+    """A column of bytes, converted to the type that its values have."""
     try:
         texts = data.cast(pa.string())
     except pa.ArrowInvalid:
@@ -120,7 +120,7 @@ def _whole(given: Any, texts: Any) -> Any:
 
 
 def are_floats(texts: Sequence[str]) -> bool:
-    """Whether decimal numbers are all written in one of the ways in which floats are."""
+    """Whether decimal numbers are all written in one of the ways in which floats are written."""
     if all(map(_is_short, texts)):
         return True
     mantissa, has_exponent, _ = texts[0].partition("e")
@@ -131,7 +131,7 @@ def are_floats(texts: Sequence[str]) -> bool:
 
 
 def _is_short(text: str) -> bool:
-    """Whether a number has no digit more than its value needs, and none that its value loses."""
+    """Whether a number has exactly the digits that its float value needs: none superfluous, and none lost."""
     shortest = repr(float(text))
     if shortest in (text, f"{text}.0"):
         return True
@@ -140,7 +140,7 @@ def _is_short(text: str) -> bool:
 
 
 def csv_bytes(table: pa.Table) -> bytes:
-    """A table of numbers, booleans and texts as a CSV: texts in quotes, what is missing empty."""
+    """A table of numbers, booleans and texts as CSV: texts in quotes, missing values empty."""
     lines = [",".join(map(_quoted, table.column_names))]
     for batch in table.to_batches(max_chunksize=4096):
         cells = [_cells(column) for column in batch.columns]

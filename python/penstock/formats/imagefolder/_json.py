@@ -1,4 +1,4 @@
-"""Tables of labels as JSON: one array of objects, or one object a line."""
+"""Tables of labels as JSON: one array of objects, or one object per line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ FORMS = (
     'open(..., table="", other_files="ignore") reads no table'
 )
 
-# A string without an end goes to the end: so the work grows with the text, whatever it holds.
+# An unterminated string matches up to the end of the text, so that the work stays linear in the
+# text.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 _OPENING = np.frombuffer(b"[{", np.uint8)
 _BRACKETS = np.frombuffer(b"[{]}", np.uint8)
@@ -36,19 +37,19 @@ def read_json(text: bytes, limits: Limits) -> pa.Table:
         text = "\n".join(_objects(text.decode(), limits)).encode()
         if not text:
             return pa.table({"file_name": pa.array([], pa.string())})
-    # One block: no row is too long for it, and the types are those of all rows.
+    # A single block, so that no row is too long for it and the types are inferred from all rows.
     block = arrow_json.ReadOptions(block_size=min(max(len(text), 1), _MOST_BLOCK_BYTES))
     table = arrow_json.read_json(pa.BufferReader(text), block)
     schema = pa.schema([field.with_type(_without_times(field.type)) for field in table.schema])
     if schema == table.schema:
         return table
-    # pyarrow takes texts that look like times for times; JSON has only texts.
+    # pyarrow reads texts that look like times as times, but JSON has only texts.
     as_texts = arrow_json.ParseOptions(explicit_schema=schema)
     return arrow_json.read_json(pa.BufferReader(text), block, as_texts)
 
 
 def _objects(text: str, limits: Limits) -> Iterator[str]:
-    """The objects of an array, each as one line."""
+    """The objects of an array, each on one line."""
     decoder = json.JSONDecoder()
     names: set[str] = set()
     place = _after_space(text, _after_space(text, 0) + 1)
@@ -64,9 +65,10 @@ def _objects(text: str, limits: Limits) -> Iterator[str]:
             raise FormatError(message, record=number, hint=FORMS)
         names.update(value)
         number += 1
-        # Rows that each have names of their own would be columns of almost nothing but nulls.
+        # If each row had names of its own, the columns would be almost nothing but nulls.
         limits.check("batch_bytes", number * len(names))
-        # A line break inside of an object is space between its parts: strings have none.
+        # A line break inside an object is whitespace between its parts: strings cannot contain
+        # one.
         yield text[place:end].replace("\n", " ").replace("\r", " ")
         place = _after_space(text, end)
     rest = _after_space(text, place + 1)
@@ -85,7 +87,7 @@ def _kind(value: object) -> str:
 
 
 def _check_depth(text: bytes, limits: Limits) -> None:
-    """Parsers call themselves for each level of nesting, and pyarrow's would end the process."""
+    """Check the nesting depth. Parsers recurse for each level, and pyarrow's would crash the process."""
     marks = np.frombuffer(_STRING.sub(b"", text), np.uint8)
     marks = marks[np.isin(marks, _BRACKETS)]
     depths = np.cumsum(np.where(np.isin(marks, _OPENING), 1, -1))
@@ -93,7 +95,7 @@ def _check_depth(text: bytes, limits: Limits) -> None:
 
 
 def _without_times(type_: Any) -> Any:
-    """A type of pyarrow's, with texts where it has times."""
+    """A pyarrow type with its times replaced by texts."""
     if pa.types.is_temporal(type_):
         return pa.string()
     if pa.types.is_list(type_):
@@ -104,6 +106,6 @@ def _without_times(type_: Any) -> Any:
 
 
 def json_bytes(table: pa.Table) -> bytes:
-    """A table as one object a line."""
+    """A table as one JSON object per line."""
     rows = (row for batch in table.to_batches(max_chunksize=4096) for row in batch.to_pylist())
     return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)

@@ -1,4 +1,4 @@
-"""The table of labels beside images: CSV, JSON or Parquet, read and written by pyarrow."""
+"""The table of labels beside images: CSV, JSON or Parquet, read and written with pyarrow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.limits import Limits
 from penstock.storage.local import LocalSource
 
 NAME_COLUMNS = ("file_name", "filename", "file", "path", "image")
-"""What the column may be called that names the image of a row; the first that is there counts."""
+"""Possible names of the column that names the image of each row; the first one present is used."""
 
 _COMPARED_RECORDS = 4096
 _KINDS = {
@@ -31,7 +31,7 @@ _KINDS = {
 
 
 def read_table(path: str, limits: Limits) -> pa.Table:
-    """All rows of a table, proved to be sound. Its ending says what it is."""
+    """All rows of a table, validated. The file ending determines its kind."""
     kind = _kind(path)
     source = LocalSource(path)
     try:
@@ -53,7 +53,7 @@ def _parquet(source: LocalSource, limits: Limits) -> pa.Table:
     for chunk in reader.chunks():
         batch = reader.decode(chunk, None, None)
         size += batch.nbytes
-        limits.check("batch_bytes", size)  # few bytes can stand for any number of rows
+        limits.check("batch_bytes", size)  # a few bytes can encode any number of rows
         batches.append(batch)
     return pa.Table.from_batches(batches, reader.schema)
 
@@ -82,7 +82,7 @@ def _text(source: LocalSource, kind: str | None, limits: Limits) -> pa.Table:
 
 
 def name_column(table: pa.Table, path: str) -> str:
-    """The column that names the images."""
+    """The name of the column that names the images."""
     for name in NAME_COLUMNS:
         if name not in table.column_names:
             continue
@@ -97,7 +97,7 @@ def name_column(table: pa.Table, path: str) -> str:
 
 
 def table_bytes(table: pa.Table, kind: str) -> bytes:
-    """The table as the bytes of a file: "parquet", "csv" or "jsonl"."""
+    """The table as the content of a file: "parquet", "csv" or "jsonl"."""
     if kind == "parquet":
         import pyarrow.parquet as pq
 
@@ -111,11 +111,11 @@ def table_bytes(table: pa.Table, kind: str) -> bytes:
 
 
 def _check_what_comes_back(table: pa.Table, data: bytes, kind: str) -> None:
-    """Raise SchemaError for the first value that a reader of the text would not get back."""
+    """Raise SchemaError for the first value that would be read back as a different one."""
     if kind == "csv":
         back = read_csv(pa.py_buffer(data), NAME_COLUMNS)
     else:
-        # The nesting is that of the schema.
+        # Default limits suffice: the nesting is that of the schema.
         back = read_json(data, Limits())
     hint = 'write(..., table="parquet")' + (' or table="jsonl"' if kind == "csv" else "")
     hint += ", which keeps types"
@@ -130,7 +130,7 @@ def _check_what_comes_back(table: pa.Table, data: bytes, kind: str) -> None:
         for first in range(0, table.num_rows, _COMPARED_RECORDS):
             given = column.slice(first, _COMPARED_RECORDS).to_pylist()
             found = other.slice(first, _COMPARED_RECORDS).to_pylist()
-            # What Python writes alike is of one kind and one value, NaN as well.
+            # Values with the same repr have the same type and value, NaN included.
             if repr(given) == repr(found):
                 continue
             pairs = zip(map(repr, given), map(repr, found), strict=True)
@@ -148,7 +148,7 @@ def _check_what_comes_back(table: pa.Table, data: bytes, kind: str) -> None:
 
 
 def check_kind(schema: pa.Schema, kind: str) -> None:
-    """Raise SchemaError for the first column that such a table cannot hold."""
+    """Raise SchemaError for the first column that a table of this kind cannot hold."""
     if kind == "parquet":
         return
     for field in schema:

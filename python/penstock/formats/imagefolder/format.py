@@ -1,14 +1,14 @@
-"""Folders of images: a folder for each class, or a table of labels beside, or images alone.
+"""Folders of images: one folder per class, a table of labels beside the images, or images alone.
 
 | layout | columns |
 |---|---|
 | `cat/a.jpg`, `dog/b.jpg` | `image`, `label`: a dictionary of the folders' names, sorted |
-| a table `metadata` or `labels` (`.csv`, `.json`, `.jsonl`, `.ndjson`, `.parquet`) | `image`, then the table's columns without the file's name |
+| a table `metadata` or `labels` (`.csv`, `.json`, `.jsonl`, `.ndjson`, `.parquet`) | `image`, then the table's columns except the file name |
 | `a.jpg`, `b.jpg` | `image`, `file_name` |
 
 Records are in the order of the table's rows, or of the files' names. A table may stand beside
-folders; where it has no `label`, folders give it. There is no specification; the layouts are those
-that torchvision and Hugging Face's datasets read.
+class folders; if it has no `label` column, the folders provide the labels. There is no specification; the
+layouts are those that torchvision and Hugging Face's datasets read.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 2 << 20
 CHUNK_RECORDS = 1024
 PICK_RECORDS = 64
-"""Records of a take that one thread reads: each is a file to be opened."""
+"""How many records of a take one thread reads; each is a file to open."""
 
 LABELS = pa.dictionary(pa.int32(), pa.string())
 _MAGIC = np.frombuffer(b"\xff\xd8\x89PRIP5P6", ">u2").astype(np.uint16)
-"""How JPEG, PNG, WebP (as RIFF), PGM and PPM begin."""
+"""The first two bytes of JPEG, PNG, WebP (a RIFF file), PGM and PPM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,11 @@ class ReadOptions:
     """How a folder of images is read."""
 
     table: str | None = None
-    """The table of labels in the folder; None finds one that is called `metadata` or `labels`, and
-    "" takes none."""
+    """The file name of the table of labels in the folder. None finds a table called `metadata` or `labels`; ""
+    reads no table."""
     file_names: bool | None = None
-    """A column `file_name`; None gives one where there are neither classes nor a table."""
+    """"error" refuses files that are not images (except accompanying text such as a README) and images that the
+    table does not name; "ignore" skips all of them."""
     other_files: str = "error"
     """"error" refuses files that are no images (but for text that goes with them, such as a README), and images
     that the table does not name; "ignore" passes over all of them."""
@@ -82,16 +83,16 @@ class ImageFolderFormat:
     write_options = WriteOptions
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """No file is a folder."""
+        """Always False: a file is not a folder."""
         return False
 
     def open(self, source: Source, options: Options) -> ImageFolderReader:
-        """List the folder, and read its table.
+        """List the folder and read its table.
 
         Raises:
             UnsupportedError: not a folder, or raw=True.
-            FormatError: a file is no image, a link leads out, the table is damaged or names a file
-                that is not there.
+            FormatError: a file is not an image, a link leads out of the folder, the table is damaged, or the table
+                names a file that does not exist.
         """
         return ImageFolderReader(source, options)
 
@@ -131,7 +132,7 @@ class ImageFolderReader:
         self._files: np.ndarray = np.array(images, np.int64) if beside is None else beside[0]
         self._columns = self._columns_beside(None if beside is None else beside[1])
         fields = [pa.field(IMAGE, ImageType(), nullable=False), *self._columns.schema]
-        # What no record is made of holds for no other shard.
+        # A schema inferred from zero records must not be applied to other shards.
         is_empty = not len(self._files)
         self._stored = pa.schema(fields, InferredFrom(0).metadata if is_empty else None)
         if asked is not None:
@@ -142,7 +143,7 @@ class ImageFolderReader:
         self._ends: np.ndarray = np.cumsum(sizes)
 
     def _beside(self, others: list[int], images: list[int]) -> Iterator[SkippedFile]:
-        """The files that are no images, each with why it is not read."""
+        """The files that are not images, each with the reason why it is skipped."""
         if not others:
             return
         names = [entry.name for entry in self._folder.entries]
@@ -161,7 +162,7 @@ class ImageFolderReader:
     # -- the columns beside the images ------------------------------------------------------------
 
     def _table_name(self) -> int | None:
-        """The number of the file that is the table, if there is one."""
+        """The number of the table's file among the entries, or None if there is no table."""
         names = {entry.name: number for number, entry in enumerate(self._folder.entries)}
         if self._how.table:
             if self._how.table not in names:
@@ -179,7 +180,7 @@ class ImageFolderReader:
         return names[found[0]]
 
     def _read_table(self, number: int, images: list[int]) -> tuple[np.ndarray, pa.Table]:
-        """The file of each row, and the rows."""
+        """The file number of each row, and the rows."""
         from penstock.formats.imagefolder._table import name_column, read_table
 
         entry = self._folder.entries[number]
@@ -213,7 +214,7 @@ class ImageFolderReader:
         return files, rest
 
     def _named(self, names: pa.ChunkedArray, images: list[int]) -> pa.Array:
-        """The number of each named file; null where there is none such."""
+        """The number of each named file; null for a name without a file."""
         import pyarrow.compute as pc
 
         texts = [(self._folder.entries[one].name, one) for one in images]
@@ -249,7 +250,7 @@ class ImageFolderReader:
         return pa.record_batch(list(columns.values()), list(columns))
 
     def _texts(self, names: list[str], message: str) -> pa.Array:
-        """Names of files or folders as a column."""
+        """A column of file or folder names."""
         try:
             return pa.array(names, pa.string())
         except UnicodeEncodeError:
@@ -313,7 +314,7 @@ class ImageFolderReader:
     def _check_magic(
         self, data: np.ndarray, ends: np.ndarray, lengths: np.ndarray, numbers: np.ndarray
     ) -> None:
-        """Refuse the first file whose two first bytes are not those of an image."""
+        """Raise FormatError for the first file whose first two bytes are not those of an image."""
         wrong = lengths < 2
         starts = (ends - lengths)[~wrong]
         first_two = data[starts].astype(np.uint16) << 8 | data[starts + 1]
@@ -338,7 +339,7 @@ def _is_table_name(name: str) -> bool:
 
 
 def _is_unicode(name: str) -> bool:
-    """Whether a file's name is UTF-8, as the names in a table are."""
+    """Whether a file name is valid UTF-8, as the names in a table are."""
     return name.encode("utf-8", "replace").decode() == name
 
 

@@ -1,4 +1,4 @@
-"""The names and options of image folders."""
+"""Column names and write options of image folders."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FILE_NAME = "file_name"
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a folder of images is written."""
+    """Options for writing a folder of images."""
 
     table: str = "auto"
-    """"auto" writes `metadata.parquet` where columns or the order of the records need it; "parquet",
-    "csv" or "jsonl" write a table of that kind always."""
+    """"auto" writes `metadata.parquet` if columns or the record order need it; "parquet", "csv" or "jsonl" always
+    write a table of that kind."""

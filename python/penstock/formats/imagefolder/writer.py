@@ -1,4 +1,4 @@
-"""Writing folders of images: a folder a class, and a table where something needs one."""
+"""Writes folders of images: one folder per class, and a table if columns or the record order need one."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ImageFolderWriter:
         return SchemaError(message, file=self._sink.path, record=record, field=field)
 
     def _batch_names(self, batch: pa.RecordBatch, first: int) -> list[str]:
-        """The name of each record's file, in the folder of its class."""
+        """The file name of each record, inside the folder of its class."""
         endings = self._endings(batch.column(IMAGE), first)
         if self._is_named:
             names = batch.column(FILE_NAME).to_pylist()
@@ -103,7 +103,7 @@ class ImageFolderWriter:
         if None in given:
             message = "a record without a class has no folder to be in"
             raise self._refused(message, first + given.index(None), LABEL)
-        # A name that was read from a folder of classes has its class in it.
+        # A name that was read from a folder of classes already starts with its class.
         pairs = zip(given, names, strict=True)
         return [name if name.startswith(f"{c}/") else f"{c}/{name}" for c, name in pairs]
 
@@ -118,7 +118,7 @@ class ImageFolderWriter:
         self._classes.add(name)
 
     def _endings(self, column: Any, first: int) -> list[str]:
-        """The ending that each image has by its bytes."""
+        """The file ending for each image, detected from its content."""
         from penstock.payloads.images import image_sizes
 
         try:
@@ -135,9 +135,10 @@ class ImageFolderWriter:
 
     def close(self) -> None:
         if not self._names:
-            # A folder of nothing would be no data set; a CSV of no rows is no other format's file.
+            # A folder without images would not be a data set, so an empty table is written. A CSV
+            # without rows cannot be mistaken for a file of another format.
             self._needs_table, self._kind = True, "csv"
-        # Read without a table, records come in the order of their names.
+        # Without a table, records are read back in the order of their names.
         in_order = all(one < two for one, two in zip(self._names, self._names[1:], strict=False))
         if not self._needs_table and in_order:
             return
@@ -161,7 +162,7 @@ def _is_classes(type_: Any) -> bool:
 
 
 def _wrong_name(name: str) -> str | None:
-    """Why a name cannot be that of a file in the folder, or None."""
+    """Why a name cannot be used for a file in the folder, or None if it can."""
     if "\\" in name or any(ord(char) < 32 for char in name):
         return "has a backslash or a control character"
     for part in name.split("/"):

@@ -1,7 +1,7 @@
-"""The text index that DALI's `tfrecord2idx` makes: `<file>.idx`, one line a record.
+"""The text index that DALI's `tfrecord2idx` writes: `<file>.idx`, one line per record.
 
 ```
-offset size        offset of the frame in the file; bytes of the whole frame, 16 more than payload
+offset size        offset of the frame in the file; bytes of the whole frame: payload + 16
 ```
 """
 

@@ -9,7 +9,7 @@ offset  size  field
 ```
 
 There is no file header, footer or count. A file may be compressed as a whole, with gzip (any number
-of members) or zlib; its name says nothing about that. Source: TensorFlow's record_writer.h and
+of members) or zlib; the file name does not show it. Source: TensorFlow's record_writer.h and
 record_reader.cc, and the published observations of what tf.data accepts.
 """
 
@@ -71,15 +71,15 @@ from penstock.payloads.example.sequence_parts import (
 from penstock.storage.base import Sink, Source
 
 _HEAD_BYTES = 4096
-"""How much is looked at to tell the compression: enough to inflate the first bytes."""
+"""How many bytes are read to detect the compression: enough to inflate the first frame head."""
 
 
 @dataclass(frozen=True, slots=True)
 class TFRecordOptions:
     """How to read TFRecord.
 
-    compression: "gzip", "zlib" or "" to say it instead of looking; None looks at the bytes.
-    infer_records: how many records of a shard to look at for a schema, or "all".
+    compression: "gzip", "zlib" or "" (none); None detects it from the content.
+    infer_records: how many records of a shard are read to infer a schema, or "all".
     """
 
     compression: str | None = None
@@ -90,7 +90,7 @@ class TFRecordOptions:
         if isinstance(self.compression, str):
             object.__setattr__(
                 self, "compression", self.compression.lower()
-            )  # or as TensorFlow has it
+            )  # TensorFlow uses capitals
 
 
 class TFRecordFormat:
@@ -134,10 +134,10 @@ class TFRecordFormat:
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
     ) -> Survey:
-        """A reading of the file that goes on after damage and tells all of it."""
+        """Read the file past damage and report all damaged regions."""
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
         shard = _shard(source, options, mine)
-        # The first records are read from the front: an index may know of more than damage has left.
+        # Infer from the front of the file: an index may list records that damage has destroyed.
         decoder = _checking(shard, mine) if payloads else None
         compression, limits, known = shard.stream.container, options.limits, load_index(shard)
         return Survey(
@@ -145,7 +145,7 @@ class TFRecordFormat:
         )
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
-        """A writer that takes frames as they stand, for a file compressed like another."""
+        """A writer that copies frames unchanged, into a file with the given compression."""
         from penstock.formats.tfrecord.writer import TFRecordWriter
 
         given = {"compression": compression or None, "payload": "raw"}
@@ -176,7 +176,7 @@ class TFRecordFormat:
         fields = [told for field in schema for told in _told(field)]
         leaves = [leaf.name for leaf in kept_schema.flattened(fields)]
         if len(set(leaves)) < len(leaves):
-            return None  # a struct's field has the name of a column
+            return None  # a struct's field and a column have the same name
         is_exact = options.exact
         return pa.schema(fields if is_exact else map(kept_schema.without_doubles, fields))
 
@@ -187,7 +187,7 @@ class TFRecordFormat:
 
 
 def _shard(source: Source, options: Options, mine: TFRecordOptions) -> Shard:
-    """The file with the stream of frames in it."""
+    """The shard: the file and its stream of frames."""
     compression = _compression(source, mine)
     stream: Stream = InflatedStream(source, compression) if compression else PlainStream(source)
     framing = UNCHECKED_TFRECORD if options.checksums == "none" else TFRECORD
@@ -195,7 +195,7 @@ def _shard(source: Source, options: Options, mine: TFRecordOptions) -> Shard:
 
 
 def _compression(source: Source, mine: TFRecordOptions) -> str:
-    """What the caller says of the compression, or the bytes."""
+    """The compression that the caller gave, or else the one detected from the content."""
     if mine.compression not in ("", "gzip", "zlib", None):
         raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip', 'zlib'")
     if mine.compression is not None:
@@ -229,15 +229,15 @@ def _inflates_to_frames(head: bytes, container: str) -> bool:
 
 
 def compression_in(source: Source) -> str:
-    """The compression of a TFRecord file, "", "gzip" or "zlib", told by its bytes."""
+    """The compression of a TFRecord file, detected from its content: "", "gzip" or "zlib"."""
     return compression_of(source.read(0, _HEAD_BYTES).to_bytes()) or ""
 
 
 def compression_of(head: bytes) -> str | None:
-    """The compression, "", "gzip" or "zlib", told by the bytes; None where no TFRecord starts like this.
+    """The compression detected from the first bytes: "", "gzip" or "zlib"; None if they do not start a TFRecord.
 
-    Structure first: a first frame whose length happens to spell a magic number (35,615 bytes spell
-    gzip's) still has a right length checksum, and no compressed file does.
+    Structure is tried first: the length of an uncompressed first frame can spell a magic number (35,615 bytes spell
+    gzip's), but only a real frame also has a correct length checksum.
     """
     if not head or _frame_head(head):
         return ""
@@ -245,7 +245,8 @@ def compression_of(head: bytes) -> str | None:
         return "gzip"
     if len(head) < 2 or head[0] & 0x8F != 8 or (head[0] * 256 + head[1]) % 31:
         return None
-    # Nearly all have the largest window. What says another one is more likely a damaged frame.
+    # Nearly all zlib files declare the largest window (0x78). Any other value is probably a
+    # damaged frame, so the content is inflated to check.
     return "zlib" if head[0] == 0x78 or _inflates_to_frames(head, "zlib") else None
 
 
@@ -253,7 +254,7 @@ def compression_of(head: bytes) -> str | None:
 
 
 class ExampleDecoder:
-    """Payloads as tf.train.Example or SequenceExample."""
+    """Decodes payloads that are tf.train.Example or SequenceExample messages."""
 
     proves_in_blocks = True
     """See penstock.contract.decoder.BlockProver."""
@@ -306,7 +307,7 @@ class ExampleDecoder:
             return None
         batch = self._plan(columns).decode_at(places, records)
         if batch is not None and self._given and without_values(batch, self._fields):
-            return None  # `decode` sees whether something is wrong with that
+            return None  # `decode` then finds out whether the records are wrong
         return batch
 
     def _plan(self, columns: Projection) -> DecodePlan:
@@ -322,30 +323,32 @@ class ExampleDecoder:
 
 
 def decoder_for(shard: Shard, mine: TFRecordOptions, known: Index | None = None) -> Any:
-    """The decoder that the caller's schema asks for, or that the payloads suggest."""
+    """The decoder for the schema that the caller gave, or for one inferred from the payloads."""
     path = shard.source.path
     return decoder_of(shard.options, path, lambda: sample(shard, mine.infer_records, known))
 
 
 def _checking(shard: Shard, mine: TFRecordOptions) -> ExampleDecoder | None:
-    """What decodes Examples if `open` takes the payloads for such; where it would look at all of them, the first
-    ones tell."""
+    """The decoder that `verify` checks payloads with; None if `open` would not treat them as Examples. With
+    infer_records="all", only the first 1000 records are sampled here."""
     num_records = 1000 if mine.infer_records == "all" else mine.infer_records
-    # Damage is what is looked for here, so it is passed over where no record is in front of it.
+    # Damage is reported by the survey itself, so here sampling just stops at it, or skips it if no
+    # record comes first.
     facts, seen = sample(_looking(shard, "stop"), num_records)
     if not looks_like_examples(facts):
         return None
     try:
         fields = plan_fields(infer_schema(facts, seen))
     except SchemaError:
-        fields = []  # they have no schema together; that they are messages can be seen
-    return ExampleDecoder(fields, shard.options.dialect).lending()  # which copies no bytes
+        fields = []  # the records share no schema, but can still be checked as messages
+    return ExampleDecoder(fields, shard.options.dialect).lending()  # copies no bytes
 
 
 def decoder_of(
     options: Options, path: str, look: Callable[[], tuple[dict[str, Any], InferredFrom]]
 ) -> Any:
-    """The same for any format whose payloads may be Examples; `look` gives what `sample` does."""
+    """The same as `decoder_for`, for any format whose payloads may be Examples; `look` returns what `sample`
+    returns."""
     schema = options.schema
     if options.raw:
         return RawDecoder()
@@ -385,16 +388,16 @@ def decoder_of(
 def sample(
     shard: Shard, infer_records: int | str, known: Index | None = None
 ) -> tuple[dict[str, Any], InferredFrom]:
-    """Facts about the first records of a shard (or all), and how many these are.
+    """Facts about the first records of a shard (or all of them), and how many records were read.
 
-    Damage is passed over here: it is reported when the records are read. But who looks at all records has read
-    them, and is told at once, unless damage was to be passed over.
+    Damage is skipped here, because it is reported when the records are read. The exception is infer_records="all":
+    that reads every record, so damage raises at once unless the caller asked to skip it.
     """
     options = shard.options
     if options.damage == "error" and infer_records == "all":
         looking = _looking(shard, "error", options.checksums)
         return _facts(looking, sample_chunks(looking), infer_records)
-    # A file whose first records are lost is still to be read as what the later ones are.
+    # If the first records are lost, the schema still comes from the later ones.
     reads_on = options.damage in ("skip", "salvage")
     looking = _looking(shard, "skip" if reads_on else "stop", options.checksums)
     facts, seen = _facts(looking, sample_chunks(looking), infer_records)
@@ -406,7 +409,7 @@ def sample(
 
 
 def _looking(shard: Shard, damage: str, checksums: str = "all") -> Shard:
-    """The shard for who only wants to know what its records are."""
+    """The shard with options for sampling: raw records, no index."""
     limits = shard.options.limits
     options = Options(damage=damage, checksums=checksums, index="never", limits=limits, raw=True)
     return replace(shard, options=options)
@@ -445,7 +448,8 @@ def _facts(
 
 
 def _told(field: pa.Field) -> list[pa.Field]:
-    """What a field reads back as: a struct as one, unless its name says in which part of a SequenceExample it is."""
+    """The fields that a written field reads back as. A struct stays one field, unless its name places it in a part
+    of a SequenceExample."""
     leaves = kept_schema.flattened([field])
     is_part = part_and_key(field.name) is not None or WIRE_KEY in (field.metadata or {})
     if pa.types.is_struct(field.type) and leaves and not is_part:
@@ -454,8 +458,8 @@ def _told(field: pa.Field) -> list[pa.Field]:
 
 
 def _told_as_list(field: pa.Field) -> pa.Field:
-    """A field as inference tells of it: a list of lists is a feature list of SequenceExamples, and a feature
-    `record` is no raw record."""
+    """A field as inference would return it: a list of lists is marked as a feature list of SequenceExamples, and a
+    feature called `record` is marked so that it is not mistaken for a raw record."""
     if field.name == RECORD:
         return field.with_metadata({**(field.metadata or {}), WIRE_KEY: RECORD.encode()})
     if not (is_list(field.type) and is_list(field.type.value_type)):

@@ -1,6 +1,6 @@
-"""Writes TFRecord shards: batches become frames, and frames plain, gzip or zlib bytes.
+"""Writes TFRecord shards: batches become frames, which are stored plain, gzipped or as one zlib stream.
 
-The bytes are the same for any number of threads and for any way of cutting the same records into
+The bytes are the same for any number of threads and for however the same records are split into
 batches.
 """
 
@@ -23,22 +23,22 @@ from penstock.storage.base import Sink
 
 @dataclass(frozen=True, slots=True)
 class TFRecordWriteOptions:
-    """How TFRecord files are written."""
+    """Options for writing TFRecord files."""
 
     compression: Literal["gzip", "zlib"] | None = None
     level: int = 6
-    """1 (fast) to 9 (small)."""
+    """1 (fastest) to 9 (smallest)."""
     member_bytes: int = 256 * KIB
-    """A gzip member ends with the record that brings it to so many plain bytes."""
+    """A gzip member ends with the record that brings its plain size to `member_bytes`."""
     payload: Payload | None = None
-    """What a record becomes; None decides from the schema, see `tfrecord_columns`."""
+    """What a record is encoded as; None decides from the schema, see `plan_payload`."""
     exact: bool = False
-    """Whether a float64 that is no float32 is an error, and not stored as the nearest one, as in TensorFlow's
-    FloatList. One beyond float32's range is an error always."""
+    """Whether a float64 that float32 cannot represent exactly is an error; if False, the nearest float32 is
+    stored, as TensorFlow's FloatList does. A value beyond float32's range is always an error."""
 
     def __post_init__(self) -> None:
         if isinstance(self.compression, str):
-            # TensorFlow's words are in capitals, and its empty one is none.
+            # TensorFlow writes the names in capitals, and "" for no compression.
             object.__setattr__(self, "compression", self.compression.lower() or None)
         if self.compression not in (None, "gzip", "zlib"):
             raise ValueError(
@@ -55,16 +55,16 @@ class TFRecordWriteOptions:
 
 
 class TFRecordWriter(FramedWriter):
-    """Writes one shard to a sink, and keeps what an index of it needs.
+    """Writes one shard to a sink, and collects what its index needs.
 
     Args:
         sink: where the bytes go; committed or aborted by the caller.
-        schema: of the batches that will come.
+        schema: the schema of the batches.
         options: see TFRecordWriteOptions.
-        threads: how many slices are encoded and compressed at once; None: one a core.
+        threads: how many slices are encoded and compressed at once; None means one per core.
 
     Raises:
-        SchemaError: a column has a type that no payload holds.
+        SchemaError: no payload can hold the type of a column.
 
     Example:
         >>> import pyarrow as pa
@@ -104,7 +104,7 @@ class TFRecordWriter(FramedWriter):
         return self._losses.notes
 
     def output(self, sink: Sink) -> PlainOutput:
-        """Frames as they are, in gzip members, or in one stream."""
+        """The output that frames go to: plain, gzip members, or one compressed stream."""
         how = self._options
         if how.compression == "gzip":
             work = InOrder(self.pool, 4 * self.threads)

@@ -1,13 +1,12 @@
-"""What penstock writes at the front of a tar archive, for itself: which columns its fields were.
+"""The comment that penstock writes at the front of a tar archive: which columns its fields were.
 
-It is the comment of a global PAX header, which every tar program passes over, as the JSON text
+It is the comment of a global PAX header, which every tar program skips. Its text is JSON:
 
     {"penstock": 1, "schema": base64 of an Arrow schema message, "fields": {column: field}}
 
-with columns in the order of the schema. In an archive of no records an empty folder `__penstock__/`
-follows, which no program takes for part of a record: Python's tarfile, and so webdataset, wants a member
-behind a comment. An archive without a comment, or with one that cannot be read, is taken for what its
-members' names say.
+with columns in the order of the schema. In an archive without records an empty folder `__penstock__/` follows,
+which no program takes for part of a record: Python's tarfile, and therefore webdataset, expects a member after a
+comment. In an archive without a readable comment, the members' names determine the columns.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from penstock.errors import SchemaError
 from penstock.framing.streams.stream import Stream
 
 ARCHIVE_BYTES = 10240
-"""An archive ends at a multiple of this, as tar's have since they were on tapes."""
+"""The size of an archive is a multiple of this, as tar has done since tapes."""
 END_BYTES = 1024
-"""So many zeros end an archive, at least."""
+"""At least this many zeros end an archive."""
 _BLOCK = 512
 _MOST_BYTES = 1 << 20
 _VERSION = 1
@@ -53,8 +52,8 @@ def comment_of(stored: Stored) -> _core.Buffer:
 
 
 def folder_behind() -> _core.Buffer:
-    """The member that the comment stands before where there are no records."""
-    import tarfile  # only here: shards have records, nearly always
+    """The member that follows the comment if there are no records."""
+    import tarfile  # imported here, since shards nearly always have records
 
     folder = tarfile.TarInfo("__penstock__/")
     folder.type, folder.mode = tarfile.DIRTYPE, 0o755
@@ -62,7 +61,7 @@ def folder_behind() -> _core.Buffer:
 
 
 def stored_in(stream: Stream) -> Stored | None:
-    """What the front of a stream says, if penstock wrote it."""
+    """The columns described at the front of a stream, or None if penstock did not write it."""
     head = stream.read(0, _BLOCK)
     block = head.to_bytes()
     if len(block) < _BLOCK or block[156:157] != b"g" or not _core.is_tar_head(head):

@@ -1,17 +1,17 @@
-"""What the fields of WebDataset records are: by the last part of their names, and by Arrow type.
+"""How the fields of WebDataset records are decoded: by the last part of their names, and by Arrow type.
 
 | last part of the field | column |
 |---|---|
 | jpg jpeg png webp ppm pgm | encoded image, its bytes untouched |
 | json jsn | JSON |
-| cls cls2 index inx id | int64, blanks around it allowed |
+| cls cls2 index inx id | int64, surrounding whitespace allowed |
 | txt text transcript | string |
-| npy | the number or tensor in it, as the first records have it |
-| npz mp msg msgpack cbor | a struct of the values in it, as the first records have them |
-| any other, and pyd pickle pkl pth pt whatever anybody says | bytes |
+| npy | the number or tensor in it, typed by the first records |
+| npz mp msg msgpack cbor | a struct of the values in it, typed by the first records |
+| any other, and always pyd pickle pkl pth pt | bytes |
 
-`x.gz` is inflated where `x` is one of those above. The table is webdataset's own, but for what would
-run code.
+`x.gz` is inflated if `x` is one of those above. The table is webdataset's own, except for the endings whose
+decoding would execute code.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _NOT_ZERO = re.compile(rb"[^\0]")
 
 
 def ending(field: str) -> tuple[str, bool]:
-    """What decides what a field is, and whether it is compressed besides."""
+    """The part of a field's name that determines its type, and whether the field is gzipped."""
     parts = field.rsplit(".", 2)
     if parts[-1] == "gz" and len(parts) > 1 and parts[-2] in KNOWN:
         return parts[-2], True
@@ -74,7 +74,7 @@ def ending(field: str) -> tuple[str, bool]:
 
 
 def type_by_name(field: str) -> Any:
-    """The type of a field's column by its name; None where its contents say it."""
+    """The type of a field's column, from its name; None if the contents determine it."""
     last, _ = ending(field)
     if last in IMAGES:
         return ImageType(IMAGES[last])
@@ -101,16 +101,16 @@ class Plan:
     finish: Finish
     inflates: bool = False
     is_asked: bool = False
-    """Whether its type is the caller's wish, which the contents may not fit though they are sound."""
+    """Whether the caller chose the type: sound contents may then fail to fit it."""
     exact: bool = False
-    """Whether its type is that of other records, and no float may be rounded to it."""
+    """Whether the type was inferred from other records, so that no float may be rounded to it."""
 
     def make(self, values: Any, limits: Limits) -> Any:
-        """The column of what the kernel gave.
+        """Convert what the kernel returned to the column.
 
         Raises:
             FormatError: the contents cannot be decoded; names the row of the batch and the field.
-            SchemaError: they are sound, and of another type.
+            SchemaError: the contents are sound, but of another type.
         """
         try:
             if self.inflates:
@@ -134,8 +134,8 @@ class Plan:
         return found
 
     def _breaks_rules(self) -> bool:
-        """Whether contents that are not of the type break the rules of their field. Those of files that say
-        their own types may be sound and of another."""
+        """Whether contents of another type break the rules of their field. Contents that store their own types may
+        be sound and still differ."""
         return not self.is_asked and ending(self.field)[0] not in BY_CONTENTS
 
     def _finished(self, values: Any) -> Any:
@@ -146,7 +146,7 @@ class Plan:
         return self.finish(values)
 
     def _misfit(self, values: Any) -> int | None:
-        """The first row whose value alone does not fit."""
+        """The first row whose value does not fit on its own."""
         for row in range(len(values)):
             try:
                 self._finished(values.slice(row, 1))
@@ -156,7 +156,7 @@ class Plan:
 
 
 def undecodable(message: str, **place: Any) -> FormatError:
-    """The error of contents that break the rules of what they are."""
+    """The error for contents that break the rules of their field."""
     return FormatError(message, **place, hint=SKIP_HINT)
 
 
@@ -171,9 +171,9 @@ def plan_field(
     last, inflates = ending(field)
     contents, finish = _how(column, last, limits, exact)
     if column.type in (pa.binary(), pa.large_binary(), pa.binary_view()):
-        inflates = False  # bytes were asked for, and these are the member's own
+        inflates = False  # the caller asked for bytes, which are the member's own
     if inflates and contents == "views":
-        contents = "bytes"  # what is inflated lies nowhere
+        contents = "bytes"  # inflated contents are not in the file, so views cannot point at them
     return Plan(column, field, contents, finish, inflates, is_asked, exact)
 
 
@@ -206,22 +206,22 @@ def _how(column: pa.Field, last: str, limits: Limits, exact: bool) -> tuple[str,
 
 
 def holds_bytes(type_: Any) -> bool:
-    """Whether values are byte strings, of one length or any."""
+    """Whether values are byte strings, of fixed or variable length."""
     return is_bytes(type_) or bool(pa.types.is_fixed_size_binary(type_))
 
 
 def is_number(type_: Any) -> bool:
-    """Whether values are whole numbers or truth values."""
+    """Whether values are integers or booleans."""
     return bool(pa.types.is_integer(type_) or pa.types.is_boolean(type_))
 
 
 def is_time(type_: Any) -> bool:
-    """Whether values are points in time or spans of it, each a whole number."""
+    """Whether values are points in time or durations, each stored as an integer."""
     return bool(pa.types.is_temporal(type_)) and not pa.types.is_interval(type_)
 
 
 def is_numeric(type_: Any) -> bool:
-    """Whether values are of a dtype that NumPy's files hold as they are."""
+    """Whether values have a dtype that npy files can hold directly."""
     return bool(is_number(type_) or pa.types.is_floating(type_))
 
 
@@ -235,7 +235,7 @@ def is_array(type_: Any) -> bool:
 
 
 def _nulls(values: Any) -> Any:
-    """A column of a type that has no values."""
+    """A column of the null type, which has no values."""
     if values.null_count < len(values):
         raise SchemaError(
             "the field has a value, and none in the records that its type was told from",
@@ -246,7 +246,7 @@ def _nulls(values: Any) -> Any:
 
 
 def as_type(values: Any, type_: Any) -> Any:
-    """Values as those of a type, which most have already."""
+    """Values converted to a type, which most already have."""
     return values if values.type == type_ else fitted(values, type_)
 
 
@@ -286,7 +286,7 @@ def _from_json(values: Any, type_: Any) -> Any:
 
 
 def as_json(value: Any, type_: Any) -> str | None:
-    """A value of nested fields as JSON; byte strings as base64."""
+    """A value of a nested field as JSON, with byte strings as base64."""
     if value is None:
         return None
     return json.dumps(_plain(value, type_), ensure_ascii=False, separators=(",", ":"))
@@ -329,7 +329,7 @@ def _revived(value: Any, type_: Any) -> Any:
 
 
 def inflated(values: Any, limits: Limits) -> Any:
-    """Byte strings that are gzip files, inflated."""
+    """The inflated contents of byte strings that are gzip files."""
     found: list[bytes | None] = []
     total = 0
     for row, value in enumerate(values.to_pylist()):
@@ -349,7 +349,8 @@ def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
         while at < len(data):
             stream = zlib.decompressobj(31)
             while not stream.eof:
-                # Piece by piece: what a member leaves over is copied, and there may be many.
+                # Fed in small pieces: zlib copies the input that a gzip member leaves over, and
+                # there may be many members.
                 given = view[at : at + _GIVEN_BYTES]
                 part = stream.decompress(given, min(_PIECE_BYTES, left + 1))
                 at += len(given) - len(stream.unconsumed_tail) - len(stream.unused_data)
@@ -369,6 +370,6 @@ def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
 
 
 def keys(first: int, count: int) -> Any:
-    """Keys of records that have none of their own: their numbers in the shard."""
+    """Keys for records that have none: their numbers in the shard."""
     numbers = pa.array(np.arange(first, first + count)).cast(pa.string())
     return pc.utf8_lpad(numbers, 9, "0")

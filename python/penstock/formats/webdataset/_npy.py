@@ -1,7 +1,7 @@
-"""Columns of npy files, one a record, and the reverse.
+"""Converts columns of npy files, one file per record, to arrays and back.
 
-Records that are alike, with one header and one size, are sliced out of a batch at once; the others are
-looked at one by one. Only numbers are read, and nothing is ever unpickled.
+If all records of a batch have the same header and size, they are decoded at once; otherwise one by one. Only
+numbers are read, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ _KEPT_HEADERS = 4096
 
 
 def header_of(data: bytes) -> Header | None:
-    """The header at the front of an npy file; None where there is none, or one of other values than
-    numbers."""
+    """The header of an npy file; None if there is none, or if its values are not numbers."""
     if len(data) < 12:
         return None
     prefix = 10 if data[6] == 1 else 12
@@ -54,8 +53,8 @@ def _known(front: bytes) -> Header | None:
 
 
 def type_of(headers: Sequence[Header | None]) -> Any:
-    """The type of a column whose first records have these headers: a number or a fixed tensor where
-    they agree, a variable tensor where only their shapes differ, else bytes."""
+    """The type of a column whose first records have these headers: a number or a fixed tensor if they agree, a
+    variable tensor if only their shapes differ, else bytes."""
     first = headers[0] if headers else None
     if first is None or any(header is None for header in headers):
         return pa.binary()
@@ -71,11 +70,10 @@ def type_of(headers: Sequence[Header | None]) -> Any:
 
 
 def column(values: Any, type_: Any, exact: bool = False) -> Any:
-    """The arrays in a column of npy files (binary, nulls stay nulls) as values of a type; with `exact` none is
-    rounded.
+    """A column of npy files (binary; nulls stay nulls) as values of a type; with `exact` none is rounded.
 
     Raises:
-        SchemaError: one is none, or does not fit the type; names its row.
+        SchemaError: a value is not an array, or does not fit the type; names its row.
     """
     there = values.is_valid()
     full = values.drop_null() if values.null_count else values
@@ -109,14 +107,14 @@ def _check_exact(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> None
 
 
 def _number_type(type_: Any) -> pa.DataType:
-    """The type of the numbers in arrays, or the type itself."""
+    """The type of the numbers in arrays, or the type itself if it is not one of arrays."""
     while isinstance(type_, pa.BaseExtensionType) or pa.types.is_nested(type_):
         type_ = type_.value_type
     return type_
 
 
 def _stacked(values: Any, type_: Any, exact: bool) -> Any:
-    """All arrays at once, if they have one header and one size that fit the type; else None."""
+    """All arrays at once, if they share one header and size that fit the type; else None."""
     if not len(values):
         return None
     data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
@@ -152,7 +150,7 @@ def _fits(header: Header, size: int, type_: Any) -> bool:
 
 
 def _shaped(arrays: np.ndarray, type_: Any) -> Any:
-    """Arrays of one shape, the first axis counting them, as values of a type."""
+    """Arrays of the same shape, stacked along the first axis, as values of a type."""
     if not arrays.ndim > 1:
         return fitted(pa.array(arrays), type_)
     value = type_.value_type
@@ -180,7 +178,7 @@ def _array(data: bytes, row: int) -> np.ndarray:
 
 
 def _joined(arrays: list[np.ndarray], rows: np.ndarray, type_: Any) -> Any:
-    """Arrays of any shapes as values of a type."""
+    """Arrays that may differ in shape, as values of a type."""
     kind = pa.types
     if is_fixed_tensor(type_):
         wanted: tuple[int, ...] | None = tuple(type_.shape)
@@ -234,7 +232,7 @@ _header = lru_cache(_KEPT_HEADERS)(header_bytes)
 
 
 def stacked_files(arrays: np.ndarray) -> Any:
-    """Arrays of one shape, the first axis counting them, as npy files: binary."""
+    """Arrays of the same shape, stacked along the first axis, as a binary column of npy files."""
     arrays = np.ascontiguousarray(arrays)
     header = np.frombuffer(_header(arrays.dtype.str, arrays.shape[1:]), np.uint8)
     body = arrays.view(np.uint8).reshape(len(arrays), -1) if arrays.size else None
@@ -249,7 +247,7 @@ def stacked_files(arrays: np.ndarray) -> Any:
 
 
 def files(flat: np.ndarray, ends: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> Any:
-    """Parts of a run of numbers as npy files: binary. `ends` has an edge more than there are parts."""
+    """Slices of an array of numbers, as a binary column of npy files. `ends` has n + 1 offsets for n slices."""
     data = np.ascontiguousarray(flat).view(np.uint8)
     width = flat.dtype.itemsize
     descr = flat.dtype.str

@@ -1,9 +1,9 @@
-"""Members that hold several values by name: npz archives, MessagePack and CBOR maps, as struct columns.
+"""Decodes members that hold several named values (npz archives, MessagePack and CBOR maps) to struct columns.
 
-Which names and types a column has is told by the first records, as of a whole file of such values.
-CBOR is read by cbor2; where that is not installed (`pip install 'penstock[webdataset]'`), such members
-stay bytes, and so do values that are no maps, and maps that Arrow has no type for. Object arrays stay
-what they are: nothing is unpickled.
+The names and types of a column are inferred from the first records, as for a whole file of such values. CBOR is
+read with cbor2; without it (`pip install 'penstock[webdataset]'`) such members stay bytes. Values that are not
+maps, and maps that Arrow has no type for, also stay bytes. Object arrays are left as they are: nothing is
+unpickled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OBJECTS = (*NPZ, *MESSAGE_PACK, *CBOR)
 
 
 def type_of_objects(last: str, samples: Any) -> Any:
-    """The type of a column whose first values (binary, without nulls) these are."""
+    """The type of a column, inferred from its first values (binary, without nulls)."""
     limits = Limits()
     try:
         if last in NPZ:
@@ -43,11 +43,11 @@ def type_of_objects(last: str, samples: Any) -> Any:
             return _message_type(samples, limits)
         return _cbor_type(samples)
     except (PenstockError, _core.KernelError, pa.ArrowException, ValueError):
-        return pa.binary()  # reading them as what they seem to be would not work
+        return pa.binary()  # they cannot be read as what they seem to be
 
 
 def _sound(read: Callable[[bytes], Any], samples: Any) -> list[Any]:
-    """What is read of the samples that can be: damage says nothing of the others."""
+    """The samples that can be read. A damaged sample says nothing about the others."""
     found: list[Any] = []
     for data in samples.to_pylist():
         with suppress(FormatError, ValueError):
@@ -58,11 +58,11 @@ def _sound(read: Callable[[bytes], Any], samples: Any) -> list[Any]:
 def column_of_objects(
     last: str, values: Any, type_: Any, limits: Limits, exact: bool = False
 ) -> Any:
-    """The values of a field (binary, nulls stay nulls) as a struct column of this type; with `exact` no float
-    is rounded.
+    """The values of a field (binary; nulls stay nulls) as a struct column of this type; with `exact` no float is
+    rounded.
 
     Raises:
-        SchemaError: a value is none of its kind, or does not fit; names its row.
+        SchemaError: a value is not of its format, or does not fit the type; names its row.
     """
     there = values.is_valid().to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(there)
@@ -84,7 +84,7 @@ def column_of_objects(
 
 
 class _Bytes:
-    """The bytes of a member as the source of an archive."""
+    """The bytes of a member, as the source of an npz archive."""
 
     path = "npz member"
 
@@ -103,7 +103,7 @@ class _Bytes:
 
 
 def _arrays(data: bytes, limits: Limits, *, fronts: bool = False) -> dict[str, bytes]:
-    """The npy files in an npz file by their names, or what their first bytes say of them."""
+    """The npy files in an npz file, by name; with `fronts` only their first bytes."""
     source = _Bytes(data)
     found: dict[str, bytes] = {}
     room = limits.member_bytes
@@ -168,7 +168,7 @@ def _frames(values: Any) -> _core.Frames:
 def _message_type(samples: Any, limits: Limits) -> Any:
     facts = _core.MsgpackFacts()
     for data in samples.to_pylist():
-        with suppress(_core.KernelError):  # damage says nothing of the others
+        with suppress(_core.KernelError):  # damage says nothing about the others
             facts.see(_frames(pa.array([data], pa.binary())), limits.nesting)
     columns = facts.columns()
     if columns is None or not len(samples):
@@ -222,7 +222,7 @@ def _cbor_column(values: Any, type_: Any, limits: Limits, exact: bool) -> Any:
 
 
 def _loaded(cbor2: Any, data: bytes) -> Any:
-    """One value; whatever is wrong with it is a ValueError."""
+    """Decode one value; anything wrong with it is a ValueError."""
     known = (cbor2.CBORError, TypeError, OverflowError, EOFError, RecursionError, MemoryError)
     try:
         value = cbor2.loads(data)
@@ -233,8 +233,8 @@ def _loaded(cbor2: Any, data: bytes) -> Any:
 
 
 def _check_tree(value: Any, most: int) -> None:
-    """CBOR can name a value again, even inside of itself, and pyarrow would follow without end. What
-    names nothing twice has no more values than bytes."""
+    """Check that a value is a finite tree. CBOR can refer to a value again, even from inside itself, and pyarrow
+    would follow the references forever. Without such references there are at most as many values as bytes."""
     level, count = [value], 0
     for _ in range(_MOST_LEVELS):
         count += len(level)

@@ -1,7 +1,7 @@
-"""Where a tar archive ends: what verify says of it besides its records, and repair puts right.
+"""Checks where a tar archive ends: what verify reports besides the records, and repair fixes.
 
-Other programs read up to the first block of zeros, and nothing behind it. An archive without one may have been
-cut between two members, which nothing else tells.
+Other programs stop reading at the first block of zeros. An archive without one may have been cut between two
+members, which nothing else would reveal.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _EARLY_END = "an archive ends here and another follows: webdataset and tar read 
 
 
 class ArchiveSurvey(Survey):
-    """A survey that tells, too, where the archive ends and should not, or does not and should."""
+    """A survey that also reports where the archive ends too early, or lacks an end."""
 
     def tasks(self) -> Iterator[Task]:
         """See Survey.tasks."""
-        end: tuple[int, int] | None = None  # of the last record: where it is, and its zeros
+        end: tuple[int, int] | None = None  # end offset of the last record, and its final zeros
         for task in super().tasks():
             if isinstance(task, Frames):
                 zeros = as_numpy(_core.tar_end_bytes(task.frames)).astype(np.int64)
@@ -40,7 +40,7 @@ class ArchiveSurvey(Survey):
                     yield self._told("early_end", start, int(ends[place]), _EARLY_END, 0)
                 end = int(ends[-1]), int(zeros[-1])
             else:
-                end = None  # damage, which is told by itself
+                end = None  # damage, which is reported separately
             yield task
         if end is not None and end[1] < END_BYTES:
             yield self._told("no_end", end[0] - end[1], end[0], _NO_END, None)
@@ -52,7 +52,7 @@ class ArchiveSurvey(Survey):
 def without_ends(
     parts: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
 ) -> tuple[Sequence[Part], np.ndarray, np.ndarray]:
-    """Whole records of an archive without the zeros behind them, in which it ended."""
+    """Whole records of an archive, without the end-of-archive zeros after them."""
     data = joined(parts)
     starts = np.cumsum(lengths, dtype=np.uint64) - lengths
     places = as_arrow(starts)

@@ -1,4 +1,4 @@
-"""WebDataset: tar archives in which neighbouring members of one key are a record.
+"""WebDataset: tar archives in which consecutive members with the same key form a record.
 
 ```
 bytes     what
@@ -6,15 +6,15 @@ bytes     what
 size      its contents, then zeros up to a multiple of 512
 ...       more members of the record: all whose names are the same up to the first dot of the last part
 ...       more records
-1024      zeros: the archive ends; usually more of them, up to a multiple of 10,240
+1024      zeros that end the archive; usually more, up to a multiple of 10,240
 ```
 
-What is behind that dot is the field, in lower case. A file may be compressed with gzip as a whole, whatever
-its name. Sources: POSIX.1-2017 (pax, ustar); the GNU tar manual; the published observations of what webdataset
-1.0.2 reads. Archives that penstock writes say in a comment (a global PAX header at their front) which columns
-their fields were; see `webdataset_write`.
+The part of the name after that dot, in lower case, is the field. A file may be gzipped as a whole, whatever its
+name. Sources: POSIX.1-2017 (pax, ustar); the GNU tar manual; the published observations of what webdataset
+1.0.2 reads. Archives that penstock writes start with a comment (a global PAX header) that records which columns
+their fields were; see `_comment.py`.
 
-No name in an archive is ever used as the name of a file, and no member's contents are ever run.
+No name in an archive is ever used as a file name, and no member's contents are ever executed.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ _BLOCK = 512
 class WebDatasetOptions:
     """How to read WebDataset.
 
-    decode: contents become values by the last part of their names; False leaves all as bytes.
-    compression: "gzip" or "" to say it instead of looking; None looks at the bytes.
-    infer_records: how many records of a shard to look at for its fields, or "all".
+    decode: whether contents are decoded according to the last part of their names; False leaves all as bytes.
+    compression: "gzip" or "" (none); None detects it from the content.
+    infer_records: how many records of a shard are read to infer its fields, or "all".
     """
 
     decode: bool = True
@@ -122,12 +122,12 @@ class WebDatasetFormat:
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
     ) -> Survey:
-        """A reading of the file that goes on after damage and tells all of it."""
+        """Read the file past damage and report all damaged regions."""
         from penstock.formats.webdataset._survey import ArchiveSurvey
 
         mine = options_from(WebDatasetOptions, options.format_options, "webdataset")
         shard = _shard(source, options, mine)
-        # The first records are read from the front: an index may know of more than damage has left.
+        # Infer from the front of the file: an index may list records that damage has destroyed.
         decoder = _checking(shard, mine) if payloads else None
         container, limits, known = shard.stream.container, options.limits, load_index(shard)
         return ArchiveSurvey(
@@ -135,7 +135,7 @@ class WebDatasetFormat:
         )
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
-        """A writer that takes frames as they stand, for a file compressed like another."""
+        """A writer that copies frames unchanged, into a file with the given compression."""
         from penstock.formats.webdataset.writer import WebDatasetWriter
 
         options = options_from(
@@ -153,7 +153,7 @@ class WebDatasetFormat:
 
 
 def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> Shard:
-    """The file with the stream of members in it."""
+    """The shard: the file and its stream of members."""
     if mine.compression not in ("", "gzip", None):
         raise ValueError(f"unknown compression {mine.compression!r}; known: '', 'gzip'")
     head = source.read(0, _BLOCK).to_bytes()
@@ -176,7 +176,7 @@ def _shard(source: Source, options: Options, mine: WebDatasetOptions) -> Shard:
 
 
 def _is_archive(head: bytes, size: int) -> bool:
-    """Whether a file starts as an archive: with a header, or with zeros and nothing else."""
+    """Whether a file starts like an archive: with a header, or with nothing but zeros."""
     if len(head) < _BLOCK:
         return False
     if not any(head):
@@ -205,7 +205,7 @@ def _inflates_to_archive(head: bytes) -> bool:
 
 
 class RecordDecoder:
-    """Frames, each the members of a record, as columns."""
+    """Decodes frames, each holding the members of one record, to columns."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class RecordDecoder:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _told(self, error: _core.KernelError) -> _core.KernelError | FormatError:
-        """What a kernel has found, as an error of the contents where these break the rules of their field."""
+        """A kernel's error, as a FormatError if the contents break the rules of their field."""
         fault = error.args[0]
         plan = next((p for p in self._plans.values() if _place(p) == fault.field), None)
         if fault.kind != "schema" or fault.record is None or plan is None or plan.is_asked:
@@ -268,7 +268,7 @@ class RecordDecoder:
         return undecodable(fault.message, record=fault.record, field=plan.column.name)
 
     def _kernel(self, names: tuple[str, ...]) -> tuple[Any, pa.Schema]:
-        """What decodes these columns, and their schema; made once for many batches."""
+        """The kernel that decodes these columns, and their schema; cached across batches."""
         made = self._kernels.get(names)
         if made is None:
             wanted = [self._plans[name] for name in names if name in self._plans]
@@ -281,8 +281,8 @@ class RecordDecoder:
         return made
 
     def _urls_of(self, count: int) -> Any:
-        """The name of the file for each of some records: a part of what the largest batch had."""
-        urls = self._urls  # several threads are here
+        """The file name once per record: a slice of the largest array made so far."""
+        urls = self._urls  # a local copy, since other threads may replace the attribute
         if len(urls) < count:
             numbers = pa.array(np.zeros(count, np.int32))
             urls = self._urls = pa.DictionaryArray.from_arrays(numbers, pa.array([self._url]))
@@ -290,10 +290,10 @@ class RecordDecoder:
 
 
 def _checking(shard: Shard, mine: WebDatasetOptions) -> Any:
-    """What decodes records as `open` does; None where they have no columns that they all fit."""
+    """The decoder that `open` would use; None if the records have no columns that they all fit."""
     quiet = replace(shard.options, damage="skip", skipped=lambda region: None)
     try:
-        return _decoder(replace(shard, options=quiet), mine).lending()  # which copies no bytes
+        return _decoder(replace(shard, options=quiet), mine).lending()  # copies no bytes
     except (SchemaError, FormatError):
         return None
 
@@ -316,14 +316,15 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
         schema = _with_types(_schema(shard, mine, stored), schema)
     if schema is None:
         schema = _schema(shard, mine, stored)
-    # As bytes, columns are the fields themselves, whatever they were before.
+    # Without decoding, columns are the fields themselves, whatever columns they were written from.
     places: dict[str, str] = {} if stored is None or not mine.decode else stored.fields
     own = [field for field in schema if field.name not in (KEY, URL)]
     plans: list[Plan] = []
     for field in own:
         name = str(field.name)
         place = places.get(name, name)
-        # Its own type is what the archive says of a column, or what names and contents do.
+        # A column's own type is the one in the archive's comment, or else the one from its name
+        # and contents.
         is_own = (
             stored is not None and place != name and stored.schema.field(name).type == field.type
         )
@@ -338,7 +339,7 @@ def _decoder(shard: Shard, mine: WebDatasetOptions) -> Any:
 
 
 def _with_types(schema: pa.Schema, types: dict[str, Any]) -> pa.Schema:
-    """The schema with other types for some of its fields; one that it lacks is added."""
+    """The schema with the given types in place of its own; a field that it lacks is added."""
     for name, type_ in types.items():
         if not isinstance(type_, pa.DataType):
             raise SchemaError("webdataset takes a dict of pyarrow types", field=name)
@@ -350,16 +351,16 @@ def _with_types(schema: pa.Schema, types: dict[str, Any]) -> pa.Schema:
 
 
 def _stored(shard: Shard) -> Stored | None:
-    """What the comment at the front of a shard says of its columns."""
+    """What the comment at the front of a shard says about its columns, or None."""
     try:
         return stored_in(shard.stream)
     except _core.KernelError:
-        return None  # damaged where it begins: reading the records tells
+        return None  # damaged at its start: reading the records reports it
 
 
 def _check_end(shard: Shard) -> None:
-    """Whether an archive of penstock's is there to its end: where one is cut between two members, nothing
-    else tells that the last record lacks some. Compressed data tells itself."""
+    """Check that an archive of penstock's is complete to its end. If one is cut between two members, nothing else
+    shows that its last record lacks some. Compressed data reveals a cut by itself."""
     size = shard.source.size
     if shard.stream.container:
         return
@@ -371,7 +372,7 @@ def _check_end(shard: Shard) -> None:
 
 
 def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.Schema:
-    """The columns of a shard: those stored in it, or by its first records."""
+    """The columns of a shard: from its comment, or inferred from its first records."""
     if stored is not None and mine.decode:
         return stored.schema
     counts, headers, seen = _sample(shard, mine)
@@ -388,10 +389,10 @@ def _schema(shard: Shard, mine: WebDatasetOptions, stored: Stored | None) -> pa.
 def _sample(
     shard: Shard, mine: WebDatasetOptions
 ) -> tuple[dict[str, int], dict[str, Any], InferredFrom]:
-    """The fields of the first records of a shard (or of all), the types of those that their contents
-    tell, and which records these are.
+    """Facts from the first records of a shard (or from all): their fields, the types of those fields whose contents
+    determine them, and which records were read.
 
-    Damage is passed over here: it is reported when the records are read.
+    Damage is skipped here, because it is reported when the records are read.
     """
     left = None if mine.infer_records == "all" else int(mine.infer_records)
     quiet = replace(
@@ -431,7 +432,8 @@ def _sample(
 
 
 def _sound(shard: Shard, frames: _core.Frames) -> Iterator[_core.Frames]:
-    """The records whose members are fields, each there once. The others are reported when they are read."""
+    """Runs of records whose members are valid fields without duplicates. Other records are reported when they are
+    read."""
     keys = _core.TarPlan([], False)
 
     def read(first: int, end: int) -> pa.RecordBatch:
@@ -457,11 +459,11 @@ def _tells_its_type(field: str) -> bool:
 
 
 def _type_by_contents(field: str, parts: list[Any]) -> Any:
-    """The type of a field by the contents of its first members."""
+    """The type of a field, inferred from the contents of its first members."""
     last, _ = ending(field)
     if last == NPY:
         fronts = [value.as_buffer()[:4096].to_pybytes() for part in parts for value in part]
-        # What is no such file at all is damage, and says nothing of the others.
+        # A value that is not an npy file is damaged, and says nothing about the others.
         files = [front for front in fronts if front.startswith(MAGIC)]
         return type_of([header_of(front) for front in files])
     return type_of_objects(last, pa.concat_arrays([part.cast(pa.binary()) for part in parts]))

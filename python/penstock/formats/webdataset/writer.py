@@ -1,20 +1,20 @@
-"""Writes WebDataset shards: a member for each value, named by the record's key and the column's field.
+"""Writes WebDataset shards: one member per value, named after the record's key and the column's field.
 
 | column | member | contents |
 |---|---|---|
-| encoded image | jpg, png, webp, ppm; img where the codec is not known | its bytes |
+| encoded image | jpg, png, webp, ppm; img if the codec is not known | its bytes |
 | binary | bin | its bytes |
 | string, class label | txt | UTF-8 |
 | JSON | json | the text |
 | whole numbers, bool, times | cls | the number as text |
 | other numbers, tensors, lists of numbers | npy | the array in C order |
-| everything nested | json | JSON; byte strings in it as base64 |
+| anything nested | json | JSON, with byte strings as base64 |
 | null | none | |
 
-The field is the column's name, with the ending above behind it where the name has not one of the kind already. A name
-that is no good as one (upper case, spaces, slashes) gets a field like it; the comment at the front of the archive says
-which column each field was, and of which type (see `webdataset_comment`), so that reading gives back
-what was written. Bytes depend on the records alone.
+The field is the column's name, followed by the ending from the table unless the name already has an ending of that
+kind. Characters that a field cannot have (upper case, spaces, slashes) are replaced. The comment at the front of
+the archive records the column and type of each field (see `_comment.py`), so that reading gives back what was
+written. The bytes depend only on the records.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ _BYTES = ("bin", "gz", "count", "html", "htm", *_ARRAYS, *_PICTURES, *_MOVIES, *
 
 @dataclass(frozen=True, slots=True)
 class WebDatasetWriteOptions:
-    """How WebDataset shards are written."""
+    """Options for writing WebDataset shards."""
 
     compression: Literal["gzip"] | None = None
     level: int = 6
-    """1 (fast) to 9 (small)."""
+    """1 (fastest) to 9 (smallest)."""
     describe: bool = True
-    """Say at the front of the archive which columns its fields were."""
+    """Whether a comment at the front of the archive records which columns its fields were."""
 
     def __post_init__(self) -> None:
         if self.compression not in (None, "gzip"):
@@ -96,16 +96,16 @@ class WebDatasetWriteOptions:
 
 
 class WebDatasetWriter(FramedWriter):
-    """Writes one shard to a sink, and keeps what an index of it needs.
+    """Writes one shard to a sink, and collects what its index needs.
 
     Args:
         sink: where the bytes go; committed or aborted by the caller.
-        schema: of the batches that will come; None where only whole frames will.
+        schema: the schema of the batches; None if only whole frames will be written.
         options: see WebDatasetWriteOptions.
-        threads: how many slices are encoded at once; None: one a core.
+        threads: how many slices are encoded at once; None means one per core.
 
     Raises:
-        SchemaError: a column has a type that no member holds.
+        SchemaError: no member can hold the type of a column.
 
     Example:
         >>> import pyarrow as pa
@@ -141,18 +141,19 @@ class WebDatasetWriter(FramedWriter):
         super().__init__(sink, plan.stored.schema, encode, threads)
 
     def output(self, sink: Sink) -> PlainOutput:
-        """Python's tarfile, and so webdataset, reads a compressed archive of one member only."""
+        """One stream, not gzip members: Python's tarfile, and therefore webdataset, reads only
+        compressed archives of one member."""
         how = self._options
         return OneStream(sink, how.compression, how.level) if how.compression else PlainOutput(sink)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See FramedWriter.write. A key that is no good is a SchemaError, too."""
+        """See FramedWriter.write. An invalid key is a SchemaError, too."""
         if self._takes(batch):
             self._finishing(lambda: self._check_keys(batch))
         super().write(batch)
 
     def index(self) -> Index:
-        """Where the records lie. Complete once the writer is closed."""
+        """The positions of the records. Complete once the writer is closed."""
         index = super().index()
         zeros = _core.Buffer.from_bytes(bytes(self._end_bytes))
         starts, checksums = index.starts.copy(), index.checksums.copy()
@@ -166,7 +167,7 @@ class WebDatasetWriter(FramedWriter):
     def write_frames(
         self, frames: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
     ) -> None:
-        """See FramedWriter.write_frames. Zeros that ended another archive are left out."""
+        """See FramedWriter.write_frames. Zeros that ended the source archives are left out."""
         super().write_frames(*without_ends(frames, lengths, checksums))
 
     def _take(self, frames: Encoded) -> None:
@@ -174,7 +175,7 @@ class WebDatasetWriter(FramedWriter):
         if comment is None:
             super()._take(frames)
             return
-        # What describes the archive stands before its first record, and goes with it.
+        # The comment precedes the first record and counts as part of its frame.
         lengths, checksums = frames.lengths.copy(), frames.checksums.copy()
         checksums[0] = front(frames.parts, int(lengths[0])).crc32c(comment.crc32c())
         lengths[0] += np.uint64(len(comment))
@@ -183,7 +184,8 @@ class WebDatasetWriter(FramedWriter):
     def _finish(self) -> None:
         self._work.drain()
         plain_bytes = sum(int(lengths.sum()) for lengths in self._lengths)
-        # An archive of no records is described as well: other shards have the same columns.
+        # An archive without records is described as well, because other shards have the same
+        # columns.
         described: list[_core.Buffer] = []
         if self._comment is not None and not self._num_records:
             described = [self._comment, folder_behind()]
@@ -195,7 +197,7 @@ class WebDatasetWriter(FramedWriter):
         super()._finish()
 
     def _check_keys(self, batch: pa.RecordBatch) -> None:
-        """Two records that follow each other and have one key would be read as one."""
+        """Raise SchemaError if two consecutive records have the same key: they would be read as one."""
         if self._plan.key is None or not len(batch):
             return
         first = self._num_records
@@ -218,7 +220,7 @@ class WebDatasetWriter(FramedWriter):
 
 
 class RecordPlan:
-    """How columns become members."""
+    """How columns are encoded as members."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.key = schema.get_field_index(KEY) if KEY in schema.names else None
@@ -236,7 +238,7 @@ class RecordPlan:
         self.stored = Stored(schema, self._fields)
 
     def keys(self, batch: pa.RecordBatch, first: int) -> Any:
-        """The keys of some records; numbers where the records have none."""
+        """The keys of the records in a batch; their numbers if the records have none."""
         if self.key is None:
             return keys(first, batch.num_rows)
         found = batch.column(self.key)
@@ -246,7 +248,7 @@ class RecordPlan:
         return found
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Columns of byte strings, called as the fields."""
+        """Columns of byte strings, named after their fields."""
         names = [self._fields[column.name] for column in self._columns]
         arrays = [_contents(batch.column(column.name), column) for column in self._columns]
         if not arrays:
@@ -255,7 +257,7 @@ class RecordPlan:
 
 
 def field_for(name: str, type_: Any) -> str:
-    """The field of a column: its name, with an ending that says what its values are."""
+    """The field for a column: its name, with an ending that shows the type of its values."""
     stem = re.sub(r"[^a-z0-9_.+-]", "_", name.lower().replace("/", "_"))
     last = stem.rsplit(".", 1)[-1]
     endings = _endings(name, type_)
@@ -265,7 +267,7 @@ def field_for(name: str, type_: Any) -> str:
 
 
 def _endings(name: str, type_: Any) -> tuple[str, ...]:
-    """What a field of such values may end with; the first where its name has none of these."""
+    """The endings that a field with values of this type may have; the first is added if its name has none of them."""
     kind = pa.types
     storage = storage_of(type_)
     if is_image(type_):
@@ -292,7 +294,7 @@ def _endings(name: str, type_: Any) -> tuple[str, ...]:
 
 
 def _nests(type_: Any) -> bool:
-    """Whether values can be JSON: lists, structs and maps of numbers, texts and byte strings."""
+    """Whether values can be stored as JSON: lists, structs and maps of numbers, texts and byte strings."""
     kind = pa.types
     if kind.is_struct(type_):
         return all(_nests(field.type) for field in type_)
@@ -305,7 +307,7 @@ def _nests(type_: Any) -> bool:
 
 
 def _free(field: str, taken: set[str]) -> str:
-    """The field, or one like it that is not taken."""
+    """The field itself, or a similar name that is not taken."""
     stem, dot, last = field.rpartition(".")
     found, number = field, 2
     while found in taken or found.startswith("__") or found == "none":
@@ -316,7 +318,7 @@ def _free(field: str, taken: set[str]) -> str:
 
 
 def _contents(values: Any, column: pa.Field) -> Any:
-    """The contents of the members of one column: byte strings, nulls where there are none."""
+    """The contents of the members of one column: byte strings, with nulls where there is no member."""
     type_, kind = column.type, pa.types
     try:
         if is_image(type_) or is_json(type_):
@@ -348,7 +350,7 @@ def _contents(values: Any, column: pa.Field) -> Any:
 
 
 def _files(values: Any, type_: Any) -> Any:
-    """Numbers and arrays of them as npy files."""
+    """Numbers and arrays of numbers as npy files."""
     full = values.drop_null() if values.null_count else values
     if pa.types.is_floating(type_):
         found = stacked_files(full.to_numpy(zero_copy_only=False))
@@ -371,7 +373,7 @@ def _files(values: Any, type_: Any) -> Any:
 
 
 def _flat(lists: Any, values: Any) -> np.ndarray:
-    """The numbers of lists, one after another."""
+    """The values of all lists, concatenated."""
     flat = lists.flatten()
     if flat.null_count:
         rows = [any(item is None for item in row or ()) for row in lists.to_pylist()]
@@ -383,6 +385,6 @@ def _flat(lists: Any, values: Any) -> np.ndarray:
 
 
 def _ends(lists: Any) -> np.ndarray:
-    """Where the values of lists end, from 0."""
+    """The offsets of the lists in their concatenated values, starting with 0."""
     lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
     return np.cumsum([0, *lengths])

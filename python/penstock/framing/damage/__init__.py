@@ -1,1 +1,1 @@
-"""Reading on after damage: what is lost, and where records go on."""
+"""Continue reading after damage: find what is lost, and where records continue."""

@@ -1,4 +1,4 @@
-"""Where a record ends, as far as an index, its head or its bytes tell: questions, which move nothing."""
+"""Find where a record ends, from an index, its header or its bytes. These queries do not advance the walk."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.streams.stream import Stream
 
 _AGREEING = 256
-"""After damage, one of so many following records must be as the index says, or it is not used."""
+"""After damage, one of this many following records must match the index, or the index is not used."""
 
 
 class Borders:
-    """What is known of the borders in a stream. `at` is that of a record."""
+    """What is known about the record boundaries in a stream. `at` is the start of a record."""
 
     def __init__(self, scope: Scope, stream: Stream, index: Index | None, chains: Chains) -> None:
         self._scope = scope
@@ -25,8 +25,8 @@ class Borders:
         self._index = index
 
     def by_index(self, at: int) -> tuple[int, int, int] | None:
-        """The record that starts here, where it ends, and the checksum of its payload, if the index knows it
-        and agrees with what follows, or with the payload."""
+        """The number of the record that starts here, its end, and its payload's checksum, if the index has them and
+        matches the records that follow, or the payload."""
         found = self._entry(at)
         if found is None:
             return None
@@ -41,7 +41,8 @@ class Borders:
         return record, end, known
 
     def by_head(self, at: int) -> tuple[int, _core.Buffer] | None:
-        """Where the record ends by its head, if one byte of that is wrong, and its payload, which proves it."""
+        """The end of the record according to its header with one byte corrected, and the payload, whose checksum
+        confirms it."""
         framing = self._scope.framing
         head = self._stream.read(at, framing.head_bytes).to_bytes()
         for length in framing.lengths(head):
@@ -57,7 +58,7 @@ class Borders:
         return None
 
     def is_cut_by_head(self, at: int) -> bool:
-        """Whether the head says, but for one wrong byte, that the record goes on beyond the end of the stream."""
+        """Whether the header, with one byte corrected, says that the record continues beyond the end of the stream."""
         framing = self._scope.framing
         head = self._stream.read(at, framing.head_bytes).to_bytes()
         ends = [at + framing.frame_bytes(length) for length in framing.meant(head)]
@@ -66,8 +67,8 @@ class Borders:
         )
 
     def right_payload(self, at: int, end: int, known: int | None = None) -> _core.Buffer | None:
-        """The payload of the frame from here to `end`, if it has the checksum that is known, or
-        else the one stored there."""
+        """The payload of the frame from here to `end`, if it matches the `known` checksum, or the stored one if none is
+        known."""
         framing = self._scope.framing
         length = end - at - framing.least_bytes
         if length > self._scope.limits.record_bytes:
@@ -83,12 +84,12 @@ class Borders:
         return payload if framing.proves(payload, tail) else None
 
     def follow(self, at: int) -> Led:
-        """Where heads lead from here, as far as it takes to tell that they are in no payload."""
+        """Follow headers from here as far as needed to show that they are not inside a payload."""
         return self._chains.follow(at, self._scope.limits.record_bytes)
 
     def holds_another(self, at: int, end: int) -> bool:
-        """Whether a right head, of a frame that goes on beyond `end`, lies in the frame from here to there.
-        Frames inside a payload end in it."""
+        """Whether the frame from here to `end` contains an intact header of a frame that continues beyond `end`. Frames
+        inside a payload end within it."""
         framing = self._scope.framing
         look = Unbroken(self._stream).read(at, end - at + framing.look_bytes - 1)
         inside = 1
@@ -99,7 +100,7 @@ class Borders:
         return False
 
     def is_known(self, at: int, end: int) -> bool:
-        """Whether the index knows the record from here to `end`, and agrees with what follows."""
+        """Whether the index has the record from here to `end`, and matches what follows."""
         found = self._entry(at)
         return (
             found is not None
@@ -108,7 +109,7 @@ class Borders:
         )
 
     def _entry(self, at: int) -> tuple[int, int, int] | None:
-        """What the index has of the record that starts here: its number, its end and its checksum."""
+        """The index's entry for the record that starts here: its number, its end and its checksum."""
         index = self._index
         if index is None:
             return None
@@ -118,8 +119,8 @@ class Borders:
         return record, int(index.starts[record + 1]), int(index.checksums[record])
 
     def _agrees(self, data: Readable, record: int) -> bool:
-        """Whether one of the next records is where and what the index says, or none is left; or all that are left
-        are broken, and the data ends where the index says."""
+        """Whether one of the next records matches the index, or none is left. Also true if all that are left are broken
+        and the data ends where the index says."""
         index = self._index
         assert index is not None
         last = min(record + _AGREEING, index.num_records)

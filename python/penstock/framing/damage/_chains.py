@@ -1,8 +1,8 @@
-"""Where heads lead, frame by frame, after damage.
+"""Follow headers from frame to frame after damage.
 
-A chain of right heads that leads to the end of the stream is one of records. One that leads to the checksum
-of a payload around it is one of frames inside that payload: behind them stands the checksum, and then the
-next record or the end of the stream.
+A chain of intact headers that leads to the end of the stream consists of records. A chain that leads to the checksum of
+an enclosing payload consists of frames inside that payload: they are followed by the checksum, and then by the next
+record or the end of the stream.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from penstock.framing.framings import Framing
 from penstock.framing.streams.stream import Stream
 
 MOST_BYTES = 1 << 62
-"""No file is as large; a head may claim more."""
+"""Larger than any file, but a header may claim more."""
 _WINDOW_BYTES = 4 << 20
 _FIRST_BYTES = 1 << 16
 _FIRST_FRAMES_BYTES = 1 << 12
 """Most chains that lead nowhere are short."""
 _LONGEST_CUT = 1 << 24
-"""Four bytes at the end of a file that say no more than this may be the first half of a length."""
+"""Four bytes at the end of a file with at most this value may be the first half of a length."""
 _KEPT_PLACES = 1 << 20
-"""How many places of chains are remembered; from the others, heads are followed again when they are met."""
+"""How many offsets of chains are remembered; from others, headers are followed again when they are reached."""
 _PATIENCE_BYTES = 256 << 20
-"""What damaged heads claim may be read in vain, and so may chains of frames that have to be read to be
-followed, again and again. So much is read of them, and four times the stream, as far as it is known."""
+"""Bytes claimed by damaged headers may be read in vain; so may chains of frames that must be read to be followed, again
+and again. Each is limited to this, plus four times the stream as far as it is known."""
 _SMALL_BYTES = 1 << 16
-"""What is read of them in any case."""
+"""Reads of up to this size are always allowed."""
 
 
 class Unbroken:
-    """A stream that ends where what is compressed breaks off."""
+    """A stream that ends where its compressed data breaks off."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -43,7 +43,7 @@ class Unbroken:
 
     def read(self, start: int, length: int) -> _core.Buffer:
         if start > MOST_BYTES:
-            return _core.Buffer.from_bytes(b"")  # a head may claim more than files can be
+            return _core.Buffer.from_bytes(b"")  # a header may claim more than a file can hold
         try:
             return self._stream.read(start, length)
         except _core.KernelError:
@@ -52,33 +52,33 @@ class Unbroken:
 
     @property
     def size(self) -> int | None:
-        """Where the stream ends, if it is known."""
+        """The end of the stream, if known."""
         return self._stream.size()
 
     def ends_at(self, place: int) -> bool:
-        """Whether the stream ends there, whole and not before."""
+        """Whether the stream is intact up to this offset and ends there."""
         is_end = not len(self.read(place, 1)) and len(self.read(place - 1, 1)) == 1
         return is_end and not self.breaks_off
 
     def end(self, claimed: int) -> int:
-        """Where the stream ends, if it is known; else where it was claimed to go on to."""
+        """The end of the stream, if known; otherwise the claimed end."""
         return claimed if self.size is None else min(claimed, self.size)
 
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """Where heads lead from a place."""
+    """Where headers lead from an offset."""
 
     to: int
     is_out: bool
-    """They lead to the end of the stream, or further than a payload may go on: they are those of records."""
+    """They lead to the end of the stream, or further than a payload may extend: they belong to records."""
     is_inside: bool = False
-    """They lead to the checksum of a payload: they are those of frames inside it."""
+    """They lead to the checksum of a payload: they belong to frames inside it."""
 
 
 class Chains:
-    """The chains in a stream that is gone through from front to end. A chain is followed once: what was found
-    holds for each of its places, and for the chains that join it."""
+    """The header chains of a stream that is processed from start to end. Each chain is followed once: the result holds
+    for all its offsets, and for the chains that join it."""
 
     def __init__(self, stream: Stream, framing: Framing) -> None:
         self._stream = stream
@@ -89,11 +89,11 @@ class Chains:
         self._claimed_bytes = 0
 
     def known(self, place: int) -> Led | None:
-        """Where heads lead from a place, if it is known that they do not lead out."""
+        """Where headers lead from an offset, if they are known not to lead out."""
         return self._led.get(place)
 
     def follow(self, start: int, most_bytes: int | None = None) -> Led:
-        """Follow heads for as long as they are right, and at most so far."""
+        """Follow headers as long as they are intact, and for at most `most_bytes`."""
         stream = Unbroken(self._stream)
         checked = self._framing.is_checked
         hops = (
@@ -122,12 +122,12 @@ class Chains:
         return led
 
     def forget(self) -> None:
-        """Follow all chains anew: the stream is another one."""
+        """Forget all chains: the stream has changed."""
         self._led.clear()
 
     def spend(self, num_bytes: int, now: int) -> bool:
-        """Whether so many bytes may be read that will be in vain if a damaged head has claimed them; they are
-        taken for read. `now` is how far the stream has been gone through."""
+        """Whether `num_bytes` bytes, wasted if a damaged header claimed them, may be read. If so, they are counted as
+        read. `now` is the progress in the stream."""
         if num_bytes <= _SMALL_BYTES:
             return True
         if self._claimed_bytes + num_bytes > self._patience(now):
@@ -136,7 +136,7 @@ class Chains:
         return True
 
     def is_out_of_patience(self, now: int) -> bool:
-        """Whether too many frames were read that lead nowhere."""
+        """Whether too many frames that lead nowhere were read."""
         return self._read_bytes > self._patience(now)
 
     def _patience(self, now: int) -> int:
@@ -144,7 +144,7 @@ class Chains:
         return _PATIENCE_BYTES + 4 * (now if size is None else size)
 
     def _end(self, stream: Unbroken, at: int) -> Led:
-        """What it says that no right head is at `at`."""
+        """What the absence of an intact header at `at` means."""
         if stream.ends_at(at):
             return Led(at, True)
         if not self._framing.is_checked:
@@ -155,13 +155,13 @@ class Chains:
             rest = behind.slice(tail, len(behind) - tail)
             found = _core.next_head(self._framing.name, rest, 0)
             return Led(at, False, found is not None)
-        # So few bytes may also be the beginning of a head, of a record as small as most are.
+        # So few bytes may also be the start of the header of a record of usual size.
         is_checksum = len(behind) == tail and self._framing.stored(behind.to_bytes()) > _LONGEST_CUT
         return Led(at, False, is_checksum and stream.ends_at(at + tail))
 
     def _keep(self, chain: list[np.ndarray], led: Led, now: int) -> None:
-        """Keep the places of a chain. Where there are too many, those that were passed are forgotten, and no
-        more are kept until enough have been. `now` is how far the stream has been gone through."""
+        """Remember the offsets of a chain. If there are too many, those already passed are dropped, and no more are
+        added until enough of them have been passed. `now` is the progress in the stream."""
         if len(self._led) > _KEPT_PLACES:
             if now < self._full_until:
                 return
@@ -173,7 +173,7 @@ class Chains:
             self._led.update(dict.fromkeys(places.tolist(), led))
 
     def _by_frames(self, stream: Unbroken, start: int) -> Iterator[tuple[int, np.ndarray]]:
-        """As `_by_heads`, where frames have to be read to know where they end."""
+        """As `_by_heads`, for framings whose frames must be read to find their ends."""
         name, at, want = self._framing.name, start, _FIRST_FRAMES_BYTES
         while len(window := stream.read(at, want)):
             last = len(window) < want
@@ -188,8 +188,8 @@ class Chains:
 
 
 def _by_heads(stream: Unbroken, framing: Framing, start: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Follow right heads, frame by frame: where they have led so far, and the starts of the frames on the way
-    there since the last. A head may lead beyond the end of the stream."""
+    """Follow intact headers from frame to frame. Yields the offset reached so far, and the starts of the frames since
+    the previous one. A header may lead beyond the end of the stream."""
     at, want = start, _FIRST_BYTES
     while True:
         window = stream.read(at, want)

@@ -1,4 +1,4 @@
-"""Whether the payloads of a survey's frames are what was written."""
+"""Verify the payloads of the frames that a damage scan finds."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from penstock.framing.damage.parts import Bad, Frames, Scope, between
 from penstock.framing.index.sidecar import Index
 
 UNKNOWN = "unknown_record"
-"""The kind of a finding: what is right in itself, at a place where an index has something else."""
+"""The kind of a finding: a record that is intact, but at a place where the index has a different one."""
 
 
 class Prover:
-    """Compares payloads with the checksums that are stored, and with those of an index if there is one."""
+    """Compares payloads with the stored checksums, and with those of an index if there is one."""
 
     def __init__(self, scope: Scope, index: Index | None) -> None:
         self._scope = scope
         self._index = index
 
     def parts(self, task: Frames) -> Iterator[Frames | Bad]:
-        """The right records, and between them those whose payloads are wrong, or which an index does not know. All
-        count as right where payloads are not to be proved. Of the parts of a task, none took bytes of the file."""
+        """The intact records, and between them those with damaged payloads or unknown to the index. If payloads are not
+        to be verified, all count as intact. The parts of a task report 0 file bytes; the task counts them."""
         for part in self._proved(task):
             if isinstance(part, Bad) or self._index is None or self._index.layout != "plain":
                 yield part
@@ -34,8 +34,8 @@ class Prover:
                 yield from self._known_parts(part, self._index)
 
     def _known_parts(self, part: Frames, index: Index) -> Iterator[Frames | Bad]:
-        """Frames of a plain file that the index has at their places. Others may be right in themselves: bytes of
-        a payload that came to lie at a border. What follows the first of them is not looked at."""
+        """The frames of a plain file that the index has at their offsets. Others may still be intact frames: bytes of a
+        payload that ended up at a record boundary. Frames after the first such one are not examined."""
         starts = as_numpy(part.frames.starts())
         rows = np.searchsorted(index.starts[:-1], starts)
         there = rows < index.num_records
@@ -84,7 +84,7 @@ class Prover:
             done = bad + 1
 
     def _known(self, frames: _core.Frames) -> Any:
-        """The checksums that an index has for frames without checksums of their own."""
+        """The index's checksums for frames without checksums of their own."""
         if self._scope.framing.is_checked or self._index is None:
             return None
         index = self._index

@@ -1,17 +1,16 @@
-"""Where records go on after damage, without ever taking a record's contents for records.
+"""Find where records continue after damage, without ever mistaking a record's contents for records.
 
-A payload may itself hold frames (a TFRecord inside a TFRecord), so a right-looking head proves
-nothing. After a broken frame at a known border, a later place is believed only if
+A payload may itself hold frames (a TFRecord inside a TFRecord), so an intact header alone proves nothing. After a
+broken frame at a known record boundary, a later offset is accepted only if
 
-1. the bytes up to it are exactly one frame whose payload matches its stored checksum (only the
-   head was damaged), and the heads from there on do not lead to the checksum of a payload around
-   them (`chains`), or
-2. the heads from there on lead, frame by frame, to the very end of the stream. Frames inside a
-   payload cannot: their chain ends at the payload's own checksum, four bytes before a border.
+1. the bytes up to it are exactly one frame whose payload matches its stored checksum (only the header was damaged),
+   and the headers from there on do not lead to the checksum of an enclosing payload (see `_chains`), or
+2. the headers from there on lead, frame by frame, to the very end of the stream. Frames inside a payload cannot:
+   their chain ends at the payload's own checksum, four bytes before a record boundary.
 
-Eight bytes and their checksum look the same as a frame's head, so under 1 a payload of eight bytes
-is believed only if the broken head still half says so. A head that is right, and claims more than
-there is or than is allowed, is believed as well: what it claims is its own.
+Eight bytes with their checksum look the same as a frame header. So under 1, a payload of eight bytes is accepted only
+if half of the broken header still gives that length. A header that is intact, and claims more than the stream holds or
+than is allowed, is also accepted: the bytes it claims belong to it.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ _FIRST_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What to pass over: up to `end_byte`, which is the end of the stream if `at_end`."""
+    """The bytes to skip: up to `end_byte`, which is the end of the stream if `at_end`."""
 
     end_byte: int
     num_records: int | None
     at_end: bool
     unproved: bool = False
     leads_to_end: bool = False
-    """Whether heads lead from there to the end of the stream."""
+    """Whether headers lead from there to the end of the stream."""
     note: str | None = None
     has_frames: bool = False
-    """Whether there are right heads in it that were not believed to be records'."""
+    """Whether it contains intact headers that were not accepted as those of records."""
 
 
 def resynchronise(
@@ -52,10 +51,12 @@ def resynchronise(
     chains: Chains,
     claimed: int | None = None,
 ) -> Region:
-    """Find where to go on after the broken frame that starts at `broken`, which is itself the
-    border of a record unless it is `unproved`. `claimed`: its head is right, and bytes of its payload are
-    missing, so that it ends before there, where its head says. Frames inside it end before there too, so
-    only one that goes on beyond can be another record."""
+    """Find where to continue after the broken frame that starts at `broken`.
+
+    `broken` is a record boundary unless it is `unproved`. `claimed` is given if the frame's header is intact and bytes
+    of its payload are missing: the frame ends before `claimed`, the end that its header gives. Frames inside it also
+    end before that, so only a frame that continues beyond it can be another record.
+    """
     left = Unbroken(stream)
     head = left.read(broken, framing.head_bytes)
     claim = _core.next_head(framing.name, head, 0) if claimed is None else None
@@ -72,12 +73,12 @@ def resynchronise(
     if claim is None and claimed is None and not unproved and has_checksums:
         region = search.region(in_vain=True)
         if region.num_records == 1:
-            return region  # one record: what is inside it is proved to be none
+            return region  # one record: nothing inside it can be a record
     return _Search(left, framing, broken, head.to_bytes(), claimed, chains, True).region()
 
 
 class _Search:
-    """Tries one place after another, in rising order."""
+    """Tries one offset after another, in ascending order."""
 
     def __init__(
         self,
@@ -97,14 +98,14 @@ class _Search:
         self._chains = chains
         self._salvage = salvage
         self._ends_passed: set[int] = set()
-        """Where the chains end that this search has come by."""
-        # The CRC of the broken frame's payload, if it ended at one candidate after another.
+        """The ends of the chains that this search has encountered."""
+        # CRC of the broken frame's payload, extended as each candidate for its end is tried.
         self._crc = 0
         self._crc_end = broken + framing.head_bytes
 
     def region(self, in_vain: bool = False) -> Region:
-        """The first place that is believed, or the end of the stream. `in_vain`: it may be all the same to look
-        no further, so only so much is read."""
+        """The first accepted offset, or the end of the stream. `in_vain`: the search may turn out to be unnecessary, so
+        only a limited number of bytes is read."""
         found = self._found(in_vain)
         return replace(found, has_frames=found.num_records is None and bool(self._ends_passed))
 
@@ -127,7 +128,7 @@ class _Search:
             want = _WINDOW_BYTES
 
     def _try(self, start: int, total: int) -> Region | None:
-        """The region that ends at `start`, if records are believed to go on there."""
+        """The region that ends at `start`, if records are accepted to continue there."""
         if self._ends_where_passed(start):
             return None
         is_out_of_patience = self._chains.is_out_of_patience(start)
@@ -149,12 +150,12 @@ class _Search:
         return None
 
     def _ends_where_passed(self, start: int) -> bool:
-        """Whether a place is one of a chain that this search has come by. Salvage looks at all of them."""
+        """Whether an offset belongs to a chain that this search has encountered. Salvage examines all of them."""
         led = None if self._salvage else self._chains.known(start)
         return led is not None and led.to in self._ends_passed
 
     def _is_end_of_payload(self, end: int) -> bool:
-        """Whether the broken frame is whole up to `end`, but for its head."""
+        """Whether the broken frame is intact up to `end`, except for its header."""
         framing = self._framing
         length = end - self._broken - framing.least_bytes
         if length < 0 or framing.checksum(0) is None:
@@ -172,7 +173,7 @@ class _Search:
         return framing.stored(tail) == framing.checksum(self._crc)
 
     def _is_whole(self, start: int, total: int) -> bool:
-        """Whether the frame at `start` is whole and right in itself."""
+        """Whether the frame at `start` is complete and intact."""
         if total > _WINDOW_BYTES * 64:
             return False
         if not self._chains.spend(total, start):

@@ -1,14 +1,14 @@
-"""A walk over frames that goes on after damage, from one proved border to the next.
+"""Walk over frames, and continue after damage from one verified record boundary to the next.
 
-In order of strength, a lost border is found again by
+A lost record boundary is found again, strongest evidence first, by
 
-1. a sidecar that fits the file: it knows where every record was;
-2. the head itself, where one byte of it is wrong: its checksum says which one, and the payload's
-   own checksum proves the answer;
-3. `resync`: the bytes up to a later head are one right payload, or its heads lead to the very end.
+1. a valid index: it knows where every record was;
+2. the header itself, if one byte of it is wrong: its checksum shows which one, and the payload's own checksum
+   confirms the result;
+3. `_resync`: the bytes up to a later header are one intact payload, or the headers from there lead to the very end.
 
-A file that ends inside a record is not searched: its head is right, so all that follows is that
-record's. Compressed data goes on after a fault at the next member or seek point that is known.
+A file that ends inside a record is not searched: its header is intact, so everything after it belongs to that record.
+After a fault, compressed data continues at the next known member or seek point.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ CHUNK_BYTES = 1 << 20
 
 
 class Walk:
-    """Walks a stream from proved border to proved border. Positions are those of the stream;
-    `plain_base` and `file_base` are added where they are told to others."""
+    """Walks a stream from verified boundary to verified boundary. Positions are those of the stream; `plain_base` and
+    `file_base` are added when they are reported."""
 
     def __init__(
         self,
@@ -72,19 +72,19 @@ class Walk:
         self._record: int | None = record
         self._unproved = False
         self._led: Led | None = None
-        """Where the heads lead that the walk follows, once that was asked."""
+        """Where the headers that the walk follows lead, once that has been determined."""
         self._borders_to = 0
-        """As far as this, the heads are believed to lead from record to record."""
+        """Up to here, the headers are accepted to lead from record to record."""
         self._told_bytes = at
         self._resumed_byte = -1
 
     @property
     def at(self) -> int:
-        """The border that was come to."""
+        """The record boundary that the walk has reached."""
         return self._at
 
     def tasks(self) -> Iterator[Task]:
-        """Frames to be proved, and what was found between them, in order."""
+        """Frames to be verified, and the faults between them, in order."""
         want = CHUNK_BYTES
         limit = self._scope.limits.record_bytes
         while True:
@@ -106,9 +106,9 @@ class Walk:
                 border = self._at + consumed
                 yield from self._records(frames, window.slice(0, consumed))
                 if self._at != border:
-                    continue  # a record's head does not tell where the next one is
+                    continue  # a record's header does not give the start of the next
             elif consumed:
-                self._advance(consumed, 0)  # nothing but padding
+                self._advance(consumed, 0)  # only padding
                 continue
             yield from self._oddities()
             if broken is not None:
@@ -128,8 +128,8 @@ class Walk:
                 want = max(self._scope.framing.more_bytes(need, want), CHUNK_BYTES)
 
     def _records(self, frames: _core.Frames, data: _core.Buffer) -> Iterator[Task]:
-        """The frames from here on and the wrong payloads among them, as far as their heads are believed to
-        lead. After them the walk is at the next border."""
+        """The frames from here on, with the damaged payloads among them, as far as their headers are accepted to lead.
+        Afterwards the walk is at the next boundary."""
         file_bytes = self._taken(len(data))
         border = self._at + len(data)
         task = Frames(frames, data, self._record, file_bytes, self._unproved)
@@ -140,7 +140,7 @@ class Walk:
             else:
                 end = part.finding.end_byte - self._plain_base
                 if part.finding.kind == UNKNOWN:
-                    # From there on the heads are not what was written.
+                    # From there on, the headers are not those that were written.
                     self._advance(end - self._at, part.finding.num_records)
                     yield Found((part,), file_bytes)
                     return
@@ -152,7 +152,7 @@ class Walk:
         self._at = border
 
     def _read(self, start: int, length: int) -> tuple[_core.Buffer, Any]:
-        """Bytes of the stream, and the fault of the compressed data if there are none for one."""
+        """Bytes of the stream, and the fault of the compressed data if it prevents reading them."""
         try:
             return self._stream.read(start, length), None
         except _core.KernelError as error:
@@ -168,7 +168,7 @@ class Walk:
     # -- telling --------------------------------------------------------------------------------
 
     def _taken(self, plain_bytes: int) -> int:
-        """Bytes of the file that were read since this was last asked."""
+        """Bytes of the file that were read since the last call."""
         if self._forward is None:
             now = self._at + plain_bytes
         else:
@@ -190,7 +190,7 @@ class Walk:
         )
 
     def _oddities(self) -> Iterator[Found]:
-        """What could be read, and yet the framing's own library would not."""
+        """Findings about data that is readable here, but that the framing's own library would reject."""
         if self._forward is None:
             return
         for fault in self._forward.inflater.take_findings():
@@ -213,9 +213,9 @@ class Walk:
         return self._cut_record(end, message, self._scope.salvage)
 
     def _cut_record(self, end: int, message: str, salvage: bool, kind: str = "truncated") -> Bad:
-        """A record that goes on beyond the end of the stream. All that follows is its own, so only
-        salvage looks for records in it. Where heads in it lead to the end, bytes of it may be missing instead, and
-        records follow; or the data was cut between two frames of its contents."""
+        """A record that continues beyond the end of the stream. Everything after its header belongs to it, so only
+        salvage looks for records in it. If headers in it lead to the end, either bytes of it are missing and records
+        follow, or the data was cut between two frames of its contents."""
         lost: int | None = 1
         region = self._resynchronised(None if salvage else self._at)
         if salvage:
@@ -235,8 +235,8 @@ class Walk:
     # -- frames ---------------------------------------------------------------------------------
 
     def _after_wrong_payload(self, bad: Bad, end: int) -> Bad:
-        """Pass over a record whose head is right and whose payload is not. Where bytes were changed, its head
-        tells the next border. Where bytes are missing, `end` is somewhere in a later record."""
+        """Skip a record with an intact header and a damaged payload. If bytes were changed, its header gives the next
+        boundary. If bytes are missing, `end` is somewhere in a later record."""
         if bad.payload is not None or self._is_border(end):
             self._advance(end - self._at, 1)
             return bad
@@ -249,7 +249,7 @@ class Walk:
         return self._pass_over(region, found.kind, message)
 
     def _resynchronised(self, claimed: int | None = None) -> Region:
-        """Where a search from here says that records go on. For `claimed` see `resynchronise`."""
+        """Search from here for where records continue. For `claimed` see `resynchronise`."""
         scope = self._scope
         return resynchronise(
             self._stream,
@@ -262,11 +262,11 @@ class Walk:
         )
 
     def _is_border(self, end: int) -> bool:
-        """Whether the record from here to `end`, as its head has it, seems to end there."""
+        """Whether the record from here to `end`, as its header gives it, seems to end there."""
         if not self._scope.framing.is_checked or self._borders.is_known(self._at, end):
             return True
         if end < self._borders_to:
-            return True  # a right head stands there, on a chain of records
+            return True  # an intact header is there, on a chain of records
         if self._led is None or end > self._led.to:
             self._led = self._borders.follow(end)
         led = self._led
@@ -276,15 +276,15 @@ class Walk:
         return is_border
 
     def _leave_chain(self) -> None:
-        """Forget where heads lead: the walk goes on elsewhere."""
+        """Forget where headers lead: the walk continues elsewhere."""
         self._led, self._borders_to = None, 0
 
     def _pass_over(self, region: Region, kind: str, message: str) -> Bad:
-        """Go on where a search has found that records do."""
+        """Continue where a search has found that records continue."""
         self._leave_chain()
         if region.leads_to_end:
             self._led = Led(MOST_BYTES, True)
-        # From an unproved border, the record between it and the next proves nothing.
+        # From an unverified boundary, the record between it and the next is no evidence.
         self._unproved = region.unproved or (self._unproved and region.num_records is not None)
         if region.unproved:
             message += "; the records after it may be the contents of a larger one"
@@ -298,7 +298,7 @@ class Walk:
         return part
 
     def _after_broken_frame(self, fault: Any) -> list[Part]:
-        """Pass over a frame with a wrong head, to the next border that is proved."""
+        """Skip a frame with a damaged header, up to the next verified boundary."""
         try:
             if fault.kind == "limit":
                 return [self._pass_long(fault)]
@@ -307,7 +307,7 @@ class Walk:
                 known = self._cut_head(fault)
             return [known or self._by_search(fault)]
         except _core.KernelError:
-            # The compressed data breaks before a border is found: that is dealt with next.
+            # The compressed data breaks before a boundary is found: that is handled next.
             assert self._forward is not None
             end = self._forward.inflater.plain_bytes
             part = Bad(self._bad(fault.kind, end, fault.message, None))
@@ -315,7 +315,7 @@ class Walk:
             return [part]
 
     def _pass_long(self, fault: Any) -> Part:
-        """A right head of a record beyond the limit: its payload is not looked at."""
+        """An intact header of a record above the limit: its payload is not read."""
         end, _, _ = _core.frame_extent(self._scope.framing.name, self._stream.read, self._at, False)
         if end is not None:
             length = end - self._at - self._scope.framing.least_bytes
@@ -326,14 +326,14 @@ class Walk:
             self._advance(end - self._at, 1)
             return part
         size = self._stream.size()
-        # A head may claim more than any file can be, and than a place can be written as.
+        # A header may claim more than any file can hold, and than an offset can represent.
         claimed = min(self._at + self._scope.framing.frame_bytes(int(fault.found)), MOST_BYTES)
         end = claimed if size is None else size
         message = f"the data ends inside a record of {fault.found} bytes"
         return self._cut_record(end, message, self._scope.salvage)
 
     def _by_index(self, fault: Any) -> Part | None:
-        """The next border from the index, if it is at one that the index knows."""
+        """Skip to the next boundary from the index, if the walk is at a boundary that the index has."""
         found = self._borders.by_index(self._at)
         if found is None:
             return None
@@ -342,20 +342,20 @@ class Walk:
         return self._broken(fault, end, self._borders.right_payload(self._at, end, known))
 
     def _by_head(self, fault: Any) -> Part | None:
-        """The border that the head gives, if one byte of it is wrong."""
+        """Skip to the boundary that the header gives, if one byte of it is wrong."""
         found = self._borders.by_head(self._at)
         return None if found is None else self._broken(fault, *found)
 
     def _cut_head(self, fault: Any) -> Part:
-        """A record that is cut by the end of the stream, with one wrong byte in its head."""
+        """A record that is cut by the end of the stream, with one wrong byte in its header."""
         size = self._stream.size()
         end = MOST_BYTES if size is None else size
         message = f"{fault.message}; but for one byte of it, it tells that the data ends inside this record"
         return self._cut_record(end, message, self._scope.salvage, fault.kind)
 
     def _by_point(self, fault: Any) -> Part | None:
-        """Where a damaged compressed stream can be entered again, if the index knows: it may have
-        gone on inflating to other bytes, with no border in them."""
+        """Skip to where a damaged compressed stream can be entered again, if the index has such a point: the inflater
+        may have produced wrong bytes without any boundary in them."""
         found = self._indexed_point(0, self._at + 1)
         if found is None:
             return None
@@ -379,7 +379,7 @@ class Walk:
         return self._pass_over(region, fault.kind, message)
 
     def _broken(self, fault: Any, end: int, payload: _core.Buffer | None) -> Part:
-        """One record with a damaged head, whose end is proved."""
+        """One record with a damaged header and a verified end."""
         if payload is None:
             part = Bad(self._bad(fault.kind, end, fault.message, 1))
         else:
@@ -392,7 +392,7 @@ class Walk:
     # -- the compressed data --------------------------------------------------------------------
 
     def _after_broken_stream(self, fault: Any) -> tuple[bool, list[Part]]:
-        """What to say of a fault of the compressed data, and whether reading goes on after it."""
+        """The findings for a fault of the compressed data, and whether reading continues after it."""
         forward = self._forward
         assert forward is not None, "only compressed data breaks"
         odd = [part for found in self._oddities() for part in found.parts]
@@ -400,7 +400,7 @@ class Walk:
         left = inflater.plain_bytes - self._at
         size = self._scope.source.size
         byte = min(fault.byte, size)
-        # A header with a wrong checksum of its own is met again at once: nothing is behind it.
+        # A header with a wrong checksum of its own fails again immediately: nothing follows it.
         onwards = self._resumed_byte < inflater.compressed_bytes < size
         if fault.kind == "compression_checksum" and onwards:
             # All of the member was inflated; its records have checksums of their own.
@@ -423,14 +423,14 @@ class Walk:
         return False, parts
 
     def _num_left(self) -> int | None:
-        """How many records follow, if an index tells."""
+        """How many records follow, if an index is available."""
         if self._index is None or self._record is None:
             return None
         return max(self._index.num_records - self._record, 0)
 
     def _next_point(self, byte: int) -> tuple[SeekPoint, int | None, int] | None:
-        """Where inflating can go on after a fault, the first whole record from there if an index tells, and
-        where that begins."""
+        """The seek point at which inflating can continue after a fault, the number of the first whole record from there
+        if an index is available, and the start of that record."""
         assert self._forward is not None
         if self._index is not None:
             return self._indexed_point(byte, self._at)
@@ -443,8 +443,8 @@ class Walk:
         return SeekPoint(8 * start, inflater.plain_bytes), None, inflater.plain_bytes
 
     def _indexed_point(self, byte: int, plain: int) -> tuple[SeekPoint, int, int] | None:
-        """The first seek point of the index at or after a byte of the file and one of the stream, the first whole
-        record from there and where that begins."""
+        """The first seek point of the index that is at or after both a file offset and a stream offset, the number of
+        the first whole record from there, and its start."""
         index = self._index
         if self._forward is None or index is None:
             return None
@@ -461,12 +461,12 @@ class Walk:
         return point, record, int(index.starts[record])
 
     def _resume(self, point: SeekPoint, at: int, record: int | None) -> None:
-        """Go on with the record that begins at `at`, inflating from a seek point."""
+        """Continue with the record that begins at `at`, inflating from a seek point."""
         self._enter(point)
         self._at, self._record, self._unproved = at, record, False
 
     def _enter(self, point: SeekPoint) -> None:
-        """Go on inflating from a seek point. What heads led to before is no longer so."""
+        """Continue inflating from a seek point. Known header chains are no longer valid."""
         assert self._forward is not None
         self._resumed_byte = point.compressed_bit // 8
         self._forward.resume(point)

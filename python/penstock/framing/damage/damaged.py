@@ -1,8 +1,7 @@
-"""Chunks around damage: what a survey, the one of `verify`, believes in of a shard.
+"""Chunks around damage: the records of a shard that the damage scan of `verify` accepts.
 
-A scan that goes on after damage asks the survey for the rest of a shard whose index is not known,
-and for the one chunk where it is. So what a scan passes over is what `verify` reports and `repair`
-leaves out.
+A scan that continues after damage uses the damage scan for the rest of a shard without an index, or for the one damaged
+chunk if there is an index. So a scan skips exactly what `verify` reports and `repair` leaves out.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from penstock.framing.streams.inflated import POINT_BYTES
 def surveyed_chunks(
     shard: Shard, at: int, first: int, points: list[SeekPoint] | None = None
 ) -> Iterator[Chunk]:
-    """The chunks from the border at `at` on, where record `first` is; what is between them is
-    noted. For `points` see `walked_chunks`."""
+    """The chunks from the record boundary at `at`, where record `first` starts. What is between them is reported as
+    skipped. For `points` see `walked_chunks`."""
     survey = _survey(shard, None, 0 if points is None else POINT_BYTES)
     for task in survey.walk(at, first):
         for part in survey.opened(task):
@@ -44,12 +43,13 @@ def surveyed_chunks(
 
 
 def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
-    """What can be had of a chunk that an index has cut; what cannot is noted."""
+    """The readable frames of a chunk that was cut by an index; the rest is reported as skipped."""
     shard.check_unchanged()
     first = chunk.first_record
     found: list[Frames] = []
     survey = _survey(shard, index)
-    # What is behind the chunk is told with the next one. In compressed files, places are those of the file.
+    # What follows the chunk is reported with the next one. In compressed files, the findings'
+    # positions are file offsets.
     is_inside = not shard.stream.container and chunk.end_byte < index.plain_bytes
     until = chunk.end_byte if is_inside else MOST_BYTES
     for part in survey.between(chunk.start_byte, chunk.end_byte, first):
@@ -68,7 +68,7 @@ def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
     held = Held(frames, unproved | ~believed, checksums, records)
     if shard.salvages:
         return held
-    # What inflates from damaged data may be records, and yet none of those that stood there.
+    # Damaged data may inflate to records that are not those written there.
     for row in np.flatnonzero(~believed):
         end = int(starts[row] + sizes[row])
         shard.skip(int(starts[row]), end, None, "the index knows no such record there")
@@ -76,8 +76,8 @@ def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
 
 
 def _checksums(frames: _core.Frames, index: Index, starts: np.ndarray) -> np.ndarray:
-    """By which checksum each frame is to be proved: around damage its own, and the index's where
-    that one does not match, since then it may be the stored one that is damaged."""
+    """The checksum to verify each frame with. Around damage it is the stored one; if that does not match, the index's,
+    because the stored checksum itself may be damaged."""
     checksums = as_numpy(frames.checksums()).copy()
     for fault in frames.verify(None):
         row = fault.record or 0
@@ -90,9 +90,11 @@ def _checksums(frames: _core.Frames, index: Index, starts: np.ndarray) -> np.nda
 def _vouched(
     chunk: Chunk, index: Index, starts: np.ndarray, sizes: np.ndarray, checksums: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each frame, -1 where nobody knows it, and whether the index knows such a record
-    at all. Broken compressed data may inflate to right records at other places than they had, or to
-    copies of one record in the place of another: what tells is the order of sizes and checksums."""
+    """The number of each frame, -1 if unknown, and whether the index has such a record at all.
+
+    Broken compressed data may inflate to intact records at other offsets than they had, or to copies of one record in
+    the place of another. The order of sizes and checksums distinguishes these cases.
+    """
     first, end = chunk.first_record, chunk.first_record + chunk.num_records
     begins = index.starts[first:end]
     facts = list(
@@ -145,12 +147,12 @@ def _survey(shard: Shard, index: Index | None, point_bytes: int = 0) -> Survey:
 def _believed(
     shard: Shard, part: Frames | Bad, first: int, until: int = MOST_BYTES
 ) -> tuple[int, Frames | None]:
-    """The number of the next record, and the frames of a part if it has any. What is wrong is
-    noted, as far as `until`; a restored payload is put into the frame that it had."""
+    """The number of the next record, and the frames of a part if it has any. Faults before `until` are reported as
+    skipped; a restored payload is put back into its frame."""
     if isinstance(part, Frames):
         return max(first, part.first_record or 0), part
     found = part.finding
-    # A checksum that is not there has no bytes, and leaves all before it unproved.
+    # A missing checksum takes no bytes, and leaves everything before it unverified.
     missing = found.kind == "cut_trailer"
     if missing or found.end_byte > found.start_byte or found.num_records != 0:
         end = min(found.end_byte, until)

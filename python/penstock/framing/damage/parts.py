@@ -1,4 +1,4 @@
-"""What a survey of a framed file is made of: tasks, and the records and faults that they find."""
+"""The parts of a damage scan: its tasks, and the records and faults that they find."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.storage.base import Source
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The file that is surveyed, and what is asked."""
+    """The file that is scanned, and the options of the scan."""
 
     source: Source
     framing: Framing
@@ -37,7 +37,7 @@ class Scope:
         *,
         restored: bool = False,
     ) -> Finding:
-        """A finding in this file."""
+        """Create a finding in this file."""
         path = self.source.path
         if kind in self.framing.overlooked:
             message = f"{message}; {self.framing.overlooked[kind]}"
@@ -46,8 +46,8 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Something that is wrong; the payload of the record, where that is proved right all the same.
-    `unproved`: the record may lie inside a larger, broken one."""
+    """A fault, with the payload of the record if that is verified nevertheless. `unproved`: the record may be inside a
+    larger, broken one."""
 
     finding: Finding
     payload: _core.Buffer | None = None
@@ -56,8 +56,8 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Neighbouring records at proved borders. `data` is their frames, one after another. `unproved`, where
-    salvage was asked for: they may lie inside a larger, broken record."""
+    """Consecutive records at verified boundaries. `data` holds their frames back to back. `unproved`, for salvage: they
+    may be inside a larger, broken record."""
 
     frames: _core.Frames
     data: _core.Buffer
@@ -77,7 +77,7 @@ class Frames:
 
 
 def between(part: Frames, first: int, end: int) -> Frames:
-    """Some neighbouring ones of a part's records, which took no bytes of the file but its first."""
+    """A contiguous range of a part's records. The file bytes of the part are counted with its first record."""
     starts = as_numpy(part.frames.starts())
     start = int(starts[first])
     stop = int(starts[end]) if end < len(starts) else part.end
@@ -92,7 +92,7 @@ Part = Frames | Bad
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one task found, in the order of the file, and the bytes of the file it took."""
+    """What one task found, in file order, and the number of file bytes it read."""
 
     parts: tuple[Part, ...]
     file_bytes: int
@@ -113,13 +113,13 @@ class Members:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes of the file that they take."""
+        """Bytes that they take in the file."""
         return sum(member.num_bytes for member in self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A task: a part of a plain file, and the call that finds the records which end in it, all right."""
+    """A task: a window of a plain file, and the call that finds the records that end in it, all intact."""
 
     found: Callable[[], Chunk | None]
 

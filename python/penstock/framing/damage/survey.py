@@ -1,9 +1,8 @@
-"""Every record of a framed file, and everything that is wrong with it: what verify and repair see.
+"""Damage scan: every record of a framed file and every fault in it, for `verify` and `repair`.
 
-A survey reads a file from front to end and goes on after damage. It believes in a record only if
-the border where it starts is proved (see `survey_walk`), and calls it right only if its payload
-has the checksum that was stored with it. A record of which only the head is damaged is restored:
-its payload is what was written.
+A damage scan reads a file from start to end and continues after damage. It accepts a record only if the boundary where
+the record starts is verified (see `_walk`), and counts it as intact only if its payload matches the stored checksum. A
+record whose header alone is damaged is restored: its payload is intact.
 """
 
 from __future__ import annotations
@@ -50,19 +49,20 @@ from penstock.storage.base import Source
 
 
 class Decoder(Protocol):
-    """What a scan makes of payloads."""
+    """Decodes payloads as a scan would."""
 
     def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch:
-        """The payloads as a batch."""
+        """Decode the payloads into a batch."""
         ...
 
 
-_ENDLESS = 1 << 62  # bytes; as the distance of seek points: none but the starts of members
+# bytes; as the distance between seek points, it leaves only the starts of members
+_ENDLESS = 1 << 62
 
 
 class Survey:
-    """One file. `tasks` is used by one thread at a time, `run` by many. `decoder`: records whose payloads it cannot
-    decode are wrong, too; None takes them as they are."""
+    """The damage scan of one file. `tasks` is used by one thread at a time, `run` by many. Records with payloads that
+    `decoder` cannot decode are faults, too; None accepts any payload."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Survey:
         self._members: list[Member] = []
 
     def tasks(self) -> Iterator[Task]:
-        """What there is to do, in the order of the file. Tasks may be run side by side, and each has to be run
-        before, or while, the next one is asked for."""
+        """The tasks of the scan, in file order. Tasks may run in parallel; each must be run before the next one is
+        requested, or while it is."""
         scope = self._scope
         if self.compression or not (scope.framing.is_checked and scope.proves):
             yield from self.walk()
@@ -101,7 +101,7 @@ class Survey:
             yield from self.walk(*left)
 
     def walk(self, at: int = 0, record: int = 0) -> Iterator[Task]:
-        """The same, found by one walk over the heads. A plain file may be begun at the border of any record."""
+        """The same, found by one walk over the headers. In a plain file it may start at any record boundary."""
         source = self._scope.source
         if not self.compression:
             walk = Walk(self._scope, PlainStream(source), self._index, at=at, record=record)
@@ -119,15 +119,15 @@ class Survey:
         yield from Walk(self._scope, stream, self._index).tasks()
 
     def points(self) -> list[SeekPoint]:
-        """Where inflating may start, once the tasks have all been asked for."""
+        """Where inflating may start. Complete once all tasks have been requested."""
         if self._forward is not None:
             return self._forward.take_points()
         starts = accumulate((m.plain_bytes for m in self._members), initial=0)
         return [SeekPoint(8 * m.start, at) for m, at in zip(self._members, starts, strict=False)]
 
     def between(self, start: int, end: int, record: int) -> Iterator[Part]:
-        """The same as the tasks, opened, of a part of the stream between two borders that the index
-        knows; a compressed one is entered at one of its points."""
+        """The same as the opened tasks, for the part of the stream between two record boundaries that the index has. A
+        compressed stream is entered at one of its seek points."""
         index = self._index
         assert index is not None, "it is the index that knows borders"
         if members := _members_of(index, start, end):
@@ -144,7 +144,7 @@ class Survey:
                 at = walk.at
                 yield from self.opened(task)
             if at >= end:
-                return  # before the walk looks at what is behind
+                return  # before the walk reads beyond it
 
     def _stream_from(self, start: int, index: Index) -> PlainStream | ForwardStream:
         source = self._scope.source
@@ -164,7 +164,7 @@ class Survey:
             record += sum(member.num_records for member in run)
 
     def run(self, task: Task) -> Iterable[Found]:
-        """The records of a task, and all that is wrong with it."""
+        """The records of a task, and all its faults."""
         parts = list(self.opened(task))
         file_bytes = (
             sum(part.file_bytes for part in parts if isinstance(part, Frames))
@@ -180,7 +180,7 @@ class Survey:
         return [Found(tuple(parts), file_bytes)]
 
     def opened(self, task: Task) -> Iterator[Part]:
-        """The records of a task, and what is wrong between them."""
+        """The records of a task, and the faults between them."""
         if isinstance(task, Found):
             yield from task.parts
         elif isinstance(task, Frames):
@@ -201,8 +201,8 @@ class Survey:
     # -- payloads -------------------------------------------------------------------------------
 
     def _decoded(self, part: Frames) -> Iterator[Part]:
-        """The records that a scan can decode, and between them those that it cannot. One that is whole and only
-        does not fit the schema of the others is none of these."""
+        """The records that a scan can decode, and between them findings for those that it cannot. A record that is
+        intact but does not fit the schema of the others is not a fault here."""
         decoder, frames = self._decoder, part.frames
         assert decoder is not None, "asked for where there is one"
 
@@ -220,7 +220,7 @@ class Survey:
     def _batch(
         self, decoder: Decoder, frames: _core.Frames, first: int, end: int
     ) -> pa.RecordBatch:
-        """Some records decoded; what is raised names the row among all of them."""
+        """Decode some records; an error names the row among all of them."""
         try:
             return decoder.decode(frames[first:end], None)
         except _core.KernelError as error:
@@ -264,7 +264,7 @@ class Survey:
             record += member.num_records
 
     def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Part]:
-        """What can be had of one member that is damaged, or not what its head says."""
+        """The readable records of one member that is damaged, or does not match its header."""
         data = self._scope.source.read(member.start, member.num_bytes)
         source = _Excerpt(self._scope.source.path, data)
         stream = ForwardStream(source, "gzip", _ENDLESS)
@@ -281,7 +281,7 @@ class Survey:
 
 
 def _members_of(index: Index, start: int, end: int) -> list[Member]:
-    """The members of a file that begin in a part of its stream, if it is made of penstock's."""
+    """The members that start in a part of the stream, if penstock wrote the file in members."""
     members: list[Member] = []
     if index.layout != "members":
         return members
@@ -293,7 +293,7 @@ def _members_of(index: Index, start: int, end: int) -> list[Member]:
             num_bytes = following.compressed_bit // 8 - byte
             plain_bytes = following.plain_start - point.plain_start
             if num_bytes <= 0 or plain_bytes < 0:
-                return []  # no file has such members; an index is a claim
+                return []  # no file has such members; the index cannot be trusted
             members.append(Member(byte, num_bytes, plain_bytes, int(last - first)))
     return members
 
@@ -313,7 +313,7 @@ def _records_in(part: Frames | Bad) -> int:
 
 
 class _Excerpt:
-    """Some bytes of a file as a source of their own."""
+    """Some bytes of a file as a separate source."""
 
     def __init__(self, path: str, data: _core.Buffer) -> None:
         self.path = path

@@ -1,1 +1,1 @@
-"""The index of a file: how it is made, kept, and found valid."""
+"""The index of a file: build, store and validate it."""

@@ -1,4 +1,4 @@
-"""The user's cache of indexes: where it is, how large it gets, and that each index is made once."""
+"""The user's cache of indexes: its location and size limit, and a lock so that each index is built once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from penstock.errors import command
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 
 MOST_BYTES = 1 << 30
-"""The size of the folder. The oldest indexes leave first."""
+"""Maximum size of the folder. The oldest indexes are removed first."""
 SLOW_SECONDS = 5.0
-"""From this time on the user is told how to keep an index beside the data."""
+"""If building an index takes at least this long, the user is told how to keep it beside the data."""
 _LOOK_AGAIN = 32
-"""So many indexes are kept before the folder is listed again."""
+"""How many indexes are stored before the folder is listed again."""
 _LOCK_SUFFIX = f".lock{TEMPORARY_SUFFIX}"
 
 
 class _Known:
-    """What this process knows of the size of the folder, and what it has told its user."""
+    """What this process knows about the size of the folder, and whether it has warned the user."""
 
     folder = ""
     room = 0
@@ -36,7 +36,8 @@ def cache_folder() -> str:
 
 
 def make_room(num_bytes: int) -> bool:
-    """Remove the oldest indexes until the folder has room for so many more bytes; False where it never has."""
+    """Remove the oldest indexes until the folder has room for `num_bytes` more bytes; False if it can never have
+    room."""
     if num_bytes > MOST_BYTES:
         return False
     folder = cache_folder()
@@ -49,7 +50,7 @@ def make_room(num_bytes: int) -> bool:
 
 
 def _cleared(folder: str, num_bytes: int) -> int:
-    """Remove the oldest files; how many bytes there is room for then."""
+    """Remove the oldest files, and return how many bytes are then free."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     found: list[tuple[int, int, str]] = []
     with os.scandir(folder) as entries:
@@ -61,7 +62,7 @@ def _cleared(folder: str, num_bytes: int) -> int:
     for _, size, path in sorted(found):
         if room >= num_bytes:
             break
-        if size:  # a lock of somebody has none
+        if size:  # locks of other processes are empty
             with suppress(OSError):
                 os.unlink(path)
                 room += size
@@ -70,15 +71,15 @@ def _cleared(folder: str, num_bytes: int) -> int:
 
 @contextmanager
 def made_once(name: str) -> Generator[None]:
-    """Wait for other threads and processes of this host that make the index of this name in the cache. The lock of
-    one that dies is free at once. Where there can be no lock, nobody waits."""
+    """Wait for other threads and processes of this host that build the index of this name in the cache. The lock of a
+    process that dies is released immediately. Without working locks there is no waiting."""
     path = os.path.join(cache_folder(), name + _LOCK_SUFFIX)
     lock = _locked(path)
     try:
         yield
     finally:
         if lock is not None:
-            # Removed while it is held: who waits for it sees that it has gone, and makes another.
+            # Removed while held: waiting processes see that it is gone, and create another.
             with suppress(OSError):
                 os.unlink(path)
             with suppress(OSError):
@@ -115,7 +116,7 @@ def _is_at(lock: int, path: str) -> bool:
 
 
 def tell_if_slow(seconds: float, data_path: str) -> None:
-    """Say once how an index that took long is kept beside its data."""
+    """Warn once how to keep an index that took long to build beside its data."""
     if seconds < SLOW_SECONDS or _Known.has_told:
         return
     _Known.has_told = True

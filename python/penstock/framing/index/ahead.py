@@ -1,8 +1,8 @@
-"""A sidecar that is on disk before its file has its name, so that no kill between the two loses what it keeps.
+"""Write the sidecar of a file before the file gets its final name, so that a kill between the two loses nothing.
 
-Until then it lies under a name that says which file it is of: by the inode and the time of the last write, neither
-of which a rename changes. So it counts for that file alone, whatever else has the file's name before or after. A reader
-that knows nothing of a file looks for what a killed writer left ahead of it, and gives that its name.
+Until then, the sidecar has a temporary name that identifies its file by inode and modification time, which a rename
+does not change. So it is valid for that file alone, whatever other file had or gets the name. A reader that finds no
+sidecar of a file looks for one that a killed writer left under such a name, and renames it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.storage.local_sink import Calls, close_as, sync_path
 
 
 class Ahead:
-    """One sidecar on its way; as a context it ends with what gives its file its name, or fails to."""
+    """A sidecar waiting for its file. As a context manager, wrap it around the rename that names the file."""
 
     def __init__(self, path: str, data_path: str, folder: str | None, calls: Calls) -> None:
         self._path = path
@@ -27,18 +27,18 @@ class Ahead:
         self._calls = calls
 
     def end(self) -> None:
-        """Give it its name, if its file has its own; else remove it."""
+        """Give the sidecar its final name if its file has its own; otherwise remove it."""
         final = sidecar.path_for(self._data_path, self._folder)
         if _path_of(self._data_path, self._data_path, self._folder) != self._path:
             self._remove()
             return
         try:
             close_as(self._path, self._data_path)
-            os.utime(self._path)  # younger than its file, which is untouched since
-            # A power cut may undo this: it is found by the name that it has now.
+            os.utime(self._path)  # newer than its file, which has not been touched since
+            # A power cut may undo the rename: then it is found by its temporary name.
             self._calls.rename(self._path, final)
         except FileNotFoundError:
-            if not os.path.exists(final):  # no reader has done it
+            if not os.path.exists(final):  # no reader has renamed it
                 raise
         except OSError:
             self._remove()
@@ -59,7 +59,7 @@ class Ahead:
 def save(
     index: Index, finished: str, data_path: str, storage: LocalStorage, folder: str | None
 ) -> Ahead:
-    """Write the sidecar of a file that is whole under the name `finished`, and is to be `data_path`."""
+    """Write the sidecar of the finished file `finished`, which will be renamed to `data_path`."""
     path = _path_of(finished, data_path, folder)
     assert path is not None, "a finished file is there"
     sidecar.make_place(index, folder)
@@ -78,7 +78,7 @@ def save(
 
 
 def lay(sidecar_path: str, finished: str, data_path: str, folder: str | None) -> None:
-    """Put the sidecar of the file `finished`, if it has one, where it lies ahead of `data_path`."""
+    """Rename the sidecar of the file `finished`, if it has one, to its temporary name for `data_path`."""
     path = _path_of(finished, data_path, folder)
     if path is not None and os.path.exists(sidecar_path):
         close_as(sidecar_path, data_path)
@@ -86,8 +86,8 @@ def lay(sidecar_path: str, finished: str, data_path: str, folder: str | None) ->
 
 
 def left_of(data_path: str, folder: str | None) -> str | None:
-    """Where the sidecar of a file is that a killed writer left ahead of it: by now under its name, if it can get that.
-    None where there is none."""
+    """The path of a sidecar that a killed writer left for this file. It gets its final name if the rename succeeds.
+    None if there is none."""
     left = _path_of(data_path, data_path, folder)
     if left is None:
         return None
@@ -101,12 +101,12 @@ def left_of(data_path: str, folder: str | None) -> str | None:
 
 
 def stem_of(data_path: str) -> str:
-    """What the names begin with that sidecars have ahead of a file."""
+    """The common start of the temporary names of a file's sidecars."""
     return f"{os.path.basename(sidecar.path_for(data_path, None))}."
 
 
 def _path_of(file: str, data_path: str, folder: str | None) -> str | None:
-    """Where the sidecar lies ahead of `data_path` that is of this file, if that is there."""
+    """The temporary name of the sidecar of `file`, for the final path `data_path`; None if `file` does not exist."""
     try:
         told = os.stat(file)
     except OSError:

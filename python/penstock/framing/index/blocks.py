@@ -1,7 +1,7 @@
-"""Checksums of a file that has none: an index may keep the CRC-32C of each MiB.
+"""Checksums for files without any: an index may store the CRC-32C of each MiB.
 
-`verify` compares all of them. With `ps.open(checksums="index")` a `CheckedSource` stands between the file
-and its reader, so that whatever a format reads has been compared before.
+`verify` compares all of them. With `ps.open(checksums="index")`, a `CheckedSource` between the file and its reader
+compares all bytes before a format reads them.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ BLOCK_BYTES = 1 << 20
 _AT_ONCE = 8
 """Blocks that are read by one call."""
 _HELD_BLOCKS = 32
-"""Blocks that are kept for the next small read."""
+"""Blocks that are cached for the next small read."""
 
 
 def checksums_of(source: Source, start: int = 0) -> np.ndarray:
-    """The CRC-32C of each MiB of a file, uint32; of those from `start` on, where one begins."""
+    """The CRC-32C of each MiB of a file, uint32, from the block that begins at `start` on."""
     found = [crc for _, crcs in _pieces(source, start, source.size) for crc in crcs]
     return np.array(found, "<u4")
 
 
 def extended(source: Source, index: Index) -> np.ndarray | None:
-    """The checksums of a file to which records were appended since its index was made. Those of its first part
-    are taken over, so that damage there is found as before. None where the block that was its last is damaged."""
+    """The checksums of a file to which records were appended since its index was made. Those of its first part are
+    reused, so damage there is still found. None if what was its last block is damaged."""
     whole, rest = divmod(index.data_bytes, BLOCK_BYTES)
     if index.blocks is None:
         return None
@@ -56,7 +56,7 @@ def extended(source: Source, index: Index) -> np.ndarray | None:
 def differing(
     source: Source, blocks: np.ndarray, start: int, end: int
 ) -> Iterator[tuple[int, int]]:
-    """The parts of a file, between two borders of blocks, that are not what they were: (start, end)."""
+    """The changed ranges (start, end) of a file between two block boundaries."""
     begin: int | None = None
     for at, crcs in _pieces(source, start, end):
         for number, crc in enumerate(crcs, at // BLOCK_BYTES):
@@ -71,7 +71,7 @@ def differing(
 
 
 def _pieces(source: Source, start: int, end: int) -> Iterator[tuple[int, list[int]]]:
-    """Where each read begins, and the checksums of its blocks."""
+    """Start of each read, and the checksums of its blocks."""
     for at in range(start, end, _AT_ONCE * BLOCK_BYTES):
         length = min(_AT_ONCE * BLOCK_BYTES, end - at)
         data = source.read(at, length)
@@ -81,7 +81,7 @@ def _pieces(source: Source, start: int, end: int) -> Iterator[tuple[int, list[in
 
 
 class CheckedSource:
-    """A local file whose every read is compared with the checksums of an index."""
+    """A local file, with every read compared with the checksums of an index."""
 
     def __init__(self, source: Any, blocks: np.ndarray) -> None:
         self.path: str = source.path
@@ -98,7 +98,7 @@ class CheckedSource:
         self._held: OrderedDict[int, _core.Buffer] = OrderedDict()
 
     def read(self, start: int, length: int) -> _core.Buffer:
-        """See Source. Raises ChecksumError where a block is not what it was."""
+        """See Source. Raises ChecksumError if a block has changed."""
         end = min(start + length, self.size)
         if start >= end:
             return _core.Buffer.from_bytes(b"")
@@ -130,7 +130,7 @@ class CheckedSource:
         for number in range(first, last):
             found = data.slice((number - first) * BLOCK_BYTES, BLOCK_BYTES).crc32c()
             if len(data) < end - start or found != self._blocks[number]:
-                self._source.check_read(may_grow=False)  # a change explains it
+                self._source.check_read(may_grow=False)  # a rewritten file explains it
                 self._raise(number, found)
         return data
 
@@ -151,7 +151,7 @@ class CheckedSource:
         self._source.check_unchanged(proves=proves)
 
     def check_read(self, *, may_grow: bool) -> None:
-        """See Watched: what was read was compared with the index."""
+        """See Watched: all reads were compared with the index."""
 
     def was_rewritten(self) -> bool:
         """See Watched."""
@@ -162,12 +162,12 @@ class CheckedSource:
         return self._source.was_replaced()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._source.close()
 
 
 def kept(path: str, where: str, storage: Storage) -> tuple[str, Index] | None:
-    """The index of a file that keeps checksums, and its path."""
+    """The path and index of a file, if that index stores checksums of the file."""
     for folder in sidecar.folders(where):
         with suppress(OSError, StaleIndexError):
             place = sidecar.path_for(path, folder)
@@ -177,10 +177,10 @@ def kept(path: str, where: str, storage: Storage) -> tuple[str, Index] | None:
 
 
 def checked(source: Source, where: str) -> CheckedSource:
-    """A file that is compared with the checksums of its index as it is read.
+    """A file whose reads are compared with the checksums of its index.
 
     Raises:
-        StaleIndexError: there are no checksums, or those of a file of another size.
+        StaleIndexError: there are no checksums, or they are of a file of a different size.
         UnsupportedError: it is a folder.
     """
     if not isinstance(source, Watched):

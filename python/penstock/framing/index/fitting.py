@@ -1,12 +1,12 @@
-"""Whether an index is of a file as it is now: the file may have been rewritten since, or it may be damaged.
+"""Index validity: whether an index belongs to the current file, which may have been rewritten or damaged since.
 
 | word | when | the index |
 |---|---|---|
-| same | the system says that nothing has changed since the index was made | stays |
-| rewritten | the file was written or replaced since (`was_written`), and can be read whole by its own rules | is made again |
-| damaged | nothing says that it was written since, or it cannot be read whole | stays, so that what differs is found |
+| same | the system reports no change since the index was made | is kept |
+| rewritten | the file was written or replaced since (`was_written`), and its own framing is intact | is rebuilt |
+| damaged | no write since is known, or the file's own framing is broken | is kept, to find what differs |
 
-Why it is done so: docs/decisions/0003-index-is-tied-by-content.md.
+The reasons are in docs/decisions/0003-index-is-tied-by-content.md.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from penstock.storage.local import LocalSource
 
 _SAMPLES = 64
 _COMPARED_BYTES = 1 << 30
-"""Up to this size a file is read whole to be compared, where heads do not prove that records are the same."""
+"""Up to this size, a file is read completely to compare it, if headers cannot show that records are the same."""
 _FRONT_BYTES = 64 << 20
-"""The same where records were put behind it, which may be done again and again."""
+"""The same limit after records were appended, because that may happen again and again."""
 _REMOTE_BYTES = 4 << 20
-"""So much is read of a file that is not on this machine."""
+"""How much is read of a file that is not on this machine."""
 _PIECE_BYTES = 4 << 20
 _INFLATED_BYTES = 16 << 20
-"""What is behind a point is inflated up to this size to see what it is: points may be anywhere, as sidecars may
-claim anything."""
+"""Up to this size, the data after a seek point is inflated to see what it is. Points may be anywhere: a sidecar cannot
+be trusted."""
 
 
 def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "front", "nothing"]:
-    """How much of a file an index is of: its front, where records were put behind that; or nothing, where the
-    file was rewritten."""
+    """Which part of a file an index is valid for: all of it, the front if records were appended, or nothing if it was
+    rewritten."""
     if index.layout == "none":
-        return "nothing"  # it knows no places
+        return "nothing"  # it has no positions
     if index.data_bytes != source.size:
         is_front = _begins(index, source, framing)
         is_front = is_front and not _is_rewritten(index, source, framing, _FRONT_BYTES)
@@ -55,19 +55,19 @@ def covers(index: Index, source: Source, framing: Framing) -> Literal["all", "fr
         return "all" if _fits_inflated(index, source, framing) else "nothing"
     if was_written(index, source):
         return "nothing" if _is_rewritten(index, source, framing) else "all"
-    # A sidecar that came here with another file of the same size has none of its records.
+    # A sidecar copied here with a different file of the same size matches none of its records.
     share = _agreeing(index, source, framing)
     return "all" if share > 0 or index.num_records < 2 else "nothing"
 
 
 def is_same(index: Index, source: Source) -> bool:
-    """Whether the system knows the file as the one that the index was made of, and as not written to since."""
+    """Whether the system reports the same file as when the index was made, and no write since."""
     return index.state.is_known and index.state == state_now(source)
 
 
 def was_written(index: Index, source: Source) -> bool:
-    """Whether the system says that a file was written, replaced or copied since its index was made: what it said of
-    the file then is kept with the index; a writer's index keeps nothing, but is younger than its file."""
+    """Whether the system reports that a file was written, replaced or copied since its index was made. The file's
+    status at that time is stored in the index; a writer's index stores none, but is newer than its file."""
     now = state_now(source)
     if not now.is_known:
         return False  # it is not on this machine
@@ -75,7 +75,7 @@ def was_written(index: Index, source: Source) -> bool:
 
 
 def fits(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether an index may have been made of this file: its size, and most of a sample of its records."""
+    """Whether an index may have been made of this file: its size matches, and so do most of a sample of its records."""
     if index.data_bytes != source.size:
         return False
     if index.layout != "plain":
@@ -84,7 +84,7 @@ def fits(index: Index, source: Source, framing: Framing) -> bool:
 
 
 def _agreeing(index: Index, source: Source, framing: Framing) -> float:
-    """The share of a sample of the records that stand where the index says; 0 where there are no records."""
+    """The share of sampled records that are where the index says; 0 if there are no records."""
     records = _spread(index.num_records, _SAMPLES)
     return sum(_agrees(index, source, framing, record) for record in records) / max(len(records), 1)
 
@@ -92,13 +92,13 @@ def _agreeing(index: Index, source: Source, framing: Framing) -> float:
 def _is_rewritten(
     index: Index, source: Source, framing: Framing, most_bytes: int = _COMPARED_BYTES
 ) -> bool:
-    """Whether a file that was written to can be read whole, and holds other records than the index says.
+    """Whether a modified file can be read completely, and holds different records from those in the index.
 
-    All heads of a local file are looked at, for which a file of other framings than TFRecord's is read whole. Of a
-    large one, and of one that is elsewhere, a sample must do.
+    All headers of a local file are read, which for framings other than TFRecord means the whole file. Large or remote
+    files are only sampled.
     """
     if index.layout != "plain":
-        return False  # what `_begins` and `_fits_inflated` look at is nearly all of it
+        return False  # `_begins` and `_fits_inflated` already examine nearly all of it
     first, end = int(index.starts[0]), int(index.starts[-1])
     if not first < end:
         return source.size > 0
@@ -130,14 +130,14 @@ def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
 
 
 def _is_same_nothing(index: Index, source: Source) -> bool:
-    """Whether a file is the same where there is nothing in it to compare: as many bytes may be another file's."""
+    """Whether a file with nothing to compare is the same: a different file may have the same size."""
     return is_same(index, source) or not source.size
 
 
 def _begins(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether an index was made of the first part of this file, behind which records were put.
+    """Whether an index was made of the first part of this file, to which records were appended.
 
-    All of the sample must agree, and there must be one: the rest of the index is believed for it.
+    The sample must not be empty, and all of it must match: the rest of the index is accepted on that basis.
     """
     end = index.plain_bytes if index.compression else index.data_bytes
     if not index.data_bytes < source.size or int(index.starts[-1]) != end:
@@ -150,13 +150,13 @@ def _begins(index: Index, source: Source, framing: Framing) -> bool:
 
 
 def ends_whole(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether the last record of a plain file has a right head and ends with the file."""
+    """Whether the last record of a plain file has an intact header and ends with the file."""
     last = index.num_records - 1
     return int(index.starts[-1]) == source.size and _agrees(index, source, framing, last)
 
 
 def with_checks(points: Iterable[SeekPoint], source: Source) -> tuple[SeekPoint, ...]:
-    """The same points of a file, each with the checksum of the compressed bytes up to the next one."""
+    """The same seek points, each with the checksum of the compressed bytes up to the next one."""
     bare = list(points)
     return tuple(
         replace(point, check=_crc32c(source, *span))
@@ -168,7 +168,7 @@ def with_checks(points: Iterable[SeekPoint], source: Source) -> tuple[SeekPoint,
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """Up to so many numbers below `count`, evenly spread, with the first and the last."""
+    """Up to `most` numbers below `count`, evenly spread, including the first and the last."""
     if count <= most:
         return list(range(count))
     return [i * (count - 1) // (most - 1) for i in range(most)]
@@ -182,26 +182,26 @@ def _agrees(index: Index, source: Source, framing: Framing, record: int) -> bool
 
 
 def _chosen(index: Index, source: Source, most_bytes: int = _COMPARED_BYTES) -> list[int]:
-    """Points to look at: all of them, as far as that means to read no more bytes than these."""
+    """Seek points to check: all of them, or as many as can be read within `most_bytes`."""
     most_bytes = most_bytes if isinstance(source, LocalSource) else _REMOTE_BYTES
     count = len(index.points)
     return _spread(count, max(2, count * most_bytes // max(index.data_bytes, 1)))
 
 
 def _changed(index: Index, source: Source, points: list[int]) -> list[int]:
-    """Those points behind which the compressed bytes are not the ones that were indexed."""
+    """The seek points after which the compressed bytes differ from those that were indexed."""
     spans = _spans(index.points, index.data_bytes)
     return [p for p in points if _crc32c(source, *spans[p]) != index.points[p].check]
 
 
 def _spans(points: Iterable[SeekPoint], end: int) -> list[tuple[int, int]]:
-    """From each point to the next: bytes of the file."""
+    """The range of file bytes from each seek point to the next."""
     return list(pairwise([*(point.compressed_bit // 8 for point in points), end]))
 
 
 def _crc32c(source: Source, start: int, end: int) -> int:
     crc = 0
-    end = min(end, source.size)  # a sidecar may claim anything
+    end = min(end, source.size)  # a sidecar cannot be trusted
     for at in range(start, end, _PIECE_BYTES):
         crc = source.read(at, min(_PIECE_BYTES, end - at)).crc32c(crc)
     return crc
@@ -213,8 +213,8 @@ def _crc32c(source: Source, start: int, end: int) -> int:
 def _records_behind(
     index: Index, source: Source, framing: Framing, point: int
 ) -> Literal["same", "others", "none"]:
-    """What is behind a point whose bytes have changed: some of the records that were indexed, and the rest
-    damaged; whole records that are not those; or nothing that is right."""
+    """What follows a seek point whose bytes have changed: "same" if some of the indexed records are there and the rest
+    is damaged, "others" if whole records are there that differ from them, "none" if nothing is intact."""
     borders = [p.plain_start for p in index.points[point : point + 2]]
     last = index.num_records
     first = int(np.searchsorted(index.starts[:-1], np.uint64(borders[0])))
@@ -240,7 +240,7 @@ def _records_behind(
 
 
 class _Part:
-    """Some bytes of a stream, read by their places in it."""
+    """Some bytes of a stream, read by their offsets in the stream."""
 
     def __init__(self, data: _core.Buffer, start: int) -> None:
         self._data = data
@@ -258,10 +258,11 @@ def _are_indexed(
     data: Readable,
     framing: Framing,
 ) -> bool:
-    """Whether records that were found, from the `first` of an index on, are those of the index."""
+    """Whether the records found, from record `first` on, are those of the index."""
     if not np.array_equal(starts, index.starts[first : first + len(starts)]):
         return False
-    # A record of another checksum is damaged, unless it proves itself: then it is another one.
+    # A record with a different checksum is damaged, unless its own checksum matches: then it is
+    # new.
     known = index.checksums[first : first + len(checksums)]
     for record in np.flatnonzero(checksums != known):
         frame = data.read(int(starts[record]), int(starts[record + 1] - starts[record]))

@@ -1,4 +1,4 @@
-"""The index of a framed file: found by its heads, by its members, or by one pass over it."""
+"""Build the index of a framed file from its headers, from its members, or by one pass over it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ENDLESS = 1 << 62
 
 
 def load_index(shard: Shard) -> Index | None:
-    """The sidecar of a file, if there is one and it fits. A compressed stream learns its points."""
+    """Load the sidecar of a file if there is a valid one. A compressed stream gets its seek points from it."""
     source, options = shard.source, shard.options
     if options.index == "never" or not has_place(source, options.index):
         return None
@@ -48,7 +48,7 @@ def load_index(shard: Shard) -> Index | None:
             continue
         is_news = known is not index or (state.is_known and index.state != state)
         if is_news and shard.framing.keeps_index and index.blocks is None:
-            # What was found out is not to be found out again at each open.
+            # Save what was found, so that it need not be found again at each open.
             known = replace(known, state=state)
             if known.num_records == index.num_records or sidecar.worth_saving(
                 index.num_records, known.num_records
@@ -63,10 +63,10 @@ def load_index(shard: Shard) -> Index | None:
 def _kept(
     path: str, kept: str, storage: LocalStorage, state: State
 ) -> list[tuple[str | None, Index]]:
-    """The sidecars of a file and the folders they are in; first the one made of its present state."""
+    """The sidecars of a file and their folders, starting with one made of the file's present state."""
     found: list[tuple[str | None, Index]] = []
     for folder in sidecar.folders(kept):
-        # Not there, not readable, or none: an index can be made again.
+        # Missing, unreadable or invalid: an index can be rebuilt.
         with suppress(OSError, StaleIndexError):
             found.append((folder, sidecar.load(sidecar.path_for(path, folder), storage)))
     found.sort(key=lambda entry: entry[1].state != state)
@@ -74,7 +74,7 @@ def _kept(
 
 
 def _left(path: str, kept: str, storage: LocalStorage) -> Iterator[tuple[str | None, Index]]:
-    """What a killed writer left ahead of a file."""
+    """A sidecar that a killed writer left for a file."""
     folder = sidecar.folders(kept)[0]
     left = ahead.left_of(path, folder)
     with suppress(OSError, StaleIndexError):
@@ -83,13 +83,13 @@ def _left(path: str, kept: str, storage: LocalStorage) -> Iterator[tuple[str | N
 
 
 def _of_this_state(shard: Shard, index: Index) -> Index | None:
-    """An index if it is of the file as it is, or of what was its first part, then extended."""
+    """The index if it is valid for the current file; extended if it is valid for the file's first part; else None."""
     if index.layout == "none":
-        return None  # it knows no places
+        return None  # it has no positions
     if index.compression != shard.stream.container:
-        return None  # compression= says otherwise than the file's first reader saw
+        return None  # compression= differs from when the index was made
     if not shard.framing.head_bytes and int(index.starts[0]) != shard.begin:
-        return None  # layout= says otherwise where the first record begins
+        return None  # layout= puts the first record at a different offset
     covered = fitting.covers(index, shard.source, shard.framing)
     if covered == "front":
         return _extended(shard, index)
@@ -97,20 +97,19 @@ def _of_this_state(shard: Shard, index: Index) -> Index | None:
 
 
 def has_place(source: Source, kept: str) -> bool:
-    """Whether there is a place for the sidecar of a file. What another storage calls its path is none on
-    this machine, so that only a folder which is asked for holds sidecars of its files. Where another file has
-    taken its name, what is kept there is of that one."""
+    """Whether the sidecar of a file can be stored. A path in another storage does not exist on this machine, so
+    sidecars of its files need an explicit folder. If a different file has taken the file's name, a sidecar there
+    belongs to that file."""
     if isinstance(source, Watched) and source.was_replaced():
         return False
-    # As standard input is, that a shell has opened.
+    # such as standard input that a shell has opened
     is_open_file = source.path.startswith(("/dev/fd/", "/dev/std", "/proc/"))
     return kept not in ("auto", "beside") or (isinstance(source, LocalSource) and not is_open_file)
 
 
 def _extended(shard: Shard, index: Index) -> Index | None:
-    """The index of a file to which records were appended, made from that of its first part without
-    looking at it again. None where what follows is damaged, or is nothing of which an index can be
-    made by itself."""
+    """The index of a file to which records were appended, extended from the index of its first part without reading
+    that again. None if the appended part is damaged, or cannot be indexed separately."""
     source, start = shard.source, index.data_bytes
     if index.layout == "plain":
         if not isinstance(source, LocalSource):
@@ -136,19 +135,17 @@ def _teach(shard: Shard, index: Index) -> None:
 
 
 def build_index(shard: Shard) -> Index:
-    """Find all records of a file, and keep what was found in a sidecar. A compressed stream learns
-    its points.
+    """Find all records of a file, and save the result in a sidecar. A compressed stream gets its seek points from it.
 
-    A plain local file is read by its heads alone. A file with damage raises its error, unless the
-    damage is to be passed over; then the index lists the records that are delivered, and is not
-    kept, since it says nothing about the file as it was meant to be.
+    In a plain local file only the headers are read. A damaged file raises its error, unless damage is to be skipped.
+    Then the index lists the records that are returned. It is not saved, because it does not describe the intact file.
     """
     kept = shard.options.index
     keeps = kept != "never" and shard.framing.keeps_index and has_place(shard.source, kept)
     if not keeps:
         return _found_index(shard)[0]
     with made_once(os.path.basename(sidecar.path_for(shard.source.path, cache_folder()))):
-        # Another process may have made it meanwhile.
+        # Another process may have built it in the meantime.
         there = load_index(shard)
         if there is not None:
             return there
@@ -160,8 +157,8 @@ def build_index(shard: Shard) -> Index:
 
 
 def _found_index(shard: Shard) -> tuple[Index, bool]:
-    """The index of a file as it is, and whether it is whole."""
-    state = sidecar.state_of(shard.source)  # before it is read: it may change meanwhile
+    """The index of the current file, and whether it is complete."""
+    state = sidecar.state_of(shard.source)  # before it is read: it may change during that
     if shard.stream.container:
         index, whole = _index_compressed(shard)
     elif isinstance(shard.source, LocalSource):
@@ -174,8 +171,8 @@ def _found_index(shard: Shard) -> tuple[Index, bool]:
 
 
 def _save_index(index: Index, data_path: str, kept: str, seconds: float) -> None:
-    """Keep an index that took so long to make; without a folder that was asked for it is a convenience that can
-    be made again."""
+    """Save an index that took `seconds` to build. Without an explicit folder, saving is a convenience: the index can be
+    rebuilt."""
     try:
         path = sidecar.keep_read(index, data_path, LocalStorage(), kept)
     except OSError:
@@ -187,8 +184,8 @@ def _save_index(index: Index, data_path: str, kept: str, seconds: float) -> None
 
 
 def _read_at_once(shard: Shard) -> int:
-    """Bytes of a record that an index may read at once. Longer ones are indexed as well: heads alone tell where they
-    end, or a window is moved over them."""
+    """Maximum bytes of a record that indexing may read at once. Longer records are indexed as well: their headers give
+    their ends, or a window is moved over them."""
     return ENDLESS if shard.framing.is_checked else shard.record_bytes
 
 
@@ -222,7 +219,7 @@ def _index(
 def _index_by_walking(
     shard: Shard, stream: Stream | None = None, points: list[SeekPoint] | None = None
 ) -> tuple[Index, bool]:
-    """An index made of the records that a scan delivers; for `points` see `walked_chunks`."""
+    """Build an index of the records that a scan returns; for `points` see `walked_chunks`."""
     regions: list[Any] = []
     options = replace(shard.options, skipped=regions.append)
     walking = replace(shard, stream=stream or shard.stream, options=options)
@@ -232,7 +229,7 @@ def _index_by_walking(
     checksums: list[np.ndarray] = []
 
     def add_long(start: int, end: int, record: int) -> None:
-        """A record that is longer than is read is one all the same, which others are counted and found by."""
+        """Index a record above the size limit as well, so that later records keep their numbers."""
         del record
         _, known, _ = _core.frame_extent(walking.framing.name, walking.stream.read, start, True)
         starts.append(np.array([start], np.uint64))
@@ -254,8 +251,8 @@ def _index_by_walking(
 
 
 def _index_compressed(shard: Shard) -> tuple[Index, bool]:
-    """By its members where penstock wrote the file; else by one pass, that notes where inflating
-    may start again."""
+    """Index a compressed file by its members if penstock wrote it, otherwise by one pass that notes where inflating may
+    restart."""
     source, compression = shard.source, shard.stream.container
     if compression == "gzip":
         index = _index_members(shard)
@@ -269,15 +266,15 @@ def _index_compressed(shard: Shard) -> tuple[Index, bool]:
 
 
 def _index_members(shard: Shard) -> Index | None:
-    """The index of a gzip file whose members are all penstock's, inflated side by side.
+    """The index of a gzip file whose members were all written by penstock, inflated in parallel.
 
-    None where they are not, or where one is broken: then a plain pass says what is wrong.
+    None if they were not, or if one is broken: then a sequential pass reports the fault.
     """
     return _index_of_members(shard, gzip_members.hop_to_end(shard.source))
 
 
 def _index_of_members(shard: Shard, members: list[Member]) -> Index | None:
-    """The index of some members, as of a file that has only these."""
+    """The index of some members, as if the file contained only these."""
     if not members:
         return None
     source, framing, start = shard.source, shard.framing, members[0].start

@@ -1,4 +1,4 @@
-"""The names of the classes in a file's columns, as its sidecar keeps them: found by a pass, in order of first
+"""The class names in a file's columns, as stored in its sidecar: found by a pass over the file, in order of first
 appearance."""
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from penstock.storage.local import LocalStorage
 
 MOST_NAMES = 65_536
 _MOST_BYTES = 16 << 20
-"""Of the JSON of all columns of a file."""
+"""Maximum size of the JSON for all columns of a file."""
 Names = tuple[str, ...]
 Lists = Mapping[str, "Names | None"]
-"""The names of each column by its path; None where there are more than `MOST_NAMES`."""
+"""The names in each column, by its path; None if there are more than `MOST_NAMES`."""
 
 
 def to_bytes(lists: Lists) -> bytes:
-    """Lists as a sidecar keeps them; nothing where they are too long."""
+    """Serialize the lists for a sidecar; empty if they are too long."""
     data = json.dumps(lists, separators=(",", ":")).encode()
     return data if lists and len(data) <= _MOST_BYTES else b""
 
 
 def from_bytes(data: bytes) -> Lists:
-    """What `to_bytes` made; no lists where it is anything else."""
+    """Parse the output of `to_bytes`; no lists if the data is invalid."""
     try:
         found = parsed(data, _MOST_BYTES) if data else {}
     except (FormatError, LimitError):
@@ -67,7 +67,7 @@ def _is_list_of_names(names: Any) -> bool:
 def of_file(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
 ) -> Lists:
-    """The lists that sidecars of one file keep, as far as they are of the file as it is."""
+    """The lists in the sidecars of one file, from those that are valid for the current file."""
     found: dict[str, Names | None] = {}
     for data in sections_of(path, storage, options, opened, "classes"):
         found = {**from_bytes(data), **found}
@@ -77,20 +77,20 @@ def of_file(
 def keep(
     source: Source, reader: Reader, where: str, lists: Lists, check: Callable[[], None]
 ) -> None:
-    """Add lists to the sidecar of an open file, which is made where there is none, with the index of a file that
-    needs one.
+    """Add lists to the sidecar of an open file. If there is no sidecar it is created, with the index if the file needs
+    one.
 
     Args:
         source: the file.
-        reader: its reader, by which the lists were found.
-        where: where sidecars are kept, as `Options.index`.
-        lists: what was found.
-        check: raises where the file is not as it was opened.
+        reader: the reader that found the lists.
+        where: where sidecars are stored, as in `Options.index`.
+        lists: the lists found.
+        check: raises if the file has changed since it was opened.
     """
     if not has_place(source, where):
         return
     own = _of_reader(reader, source)
-    state = sidecar.state_of(source)  # before it is checked: it may change meanwhile
+    state = sidecar.state_of(source)  # before it is checked: it may change during that
     check()
     if own.gap_ends is not None:
         return
@@ -110,7 +110,7 @@ def keep(
 
 
 def _of_reader(reader: Reader, source: Source) -> Index:
-    """What is known of an open file."""
+    """The index of an open file, or one without record positions."""
     if is_indexed(reader):
         return reader.index
     none = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
@@ -118,7 +118,7 @@ def _of_reader(reader: Reader, source: Source) -> Index:
 
 
 def _is_of(index: Index, own: Index, source: Source) -> bool:
-    """Whether a sidecar is of the file that `own` is of."""
+    """Whether a sidecar belongs to the same file as `own`."""
     if index.data_bytes != own.data_bytes:
         return False
     if own.layout == "none":

@@ -1,4 +1,4 @@
-"""The Arrow schema that a writer keeps in the sidecar of a file whose format cannot hold it."""
+"""The Arrow schema that a writer stores in the sidecar of a file whose format cannot hold it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from penstock.storage.local import LocalStorage
 
 
 def to_bytes(schema: pa.Schema | None) -> bytes:
-    """A schema as a sidecar keeps it, without what it says besides of the whole; nothing of None."""
+    """Serialize a schema for a sidecar, without its schema-level metadata; empty for None."""
     return b"" if schema is None else schema.remove_metadata().serialize().to_pybytes()
 
 
 def from_bytes(data: bytes) -> pa.Schema | None:
-    """What `to_bytes` made; None where it is not whole."""
+    """Parse the output of `to_bytes`; None if it is invalid."""
     if not data:
         return None
     try:
@@ -41,7 +41,7 @@ def from_bytes(data: bytes) -> pa.Schema | None:
 
 
 def index_of_others(path: str, storage: Storage, schema: bytes) -> Index:
-    """What is kept of a file whose format has no places of records to keep."""
+    """The sidecar content for a file whose format has no record positions to store."""
     source = storage.source(path)
     try:
         size, sample = source.size, sample_of(source)
@@ -52,15 +52,15 @@ def index_of_others(path: str, storage: Storage, schema: bytes) -> Index:
 
 
 def of_written(kind: Any, schema: pa.Schema, options: Any) -> bytes:
-    """What is kept with files of a format that are written with these options, but for the names of class labels of
-    which the files have numbers: see `finished`."""
+    """The schema stored with files of a format that are written with these options. The names of class labels that the
+    files hold as numbers are added later: see `finished`."""
     if not isinstance(kind, KeepsTypes):
         return b""
     return to_bytes(kind.kept_schema(kept_names.strip(schema), options))
 
 
 def finished(kind: Any, kept: bytes, writer: Any = None) -> bytes:
-    """What is kept of a file that is written: with the names of class labels that its writer has met."""
+    """The stored schema for a written file, with the names of class labels that its writer has seen."""
     schema = from_bytes(kept)
     if schema is None or not isinstance(kind, NumbersClasses):
         return kept
@@ -69,7 +69,7 @@ def finished(kind: Any, kept: bytes, writer: Any = None) -> bytes:
 
 
 def with_names(kept: bytes, names: Mapping[str, kept_names.Names | None]) -> bytes:
-    """What is kept with the names of class labels that a file had before."""
+    """The stored schema with the names of class labels that a file had before."""
     schema = from_bytes(kept)
     if schema is None or not any(found is not None for found in names.values()):
         return kept
@@ -79,13 +79,13 @@ def with_names(kept: bytes, names: Mapping[str, kept_names.Names | None]) -> byt
 def of_files(
     paths: Sequence[str], storage: Storage, options: Options, opened: Callable[[Source], Any]
 ) -> pa.Schema | None:
-    """The schema that all of some files have been written with: None unless each has a sidecar that is of the file
-    as it is, and all keep the same.
+    """The schema that all of these files were written with. None unless each has a sidecar that is valid for the
+    current file, and all store the same schema.
 
     Args:
         paths: the files.
-        storage: where they are.
-        options: of the reading; where sidecars are looked for.
+        storage: their storage.
+        options: options of the reader; say where to look for sidecars.
         opened: the format of an open file.
     """
     found = b""
@@ -100,7 +100,7 @@ def of_files(
 
 
 def _in_common(one: bytes, other: bytes) -> bytes:
-    """What two files keep that have the numbers of class labels; nothing where they differ otherwise."""
+    """The common schema of two files that hold class labels as numbers; empty if they differ otherwise."""
     first, second = from_bytes(one), from_bytes(other)
     if first is None or second is None:
         return b""
@@ -110,14 +110,14 @@ def _in_common(one: bytes, other: bytes) -> bytes:
 def of_file(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
 ) -> bytes:
-    """What is kept of one file, if its sidecar is of the file as it is; else nothing."""
+    """The stored schema of one file, if its sidecar is valid for the current file; otherwise empty."""
     return next(sections_of(path, storage, options, opened, "schema"), b"")
 
 
 def sections_of(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any], name: str
 ) -> Iterator[bytes]:
-    """A section of each sidecar of a file that has it and is of the file as it is. See `of_files`."""
+    """The named section of each sidecar that has it and is valid for the current file. See `of_files`."""
     if options.index == "never" or not isinstance(storage, LocalStorage):
         return
     doubtful: list[dict[str, bytes]] = []
@@ -136,7 +136,7 @@ def sections_of(
 
 
 def _places(path: str, kept: str) -> Iterator[str]:
-    """Where sidecars of a file may be; where nothing is found there, also what a killed writer left ahead of it."""
+    """Where sidecars of a file may be. If none is found there, also what a killed writer left."""
     for folder in sidecar.folders(kept):
         yield sidecar.path_for(path, folder)
     left = ahead.left_of(path, sidecar.folders(kept)[0])
@@ -145,7 +145,7 @@ def _places(path: str, kept: str) -> Iterator[str]:
 
 
 def _is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
-    """Whether a file was not written to since its sidecar was, as far as sizes and times tell."""
+    """Whether a file has not been written to since its sidecar was, judging by sizes and times."""
     told = os.stat(path)
     if told.st_size != facts.data_bytes:
         return False
@@ -162,8 +162,8 @@ def _is_of_changed(
     kept: dict[str, bytes],
     name: str,
 ) -> bool:
-    """Whether a section of a file that was copied, moved or written to since is of the file as it is: the file is
-    the same, or records were put behind it that the section is of, too."""
+    """Whether a section is valid for a file that was copied, moved or written to since: the file is the same, or the
+    section also covers the records that were appended to it."""
     source = storage.source(path)
     try:
         if kept["sample"]:
@@ -179,14 +179,14 @@ def _is_of_changed(
 
 
 def joined(old: bytes, new: bytes) -> bytes:
-    """What is kept of a file behind which records of another schema were put: types that both fit, or nothing."""
+    """The stored schema after records of another schema were appended: types that fit both, or empty."""
     first, second = from_bytes(old), from_bytes(new)
     if first is None or second is None:
         return b""
     if old == new:
         return old
     if set(second.names) - set(first.names):
-        # Others may have the fields of a struct as columns.
+        # The other file may have a struct's fields as separate columns.
         first, second = (pa.schema(flattened(schema)) for schema in (first, second))
     if set(second.names) - set(first.names):
         return b""
@@ -204,7 +204,7 @@ def joined(old: bytes, new: bytes) -> bytes:
 
 
 def _common_names(one: pa.Field, other: pa.Field) -> kept_names.Names | None:
-    """The longer one of two lists of names of which it begins with the other."""
+    """The longer of two lists of names, if it begins with the shorter one; otherwise None."""
     mine, its = kept_names.names_of(one), kept_names.names_of(other)
     if mine is None or its is None:
         return mine
@@ -222,7 +222,7 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         return _common_struct(one, other)
     if pa.types.is_dictionary(one) != pa.types.is_dictionary(other):
-        # Of class labels of which a file has the numbers, and numbers of which nobody has the names.
+        # One file has class labels as numbers, the other has numbers without names.
         numbers = other if pa.types.is_dictionary(one) else one
         if pa.types.is_integer(numbers) or pa.types.is_floating(numbers):
             return numbers
@@ -249,7 +249,7 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def flattened(fields: Iterable[pa.Field]) -> list[pa.Field]:
-    """Fields with those of structs in their places, called `parent/child`, however deep."""
+    """Replace structs by their fields, named `parent/child`, at any depth."""
     found: list[pa.Field] = []
     for field in fields:
         if not pa.types.is_struct(field.type):
@@ -263,7 +263,7 @@ def flattened(fields: Iterable[pa.Field]) -> list[pa.Field]:
 
 
 def as_struct(field: pa.Field) -> pa.Field:
-    """A struct as it reads back from a file that has its fields, which are all missing where the struct was."""
+    """A struct as it reads back from a file that stores its fields: if the struct was missing, all of them are."""
     return field.with_type(_with_missing(field.type, is_missing=field.nullable))
 
 
@@ -279,13 +279,13 @@ def _with_missing(type_: Any, *, is_missing: bool) -> pa.DataType:
 
 
 def with_numbers(field: pa.Field, numbers: pa.DataType) -> pa.Field:
-    """A field of a dictionary of which a file has the numbers, and nobody the values; any other one as it is."""
+    """Replace a dictionary field whose values are lost by its numbers; return any other field unchanged."""
     is_lost = pa.types.is_dictionary(field.type) and not kept_names.is_label(field.type)
     return field.with_type(numbers) if is_lost else field
 
 
 def without_doubles(field: pa.Field) -> pa.Field:
-    """A field whose float64 values have become float32."""
+    """A field with float64 values replaced by float32."""
     return field.with_type(_single(field.type))
 
 

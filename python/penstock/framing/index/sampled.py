@@ -1,4 +1,4 @@
-"""A digest of a sample of a file's bytes, for files of formats that keep no checksums of records."""
+"""A digest of a sample of a file's bytes, for formats that store no record checksums."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from penstock.storage.base import Source
 
 WHOLE_BYTES = 1 << 20
-"""Up to this size all of a file is looked at."""
+"""Up to this size, the whole file is read."""
 SAMPLES = 64
 SAMPLE_BYTES = 4096
 TAIL_BYTES = 64 << 10

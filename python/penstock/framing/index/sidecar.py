@@ -1,10 +1,10 @@
-"""The index of a shard, and the sidecar file that keeps it: where records lie, and what is known of them.
+"""The index of a shard, and the sidecar file that stores it: record positions, and facts about the records.
 
-How the file looks: `sections`. Where it is kept: `path_for`, `folders`, `keep`.
+File layout: `_sections`. Location: `path_for`, `folders`, `keep`.
 
-A sidecar is never the truth. It is tied to its file by size and by the file's own bytes: a sample where
-the system knows the file as untouched since, else more of them, see `fitting`. Every record read
-through it must stand where it says and carry the checksum it says. What disagrees is rebuilt.
+A sidecar is never trusted blindly. It is tied to its file by size and by the file's own bytes: a sample if the system
+reports the file as unchanged since, otherwise more of them, see `fitting`. Every record read through it must be at the
+stored position and have the stored checksum. A sidecar that disagrees is rebuilt.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ from penstock.storage.local import LocalSource, LocalStorage, sink_for
 
 _POINT = struct.Struct("<QQII")
 _WINDOW_BYTES = 32 << 10
-# One record in so many may be behind what a sidecar knows of.
+# At most one record in this many may be missing from a saved sidecar.
 _MOST_UNSAVED = 256
-# So long a change may bear the time of the change before it: some ticks of the system's clock.
+# Two changes within this time may get the same timestamp: some ticks of the system's clock.
 _TICK_NS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SeekPoint:
-    """A place where inflating may start: bit offset in the file, byte offset in the stream, and
-    up to 32 KiB of the stream before it (empty where a gzip member starts)."""
+    """A place where inflating may start: bit offset in the file, byte offset in the stream, and up to 32 KiB of the
+    stream before it (empty if a gzip member starts there)."""
 
     compressed_bit: int
     plain_start: int
     window: bytes = b""
     check: int = 0
     packed: bytes = b""
-    """The window as an index keeps it, deflated; it is inflated when the point is used."""
+    """The window as stored in an index, deflated; it is inflated when the point is used."""
 
     def bytes_before(self) -> bytes:
         """The window.
 
         Raises:
-            StaleIndexError: the index has none that can be inflated.
+            StaleIndexError: the index's window cannot be inflated.
         """
         if not self.packed:
             return self.window
         try:
-            # A window is at most 32 KiB; a longer one is none and would only cost memory.
+            # A window is at most 32 KiB; a longer one is invalid and would only cost memory.
             return zlib.decompressobj().decompress(self.packed, _WINDOW_BYTES)
         except zlib.error as error:
             raise StaleIndexError(f"a seek point of the index is broken: {error}") from None
@@ -73,10 +73,10 @@ class SeekPoint:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Where the records of one file lie. `starts` uint64[num_records + 1], `checksums` uint32.
+    """The record positions of one file. `starts` uint64[num_records + 1], `checksums` uint32.
 
-    Each record ends where the next one starts. Only the index of a damaged file, which is never
-    kept, has `gap_ends` of its own, since records are missing between those that are there.
+    Each record ends where the next one starts. Only the index of a damaged file, which is never saved, has its own
+    `gap_ends`, because records between the listed ones are missing.
     """
 
     num_records: int
@@ -89,26 +89,26 @@ class Index:
     layout: str = "plain"
     gap_ends: np.ndarray | None = None
     state: State = UNKNOWN
-    """The state of the file before it was looked at. A writer does not know it, so that the same
-    records make the same index; who opens the file first finds it out."""
+    """Status of the file before it was read. A writer leaves it unknown, so that the same records make the same index;
+    the first reader fills it in."""
     schema: bytes = b""
-    """The Arrow schema of the records, as an Arrow IPC message; empty where it is not kept."""
+    """The Arrow schema of the records, as an Arrow IPC message; empty if not stored."""
     classes: bytes = b""
-    """The class names of columns, see `kept_classes`; empty where they are not kept."""
+    """The class names of columns, see `kept_classes`; empty if not stored."""
     sample: bytes = b""
-    """A digest of a sample of the file; empty where it is not kept."""
+    """A digest of a sample of the file; empty if not stored."""
     blocks: np.ndarray | None = None
-    """CRC-32C of each MiB of the file, uint32; None where it is not kept."""
+    """CRC-32C of each MiB of the file, uint32; None if not stored."""
     made_ns: int = 0
-    """When the file of this index was written; 0 where that is not known."""
+    """When the file of this index was written; 0 if unknown."""
 
     @property
     def ends(self) -> np.ndarray:
-        """Where each frame ends in the stream, uint64[num_records]."""
+        """End of each frame in the stream, uint64[num_records]."""
         return self.starts[1:] if self.gap_ends is None else self.gap_ends
 
     def checksum_at(self, start: int) -> int | None:
-        """The checksum of the record that begins there, if one does."""
+        """The checksum of the record that begins at offset `start`; None if none does."""
         record = int(np.searchsorted(self.starts, np.uint64(start)))
         if record < self.num_records and int(self.starts[record]) == start:
             return int(self.checksums[record])
@@ -116,7 +116,7 @@ class Index:
 
 
 def path_for(data_path: str, folder: str | None, suffix: str = SIDECAR_SUFFIX) -> str:
-    """Where the sidecar of a file is kept: beside it, or in `folder` under a name of its own."""
+    """Path of a file's sidecar: beside the file, or in `folder` under a unique name."""
     if folder is None:
         return hidden(data_path, suffix)
     import hashlib  # costs 3 ms at import, and is rarely needed
@@ -128,20 +128,19 @@ def path_for(data_path: str, folder: str | None, suffix: str = SIDECAR_SUFFIX) -
 
 
 def folders(kept: str | None) -> tuple[str | None, ...]:
-    """Where the sidecar of a file may be: in the folder that is asked for; or beside the file, or in the user's
-    cache."""
+    """Where the sidecar of a file may be: in the requested folder; or beside the file, or in the user's cache."""
     return (None, cache_folder()) if kept in (None, "auto", "beside") else (kept,)
 
 
 def state_of(source: Source) -> State:
-    """What the system says of a file as it is now. It says something else once the file is written to,
-    replaced or copied: the time of the last change is set by the system alone.
+    """The current status of a file. It differs once the file is written to, replaced or copied: only the system can set
+    the change time.
 
-    UNKNOWN where there is none, where another change might still bear the same time, or where another
-    file has taken the place of the one that is open.
+    UNKNOWN if there is none, if a later change could still get the same timestamp, or if another file has replaced the
+    open one.
     """
     state = state_now(source)
-    # Since it was opened a tick of the clock has passed, so a later change has another time.
+    # The clock has ticked since the file was opened, so a later change gets a different time.
     is_as_opened = isinstance(source, LocalSource) and source.written_ns == state.mtime_ns
     if is_as_opened or abs(time.time_ns() - state.mtime_ns) > _TICK_NS:
         return state
@@ -149,7 +148,7 @@ def state_of(source: Source) -> State:
 
 
 def state_now(source: Source) -> State:
-    """The same, also where another change might still bear the same time: to compare it with what was kept."""
+    """The same, even if a later change could still get the same timestamp: for comparing with a stored status."""
     if isinstance(source, Watched) and source.was_replaced():
         return UNKNOWN
     try:
@@ -160,7 +159,7 @@ def state_now(source: Source) -> State:
 
 
 def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
-    """Write the sidecar of a file, and return its path. A folder that is not there yet is made."""
+    """Write the sidecar of a file, and return its path. A missing folder is created."""
     path = path_for(data_path, folder)
     if isinstance(storage, LocalStorage):
         make_place(index, folder)
@@ -175,7 +174,7 @@ def save(index: Index, data_path: str, storage: Storage, folder: str | None = No
 
 
 def make_place(index: Index, folder: str | None) -> None:
-    """Make the folder of a sidecar, and room in the user's cache where it is that."""
+    """Create the folder of a sidecar; if it is the user's cache, make room in it."""
     if folder is not None:
         if folder == cache_folder() and not make_room(_num_bytes(index)):
             raise OSError(errno.ENOSPC, "the index is larger than the cache may be", folder)
@@ -183,13 +182,12 @@ def make_place(index: Index, folder: str | None) -> None:
 
 
 def write_to(sink: Sink, index: Index) -> None:
-    """Write the sidecar of a file into its own."""
+    """Write the sidecar of a file to its sink."""
     sections.write(sink, _facts(index), _sections(index))
 
 
 def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> str:
-    """Save the sidecar of a file in `folder`, or beside the file, or in the user's cache where that
-    cannot be written."""
+    """Save the sidecar of a file in `folder`; or beside the file; or in the user's cache if that cannot be written."""
     try:
         return save(index, data_path, storage, folder)
     except (OSError, UnsupportedError):
@@ -199,9 +197,9 @@ def keep(index: Index, data_path: str, storage: Storage, folder: str | None) -> 
 
 
 def keep_read(index: Index, data_path: str, storage: Storage, kept: str) -> str:
-    """Save what reading has found out: in the folder that is asked for; beside the file where `kept` says so, or
-    where a sidecar is already, if that can be written; else in the user's cache. A sidecar with checksums of
-    the file stays as it is: it alone can tell damage."""
+    """Save an index that was found by reading. It goes to the requested folder; or beside the file if `kept` says so or
+    if a sidecar is already there, as long as that is writable; otherwise to the user's cache. A sidecar with checksums
+    of the file is left unchanged: only it can reveal damage."""
     if kept not in ("auto", "beside"):
         path = path_for(data_path, kept)
         return path if has_blocks(path, storage) else keep(index, data_path, storage, kept)
@@ -215,7 +213,7 @@ def keep_read(index: Index, data_path: str, storage: Storage, kept: str) -> str:
 
 
 def has_blocks(path: str, storage: Storage) -> bool:
-    """Whether there is a sidecar that keeps checksums of its file."""
+    """Whether there is a sidecar that stores checksums of its file."""
     with suppress(OSError, StaleIndexError):
         return bool(load_sections(path, storage, "blocks")[1]["blocks"])
     return False
@@ -234,14 +232,14 @@ def _facts(index: Index) -> Facts:
 
 
 def _num_bytes(index: Index) -> int:
-    """About how many bytes the sidecar of an index takes."""
+    """Approximate size of an index's sidecar in bytes."""
     blocks = 0 if index.blocks is None else 4 * len(index.blocks)
     windows = sum(_POINT.size + len(point.packed or point.window) for point in index.points)
     return 12 * index.num_records + len(index.schema) + len(index.classes) + blocks + windows + 4096
 
 
 def _sections(index: Index) -> list[tuple[str, bytes | np.ndarray]]:
-    """What is there, the small ones first: they are read alone."""
+    """The existing sections, small ones first: they are read separately."""
     found: list[tuple[str, bytes | np.ndarray]] = [
         ("schema", index.schema),
         ("classes", index.classes),
@@ -268,20 +266,20 @@ def _points(index: Index) -> list[bytes]:
 
 
 def discard(data_path: str, *, but_checksums: bool = False) -> None:
-    """Remove the sidecars of a file, beside it and in the user's cache; with `but_checksums`, not one that
-    keeps checksums of the file."""
+    """Remove the sidecars of a file, beside it and in the user's cache; with `but_checksums`, keep one that stores
+    checksums of the file."""
     for folder in (None, cache_folder()):
         path = path_for(data_path, folder)
         if but_checksums and has_blocks(path, LocalStorage()):
             continue
         with suppress(
             OSError
-        ):  # not there, or not ours to remove: then it is refused again at the next open
+        ):  # missing, or not removable: then it is rejected again at the next open
             os.unlink(path)
 
 
 def load(path: str, storage: Storage) -> Index:
-    """Read a sidecar. Raises FileNotFoundError, or StaleIndexError where it is no whole one."""
+    """Read a sidecar. Raises FileNotFoundError, or StaleIndexError if it is incomplete or invalid."""
     with _opened(path, storage) as kept:
         index = _parse(kept)
     with suppress(OSError):
@@ -291,11 +289,11 @@ def load(path: str, storage: Storage) -> Index:
 
 
 def load_sections(path: str, storage: Storage, *names: str) -> tuple[Facts, dict[str, bytes]]:
-    """The facts of a sidecar and some sections, which are empty where there are none. Reads little else.
+    """The header of a sidecar, and some of its sections, empty if missing. Reads little else.
 
     Raises:
         FileNotFoundError: there is no sidecar.
-        StaleIndexError: it is no whole one.
+        StaleIndexError: it is incomplete or invalid.
     """
     with _opened(path, storage) as kept:
         found = {name: kept.read(name) for name in names}
@@ -356,7 +354,7 @@ def _numbers(found: dict[str, _core.Buffer], name: str, kind: str, count: int) -
 
 
 def _parse_points(section: bytes, num_points: int) -> tuple[SeekPoint, ...]:
-    """The points, whose windows stay deflated."""
+    """Parse the points; their windows stay deflated."""
     if num_points * _POINT.size > len(section):
         raise ValueError("it has fewer points than its header says")
     points: list[SeekPoint] = []
@@ -370,7 +368,7 @@ def _parse_points(section: bytes, num_points: int) -> tuple[SeekPoint, ...]:
 
 
 def kept_records(data_path: str, folder: str | None) -> int | None:
-    """How many records the sidecar of a file says it knows; None where there is none."""
+    """How many records the sidecar of a file claims to cover; None if there is none."""
     try:
         with open(path_for(data_path, folder), "rb") as file:
             facts = sections.facts_of(file.read(sections.HEADER_BYTES))[0]
@@ -380,16 +378,16 @@ def kept_records(data_path: str, folder: str | None) -> int | None:
 
 
 def worth_saving(kept: int, num_records: int) -> bool:
-    """Whether a sidecar of the first `kept` records is to be written anew for all of them.
+    """Whether to rewrite a sidecar of the first `kept` records so that it covers all of them.
 
-    It is written whole, so doing that for every few records would cost more than they do; finding
-    some records again at each `open` costs little.
+    It is always written whole, so rewriting it for every few records would cost more than they do; finding some records
+    again at each `open` costs little.
     """
     return (num_records - kept) * _MOST_UNSAVED >= kept
 
 
 def joined(index: Index, more: Index) -> Index:
-    """The index of a file and of what was put behind it, which has an index as a file of its own."""
+    """The index of a file joined with that of its appended part, which was indexed as a separate file."""
     bits, plain = 8 * index.data_bytes, index.plain_bytes
     points = [replace(p, compressed_bit=p.compressed_bit + bits, plain_start=p.plain_start + plain)
               for p in more.points]  # fmt: skip
@@ -407,5 +405,5 @@ def joined(index: Index, more: Index) -> Index:
 
 
 def as_uint64(numbers: Any) -> pa.Array:
-    """Numbers as the kernels take them."""
+    """Convert numbers to the array type of the kernels."""
     return as_arrow(np.ascontiguousarray(numbers, dtype=np.uint64))

@@ -1,4 +1,4 @@
-"""Records from many places of a shard, brought together in one buffer: what `take` reads."""
+"""Copy records from many places of a shard into one buffer, for `take`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _EMPTY = _core.Buffer.from_bytes(b"")
 def gather(
     source: Source, stream: Stream, index: Index, starts: np.ndarray, ends: np.ndarray
 ) -> tuple[_core.Buffer, np.ndarray]:
-    """The bytes at these places of the stream (uint64) in one buffer, and where in it each begins.
+    """The bytes between these stream offsets (uint64) in one buffer, and where each range begins in it.
 
-    A plain file is read range by range, or borrowed where it is mapped; a compressed one is
-    inflated around the places.
+    A plain file is read range by range, or viewed if it is mapped. A compressed one is inflated around the requested
+    ranges.
     """
     lengths = ends - starts
     mapped = getattr(source, "mapped", None)
@@ -36,15 +36,14 @@ def gather(
 
 
 _Stretch = tuple[np.ndarray, int, int]
-"""Which of the asked frames lie in it, where the first starts, and where the last ends."""
+"""The positions of the requested frames in a stretch, where the first starts, and where the last ends."""
 
 
 def _inflated(stream: Stream, index: Index, starts: np.ndarray, ends: np.ndarray) -> _core.Buffer:
-    """Frames of a compressed stream: each stretch between two points is inflated once, several
-    of them side by side."""
+    """Frames of a compressed stream. Each stretch between two seek points is inflated once, several in parallel."""
     points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
     if not len(points):
-        points = np.unique(starts)  # nothing may be inflated that was not asked for
+        points = np.unique(starts)  # do not inflate more than was requested
     group = np.searchsorted(points, starts, "right")
 
     def stretches() -> Iterator[_Stretch]:
@@ -55,7 +54,7 @@ def _inflated(stream: Stream, index: Index, starts: np.ndarray, ends: np.ndarray
     def inflate(stretch: _Stretch) -> Iterable[list[tuple[int, _core.Buffer]]]:
         inside, low, high = stretch
         window = stream.read(low, high - low)
-        # Cut out at once, so that a window goes when its frames have been copied.
+        # Copied out immediately, so that the window can be freed.
         frames = [(int(n), int(starts[n]) - low, int(ends[n] - starts[n])) for n in inside]
         return [[(n, _core.Buffer.join([window.slice(at, size)])) for n, at, size in frames]]
 

@@ -1,8 +1,8 @@
-"""Records of a plain local file that are read and decoded in one call, as `take` mostly does.
+"""Read and decode records of a plain local file in one call, the usual way of `take`.
 
-Between the steps of the longer way (`gather`, `Held`, `Decoder.decode`) any fault is looked into. Here there
-is none, or the longer way is taken after all: so small takes cost little more than their reads, and large records are
-decoded while they are in a cache of the processor.
+The longer way (`gather`, `Held`, `Decoder.decode`) examines any fault between its steps. This way finds no fault, or
+leaves the records to the longer way. So small takes cost little more than their reads, and large records are decoded
+while they are in a processor cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST = (1 << 64) - 1
 
 
 def places_of(shard: Shard, index: Index) -> Places | None:
-    """Where the records of a shard lie, if they can be read so."""
+    """The positions of a shard's records; None if they cannot be read this way."""
     source = shard.source
     if not isinstance(source, LocalSource) or not isinstance(shard.stream, PlainStream):
         return None

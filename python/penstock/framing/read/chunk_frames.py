@@ -1,8 +1,7 @@
-"""The frames of a chunk: read, found to stand where they should, and proved.
+"""Read the frames of a chunk, check that they are at the expected offsets, and verify them.
 
-An index knows where each record is and what checksum its payload had. So damage to a head or to a
-stored checksum costs nothing where reading goes on: the frame is written again around a payload
-that is proved right.
+An index stores the position of each record and the checksum of its payload. So where reading continues after damage, a
+damaged header or stored checksum loses nothing: the frame is rebuilt around the verified payload.
 """
 
 from __future__ import annotations
@@ -37,23 +36,23 @@ _RESTORED = "only the framing of the record is damaged, the payload is right"
 
 
 class ChunkFrames:
-    """Gives the frames of one shard's chunks. Used by several threads at once."""
+    """Returns the frames of one shard's chunks. Safe to use from several threads at once."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._framing = shard.framing
         self._seen: tuple[tuple[int, int], bool] | None = None
-        """The size and time of the file when its heads were last walked through, and what was found."""
+        """Size and modification time of the file when its headers were last walked, and the result."""
 
     def read(self, chunk: Chunk, numbers: np.ndarray | None) -> Held:
-        """The asked frames of a chunk, by their numbers in it, or all that can be had."""
+        """The frames of a chunk with these numbers in it, or all readable ones."""
         if isinstance(chunk.data, Index):
             return self._indexed(chunk, chunk.data, numbers)
         held = chunk.data if isinstance(chunk.data, Held) else self._walked(chunk, numbers is None)
         return held if numbers is None else held.select(numbers, chunk.first_record)
 
     def _walked(self, chunk: Chunk, are_all_asked: bool) -> Held:
-        """The frames of a chunk whose heads were seen before."""
+        """The frames of a chunk whose headers were read before."""
         try:
             frames = self._whole(chunk, are_all_asked)
         except _core.KernelError as error:
@@ -64,7 +63,7 @@ class ChunkFrames:
         return Held(frames)
 
     def _whole(self, chunk: Chunk, are_all_asked: bool) -> _core.Frames | None:
-        """The frames of a chunk; None where these are not all that its bytes hold, and as many."""
+        """The frames of a chunk; None unless its bytes hold exactly `chunk.num_records` frames."""
         shard, start = self._shard, chunk.start_byte
         length = chunk.end_byte - start
         prove = are_all_asked and shard.proves_found(length / max(chunk.num_records, 1))
@@ -73,7 +72,7 @@ class ChunkFrames:
         return walked.frames if is_all else None
 
     def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-        """Where the frames of a chunk that can be had begin, and where they end."""
+        """Start and end offsets of the readable frames of a chunk."""
         frames = self.read(chunk, None).frames
         starts = as_numpy(frames.starts())
         return starts, starts + self._framing.frame_bytes(as_numpy(frames.lengths()))
@@ -92,7 +91,7 @@ class ChunkFrames:
             if frames is not None:
                 held = Held(frames, checksums=checksums)
                 return held if numbers is None else held.select(numbers, first)
-            # The walk broke on the way: the index knows where the other records are.
+            # The walk stopped at a fault: the index knows where the other records are.
             if self._shard.goes_on:
                 return self._surveyed(chunk, index, numbers)
             window = self._shard.stream.read(chunk.start_byte, length)
@@ -106,7 +105,7 @@ class ChunkFrames:
         return Held(frames, False, checksums[asked], first + asked)
 
     def _surveyed(self, chunk: Chunk, index: Index, numbers: np.ndarray | None) -> Held:
-        """The frames of a chunk with damage that a survey believes in; the others are passed over."""
+        """The frames of a damaged chunk that a damage scan accepts; the others are skipped."""
         held = surveyed_chunk(self._shard, chunk, index)
         if numbers is None:
             return held
@@ -120,7 +119,7 @@ class ChunkFrames:
         return held.select(np.searchsorted(held.records, wanted), chunk.first_record)
 
     def _long(self, index: Index, record: int, numbers: np.ndarray | None) -> Held:
-        """A record that is longer than is read."""
+        """Raise LimitError for a record above the size limit, or skip it."""
         try:
             self._check_sizes(index, np.array([record]))
         except LimitError as error:
@@ -152,7 +151,7 @@ class ChunkFrames:
             )
 
     def _check_places(self, starts: np.ndarray, length: int) -> None:
-        """Refuse an index whose records lie in no order, or that would read more than is allowed."""
+        """Raise StaleIndexError if the records are not in order, or if reading them would exceed the limits."""
         limits = self._shard.options.limits
         most = limits.record_bytes + limits.member_bytes + 4 * CHUNK_BYTES
         if (starts[1:] <= starts[:-1]).any() or length > most:
@@ -162,7 +161,7 @@ class ChunkFrames:
     def _by_index(
         self, window: _core.Buffer, begin: int, index: Index, records: np.ndarray
     ) -> _core.Frames:
-        """Frames in a window that begins at `begin`; raises at the first with a damaged head."""
+        """Frames in a window that starts at offset `begin`; raises for the first damaged header."""
         if not len(records):
             return _core.walk(self._framing.name, window.slice(0, 0), begin, 0)[0]
         starts, ends = index.starts[records], index.ends[records]
@@ -176,7 +175,7 @@ class ChunkFrames:
             raise self._damaged_head(index, record) from None
 
     def _raise_cut(self, end: int, index: Index, record: int) -> None:
-        """If the stream breaks off at `end`, within this record, raise why."""
+        """If the stream breaks off at `end`, inside this record, raise the reason."""
         if end >= int(index.ends[record]):
             return
         try:
@@ -197,16 +196,16 @@ class ChunkFrames:
     # -- proof ----------------------------------------------------------------------------------
 
     def proved(self, held: Held, chunk: Chunk) -> Held:
-        """The frames whose payloads are what was written; the others raise or are passed over."""
+        """The frames whose payloads match their checksums; for the others, raise or skip."""
         indexed = None if held.checksums is None else as_arrow(held.checksums)
         faults = held.frames.verify(indexed)
-        # Who asks for records by number wants those or an error, not others in their places.
+        # Callers that ask for records by number want those or an error, not others in their place.
         picked = isinstance(chunk.data, Held) and chunk.data.records is not None
         starts = as_numpy(held.frames.starts())
         sizes = self._framing.frame_bytes(as_numpy(held.frames.lengths()))
         kept = np.ones(len(held.frames), dtype=bool)
         for fault in faults:
-            row = fault.record or 0  # of frames, each fault has one
+            row = fault.record or 0  # faults of frames always have a record
             right = fault.kind != "stale" and self._has_known_payload(held, row)
             if not self._shard.goes_on or fault.kind == "stale" or (picked and not right):
                 raise self.located(fault, held, chunk)
@@ -224,30 +223,31 @@ class ChunkFrames:
         return Held(frames, left.unproved, left.checksums, left.records)
 
     def _has_known_payload(self, held: Held, row: int) -> bool:
-        """Whether a payload is the one that the index knows, whatever is stored behind it."""
+        """Whether a payload matches the index's checksum, whatever checksum is stored after it."""
         if held.checksums is None:
             return False
         crc = _core.Buffer.from_bytes(held.frames.payload(row)).crc32c()
         return self._framing.checksum(crc) == int(held.checksums[row])
 
     def located(self, fault: Any, held: Held, chunk: Chunk) -> PenstockError:
-        """A fault in a row of some frames as an error that names the shard's record."""
+        """Convert a fault in a row of these frames to an error that names the shard's record."""
         row = fault.record
         if row is None:
             error = self._shard.error(fault, None)
-            error.byte = error.byte or None  # of no record: a column as a whole has no place
+            error.byte = error.byte or None  # without a record: a whole column has no offset
             return error
         error = self._shard.error(fault, self.record_of(row, held, chunk))
-        # What is told of a value once all are together does not know where it was: at least in its payload.
+        # A fault in a value that is found after the batch is assembled has no offset of its own:
+        # use at least that of the payload.
         error.byte = max(error.byte or 0, self.payload_byte(row, held))
         return error
 
     def payload_byte(self, row: int, held: Held) -> int:
-        """Where the payload of one of some frames begins in the stream."""
+        """Offset of a row's payload in the stream."""
         return int(as_numpy(held.frames.starts())[row]) + self._framing.head_bytes
 
     def record_of(self, row: int, held: Held, chunk: Chunk) -> int | None:
-        """The shard's record behind a row of a decoded batch, if anybody knows it."""
+        """The shard's record number for a row of a decoded batch; None if unknown."""
         if held.records is None:
             return chunk.first_record + row
         return int(held.records[row]) if held.records[row] >= 0 else None
@@ -255,7 +255,7 @@ class ChunkFrames:
     # -- random access --------------------------------------------------------------------------
 
     def picked(self, index: Index, records: np.ndarray) -> Held:
-        """Any records of the shard, in the order asked for."""
+        """Any records of the shard, in the requested order."""
         starts = index.starts[records].astype(np.uint64)
         ends = index.ends[records].astype(np.uint64)
         path = self._shard.source.path
@@ -290,7 +290,7 @@ class ChunkFrames:
     def _gathered(
         self, index: Index, starts: np.ndarray, ends: np.ndarray, checksums: np.ndarray
     ) -> _core.Frames:
-        """The frames at these places; those with damaged heads restored, where reading goes on."""
+        """The frames at these offsets; damaged headers are rebuilt where reading continues after damage."""
         sizes = ends - starts
         data, inside = gather(self._shard.source, self._shard.stream, index, starts, ends)
         name, places = self._framing.name, as_arrow(starts)
@@ -307,8 +307,7 @@ class ChunkFrames:
         return frames_in(self._framing, _core.Buffer.join(parts), starts, sizes)
 
     def _mended(self, frame: _core.Buffer, num_bytes: int, known: int) -> _core.Buffer | None:
-        """A frame with a damaged head or tail as it was, if its payload has the checksum that the
-        index knows."""
+        """Rebuild a frame with a damaged header or trailer, if its payload matches the index's checksum; else None."""
         length = num_bytes - self._framing.least_bytes
         if len(frame) < num_bytes or not 0 <= length <= self._shard.record_bytes:
             return None
@@ -318,13 +317,13 @@ class ChunkFrames:
         return self._framing.frames([payload.to_bytes()]).data
 
     def _walks_to_its_end(self, index: Index) -> bool:
-        """Whether the heads of a plain file lead to its end: then nothing in it is damaged, and an
-        index that disagrees is of another file."""
+        """Whether the headers of a plain file lead to its end. If so, nothing in it is damaged, and an index that
+        disagrees belongs to a different file."""
         if index.compression:
             return False
         shard = self._shard
         now = None
-        # Once for a file as it is: where many records are damaged, each of them asks.
+        # Once per file state: with many damaged records, each of them asks.
         with suppress(OSError):
             told = os.stat(shard.source.path)
             now = told.st_size, told.st_mtime_ns

@@ -1,4 +1,4 @@
-"""Where a framed shard is cut into chunks: by its index, by a walk, or around what is damaged."""
+"""Cut a framed shard into chunks: by its index, by walking its frames, or around damage."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from penstock.framing.streams.inflated import InflatedStream
 from penstock.framing.streams.stream import Stream
 
 SAMPLE_BYTES = 4 << 20
-"""Plain bytes of records that are looked at for a schema, unless all are."""
+"""Plain bytes of records that are sampled to infer a schema, unless all records are read."""
 _FIRST_OF_SAMPLE_BYTES = 256 << 10
-"""Plain bytes of the first chunk of a sample: a thousand small records."""
+"""Plain bytes of the first chunk of a sample: about a thousand small records."""
 
 
 OnLong = Callable[[int, int, int], None]
-"""Called about a record that is longer than is read: where it starts, where it ends, its number."""
+"""Called for a record above the size limit with its start, its end and its number."""
 
 
 def indexed_chunks(index: Index, most: int | None = None) -> Iterator[Chunk]:
-    """Cut a shard at records (a compressed one, at its points) about as far apart as chunks are large. A record of
+    """Cut a shard at record boundaries (a compressed one at its seek points) into chunks of the usual size. A record of
     more than `most` bytes is a chunk of its own."""
     first = 0
     borders = index.starts
@@ -36,12 +36,13 @@ def indexed_chunks(index: Index, most: int | None = None) -> Iterator[Chunk]:
     large = index.plain_bytes >= LARGE_BYTES * index.num_records and not len(points)
     wanted = LARGE_CHUNK_BYTES if large else CHUNK_BYTES
     while first < index.num_records:
-        # Searched for as uint64: a Python int would make numpy convert all of the index.
+        # Searched as uint64: a Python int would make numpy convert the whole index.
         goal = np.uint64(min(int(borders[first]) + wanted, index.plain_bytes))
         if len(points):
             later = np.searchsorted(points, goal, "left")
             goal = points[later] if later < len(points) else np.uint64(index.plain_bytes)
-        # The first record at or after a point: one before it would cost the stretch before.
+        # The first record at or after a seek point: one before it would need the previous stretch
+        # inflated.
         last = int(np.searchsorted(borders, goal, "left"))
         last = min(max(last, first + 1), index.num_records)
         if len(alone):
@@ -53,7 +54,7 @@ def indexed_chunks(index: Index, most: int | None = None) -> Iterator[Chunk]:
 
 
 def _edges_of_long(index: Index, most: int | None) -> np.ndarray:
-    """The numbers of records that are longer, and of those behind them; rising."""
+    """The numbers of records above `most` bytes and of the records after them, ascending."""
     if most is None or index.plain_bytes <= most:
         return np.zeros(0, np.int64)
     long = np.flatnonzero(np.diff(index.starts) > np.uint64(min(most, 1 << 63)))
@@ -61,8 +62,8 @@ def _edges_of_long(index: Index, most: int | None) -> np.ndarray:
 
 
 def sample_chunks(shard: Shard) -> Iterator[Chunk]:
-    """`walked_chunks` for who looks at the first records only: the first chunk is small, since what is
-    read, and perhaps inflated, for a look is read once more by a scan."""
+    """`walked_chunks` for callers that look at the first records only. The first chunk is small, because a scan will
+    read these bytes again, and perhaps inflate them again."""
     return walked_chunks(shard, first_bytes=_FIRST_OF_SAMPLE_BYTES)
 
 
@@ -75,16 +76,15 @@ def walked_chunks(
     start: tuple[int, int] | None = None,
     on_long: OnLong | None = None,
 ) -> Iterator[Chunk]:
-    """Cut a shard where a walk over its frames comes to the end of a window.
+    """Cut a shard into chunks by walking its frames window by window.
 
-    It begins at `start`, a place and the number of the record there. `on_long` is called
-    about a record that is longer than is read, which then is in no chunk; without it that is a fault, unless it is to be
-    skipped.
+    The walk begins at `start`, an offset and the number of the record there. `on_long` is called for a record above the
+    size limit, which is then in no chunk; without it, such a record is a fault, unless it is to be skipped.
 
-    Where reading goes on after damage, it goes on with the survey of `verify`: a plain shard's at
-    the first fault, a compressed one's from the start. A survey of compressed data adds to
-    `points`, if given, where inflating may start. With `alone`, one thread decodes each chunk before the
-    next is cut: what it reads to find records is read for good, and proved at once if it is to be proved as it is found.
+    Where reading continues after damage, the damage scan of `verify` takes over: for a plain shard at the first fault,
+    for a compressed one from the start. A damage scan of compressed data appends the seek points it finds to `points`,
+    if given. With `alone`, one thread decodes each chunk before the next is cut: bytes read to find records need not be
+    read again, and are verified immediately if they are to be verified when found.
     """
     if shard.goes_on and shard.stream.container:
         yield from surveyed_chunks(shard, 0, 0, points)
@@ -103,8 +103,8 @@ def walked_chunks(
             walked = stream.walk(shard.framing, at, want, shard.record_bytes, prove=pace.proves)
         except _core.KernelError as error:
             if isinstance(stream, InflatedStream) and stream.points:
-                # Members were inflated whole, several at once: reading forwards tells which of
-                # them breaks, and gives what is before that.
+                # Several members were inflated at once. Reading sequentially finds the broken one,
+                # and returns the records before it.
                 stream, pace.window_bytes = stream.without_points(), CHUNK_BYTES
                 continue
             shard.stop_in_file(error.args[0], first)
@@ -114,7 +114,7 @@ def walked_chunks(
         if not num_bytes:
             return
         if consumed and not len(frames):
-            at += consumed  # nothing but padding
+            at += consumed  # only padding
             continue
         if shard.proves_to_find and frames.verify():
             yield from surveyed_chunks(shard, at, first, points)
@@ -144,7 +144,7 @@ def walked_chunks(
 def _behind(
     shard: Shard, fault: Any, at: int, first: int, points: list[SeekPoint] | None
 ) -> Iterator[Chunk]:
-    """The chunks behind a fault, where reading goes on after damage."""
+    """The chunks after a fault, if reading continues after damage; otherwise raise or report the fault."""
     if shard.goes_on:
         yield from surveyed_chunks(shard, at, first, points)
     else:
@@ -154,13 +154,13 @@ def _behind(
 def _passed(
     shard: Shard, stream: Stream, fault: Any, at: int, record: int, on_long: OnLong | None
 ) -> int | None:
-    """The end of a record that is longer than is read, where reading goes on behind it."""
+    """The end of a record above the size limit, if reading continues after it."""
     if fault.kind != "limit" or shard.goes_on or not (on_long or shard.skips_long):
-        return None  # around damage a survey looks first whether its head leads to a record
+        return None  # the damage scan checks first whether its header leads to a record
     try:
         end = shard.end_of_long(stream, at)
     except _core.KernelError:
-        return None  # the compressed data breaks in it
+        return None  # the compressed data breaks inside it
     if end is not None and on_long is not None:
         on_long(at, end, record)
     elif end is not None:
@@ -169,7 +169,7 @@ def _passed(
 
 
 class _Pace:
-    """How much of a shard a walk reads at once, and whether it reads at all to find records."""
+    """How much of a shard a walk reads at once, and whether it must read payloads to find records."""
 
     def __init__(self, shard: Shard, first_bytes: int, alone: bool) -> None:
         self.window_bytes = first_bytes
@@ -179,28 +179,29 @@ class _Pace:
         self._alone = alone
 
     def learn(self, num_bytes: int, num_records: int) -> None:
-        """Records of so many bytes were found."""
+        """Adapt to `num_records` records found in `num_bytes` bytes."""
         large = num_bytes >= LARGE_BYTES * num_records
-        # The front of a record at a window's end is read twice: too much of it, if there are but few.
+        # The start of a record at the end of a window is read twice: too costly with only a few
+        # records.
         shared = self._alone and num_bytes < LARGE_CHUNK_BYTES // 16 * num_records
         if self._alone:
             self.proves = self._shard.proves_found(num_bytes / num_records)
         self.hops = large and not shared and not self._shard.proves_to_find
-        # What is inflated is kept for a look back, and larger windows would leave a cache.
+        # Inflated data is kept for reading back, and larger windows would not fit in a cache.
         wide = large and not self._shard.stream.container
         self.window_bytes = LARGE_CHUNK_BYTES if wide else CHUNK_BYTES
 
     def widen(self, need: int) -> None:
-        """The window did not hold one record, which needs so many bytes at least."""
+        """Enlarge the window, which did not hold a single record: one needs at least `need` bytes."""
         more = self._shard.framing.more_bytes(need, self.window_bytes)
         self.window_bytes = max(more, CHUNK_BYTES)
 
 
 def _hop(shard: Shard, at: int) -> tuple[int, int] | None:
-    """How many records the next chunk has and where it ends, if heads are enough to tell: the
-    bytes of such chunks are then read side by side."""
+    """Number of records in the next chunk and its end, if headers alone give them: the bytes of such chunks are then
+    read in parallel. None otherwise."""
     if not shard.framing.is_checked:
-        return None  # heads do not tell
+        return None  # headers alone are not reliable
     starts = shard.stream.hop(shard.framing, at, LARGE_CHUNK_BYTES, shard.record_bytes)
     if starts is None or len(starts) < 2:
         return None
@@ -208,7 +209,7 @@ def _hop(shard: Shard, at: int) -> tuple[int, int] | None:
 
 
 def _fault_at(stream: Stream, end: int) -> Any:
-    """The fault of compressed data right where a stream seems to end; None where it does end."""
+    """The fault of compressed data at the point where the stream seems to end; None if it really ends there."""
     if stream.container:
         try:
             stream.read(end, 1)

@@ -1,8 +1,8 @@
-"""Framed formats, once: a walk over frames and a decoder of payloads make a Reader.
+"""The Reader of all framed formats: a walk over frames, and a decoder of their payloads.
 
-TFRecord, RecordIO and their like mark each record in place and say nothing of the whole. Without
-an index a shard is walked window by window; with one, its chunks are arithmetic and any record is
-one read away. Either way a payload passes the same proof and the same decoder.
+TFRecord, RecordIO and similar formats store a header with each record, and no table of the whole file. Without an
+index, a shard is walked window by window. With one, chunks are computed from it, and any record takes a single read.
+Both ways use the same verification and the same decoder.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from penstock.framing.read.windows import Windows
 from penstock.framing.streams.inflated import InflatedStream
 
 _PART_BYTES = 16 << 20
-"""What a batch of fixed widths and nulls may take, however few bytes its records have in the file."""
+"""Maximum bytes of a batch's fixed-width values and nulls, however few bytes its records take in the file."""
 UNPROVED = "unproved"
-"""The column that marks salvaged records."""
+"""The column that marks salvaged records that cannot be verified."""
 
 
 class FramedReader:
-    """A Reader over one framed shard, whose index is `known` or found out when it is needed."""
+    """A Reader of one framed shard. Its index is `known`, or is built when it is needed."""
 
     def __init__(self, shard: Shard, decoder: Decoder, known: Index | None) -> None:
         if isinstance(decoder, BlockProver):
@@ -67,7 +67,7 @@ class FramedReader:
         self._index = known
         self._lock = Lock()
         self.on_long: OnLong | None = None
-        """If given, a walk goes on behind such a record."""
+        """If set, a walk continues after a record above the size limit."""
         self._row_bytes = (
             decoder.row_bytes
             if isinstance(decoder, Widening)
@@ -83,7 +83,7 @@ class FramedReader:
 
     @property
     def index(self) -> Index:
-        """Where the records lie; found out when it is first asked for."""
+        """The positions of the records; built when first requested."""
         with self._lock:
             if self._index is None:
                 self._index = build_index(self._shard)
@@ -95,7 +95,7 @@ class FramedReader:
 
     @property
     def has_index(self) -> bool:
-        """Whether it is known already where the records lie."""
+        """Whether the positions of the records are already known."""
         return self._index is not None
 
     def record_bytes(self) -> np.ndarray:
@@ -108,7 +108,7 @@ class FramedReader:
         self.source.close()
 
     def compares(self, chunk: Chunk | None) -> bool:
-        """See penstock.contract.format.Comparing: by the frames' own checksums, or by those of an index."""
+        """See penstock.contract.format.Comparing: compares with the checksums in the frames, or those of an index."""
         held = None if chunk is None else chunk.data
         by_index = isinstance(held, Index) or (
             isinstance(held, Held) and held.checksums is not None
@@ -127,8 +127,8 @@ class FramedReader:
             self._shard.stream.rest()
 
     def found_by(self, threads: int) -> Iterator[Chunk | Callable[[], Chunk | None]]:
-        """See penstock.contract.format.Threaded. Where records are large and found by their heads alone, walking is as
-        good as windows."""
+        """See penstock.contract.format.Threaded. If records are large and found by their headers alone, a walk is as
+        fast as windows."""
         shard = self._shard
         if self._index is not None:
             return self.chunks()
@@ -148,7 +148,7 @@ class FramedReader:
                 yield from walked_chunks(self._shard, start=left)
 
     def _begins_large(self) -> bool:
-        """Whether the first record is one of those that are found by their heads."""
+        """Whether the first record is large enough to be found by its header alone."""
         shard, framing = self._shard, self._shard.framing
         if not framing.is_checked:
             return False
@@ -156,7 +156,7 @@ class FramedReader:
         return walked.need >= LARGE_BYTES
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk, np.ndarray]]:
-        """The asked records as one chunk of their own: an index makes any set of them a chunk."""
+        """The requested records as a single chunk: with an index, any set of records can be one."""
         index = self.index
         records = np.asarray(records, dtype=np.int64)
         if outside(records, index.num_records):
@@ -192,8 +192,8 @@ class FramedReader:
     def delivered(
         self, chunk: Chunk, records: Selection, columns: Projection
     ) -> tuple[pa.RecordBatch, Selection]:
-        """What `decode` gives, and which records of the chunk these are: where damage is passed
-        over, not all that were asked for."""
+        """The batch that `decode` returns, and which records of the chunk it holds: not all requested ones, if damage
+        is skipped."""
         return self._delivered(self._decoder, chunk, records, columns)
 
     def _delivered(
@@ -218,8 +218,8 @@ class FramedReader:
             raise self._frames.located(error.args[0], held, chunk) from None
         except (SchemaError, FormatError) as error:
             if isinstance(error, FormatError) and error.file is not None:
-                raise  # of the proof, which knows the place
-            # Of a field made of several columns, or of a message: its record is a row of this batch.
+                raise  # raised by verification, which knows the position
+            # A field made of several columns, or a message: its record is a row of this batch.
             if (row := error.record) is not None:
                 if isinstance(error, FormatError):
                     error.at(byte=self._frames.payload_byte(row, held))
@@ -232,7 +232,7 @@ class FramedReader:
     def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
         """See penstock.contract.format.Dividing."""
         if chunk.num_records * self._all_bytes <= _PART_BYTES:
-            yield chunk  # as nearly all are, whatever columns are asked for
+            yield chunk  # the usual case, whichever columns are requested
             return
         most = max(_PART_BYTES // max(self._width(columns), 1), 1)
         if chunk.num_records <= most:
@@ -246,7 +246,7 @@ class FramedReader:
             return
         held = self._frames.read(chunk, None)
         if held.records is not None:
-            yield chunk  # damaged, and compressed: its records are known by their numbers in it
+            yield chunk  # damaged and compressed: its records are known by their numbers in it
             return
         ends = [*range(0, len(held.frames), most), len(held.frames)]
         starts = as_numpy(held.frames.starts())
@@ -265,34 +265,34 @@ class FramedReader:
             raise error.at(file=self.source.path) from None
 
     def _width(self, columns: Projection) -> int:
-        """Bytes that a record takes in these columns at least."""
+        """Minimum number of bytes that a record takes in these columns."""
         names = self._row_bytes if columns is None else columns
         return sum(self._row_bytes.get(name, 0) for name in names)
 
     def held(self, chunk: Chunk) -> Chunk:
-        """The same chunk with its frames in hand, so that they are read once for several uses."""
+        """The same chunk with its frames loaded, so that several uses read them once."""
         return replace(chunk, data=self._frames.read(chunk, None))
 
     def frames(self, chunk: Chunk) -> _core.Frames:
-        """All frames of a chunk, unproved."""
+        """All frames of a chunk, not verified."""
         return self._frames.read(chunk, None).frames
 
     # -- what a scan asks about a chunk with damage ---------------------------------------------
 
     def readable(self, chunk: Chunk) -> np.ndarray:
-        """Which records of a chunk have a frame; where damage is passed over, the others are."""
+        """Which records of a chunk have a frame; if damage is skipped, the others are skipped."""
         records = self._frames.read(chunk, None).records
         if records is None:
             return np.arange(chunk.num_records)
         return records[records >= 0] - chunk.first_record
 
     def places(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-        """Where the frames of the readable records of a chunk begin, and where they end."""
+        """Start and end offsets of the frames of a chunk's readable records."""
         return self._frames.places(chunk)
 
 
 class _Proving(threading.local):
-    """Seconds that this thread has spent on proofs, where somebody wants to know."""
+    """Seconds that this thread has spent on verification; None if they are not measured."""
 
     seconds: float | None = None
 
@@ -302,8 +302,8 @@ _PROVING = _Proving()
 
 @contextmanager
 def proving_timed() -> Generator[Callable[[], float]]:
-    """Let this thread prove payloads in a call of its own, which can be timed but costs a second
-    walk over them; gives the seconds so far."""
+    """Let this thread verify payloads in a separate call, which can be timed but costs a second pass over them. Yields
+    a function that returns the seconds so far."""
     _PROVING.seconds = 0.0
     try:
         yield lambda: _PROVING.seconds or 0.0
@@ -312,7 +312,7 @@ def proving_timed() -> Generator[Callable[[], float]]:
 
 
 def _apart(frames: _core.Frames, proof: Proof | None) -> Proof | None:
-    """What is left to prove when payloads are decoded."""
+    """The verification that remains for the decoder."""
     if proof is None or _PROVING.seconds is None:
         return proof
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Frames of a chunk that are in hand, and what is known of them."""
+"""Loaded frames of a chunk, with what is known about them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from penstock.framing.index.sidecar import as_uint64
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Frames of a chunk that are in hand."""
+    """Loaded frames of a chunk."""
 
     frames: _core.Frames
     unproved: bool | np.ndarray = False
-    """Whether they, or which of them, may be the contents of a larger, broken record."""
+    """Whether the frames, or which of them, may be contents of a larger, broken record."""
     checksums: np.ndarray | None = None
-    """What an index has for the checksum of each, uint32."""
+    """The index's checksum of each frame, uint32."""
     records: np.ndarray | None = None
-    """The number of each in the shard, int64, -1 where nobody knows it; None where they follow the
+    """The number of each frame in the shard, int64, -1 if unknown; None if they are numbered consecutively from the
     chunk's first record."""
 
     def select(self, places: np.ndarray, first_record: int) -> Held:
-        """Some of them, by their places here; `first_record` is the chunk's."""
+        """Select frames by their positions in this set; `first_record` is the chunk's."""
         records = first_record + places if self.records is None else self.records[places]
         checksums = None if self.checksums is None else self.checksums[places]
         unproved = self.unproved if isinstance(self.unproved, bool) else self.unproved[places]
         return Held(self.frames.select(as_uint64(places)), unproved, checksums, records)
 
     def slice(self, first: int, last: int) -> Held:
-        """Neighbouring ones. What is known of them stays known."""
+        """A contiguous range of the frames, with what is known about them."""
         records = None if self.records is None else self.records[first:last]
         checksums = None if self.checksums is None else self.checksums[first:last]
         unproved = self.unproved if isinstance(self.unproved, bool) else self.unproved[first:last]
@@ -42,7 +42,7 @@ class Held:
 def frames_in(
     framing: Framing, data: _core.Buffer, places: np.ndarray, sizes: np.ndarray
 ) -> _core.Frames:
-    """Frames that lie one behind the other in a buffer, and in their stream at these places."""
+    """Frames stored back to back in a buffer, with `places` as their offsets in the stream."""
     inside = np.cumsum(sizes) - sizes
     return _core.frames_at(
         framing.name, data, as_uint64(inside), as_uint64(sizes), as_uint64(places)

@@ -1,4 +1,4 @@
-"""Records of a framed format as they are, whatever they hold."""
+"""Raw records of a framed format, not decoded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RAW_SCHEMA = pa.schema([pa.field("record", pa.binary_view(), nullable=False)])
 
 
 class RawDecoder:
-    """Payloads as they are: one column of views into the bytes read."""
+    """Returns payloads undecoded: one column of views into the bytes read."""
 
     def __init__(self, schema: pa.Schema = RAW_SCHEMA) -> None:
         self.schema = schema
@@ -30,12 +30,12 @@ class RawDecoder:
 
 
 def given(proof: Proof | None) -> tuple[bool, pa.Array | None]:
-    """A proof as the kernels take it."""
+    """Convert a proof to the arguments of the kernels."""
     return (False, None) if proof is None else (True, proof.indexed)
 
 
 def without_columns(frames: _core.Frames, proof: Proof | None) -> pa.RecordBatch:
-    """So many records of which no column is wanted."""
+    """A batch with the right number of records and no columns."""
     if proof is not None:
         frames.prove(proof.indexed)
     return empty_columns(len(frames))

@@ -1,4 +1,4 @@
-"""One framed file as it is being read, and what becomes of what is wrong with it."""
+"""An open framed file, and how faults in it are reported or skipped."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from penstock.storage.base import Source, Watched
 from penstock.storage.lookalikes import LOOK_BYTES, has_foreign_checksums
 
 INSIDE = "inside a record"
-"""What an error says of data that does not end between two records."""
+"""Error text for data that ends before a record is complete."""
 CHUNK_BYTES = 2 << 20
-"""Plain bytes of one chunk: large enough to forget the cost of a call, small enough for a cache."""
+"""Plain bytes of one chunk: large enough to amortize the cost of a call, small enough for a cache."""
 LARGE_BYTES = 16 << 10
-"""From this mean size on records are large: hopped over, where heads tell the way, instead of read to find
-where they end."""
+"""Records with at least this mean size count as large: if record headers are enough to find the next record, reading
+hops over their payloads."""
 _BLOCK_RECORD_BYTES = 4 << 10
-"""From this mean size on the kernels of decoding do not prove in blocks."""
+"""With at least this mean record size, the decoding kernels do not verify in blocks."""
 LARGE_CHUNK_BYTES = 4 << 20
-"""Plain bytes of a chunk of such records: there is little to do for each, so fewer calls count for more. Of 8 MiB,
-what two threads read and hand on does not stay in a cache that others use as well."""
+"""Plain bytes of a chunk of large records. There is little work per record, so fewer calls matter more. With 8 MiB,
+what two threads read and pass on would not stay in a cache that is shared with others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A file, the stream of frames in it, and what the caller asked for.
+    """A file, its stream of frames, and the caller's options.
 
     | damage= | error, stop | skip | salvage |
     |---|---|---|---|
     | goes_on | no | yes | yes |
-    | salvages: also what may be no record | no | no | yes |
-    | payloads are proved (checksums="all") | as they are found, or decoded | as they are found | as they are found |
+    | salvages: also data that may not be a record | no | no | yes |
+    | payloads are verified (checksums="all") | when found, or when decoded | when found | when found |
     """
 
     source: Source
@@ -46,15 +46,15 @@ class Shard:
     framing: Framing
     options: Options
     begin: int = 0
-    """Where in the stream the first frame stands."""
+    """Offset of the first frame in the stream."""
     skips_long: bool = False
-    """Whether a record that is longer than is read is skipped, though reading does not go on after damage."""
+    """Whether a record above the size limit is skipped even if reading does not continue after damage."""
     proves_in_blocks: bool = False
-    """Whether the decoder proves small records a few at a time, right before it reads them."""
+    """Whether the decoder verifies small records a few at a time, right before it reads them."""
 
     @property
     def goes_on(self) -> bool:
-        """Whether reading goes on after damage."""
+        """Whether reading continues after damage."""
         return self.options.damage in ("skip", "salvage")
 
     @property
@@ -64,37 +64,38 @@ class Shard:
 
     @property
     def proves_to_find(self) -> bool:
-        """Whether payloads are proved where records are found: where reading goes on after a wrong one, it
-        is to be seen first whether bytes of it are missing, so that its head leads to no border."""
+        """Whether payloads are verified when records are found. If reading continues after a damaged record, it must be
+        known first whether some of its bytes are missing, because then its header does not lead to a record
+        boundary."""
         return self.goes_on and self.proves and self.framing.is_checked
 
     def proves_found(self, record_bytes: float) -> bool:
-        """Whether payloads of so many bytes are proved as they are found, while they are in the nearest
-        caches. Small ones whose decoder brings them there again are proved then."""
+        """Whether payloads of `record_bytes` bytes are verified when they are found, while they are in the nearest
+        caches. If the decoder loads small payloads into those caches again, they are verified then."""
         later = self.proves_in_blocks and record_bytes < _BLOCK_RECORD_BYTES
         return self.proves_to_find or (self.proves and not later)
 
     @property
     def salvages(self) -> bool:
-        """Whether what nobody can prove to be a record is given as well."""
+        """Whether data that cannot be verified to be a record is returned as well."""
         return self.options.damage == "salvage"
 
     @property
     def record_bytes(self) -> int:
-        """Bytes that a payload may have."""
+        """Maximum number of bytes of a payload."""
         return self.options.limits.record_bytes
 
     @property
     def passes_long(self) -> bool:
-        """Whether reading goes on after a record that is longer than is read."""
+        """Whether reading continues after a record above the size limit."""
         return self.goes_on or self.skips_long
 
     def end_of_long(self, stream: Stream, at: int) -> int | None:
-        """Where a record ends that is longer than is read; None where no record of the stream does."""
+        """The end of a record above the size limit; None if the stream has no end for it."""
         return _core.frame_extent(self.framing.name, stream.read, at, False)[0]
 
     def error(self, fault: Any, record: int | None) -> PenstockError:
-        """A fault as an error that names the file."""
+        """Convert a fault to an error that names the file."""
         changed = self.changed()
         if changed is not None:
             return changed
@@ -109,7 +110,7 @@ class Shard:
         return error
 
     def _is_of_another_writer(self) -> bool:
-        """Whether the writer of a TFRecord left its checksums out, or computed others."""
+        """Whether the writer of a TFRecord file left its checksums out, or computed different ones."""
         if self.framing.name != "tfrecord":
             return False
         try:
@@ -120,8 +121,7 @@ class Shard:
         return has_foreign_checksums(head, 1 << 62 if size is None else size)
 
     def _tell_length(self, error: LimitError) -> None:
-        """Let the error of a record that is longer than is read say how long it is, of which its head may tell a
-        part."""
+        """Add the length of a record above the size limit to its error, if its header gives it."""
         with suppress(_core.KernelError):
             end = None if error.byte is None else self.end_of_long(self.stream, error.byte)
             if end is not None:
@@ -129,33 +129,33 @@ class Shard:
                 error.hint = raise_limit("record_bytes", error.found)
 
     def check_unchanged(self) -> None:
-        """Raise ChangedError where the file was rewritten while it was open."""
+        """Raise ChangedError if the file was rewritten while it was open."""
         changed = self.changed()
         if changed is not None:
             raise changed
 
     def changed(self) -> ChangedError | None:
-        """The error of a file that was rewritten while it was open, which explains whatever is wrong with it."""
+        """The error for a file that was rewritten while it was open: it explains any other fault."""
         if not (isinstance(self.source, Watched) and self.source.was_rewritten()):
             return None
         message = "the file was rewritten while it was open"
         return ChangedError(message, file=self.source.path, hint="open the data again")
 
     def skip(self, start: int, end: int, num_records: int | None, reason: str) -> None:
-        """Note what was passed over.
+        """Report a skipped region.
 
         Raises:
-            ChangedError: it is not damaged, but rewritten.
+            ChangedError: the file is not damaged, but was rewritten.
         """
         self.check_unchanged()
         region = SkippedRegion(self.source.path, start, end, num_records, reason)
         self.options.skipped(region)
 
     def is_last(self, start: int, length: int, num_read: int) -> bool:
-        """Whether a window that was to have `length` bytes is cut by the end of the stream.
+        """Whether a window of `length` requested bytes is cut short by the end of the stream.
 
         Raises:
-            ChangedError: the file ends before it did when it was opened.
+            ChangedError: the file now ends earlier than when it was opened.
         """
         if num_read == length:
             return False
@@ -168,7 +168,7 @@ class Shard:
         return True
 
     def stop_at(self, fault: Any, record: int | None, at: int) -> None:
-        """Raise the fault of a frame, or note that reading ends at it."""
+        """Raise the fault of a frame, or report that reading ends at it."""
         if self.options.damage == "error":
             raise self.error(fault, record)
         error = self.error(fault, record)
@@ -177,8 +177,8 @@ class Shard:
         self.skip(at, max(end, at), None, error.message)
 
     def stop_in_file(self, fault: Any, record: int) -> None:
-        """Raise a fault of the compressed data, or note that reading ends there. Such a fault has
-        a place in the file, and how much of the stream is lost nobody knows."""
+        """Raise a fault of the compressed data, or report that reading ends there. Its position is an offset in the
+        file; how much of the stream is lost is unknown."""
         if self.options.damage == "error":
             raise self.error(fault, record)
         error = self.error(fault, record)
@@ -193,7 +193,7 @@ class Shard:
         return _core.Fault("truncated", at, f"the data ends {INSIDE}", need, left)
 
     def cut_inside(self, fault: Any, left: int, need: int) -> Any:
-        """The fault of compressed data that ends `left` bytes into a frame: also says that."""
+        """Add to a fault of truncated compressed data that it ends `left` bytes into a frame."""
         if not left or kind_of(fault.kind) is not TruncatedError:
             return fault
         return _core.Fault(fault.kind, fault.byte, f"{fault.message} {INSIDE}", need, left)

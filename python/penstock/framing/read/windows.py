@@ -1,12 +1,12 @@
-"""A plain shard read in windows, by several threads side by side.
+"""Read a plain shard in windows, with several threads in parallel.
 
-Only its header says how long a record is, so records are found in order. Bytes need not be read in order: a
-call for each window reads its bytes, waits until the call before it says where the window's first record
-starts, finds the records from there on, and says where the next window's first record starts.
+The length of a record is stored only in its header, so records must be found in order. Their bytes need not be read in
+order. The call for a window reads its bytes, waits until the previous call reports where the window's first record
+starts, finds the records from there on, and reports where the next window's first record starts.
 
-The first record of a window starts in the one before it, so a window is read with a margin in front. Where
-headers have checksums, a call does not wait before it walks: it starts at the first place that looks like a
-header, and keeps what it finds if that walk came by the place it is told of, as nearly all do.
+The first record of a window starts in the window before it, so a window is read with a margin in front. If headers have
+checksums, a call does not wait before it walks. It starts at the first place that looks like a header, and keeps the
+result if its walk passed through the start that the previous call reports, as nearly all do.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from penstock.framing.read.shard import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BY
 from penstock.framing.streams.stream import Walked
 
 _FIRST_BYTES = 256 << 10
-"""The first window is small: all others wait for it, since its records decide how large they are."""
+"""The first window is small: all others wait for it, because its records decide how large they are."""
 _WINDOW_BYTES = 2 * CHUNK_BYTES
-"""Large windows are handed from thread to thread less often."""
+"""Large windows need fewer handovers between threads."""
 _FIRST_MARGIN = 64 << 10
 _LEAST_MARGIN = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """What the call for one window tells the next."""
+    """What the call for one window reports to the next."""
 
     at: int
     """Where the next frame starts: in the next window or before it."""
     record: int
-    """Its number."""
+    """The record number of that frame."""
     end: int = 0
-    """It ends here at the earliest, so that a window that ends before has no record to find."""
+    """The earliest possible end of that frame: a window that ends before it has no record to find."""
     margin: int = _FIRST_MARGIN
-    """How far before its window it is likely to start: twice the mean frame, or more."""
+    """How far before its window the first record probably starts: at least twice the mean frame size."""
     fault: _core.Fault | None = None
-    """Why no frame starts there; raised by the next call, behind the records of this one. Where reading goes
-    on after damage: why a survey is to find the records from there on."""
+    """Why no frame starts there. The next call raises it, after the records of this one. Where reading continues after
+    damage: why a damage scan must find the records from there on."""
     ended: bool = False
-    """No call after this one has anything to do."""
+    """No later call has anything to do."""
 
 
 class _Handover:
@@ -72,7 +72,7 @@ class _Handover:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Bytes read before anybody knew where their first record starts, and perhaps a walk on trial."""
+    """Bytes read before the start of their first record is known, and perhaps a trial walk over them."""
 
     base: int
     buffer: _core.Buffer
@@ -80,16 +80,19 @@ class _Window:
 
 
 class Windows:
-    """The windows of a shard of `size` bytes. Iterate for calls that give a chunk each, or None where no record
-    ends in the window. A call may wait for the one before it, which has to be running. Errors come behind the
-    records before them, as from `walked_chunks`. Where reading goes on after damage there are none: calls find
-    what is before it, and `left` tells the rest."""
+    """The windows of a shard of `size` bytes.
+
+    Iterate for calls that return a chunk each, or None if no record ends in the window. A call may wait for the one
+    before it, which must already be running. Errors come after the records before them, as from `walked_chunks`. Where
+    reading continues after damage, no errors are raised: calls find the records before the damage, and `left` returns
+    where the rest starts.
+    """
 
     def __init__(self, shard: Shard, size: int) -> None:
         self._shard = shard
         self._size = size
         self._latest = _Start(shard.begin, 0)
-        """That of any call, read without a lock: it only saves reading what nobody will want."""
+        """The latest start that any call reported. Read without a lock: it only avoids needless reads."""
         self._last = _Handover(self._latest)
 
     def __iter__(self) -> Iterator[Callable[[], Chunk | None]]:
@@ -98,7 +101,7 @@ class Windows:
         while True:
             after = self._last = _Handover()
             yield partial(self._chunk, begin, begin + length, before, after)
-            # One call more than there are windows, for a fault behind the last.
+            # One more call than there are windows, for a fault after the last one.
             if begin >= self._size or self._latest.ended:
                 return
             is_first = begin == self._shard.begin
@@ -107,13 +110,13 @@ class Windows:
                 length = _length(after.get())
 
     def left(self) -> tuple[int, int] | None:
-        """Where the windows end because something is wrong: the place, and the number of the record there.
-        None where they end with the stream. Waits for the last call."""
+        """The offset at which a fault ends the windows, and the number of the record there. None if they end with the
+        stream. Waits for the last call."""
         last = self._last.get()
         return None if last.fault is None else (last.at, last.record)
 
     def _chunk(self, begin: int, end: int, before: _Handover, after: _Handover) -> Chunk | None:
-        told = replace(self._latest, ended=True)  # after an error there is nothing more to do
+        told = replace(self._latest, ended=True)  # after an error, nothing is left to do
         try:
             window = self._read(begin, end)
             chunk, told = self._cut(before.get(), end, window)
@@ -123,10 +126,11 @@ class Windows:
             after.put(told)
 
     def _read(self, begin: int, end: int) -> _Window | None:
-        """A window with its margin; None where nobody will want it."""
+        """Read a window with its margin; None if it is not needed."""
         known, shard = self._latest, self._shard
         base = max(begin - known.margin, shard.begin)
-        # A record that goes on into this window is read from its start, by the call that finds its end.
+        # A record that continues into this window is read from its start, by the call that finds
+        # its end.
         is_within_a_record = known.end > begin and known.at < base
         if known.ended or known.fault or is_within_a_record or begin >= self._size:
             return None
@@ -138,7 +142,7 @@ class Windows:
         return _Window(base, trial.frames.buffer, trial)
 
     def _cut(self, start: _Start, end: int, window: _Window | None) -> tuple[Chunk | None, _Start]:
-        """The chunk of a window, and what to tell the next call."""
+        """The chunk of a window, and what to report to the next call."""
         if start.fault is not None:
             is_passed = start.fault.kind == "limit" and self._shard.passes_long
             if not (self._shard.goes_on or is_passed):
@@ -168,7 +172,8 @@ class Windows:
         return chunk, _Start(at, start.record + count, next_end, margin, fault)
 
     def _walked(self, start: _Start, end: int, window: _Window | None) -> Walked:
-        """The frames from a start on: of the trial, if it came by there; else of a walk over what was read."""
+        """The frames from a start on: from the trial walk if it passed through that start, otherwise from a new walk
+        over the bytes read."""
         shard, limit, at = self._shard, self._shard.record_bytes, start.at
         if window is None or at < window.base:
             prove = shard.proves_found(start.margin / 2)
@@ -184,5 +189,5 @@ class Windows:
 
 
 def _length(start: _Start) -> int:
-    """Bytes of each window but the first, which tells how large records are."""
+    """Bytes of each window after the first, depending on the record sizes in the first."""
     return LARGE_CHUNK_BYTES if start.margin >= 2 * LARGE_BYTES else _WINDOW_BYTES

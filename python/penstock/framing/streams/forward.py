@@ -1,7 +1,7 @@
-"""A compressed file read forwards once, in windows, with a look back.
+"""Read a compressed file forwards once, in windows, keeping the last windows for reading back.
 
-One pass proves the checksums that the compressor stored, and tells what is odd about the file.
-After a fault it can go on at any place where inflating may start.
+One pass verifies the checksums that the compressor stored, and reports irregularities of the file. After a fault it can
+continue at any place where inflating may start.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from penstock.storage.base import Source
 INPUT_BYTES = 1 << 20
 """Compressed bytes read at once."""
 SKIP_BYTES = 1 << 20
-"""Plain bytes inflated at once on the way to a place."""
+"""Plain bytes inflated at once while skipping ahead."""
 KEPT_BYTES = 4 << 20
-"""How far back reading is cheap: as much as a search for a lost border usually needs, and little
-enough to stay in a cache."""
+"""How far back reading is cheap: enough for the usual search for a lost record boundary, and small enough to stay in a
+cache."""
 EMPTY = _core.Buffer.from_bytes(b"")
 
 
@@ -61,7 +61,7 @@ class Inflation:
                 return
 
     def read(self, length: int, prefix: _core.Buffer = EMPTY) -> _core.Buffer:
-        """The next bytes of the stream behind `prefix`; fewer than `length` only at its end.
+        """The next bytes of the stream, appended to `prefix`; fewer than `length` only at its end.
 
         A fault of the compressed data is raised once the bytes before it have been returned.
         """

@@ -1,4 +1,4 @@
-"""Class labels that are appended to files that hold their numbers: the names that are there keep their numbers."""
+"""Renumbers class labels that are appended to files storing numbers, so that existing names keep their numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.verbs.write.incoming import Incoming
 def numbered_alike(
     incoming: Incoming, kind: Format, paths: Sequence[str], storage: Storage, kept_at: str
 ) -> Incoming:
-    """Records whose class labels have the numbers that files have for these names, where sidecars list them.
+    """Records whose class labels use the numbers that the files have for these names, if sidecars list them.
 
     Args:
         incoming: the records.

@@ -1,4 +1,4 @@
-"""Where appended records go: to the end of a file, or to a new shard, and what that is called."""
+"""Decides where appended records go: to the end of a file, or to a new shard, and names that shard."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def next_name(paths: list[str], target: str) -> str:
 
 
 def _check_order(new: str, paths: list[str], target: str) -> None:
-    """Refuse a name that would be read before the others, or not at all."""
+    """Reject a name that would be read before the others, or not at all."""
     if max([*paths, new]) != new:
         raise ValueError(
             f"{new} would be read before {max(paths)}, since files are read in the order of their "

@@ -1,8 +1,8 @@
-"""`append`: more records for a dataset that is there, all of them or none.
+"""`append`: adds records to an existing dataset, all of them or none.
 
-The records are encoded into a temporary first and proved to fit. Then they become a shard of their
-own, or are put behind the end of a file, for which `penstock.storage.local_append` answers. Nothing that is there
-is read but the index and the last bytes.
+The records are first encoded into a temporary file and checked to fit. Then they become a new shard,
+or are added at the end of a file, which `penstock.storage.local_append` does. Of the existing files,
+only the index and the last bytes are read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from penstock.verbs.write.shards import Progress, index_of
 from penstock.verbs.write.write import with_exact
 
 _MOST_NAMES = 1000
-"""How many new names are tried that others take meanwhile."""
+"""How many new names are tried if other processes keep taking them."""
 
 
 def append(
@@ -63,11 +63,11 @@ def append(
     storage: Storage | None = None,
     **format_options: Any,
 ) -> Summary:
-    """Add records behind those of a dataset: at the end of a file, or as a new shard.
+    """Add records after those of a dataset: at the end of a file, or as a new shard.
 
-    All records get there or none, also where the process is killed; what it leaves half done is
-    taken back by the next `append`, `open` or `verify`. Records that are there are not read, and
-    not touched. The index is extended.
+    Either all records are added or none, even if the process is killed; a half-done append is
+    rolled back by the next `append`, `open` or `verify`. Existing records are neither read nor
+    changed. The index is extended.
 
     Args:
         data: as for `write`.
@@ -157,14 +157,14 @@ def _next_name(target: Any, shard: str | None, storage: Storage) -> str:
 
 
 def _new_sink(storage: LocalStorage, next_name: Callable[[], str]) -> LocalSink:
-    """For the next shard, whose name others may take before it is there."""
+    """A sink for the next shard, whose name another process may take first."""
     while True:
         with suppress(FileExistsError):
             return storage.sink(next_name())
 
 
 _State = tuple[int, int, int, int]
-"""What tells one file from another, and from itself after a change: device, inode, bytes, time."""
+"""Identifies a file and its state: device, inode, bytes, time."""
 
 
 def _state_of(path: str) -> _State:
@@ -181,7 +181,7 @@ def _format_of(path: str, storage: Storage) -> Format:
 
 
 def _compression_of(path: str, kind: Format, storage: Storage) -> str | None:
-    """That of a framed file; None leaves it to the format."""
+    """The compression of a framed file; None leaves it to the format."""
     if not isinstance(kind, Surveyed):
         return None
     source = storage.source(path)
@@ -204,7 +204,7 @@ def _options(kind: Format, compression: str | None, given: dict[str, Any]) -> An
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """The new records, encoded as a file of their own."""
+    """The new records, encoded as a separate file."""
 
     writer: Any
     num_records: int

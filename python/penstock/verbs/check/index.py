@@ -1,4 +1,4 @@
-"""`index`: find the records of framed files once, and keep where they lie."""
+"""`index`: finds the records of framed files once, and stores their positions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Progress = Callable[[int, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What became of one shard. `path` is None where its format keeps no index."""
+    """The result for one shard. `path` is None if its format keeps no index."""
 
     path: str | None
     num_records: int
@@ -145,7 +145,7 @@ def _index_one(
         except UnsupportedError:
             reader = None
         if not (reader is not None and isinstance(kind, Framed) and is_indexed(reader)):
-            # It knows itself where its records lie.
+            # Its format stores the positions of the records.
             if not checksums:
                 return _Made(None, 0 if reader is None else reader.num_records, source.size)
             reader = reader or open_shard(kind, source, Options(index="never"))
@@ -172,7 +172,7 @@ def _index_one(
 
 
 def _check_is_the_same(source: Source, index: Index) -> None:
-    """Refuse to make an index again that keeps checksums of another state of its file."""
+    """Refuse to rebuild an index that keeps checksums of another state of its file."""
     if fitting.is_same(index, source):
         return
     known = index.blocks
@@ -205,7 +205,7 @@ def _keep_checksums(source: Source, reader: Reader, folder: str | None, storage:
 def _made_anew(
     found: Index, kind: Format, path: str, folder: str | None, storage: Storage
 ) -> Index:
-    """A new index, with the types that the old one keeps of the file."""
+    """A new index, with the field types that the old one stores for the file."""
     options = Options(index="auto" if folder is None else folder)
     return replace(found, schema=of_file(path, storage, options, lambda source: kind))
 

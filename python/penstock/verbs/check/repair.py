@@ -1,4 +1,4 @@
-"""`repair`: everything of damaged files that is proved right, in new files of the same kind."""
+"""`repair`: writes every verified record of damaged files to new files of the same format."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What users hand over to be written, as Arrow batches: tables, streams, frames, dicts, bytes.
+"""Converts the data passed to `write` to Arrow batches: tables, streams, frames, dicts, bytes.
 
-Nothing is guessed: a value that does not have the type of its column is an error that names record
-and field, and what cannot be a set of records at all is a TypeError that says what can.
+Nothing is guessed. A value that does not have the type of its column is an error that names record
+and field; data that cannot be a set of records is a TypeError that lists what can.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from penstock.verbs.write.incoming_values import (
 )
 
 SAMPLE_RECORDS = 1000
-"""Dicts that are looked at to find the schema, at most, and those of a batch."""
+"""The most dicts that are sampled to infer the schema, and the most in a batch."""
 _SAMPLE_BYTES = 32 << 20
-"""Bytes of values that are enough of them."""
+"""Bytes of values after which the sample is large enough."""
 _BATCH_RECORDS = 4096
 _BATCH_BYTES = 4 << 20
 
@@ -44,15 +44,15 @@ ACCEPTED = (
 
 
 class Incoming(NamedTuple):
-    """Records on their way to a writer. All batches have the schema, or its `lent_schema` where the
+    """Records on their way to a writer. All batches have the schema, or its `lent_schema` if the
     writer takes views."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     num_records: int | None
-    """None where only the end of the batches will tell."""
+    """None if it is known only once the batches are exhausted."""
     kept: bytes = b""
-    """What sidecars keep of the types, where the schema of raw records does not tell them."""
+    """The types kept in sidecars, if the schema of raw records does not give them."""
 
 
 def batches_of(data: Any) -> Incoming:
@@ -65,7 +65,7 @@ def batches_of(data: Any) -> Incoming:
             of record batches, of dicts or of bytes.
 
     Returns:
-        The schema, the batches, and the number of records where it is known beforehand.
+        The schema, the batches, and the number of records if it is known in advance.
 
     Raises:
         TypeError: the data is none of these.
@@ -140,7 +140,7 @@ def _from_pandas(frame: Any) -> Incoming:
     try:
         table = pa.Table.from_pandas(frame, preserve_index=_tells(frame.index))
     except UnicodeError:
-        # Which column it was is not said: each is asked for alone.
+        # The error does not name the column, so convert each one separately.
         names = [_name(str(name)) for name in frame.columns]
         for place, name in enumerate(names):
             _column(name, frame.iloc[:, place].to_numpy())
@@ -148,17 +148,17 @@ def _from_pandas(frame: Any) -> Incoming:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         message = "; ".join(str(part) for part in error.args)
         raise SchemaError(message, field=_refused_column(frame)) from None
-    # Without pandas' own notes on its index: they describe the frame, not the records.
+    # Drop pandas' own metadata about its index: it describes the frame, not the records.
     return batches_of(table.replace_schema_metadata(None))
 
 
 def _tells(index: Any) -> bool:
-    """Whether the index of a frame is more than numbers of rows: it has a name, or is of other things."""
+    """Whether the index of a frame is more than row numbers: it has a name, or is not of integers."""
     return any(name is not None for name in index.names) or index.dtype.kind != "i"
 
 
 def _refused_column(frame: Any) -> str | None:
-    """The first column of a frame that Arrow does not take."""
+    """The first column of a frame that Arrow cannot convert."""
     for place, name in enumerate(frame.columns):
         try:
             pa.Array.from_pandas(frame.iloc[:, place])
@@ -169,12 +169,12 @@ def _refused_column(frame: Any) -> str | None:
 
 def _from_stream(data: Any) -> Incoming:
     if _module_of(data) == "polars":
-        # Its stream would have the addresses of the objects.
+        # Its stream would contain the addresses of the objects.
         schema = getattr(data, "schema", {})
         objects = [str(name) for name, kind in schema.items() if str(kind) == "Object"]
         if objects:
             raise _objects(objects[0])
-    # Asking a relation of a database how long it is would run it twice.
+    # Asking a database relation for its length would run it twice.
     is_counted = _module_of(data) == "polars" and hasattr(data, "__len__")
     num_records = len(data) if is_counted else None
     try:
@@ -206,7 +206,7 @@ def _from_columns(columns: Mapping[Any, Any]) -> Incoming:
 
 
 def _field(name: str, values: Any, array: pa.Array | pa.ChunkedArray) -> pa.Field:
-    """The field of a column, which says what its values are where Arrow has no type for them."""
+    """The field of a column; its metadata names the dtype if Arrow has no type for it."""
     if isinstance(values, np.ndarray) and dtypes.lacks_type(values.dtype):
         values = dtypes.with_bits(values)
         return dtypes.field_of(name, values.dtype, values.shape[1:])
@@ -224,7 +224,7 @@ def _name(name: object) -> str:
 
 
 def _in_numpy(name: str, values: Any) -> Any:
-    """Another library's array, such as a tensor of torch, as NumPy's; anything else as it is."""
+    """Another library's array, such as a torch tensor, as a NumPy array; anything else unchanged."""
     ways = ("__arrow_c_stream__", "__arrow_c_array__")
     is_known = isinstance(values, (np.generic, np.ndarray)) or any(hasattr(values, w) for w in ways)
     return values if is_known or not hasattr(values, "__array__") else _as_array(name, values)
@@ -254,7 +254,7 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _as_array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """Another library's array, such as a tensor of torch."""
+    """Convert another library's array, such as a torch tensor, to NumPy."""
     try:
         return np.asarray(values)
     except (TypeError, RuntimeError) as error:
@@ -357,7 +357,7 @@ def _from_dicts(items: Iterator[Any], num_records: int | None, *, may_change: bo
     fields = [Field(name, [item.get(name) for item in sample]) for name in names]
     batch = _batch_of(fields, sample, 0)
     schema, first, num_sampled = batch.schema, [batch], len(sample)
-    # What the sample has told is all that is kept of it.
+    # Keep nothing of the sample but what was inferred from it.
     for field in fields:
         field.values = []
     del batch, sample
@@ -380,8 +380,8 @@ def _from_dicts(items: Iterator[Any], num_records: int | None, *, may_change: bo
 def _next_dicts(
     items: Iterator[Any], first_record: int, most_bytes: int, may_change: bool
 ) -> list[Mapping[str, Any]]:
-    """The next dicts, few enough to be held at once. `may_change`: who gives them may use a dict, an array or a
-    list again for the next record, so they are copied."""
+    """The next dicts, few enough to hold in memory. `may_change`: the iterator may reuse a dict, an array or a
+    list for the next record, so they are copied."""
     dicts: list[Mapping[str, Any]] = []
     num_bytes = 0
     for item in items:
@@ -389,7 +389,7 @@ def _next_dicts(
         kept = dict(item) if may_change else item
         dicts.append(kept)
         for name, value in kept.items():
-            # Most values are one of these; a call for each would be half of what it takes to write them.
+            # Inlined for the most common types; a call for each value would be half the cost of writing.
             kind = type(value)
             if kind is str or kind is bytes:
                 num_bytes += len(value)

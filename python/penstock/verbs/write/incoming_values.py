@@ -1,4 +1,4 @@
-"""Python values on their way to be written, one a record: their type, and the Arrow column they make."""
+"""Infers the type of Python values to be written, one per record, and converts them to an Arrow column."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCHEMA_HINT = (
 
 
 def copied(value: Any) -> Any:
-    """A value that stays as it is when arrays, lists and dicts are used again."""
+    """A copy that does not change when arrays, lists and dicts are reused."""
     if isinstance(value, np.ndarray):
         return cast("np.ndarray[Any, Any]", value).copy()
     if isinstance(value, (bytearray, memoryview)):
@@ -43,7 +43,7 @@ def copied(value: Any) -> Any:
 
 
 def weight(value: Any) -> int:
-    """About how many bytes a value holds."""
+    """Approximate size of a value in bytes."""
     if isinstance(value, (str, bytes, bytearray)):
         return len(value)
     if isinstance(value, (list, tuple)):
@@ -62,7 +62,7 @@ def type_name(value: object) -> str:
 
 
 def no_text(name: str, values: Iterable[Any], first_record: int = 0) -> SchemaError:
-    """What is said of a column that Arrow cannot encode, since a string in it is no Unicode text."""
+    """The error for a column that Arrow cannot encode because one of its strings is not Unicode text."""
     place = (at for at, value in enumerate(values, first_record) if not _is_text(value))
     return SchemaError(
         "a string with half a surrogate pair is no Unicode text",
@@ -114,7 +114,7 @@ class Field:
             self._learn(record, value)
 
     def _learn(self, record: int, value: Any) -> None:
-        # A plain scalar's Python type says it all; anything else has to be looked into.
+        # A plain scalar's Python type determines its Arrow type; other values must be inspected.
         if type(value) in self._known or value is None:
             return
         found, shape = _type_of(self.name, record, value)
@@ -184,7 +184,7 @@ class Field:
 
 
 def _unboxed(values: list[Any]) -> list[Any]:
-    """The same values, with arrays without a dimension as the scalars that they are."""
+    """The same values, with zero-dimensional arrays as scalars."""
     if not any(type(value) is np.ndarray and not value.ndim for value in values):
         return values
     return [value[()] if isinstance(value, np.ndarray) else value for value in values]
@@ -195,7 +195,7 @@ def _described(kind: pa.DataType, shape: tuple[int, ...] | None) -> str:
 
 
 def _type_of(name: str, record: int, value: Any) -> tuple[pa.DataType, tuple[int, ...] | None]:
-    """The Arrow type of one value; of a tensor, that of its elements and its shape."""
+    """The Arrow type of one value; for a tensor, its element type and shape."""
     if isinstance(value, np.ndarray):
         array = cast("np.ndarray[Any, Any]", value)
         if array.ndim > 1:
@@ -213,7 +213,7 @@ def _type_of(name: str, record: int, value: Any) -> tuple[pa.DataType, tuple[int
 
 
 def _merged(known: pa.DataType, found: pa.DataType) -> pa.DataType | None:
-    """The type of both, where one leaves open what the other says; None if they differ."""
+    """The common type, where each may fill in what the other leaves open; None if they differ."""
     types = pa.types
     if known == found or types.is_null(found):
         return known

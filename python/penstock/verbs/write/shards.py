@@ -1,7 +1,7 @@
-"""Shards in the making: what they are called, where one ends, and all of them whole or none.
+"""Shards being written: their names, where each one ends, and committing all of them or none.
 
-All are finished before the first one gets its name, so an error leaves nothing behind but what was
-there before.
+All shards are finished before the first one gets its name, so after an error only the files that existed
+before remain.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
 
 
 class Names:
-    """What the shards are called; where the total is part of a name, that is known at the end."""
+    """The names of the shards; if the total is part of a name, final names are known only at the end."""
 
     def __init__(
         self, target: str, extensions: tuple[str, ...], is_sharded: bool, total: int | None
@@ -60,7 +60,7 @@ class Names:
         return f"{self._stem}-{number:0{width}d}-of-{total:0{width}d}{self._suffix}"
 
     def provisional(self, number: int) -> str:
-        """The final name where it is known; else one in the same folder that nobody would take."""
+        """The final name if it is known; otherwise an unlikely name in the same folder."""
         if self._total is not None or self._is_pattern or not self._is_sharded:
             return self.final(number, self._total or 1)
         return f"{self._stem}-{number:05d}-of-unknown{self._suffix}"
@@ -88,7 +88,7 @@ class Names:
 
 
 def _number(number: int, spec: str | None) -> str:
-    """A shard's number as the pattern's `{shard:05d}` wants it."""
+    """Format a shard's number as the pattern's `{shard:05d}` requires."""
     try:
         return f"{number:{(spec or ':')[1:]}}"
     except ValueError as error:
@@ -99,16 +99,16 @@ def _number(number: int, spec: str | None) -> str:
 
 @dataclass(slots=True)
 class Shard:
-    """One file being written: where its bytes go, who makes them, and the text index beside it."""
+    """One file being written: its sink, its writer, and the text index beside it."""
 
     sink: Sink
     writer: Writer
     text: tuple[TextIndex, Sink] | None = None
-    """The text index that appears with the file, if one does."""
+    """The text index that is published with the file, if any."""
     ahead: Ahead | None = None
-    """The sidecar that is on disk before the file has its name."""
+    """The sidecar that is on disk before the file gets its name."""
     has_index: bool = False
-    """Whether that was tried."""
+    """Whether a sidecar ahead of the file was tried."""
     num_records: int = 0
     num_bytes: int = 0
 
@@ -131,7 +131,7 @@ class Shards:
         return len(self._shards)
 
     def current(self) -> Shard:
-        """The shard that records go to; the first one is made when it is asked for."""
+        """The open shard; the first one is created on demand."""
         return self._open or self.start()
 
     def start(self) -> Shard:
@@ -166,7 +166,7 @@ class Shards:
 
     @contextmanager
     def _counted_from_the_first(self) -> Generator[None, None, None]:
-        """A writer counts its own shard's records; the caller's count goes on over all."""
+        """Make record numbers in errors count over all shards; a writer counts only its own."""
         try:
             yield
         except SchemaError as error:
@@ -222,7 +222,7 @@ class Shards:
         )
 
     def abort(self) -> None:
-        """Forget what has no name yet."""
+        """Discard everything that has no name yet."""
         for shard in self._shards:
             try:
                 give_up(shard.writer, shard.sink)
@@ -235,7 +235,7 @@ class Shards:
 
 
 def give_up(writer: Writer | None, sink: Sink) -> None:
-    """Leave nothing of a shard behind."""
+    """Abort a shard and remove everything written for it."""
     try:
         if isinstance(writer, Abortable):
             writer.abort()
@@ -256,8 +256,8 @@ def text_sink(
 def _text_instead(
     kind: Format, writer: Writer, path: str, storage: Storage
 ) -> tuple[TextIndex, Sink] | None:
-    """A finished text index for the place of one beside a file that is to be replaced. Where the new file has none,
-    the old one goes, and before its file does: nobody is to read the new file by it."""
+    """A finished text index to replace the one beside a file that is being replaced. If the new file has none,
+    the old index is removed before its file is replaced, so that no reader uses it with the new file."""
     text = textindex.kept(kind, path, storage)
     if text is None:
         return None
@@ -278,7 +278,7 @@ def _text_instead(
 def _save_ahead(
     shard: Shard, path: str, storage: Storage, folder: str | None, schema: bytes
 ) -> None:
-    """Write the index of a file of this machine that is whole, and has no name yet."""
+    """Write the index of a complete local file before the file gets its name."""
     sink = shard.sink
     if not (isinstance(storage, LocalStorage) and isinstance(sink, LocalSink)):
         return
@@ -300,14 +300,14 @@ def _end_ahead(shard: Shard, path: str) -> None:
 
 
 def _warn_of_no_index(path: str, error: OSError) -> None:
-    # The data is whole; an index can be made again at any time.
+    # The data is complete; an index can be rebuilt at any time.
     warnings.warn(f"{path} is written, but its index is not: {error}", stacklevel=5)
 
 
 def _save_index(
     shard: Shard, path: str, storage: Storage, folder: str | None, schema: bytes
 ) -> None:
-    """Write the index of a file that could not have one before its name, or remove that of the file before it."""
+    """Write the index of a file that could not have one before its name, or remove its predecessor's."""
     if shard.has_index:
         return
     try:
@@ -321,7 +321,7 @@ def _save_index(
 
 
 def index_of(writer: Writer, path: str, storage: Storage, schema: bytes) -> Index | None:
-    """The index of a file that is written; None where its format has none, and keeps its types itself."""
+    """The index of a written file; None if its format has no index and stores its types itself."""
     if isinstance(writer, IndexMaking):
         return replace(writer.index(), schema=schema) if schema else writer.index()
     return index_of_others(path, storage, schema) if schema else None
@@ -334,7 +334,7 @@ class Cut:
     """Decides how many records may go to the open shard before it asks again."""
 
     def room(self, shards: Shards) -> int:
-        """At least 1; begins another shard where the open one is full."""
+        """At least 1; starts another shard if the open one is full."""
         raise NotImplementedError
 
     def end(self, shards: Shards) -> None:
@@ -343,7 +343,7 @@ class Cut:
 
 
 class EvenCut(Cut):
-    """So many shards, whose sizes differ by one at most."""
+    """A fixed number of shards, whose sizes differ by one record at most."""
 
     def __init__(self, num_records: int, num_shards: int) -> None:
         self._base, self._longer = divmod(num_records, num_shards)
@@ -408,7 +408,7 @@ class LimitCut(Cut):
             return True
         if num_bytes:
             fitting = (self._shard_bytes - num_bytes) * shard.num_records // (2 * num_bytes)
-            # Never far ahead on the word of a few records: they may be unlike the rest.
+            # Never far ahead on the evidence of a few records: they may not be typical.
             more = min(fitting, 4 * shard.num_records)
         else:
             more = shard.num_records
@@ -421,7 +421,7 @@ class LimitCut(Cut):
 
 
 def fill(shards: Shards, incoming: Incoming, cut: Cut) -> None:
-    """Write all records, each into the shard where the cut puts it."""
+    """Write all records, each to the shard that the cut assigns."""
     for batch in incoming.batches:
         start = 0
         while start < batch.num_rows:

@@ -1,7 +1,7 @@
-"""`write`: records into one file or many shards, whole or not at all.
+"""`write`: writes records to one file or many shards, completely or not at all.
 
-Shards are written one after another, each by all threads. See `shards` for where they end, and how they get
-their names.
+Shards are written one after another, each by all threads. See `shards` for where they end, and how they are
+named.
 """
 
 from __future__ import annotations
@@ -161,9 +161,9 @@ def write(
 def drop_old_indexes(
     paths: list[str], storage: Storage, index: bool | str, *, overwrite: bool
 ) -> None:
-    """Remove the indexes beside files that are about to be replaced, where no new ones take their
-    places. Before, not after: a file that loses its index can be indexed again, and a new one that is
-    left with the old index, by a kill in between, would have a wrong one."""
+    """Remove the indexes beside files that are about to be replaced, unless new ones replace
+    them. This happens before, not after: a file that loses its index can be indexed again, but a kill
+    in between would leave a new file with the wrong, old index."""
     if index is True or not isinstance(storage, LocalStorage):
         return
     for path in paths:
@@ -183,7 +183,7 @@ def _sink_maker(storage: Storage, kind: Format) -> Callable[..., Sink]:
 def check_cuts(
     num_shards: Any, shard_records: Any, shard_bytes: Any
 ) -> tuple[int | None, int | None, int | None]:
-    """The same as Python's numbers. Refuse those by which nothing can be cut, or two that say different things."""
+    """The same values as Python ints. Rejects values that cannot cut anything, and contradictory ones."""
     cuts = {"num_shards": num_shards, "shard_records": shard_records, "shard_bytes": shard_bytes}
     found: list[int | None] = []
     for name, value in cuts.items():
@@ -239,7 +239,7 @@ def with_exact(kind: Format, given: dict[str, Any], *, exact: bool) -> dict[str,
 def _counted(
     incoming: Incoming, target: str, storage: Storage, *, needed: bool
 ) -> Generator[Incoming, None, None]:
-    """The same records with their number; those of a stream wait in a temporary file for it."""
+    """The same records with their number; a stream is spooled to a temporary file to count it."""
     if incoming.num_records is not None or not needed:
         yield incoming
         return

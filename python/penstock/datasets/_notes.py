@@ -1,5 +1,5 @@
-"""What reading has passed over. Apart from the dataset, whose readers write here: they would else
-hold the dataset that holds them, and their buffers stay until Python's collector comes by."""
+"""The regions that readers have skipped. Kept outside the dataset: readers that referred to the dataset would form a
+reference cycle with it, and their buffers would stay until Python's garbage collector runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 class Notes:
-    """Regions in the order they were met, each once. Used by several threads at once."""
+    """Skipped regions in the order they were met, each once. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._regions: dict[SkippedRegion, None] = {}
@@ -22,11 +22,11 @@ class Notes:
 
     @property
     def regions(self) -> list[SkippedRegion]:
-        """What has been passed over so far."""
+        """The regions that have been skipped so far."""
         return list(self._regions)
 
     def add(self, region: SkippedRegion) -> None:
-        """Note a region; for later, within `collecting` of the same thread."""
+        """Add a region; inside `collecting` of the same thread, hold it back for the caller instead."""
         held: list[SkippedRegion] | None = getattr(self._local, "held", None)
         if held is None:
             self._regions[region] = None
@@ -34,15 +34,15 @@ class Notes:
             held.append(region)
 
     def add_record(self, number: int, region: SkippedRegion) -> None:
-        """Note a record of the dataset that could not be used, once: what is wrong with it may be told in
-        other words each time that it is met."""
+        """Add a record of the dataset that could not be used, once: the same fault may be described in different
+        words each time that the record is read."""
         if number not in self._records:
             self._records.add(number)
             self.add(region)
 
     def collecting(self, call: Callable[[], Result]) -> tuple[Result, list[SkippedRegion]]:
-        """Call something, and give with its result what it passed over, which is not yet noted:
-        several threads read ahead, and damage is told in the order of the records."""
+        """Call something and return its result and the regions that it skipped, which are not added yet: several
+        threads read ahead, but damage is reported in the order of the records."""
         held: list[SkippedRegion] = []
         outer, self._local.held = getattr(self._local, "held", None), held
         try:
