@@ -253,8 +253,15 @@ def opened(name: str, data: bytes, **options: Any) -> None:
 
 
 def tfrecord(data: bytes, rng: random.Random) -> None:
-    """A whole TFRecord file through `open` and `scan`, in any damage mode, with or without checksums."""
-    damage = rng.choice(("error", "stop", "skip", "salvage"))
+    """A whole TFRecord file through `open` and `scan`, in any damage mode, with or without checksums; or through
+    `repair` with salvage."""
+    if rng.random() < 0.25:
+        storage = MemoryStorage({"a.tfrecord": data})
+        ps.repair(
+            "a.tfrecord", into="b.tfrecord", salvage=True, index=False, storage=storage, threads=1
+        )
+        return
+    damage = rng.choice(("error", "stop", "skip"))
     checksums = rng.choice(("all", "all", "headers", "none"))
     opened("a.tfrecord", data, damage=damage, checksums=checksums, raw=rng.random() < 0.5)
 

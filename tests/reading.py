@@ -43,27 +43,23 @@ class Delivered:
     records: list[bytes]
     error: ps.PenstockError | None
     damage: list[ps.SkippedRegion]
-    unproved: list[bool]
 
 
 def read_all(source: Any, *, threads: int = 1, **options: Any) -> Delivered:
     """Open raw and scan everything, with the error (of `open`, too) as part of the result."""
     records: list[bytes] = []
-    unproved: list[bool] = []
     damage: list[ps.SkippedRegion] = []
     try:
         dataset = ps.open(source, raw=True, **{"index": "never", **options})
     except ps.PenstockError as error:
-        return Delivered(records, error, damage, unproved)
+        return Delivered(records, error, damage)
     caught: ps.PenstockError | None = None
     try:
         for batch in dataset.scan(threads=threads):
             records += batch.column("record").to_pylist()
-            if "unproved" in batch.schema.names:
-                unproved += batch.column("unproved").to_pylist()
     except ps.PenstockError as error:
         caught = error
-    return Delivered(records, caught, dataset.damage, unproved)
+    return Delivered(records, caught, dataset.damage)
 
 
 def read_bytes(data: bytes, *, path: str = "m.tfrecord", **options: Any) -> Delivered:
@@ -74,6 +70,15 @@ def read_bytes(data: bytes, *, path: str = "m.tfrecord", **options: Any) -> Deli
 def records_of(dataset: ps.Dataset, **options: Any) -> list[bytes]:
     """All payloads of a dataset opened raw."""
     return [p for batch in dataset.scan(**options) for p in batch.column("record").to_pylist()]
+
+
+def salvaged(data: bytes, *, path: str = "m.tfrecord", format: str = "tfrecord") -> list[bytes]:
+    """The payloads that a repair with salvage keeps of a file that is only in memory."""
+    storage, made = MemoryStorage({path: data}), f"whole-{path}"
+    ps.repair(path, into=made, salvage=True, format=format, index=False, storage=storage)
+    got = read_all(made, format=format, storage=storage)
+    assert got.error is None
+    return got.records
 
 
 def run_python(

@@ -105,6 +105,12 @@ def test_misuse_ends_with_status_2(arguments: tuple[str, ...], single: Path) -> 
         assert done.out == ""
 
 
+def test_damage_is_salvaged_by_repair_alone(single: Path) -> None:
+    done = run("head", "--damage", "salvage", single)
+    assert done.status == 2
+    assert "penstock repair --salvage" in done.err
+
+
 def test_unknown_column_names_those_that_are_there(single: Path) -> None:
     assert "id, name, score, tokens" in run("head", "--columns", "label", single).err
 

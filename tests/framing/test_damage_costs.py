@@ -193,13 +193,6 @@ def test_thousands_of_faults_end_no_salvage_of_frames_without_checksums(tmp_path
     assert report.num_records == 52_000
 
 
-def test_a_field_called_as_the_mark_of_salvage_is_told(tmp_path: Path) -> None:
-    ps.write({"unproved": [1, 2]}, tmp_path / "a.tfrecord")
-    with pytest.raises(ps.SchemaError, match="there is such a field"):
-        ps.open(tmp_path / "a.tfrecord", damage="salvage")
-    assert len(ps.open(tmp_path / "a.tfrecord", damage="salvage", raw=True)[:].to_pylist()) == 2
-
-
 @pytest.mark.parametrize("wrap", [bytes, frames.gzip_of, frames.zlib_of])
 def test_without_checksums_nothing_is_asked_of_them(
     tmp_path: Path, wrap: Callable[[bytes], bytes]

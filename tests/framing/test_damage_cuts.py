@@ -13,7 +13,7 @@ import frames
 import penstock as ps
 from damaging import PATH, SEED, flipped
 from penstock.storage import MemoryStorage
-from reading import read_all, read_bytes
+from reading import read_all, read_bytes, salvaged
 
 
 @pytest.mark.parametrize("size", [512, 4096, 1 << 16])
@@ -167,8 +167,8 @@ def test_a_head_beyond_the_limit_in_a_member_that_is_wrong() -> None:
     data = bytearray(frames.gzip_of(frames.frame(b"a" * 10) * 5 + frames.head(1 << 33) + bytes(50)))
     data[-8] ^= 1
     storage = MemoryStorage({PATH: bytes(data)})
-    for damage in ("skip", "salvage"):
-        dataset = ps.open(PATH, storage=storage, raw=True, index="never", damage=damage)
-        assert len(dataset.take(range(5))) == 5
-        assert sum(batch.num_rows for batch in dataset.scan()) == 5
-        assert any("longer than the limit" in region.reason for region in dataset.damage)
+    dataset = ps.open(PATH, storage=storage, raw=True, index="never", damage="skip")
+    assert len(dataset.take(range(5))) == 5
+    assert sum(batch.num_rows for batch in dataset.scan()) == 5
+    assert any("longer than the limit" in region.reason for region in dataset.damage)
+    assert salvaged(bytes(data)) == [b"a" * 10] * 5

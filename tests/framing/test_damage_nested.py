@@ -14,7 +14,7 @@ from damaging import DATA, PATH, PAYLOADS, SEED, flipped
 from penstock import _core
 from penstock.framing.framings import TFRECORD
 from penstock.storage import MemoryStorage
-from reading import read_bytes
+from reading import read_bytes, records_of, salvaged
 
 
 def nested(rng: random.Random, inner_records: int) -> bytes:
@@ -66,28 +66,18 @@ def test_a_last_record_that_is_cut_forges_nothing() -> None:
             raise AssertionError(f"forged after a cut at {cut}, {cut - inner_end} into the payload")
 
 
-def test_salvage_gives_inner_records_marked_as_unproved() -> None:
+def test_salvage_keeps_inner_records_beside_those_of_the_file() -> None:
     rng = random.Random(SEED)
     inner = [rng.randbytes(50) for _ in range(4)]
     outer = [b"before", frames.file_of(inner), b"after" * 20]
     data, starts = frames.file_of(outer), frames.starts_of(outer)
     bad = flipped(data, 8 * starts[1])
     bad = flipped(bad, 8 * (starts[2] - 1))
-    got = read_bytes(bad, damage="salvage")
-    assert got.error is None
-    assert len(got.unproved) == len(got.records)
-    proved = [r for r, mark in zip(got.records, got.unproved, strict=True) if not mark]
-    unproved = [r for r, mark in zip(got.records, got.unproved, strict=True) if mark]
-    assert [r for r in got.records if r in outer] == [outer[0], outer[2]]
-    assert all(record in outer for record in proved), "what is not marked is a real record"
-    assert set(unproved) <= {*inner, *outer}
-    assert set(inner) <= set(unproved)
+    assert salvaged(bad) == [outer[0], *inner, outer[2]]
 
 
-def test_salvage_of_a_good_file_marks_nothing() -> None:
-    got = read_bytes(DATA, damage="salvage")
-    assert got.records == PAYLOADS
-    assert got.unproved == [False] * len(PAYLOADS)
+def test_salvage_of_a_good_file_changes_nothing() -> None:
+    assert salvaged(DATA) == PAYLOADS
 
 
 @pytest.mark.parametrize("compression", ["plain", "gzip", "members"])
@@ -115,10 +105,8 @@ def test_large_records_of_records_are_passed_over(compression: str, broken: str)
     (region,) = got.damage
     assert (region.start_byte, region.end_byte) == (22, 22 + len(large))
     assert region.num_records == (0 if broken == "head" else None)
-    salvaged = read_bytes(wrap[compression](bad), damage="salvage")
-    marked = sum(salvaged.unproved)
-    assert marked == (0 if broken == "head" else 100_000)
-    assert len(salvaged.records) == len(got.records) + marked
+    kept = [] if broken == "head" else [b"0123456789"] * 100_000
+    assert salvaged(wrap[compression](bad)) == [got.records[0], *kept, *got.records[1:]]
 
 
 def test_a_head_with_one_wrong_byte_tells_its_length() -> None:
@@ -164,9 +152,7 @@ def test_a_cut_record_with_a_damaged_head_forges_nothing(bit: int) -> None:
             assert got.records == [b"first"]
             (region,) = got.damage
             assert region.end_byte == len(bad)
-            salvaged = read_bytes(bad, damage="salvage")
-            assert salvaged.records == [b"first", *inner[:kept]]
-            assert salvaged.unproved == [False] + [True] * kept
+            assert salvaged(bad) == [b"first", *inner[:kept]]
 
 
 def test_bytes_missing_before_the_end_of_a_file_are_no_single_loss() -> None:
@@ -180,8 +166,8 @@ def test_bytes_missing_before_the_end_of_a_file_are_no_single_loss() -> None:
     assert got.records == [b"first"]
     (region,) = got.damage
     assert region.num_records is None
-    assert "salvage gives them" in region.reason
-    assert read_bytes(bad, damage="salvage").records == [b"first", *small]
+    assert "repair(..., salvage=True) keeps them" in region.reason
+    assert salvaged(bad) == [b"first", *small]
     whole = data[:3000]
     (region,) = read_bytes(whole, damage="skip").damage
     assert region.num_records == 1
@@ -198,9 +184,8 @@ def test_records_between_two_damaged_heads_are_told_of() -> None:
     assert got.records == records[:20] + records[182:]
     (region,) = got.damage
     assert region.num_records is None
-    assert "salvage gives them" in region.reason
-    salvaged = read_bytes(bytes(data), damage="salvage")
-    assert salvaged.records == records[:20] + records[22:180] + records[182:]
+    assert "repair(..., salvage=True) keeps them" in region.reason
+    assert salvaged(bytes(data)) == records[:20] + records[22:180] + records[182:]
     lost = bytearray(frames.file_of([b"first", bytes(5000), b"last"]))
     lost[21:60] = bytes(39)
     (region,) = read_bytes(bytes(lost), damage="skip").damage
@@ -234,8 +219,10 @@ def test_a_frame_that_came_to_lie_at_a_border_is_not_one_of_the_index(tmp_path: 
     assert sum(region.num_records or 0 for region in dataset.damage) == 3
     ps.repair(path, into=tmp_path / "b.tfrecord")
     assert pa.table(ps.open(tmp_path / "b.tfrecord", raw=True))["record"].to_pylist() == left
-    salvaged = pa.table(ps.open(path, damage="salvage", raw=True)).to_pylist()
-    assert [r["record"] for r in salvaged if not r["unproved"]] == left
+    ps.repair(path, into=tmp_path / "c.tfrecord", salvage=True)
+    kept = records_of(ps.open(tmp_path / "c.tfrecord", raw=True))
+    assert [record for record in kept if record in left] == left
+    assert b"inner0" + bytes(74) in kept
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -19,7 +19,6 @@ import frames
 import penstock as ps
 from formats.protobuf_example import Example
 from penstock import Limits
-from penstock.framing.read.framed import UNPROVED
 
 # -- files elsewhere ------------------------------------------------------------------------------
 
@@ -179,17 +178,6 @@ def text_that_is_none() -> Case:
         with pa.ipc.new_file(file, batch.schema) as writer:
             writer.write(batch)
     return twice(rows, "a.arrow", damage="skip", gives=[{"a": "a"}])
-
-
-def field_called_as_the_mark() -> Case:
-    ps.write({UNPROVED: [1], "a": [2]}, "a.tfrecord", index=False)
-    record = {UNPROVED: 1, "a": 2}
-
-    def advised() -> None:
-        assert rows("a.tfrecord", damage="skip") == [record]
-        assert len(rows("a.tfrecord", damage="salvage", raw=True)) == 1
-
-    return Case(lambda: rows("a.tfrecord", damage="salvage"), advised)
 
 
 def checksums_left_out() -> Case:
@@ -371,7 +359,6 @@ CASES: Cases = {
     "'open(..., damage=\"skip\"), to pass over damaged records'": broken_picture_of_a_loader,
     "'open(..., damage=\"skip\") leaves such records out, decode=False gives fields as bytes'": odd_member,
     "'open(..., damage=\"skip\") leaves such records out'": text_that_is_none,
-    "'open(..., damage=\"skip\"), or raw=True'": field_called_as_the_mark,
     "'open(..., checksums=\"headers\"), if its writer left this checksum out'": checksums_left_out,
     "'open(..., checksums=\"none\")'": checksums_of_another_writer,
     "'open(..., raw=True) for the bytes as they are'": other_message,

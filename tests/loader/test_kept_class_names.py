@@ -194,7 +194,7 @@ def test_nothing_is_kept_of_records_that_were_passed_over(
     assert len(passes) == 2
 
 
-def test_fields_beside_the_files_and_unproved_records_are_not_kept(
+def test_fields_beside_the_files_and_unverified_records_are_not_kept(
     tmp_path: Path, passes: list[list[int]]
 ) -> None:
     path = written(tmp_path / "a.tfrecord", ["b", "a"])

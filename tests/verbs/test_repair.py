@@ -305,6 +305,8 @@ def test_salvage_is_only_done_when_asked(tmp_path: Path) -> None:
     assert records(tmp_path / "b.tfrecord") == payloads[:30] + payloads[61:]
     ps.repair(str(path), into=str(tmp_path / "c.tfrecord"), salvage=True)
     assert records(tmp_path / "c.tfrecord") == payloads[:30] + payloads[31:60] + payloads[61:]
+    with pytest.raises(ValueError, match=r"penstock\.repair\(\.\.\., salvage=True\)"):
+        ps.open(path, damage="salvage")
 
 
 def test_files_of_another_storage_are_verified_and_repaired() -> None:

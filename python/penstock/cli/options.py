@@ -48,6 +48,19 @@ class _Extent(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  a
         return number
 
 
+class _Damage(click.Choice):  # pyright: ignore[reportMissingTypeArgument]  as above
+    """What to do at damaged bytes."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value == "salvage":
+            self.fail(
+                "reading does not salvage; `penstock repair --salvage` writes a file with all that can be saved",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
+
+
 NAMES = _Names()
 _OPTION_ERROR = re.compile(r"has no option|files are not compressed|: option \w+ is ")
 
@@ -82,11 +95,10 @@ _READING: dict[str, Callable[[Any], Any]] = {
     ),
     "damage": click.option(
         "--damage",
-        type=click.Choice(["error", "stop", "skip", "salvage"]),
+        type=_Damage(["error", "stop", "skip"]),
         default="error",
         show_default=True,
-        help="What to do at damaged bytes: fail, read up to them, pass over them, or also take "
-        "what nobody can prove to be a record.",
+        help="What to do at damaged bytes: fail, read up to them, or skip them.",
     ),
     "index": click.option(
         "--index",

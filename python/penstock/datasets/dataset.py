@@ -32,9 +32,10 @@ from penstock.storage.skipped import SkippedFile, warning_about
 
 _CHOICES = {
     "checksums": ("all", "headers", "none", "index"),
-    "damage": ("error", "stop", "skip", "salvage"),
+    "damage": ("error", "stop", "skip"),
     "dialect": ("protobuf", "tensorflow"),
 }
+_SALVAGE = "; penstock.repair(..., salvage=True), or `penstock repair --salvage`, writes a file with all that can be saved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,8 +319,7 @@ def open(
             what "all" does, and also each MiB that is read against the checksums that `index(checksums=True)`
             keeps, for formats that store none.
         damage: "error" raises; "stop" reads each file up to its damage; "skip" skips damaged records and lists
-            them in `Dataset.damage`; "salvage" also returns data that cannot be verified to be records, marked in
-            a boolean column `unproved`.
+            them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps what cannot be verified to be a record.
         index: where sidecars (what penstock knows about a file) are looked for and where new ones are kept.
             "auto" reads those beside the data or in the user's cache, and keeps new ones in the cache, or
             beside the data if one is already there; "beside" keeps them beside the data; a folder keeps them
@@ -356,7 +356,8 @@ def open(
     for word, value in given.items():
         if value not in _CHOICES[word]:
             listed = ", ".join(repr(choice) for choice in _CHOICES[word])
-            raise ValueError(f"{word}={value!r} is not one of {listed}")
+            instead = _SALVAGE if value == "salvage" else ""
+            raise ValueError(f"{word}={value!r} is not one of {listed}{instead}")
     _check_are_names(columns)
     index = reading_index(index)
     if checksums == "index" and (mmap or index == "never"):

@@ -39,7 +39,6 @@ from penstock.errors import (
 from penstock.framing.abilities import Framed, is_indexed, open_shard
 from penstock.framing.index import blocks, kept_schema
 from penstock.framing.index.sidecar import discard
-from penstock.framing.read.framed import UNPROVED
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.overlay.reader import Overlays
 from penstock.payloads.example.inference import in_common
@@ -158,9 +157,7 @@ class Files:
         options = self.options
         if options.schema is not None or options.raw or options.format_options:
             return None  # what the caller asks for takes precedence
-        found = kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
-        # A field with the name of the salvage marker would be mistaken for the marker.
-        return None if found is None or UNPROVED in found.names else found
+        return kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
 
     def _first_by_kept(self) -> Reader | None:
         """The reader of the first file with the schema that it keeps, if the file can be read with it."""
@@ -387,7 +384,7 @@ class Files:
         options = replace(self.options, beside=partial(_beside, self.storage, source.path))
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
-            settled = _stored(self._settled)
+            settled = self._settled
             # The stored types of a file's own schema never round its values, even if the file holds wider ones.
             options = replace(options, settled=not self._is_kept)
         if self._overlays is not None:
@@ -526,9 +523,3 @@ def _beside(storage: Storage, path: str, name: str) -> Source | None:
     """A file in the same folder as a shard; None if there is none."""
     other = os.path.join(os.path.dirname(path), name)
     return storage.source(other) if storage.exists(other) else None
-
-
-def _stored(schema: pa.Schema) -> pa.Schema:
-    """The fields of a schema that are stored in the files."""
-    fields = [field for field in schema if field.name != UNPROVED]
-    return pa.schema(fields, metadata=schema.metadata)

@@ -243,7 +243,7 @@ class _Around:
         self._reader = reader
         self._chunk = chunk
         self._columns = columns
-        self._skipping = dataset.options.damage in ("skip", "salvage")
+        self._skipping = dataset.options.damage == "skip"
         self._numbers = np.arange(0)
         self._places: tuple[np.ndarray, np.ndarray] | None = None
 

@@ -168,9 +168,7 @@ def open_shard(fmt: Format, source: Source, options: Options) -> Reader:
         raise UnsupportedError(f"{info.name} gives no raw records", file=source.path)
     if has_schema:
         asked: Any = options.schema
-        # Behind those asked for stand marks of how a record was read.
-        found = pa.schema(list(reader.schema)[: len(asked)])
-        if (found.names, found.types) != (asked.names, asked.types):
+        if (reader.schema.names, reader.schema.types) != (asked.names, asked.types):
             reader.close()
             message = f"{info.name} reads its own columns, and takes no schema="
             raise UnsupportedError(message, file=source.path)

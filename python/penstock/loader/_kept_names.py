@@ -45,6 +45,5 @@ def _are_kept(dataset: Dataset, column: str) -> bool:
     """Whether a pass over a column sees the unmodified contents of the files."""
     options = dataset.options
     is_own = not (options.raw or options.format_options or dataset.files.is_overlaid(column))
-    is_proved = options.verifies and options.damage != "salvage"
     is_here = options.index != "never" and isinstance(dataset.files.storage, LocalStorage)
-    return is_own and is_proved and is_here
+    return is_own and options.verifies and is_here

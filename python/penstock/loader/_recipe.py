@@ -232,12 +232,11 @@ class Recipe:
                 keys,
                 threads=self.threads,
                 limits=self.source.limits,
-                damage="salvage" if self.source.damage_mode == "salvage" else "skip",
+                damage="skip",
                 pool=shared.pool,
             )
             for fault in faults:
-                if not fault.salvaged:
-                    failed.setdefault(fault.place, fault.error.at(field=name))
+                failed.setdefault(fault.place, fault.error.at(field=name))
         if not failed:
             return batch, kept, keys, made
         self._tell(failed, numbers[kept])

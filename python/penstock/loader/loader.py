@@ -113,8 +113,7 @@ class Loader:
     While iterating: the errors of `Dataset.take`, and ChangedError if a file was changed,
     replaced or removed after it was opened (files whose records have checksums may grow). If the
     dataset was opened with `damage="skip"`, damaged records (including images that cannot be decoded)
-    are left out of their batch and listed in `damage`; with "stop" the epoch ends before the first one;
-    with "salvage" the readable parts of images are kept.
+    are left out of their batch and listed in `damage`; with "stop" the epoch ends before the first one.
 
     Example:
         >>> import penstock as ps

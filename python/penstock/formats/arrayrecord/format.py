@@ -336,7 +336,7 @@ class ArrayRecordReader:
             frames = self._unpacked(np.arange(*chunk.data), data)
             return frames, np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
         except FormatError:
-            if self._options.damage not in ("skip", "salvage"):
+            if self._options.damage != "skip":
                 raise
         sound = self._sound(chunk)
         runs = [np.arange(int(firsts[one]), int(firsts[one + 1])) for one in sound.tolist()]

@@ -105,7 +105,7 @@ class MessagePackFormat:
 
     def open(self, source: Source, options: Options) -> Reader:
         mine = options_from(MessagePackOptions, options.format_options, "msgpack")
-        goes_on = options.damage in ("skip", "salvage")
+        goes_on = options.damage == "skip"
         if goes_on:
             # Nearly every byte begins a value, so only an index can tell where the next record does.
             options = replace(options, damage="stop")

@@ -373,7 +373,7 @@ def _codec(head: bytes) -> str:
 
 def _sample(shard: Shard, most: int | None) -> _Seen:
     """The first records of a file, or all. Damage is passed over here: reading tells of it."""
-    damage = "skip" if shard.options.damage in ("skip", "salvage") else "stop"
+    damage = "skip" if shard.options.damage == "skip" else "stop"
     quiet = Options(damage=damage, index="never", limits=shard.options.limits, raw=True)
     seen = _Seen()
     num_bytes = 0

@@ -398,7 +398,7 @@ def sample(
         looking = _looking(shard, "error", options.checksums)
         return _facts(looking, sample_chunks(looking), infer_records)
     # If the first records are lost, the schema still comes from the later ones.
-    reads_on = options.damage in ("skip", "salvage")
+    reads_on = options.damage == "skip"
     looking = _looking(shard, "skip" if reads_on else "stop", options.checksums)
     facts, seen = _facts(looking, sample_chunks(looking), infer_records)
     if seen.num_records or reads_on or (known is None and options.damage == "error"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ class Prover:
         if first:
             yield between(part, 0, first)
         if self._scope.salvage:
-            yield replace(between(part, first, len(part.frames)), unproved=True)
+            yield between(part, first, len(part.frames))
             return
         start = int(starts[first])
         after = int(np.searchsorted(index.starts, np.uint64(start), "right"))
@@ -76,7 +75,7 @@ class Prover:
                 end = int(starts[bad - 1]) + framing.frame_bytes(int(lengths[bad - 1]))
                 data = task.data.slice(start - base, end - start)
                 record = _later(task.first_record, done)
-                yield Frames(task.frames[done:bad], data, record, 0, task.unproved)
+                yield Frames(task.frames[done:bad], data, record, 0)
             if fault is not None:
                 start, length = int(starts[bad]), int(lengths[bad])
                 payload = task.data.slice(start - base + framing.head_bytes, length)

@@ -41,6 +41,7 @@ from penstock.framing.streams.stream import Stream
 from penstock.limits import raise_limit
 
 CHUNK_BYTES = 1 << 20
+KEEPS = "repair(..., salvage=True) keeps them"
 
 
 class Walk:
@@ -132,7 +133,7 @@ class Walk:
         Afterwards the walk is at the next boundary."""
         file_bytes = self._taken(len(data))
         border = self._at + len(data)
-        task = Frames(frames, data, self._record, file_bytes, self._unproved)
+        task = Frames(frames, data, self._record, file_bytes)
         for part in self._prover.parts(task):
             if isinstance(part, Frames):
                 yield replace(part, file_bytes=file_bytes)
@@ -226,7 +227,7 @@ class Walk:
             lost = None
             message += (
                 f"; from byte {self._plain_base + region.end_byte} on there are whole frames up to the end, which are "
-                "what it contains, or records, if bytes are missing before them: salvage gives them"
+                f"what it contains, or records, if bytes are missing before them: {KEEPS}"
             )
         part = Bad(self._bad(kind, end, message, lost))
         self._advance(end - self._at, lost)
@@ -291,7 +292,7 @@ class Walk:
         if region.has_frames and not self._scope.salvage:
             message += (
                 "; there are whole frames in it, which are what a record contains, or records, if more than one head "
-                "is damaged: salvage gives them"
+                f"is damaged: {KEEPS}"
             )
         part = Bad(self._bad(kind, region.end_byte, message, region.num_records))
         self._advance(region.end_byte - self._at, region.num_records)
@@ -385,7 +386,7 @@ class Walk:
         else:
             message = f"{fault.message}; only the head is damaged, the payload is right"
             found = self._bad(fault.kind, end, message, 0, restored=True)
-            part = Bad(found, payload, self._unproved)
+            part = Bad(found, payload)
         self._advance(end - self._at, 1)
         return part
 

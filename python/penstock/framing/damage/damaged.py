@@ -35,7 +35,7 @@ def surveyed_chunks(
             if frames is None:
                 continue
             start, end = frames.start, frames.end
-            held = Held(frames.frames, frames.unproved)
+            held = Held(frames.frames)
             yield Chunk(first, len(held.frames), start, end, held)
             first += len(held.frames)
     if points is not None:
@@ -62,12 +62,9 @@ def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
     sizes = shard.framing.frame_bytes(lengths)
     data = _core.Buffer.join([part.data for part in found])
     frames = frames_in(shard.framing, data, starts, sizes)
-    unproved = np.repeat([p.unproved for p in found], [len(p.frames) for p in found]).astype(bool)
     checksums = _checksums(frames, index, starts)
     records, believed = _vouched(chunk, index, starts, sizes, checksums)
-    held = Held(frames, unproved | ~believed, checksums, records)
-    if shard.salvages:
-        return held
+    held = Held(frames, checksums, records)
     # Damaged data may inflate to records that are not those written there.
     for row in np.flatnonzero(~believed):
         end = int(starts[row] + sizes[row])
@@ -138,7 +135,6 @@ def _survey(shard: Shard, index: Index | None, point_bytes: int = 0) -> Survey:
         shard.stream.container,
         shard.options.limits,
         index,
-        salvage=shard.salvages,
         proves=shard.proves,
         point_bytes=point_bytes,
     )
@@ -162,4 +158,4 @@ def _believed(
         return first, None
     data = shard.framing.frames([part.payload.to_bytes()]).data
     frames = _core.walk(shard.framing.name, data, found.start_byte, shard.record_bytes)[0]
-    return first, Frames(frames, data, found.record, 0, part.unproved)
+    return first, Frames(frames, data, found.record, 0)

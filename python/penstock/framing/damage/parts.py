@@ -46,24 +46,21 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A fault, with the payload of the record if that is verified nevertheless. `unproved`: the record may be inside a
-    larger, broken one."""
+    """A fault, with the payload of the record if that is verified nevertheless."""
 
     finding: Finding
     payload: _core.Buffer | None = None
-    unproved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Consecutive records at verified boundaries. `data` holds their frames back to back. `unproved`, for salvage: they
-    may be inside a larger, broken record."""
+    """Consecutive records at verified boundaries (salvage: or inside a larger, broken record). `data` holds their frames
+    back to back."""
 
     frames: _core.Frames
     data: _core.Buffer
     first_record: int | None
     file_bytes: int
-    unproved: bool = False
 
     @property
     def start(self) -> int:
@@ -84,7 +81,7 @@ def between(part: Frames, first: int, end: int) -> Frames:
     data = part.data.slice(start - part.start, stop - start)
     record = None if part.first_record is None else part.first_record + first
     file_bytes = part.file_bytes if first == 0 else 0
-    return Frames(part.frames[first:end], data, record, file_bytes, part.unproved)
+    return Frames(part.frames[first:end], data, record, file_bytes)
 
 
 Part = Frames | Bad

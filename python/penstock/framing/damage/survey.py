@@ -93,7 +93,7 @@ class Survey:
         if self.compression or not (scope.framing.is_checked and scope.proves):
             yield from self.walk()
             return
-        options = Options(damage="salvage" if scope.salvage else "skip", limits=scope.limits)
+        options = Options(damage="skip", limits=scope.limits)
         shard = Shard(scope.source, PlainStream(scope.source), scope.framing, options)
         windows = Windows(shard, scope.source.size)
         yield from map(Window, windows)

@@ -23,7 +23,7 @@ def places_of(shard: Shard, index: Index) -> Places | None:
     source = shard.source
     if not isinstance(source, LocalSource) or not isinstance(shard.stream, PlainStream):
         return None
-    if shard.salvages or index.gap_ends is not None:
+    if index.gap_ends is not None:
         return None
     most = min(shard.record_bytes + shard.framing.least_bytes, _MOST)
     numbers = (index.starts.astype("<u8", copy=False), index.checksums.astype("<u4", copy=False))

@@ -102,7 +102,7 @@ class ChunkFrames:
         asked = np.arange(chunk.num_records) if numbers is None else numbers
         self._check_sizes(index, first + asked)
         frames = self._by_index(window, chunk.start_byte, index, first + asked)
-        return Held(frames, False, checksums[asked], first + asked)
+        return Held(frames, checksums[asked], first + asked)
 
     def _surveyed(self, chunk: Chunk, index: Index, numbers: np.ndarray | None) -> Held:
         """The frames of a damaged chunk that a damage scan accepts; the others are skipped."""
@@ -220,7 +220,7 @@ class ChunkFrames:
         payloads = [left.frames.payload(row) for row in range(len(left.frames))]
         data = self._framing.frames(payloads).data
         frames = frames_in(self._framing, data, starts[kept], sizes[kept])
-        return Held(frames, left.unproved, left.checksums, left.records)
+        return Held(frames, left.checksums, left.records)
 
     def _has_known_payload(self, held: Held, row: int) -> bool:
         """Whether a payload matches the index's checksum, whatever checksum is stored after it."""
@@ -285,7 +285,7 @@ class ChunkFrames:
                     raise StaleIndexError(message, file=path, record=record) from None
                 raise self._damaged_head(index, record) from None
             raise self._shard.error(fault, record) from None
-        return Held(frames, False, checksums, records)
+        return Held(frames, checksums, records)
 
     def _gathered(
         self, index: Index, starts: np.ndarray, ends: np.ndarray, checksums: np.ndarray

@@ -14,13 +14,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.columns.numbers import as_arrow, as_booleans, as_numpy, outside
+from penstock.columns.numbers import as_arrow, as_numpy, outside
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import row_bytes
 from penstock.contract.decoder import (
@@ -48,8 +47,6 @@ from penstock.framing.streams.inflated import InflatedStream
 
 _PART_BYTES = 16 << 20
 """Maximum bytes of a batch's fixed-width values and nulls, however few bytes its records take in the file."""
-UNPROVED = "unproved"
-"""The column that marks salvaged records that cannot be verified."""
 
 
 class FramedReader:
@@ -74,12 +71,7 @@ class FramedReader:
             else {field.name: row_bytes(field.type) for field in decoder.schema}
         )
         self._all_bytes = sum(self._row_bytes.values())
-        mark = [pa.field(UNPROVED, pa.bool_(), nullable=False)] if shard.salvages else []
-        if mark and UNPROVED in decoder.schema.names:
-            message = "salvage marks records in a column of this name, and there is such a field"
-            hint = 'open(..., damage="skip"), or raw=True'
-            raise SchemaError(message, file=shard.source.path, field=UNPROVED, hint=hint)
-        self.schema = pa.schema([*decoder.schema, *mark], metadata=decoder.schema.metadata)
+        self.schema = decoder.schema
 
     @property
     def index(self) -> Index:
@@ -202,18 +194,17 @@ class FramedReader:
         numbers = None if records is None else np.asarray(records, dtype=np.int64)
         self._check_width(columns)
         held = self._frames.read(chunk, numbers)
-        wanted = None if columns is None else [c for c in columns if c != UNPROVED]
         proof = None
         if self._shard.proves:
             proof = Proof(None if held.checksums is None else as_arrow(held.checksums))
         try:
             try:
-                batch = decoder.decode(held.frames, wanted, _apart(held.frames, proof))
+                batch = decoder.decode(held.frames, columns, _apart(held.frames, proof))
             except _core.KernelError as error:
                 if proof is None or error.args[0].kind not in ("data_checksum", "stale"):
                     raise
                 held = self._frames.proved(held, chunk)
-                batch = decoder.decode(held.frames, wanted)
+                batch = decoder.decode(held.frames, columns)
         except _core.KernelError as error:
             raise self._frames.located(error.args[0], held, chunk) from None
         except (SchemaError, FormatError) as error:
@@ -226,7 +217,6 @@ class FramedReader:
                 error.record = self._frames.record_of(row, held, chunk)
             error.at(file=self.source.path)
             raise
-        batch = _marked(batch, held.unproved, columns) if self._shard.salvages else batch
         return batch, None if held.records is None else held.records - chunk.first_record
 
     def parts(self, chunk: Chunk, columns: Projection) -> Iterator[Chunk]:
@@ -319,12 +309,3 @@ def _apart(frames: _core.Frames, proof: Proof | None) -> Proof | None:
     frames.prove(proof.indexed)
     _PROVING.seconds += time.perf_counter() - begun
     return None
-
-
-def _marked(batch: pa.RecordBatch, unproved: Any, columns: Projection) -> pa.RecordBatch:
-    if columns is not None and UNPROVED not in columns:
-        return batch
-    mark = as_booleans(np.broadcast_to(unproved, batch.num_rows))
-    field = pa.field(UNPROVED, pa.bool_(), nullable=False)
-    schema = batch.schema.append(field)
-    return pa.RecordBatch.from_arrays([*batch.columns, mark], schema=schema)

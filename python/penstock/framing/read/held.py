@@ -16,8 +16,6 @@ class Held:
     """Loaded frames of a chunk."""
 
     frames: _core.Frames
-    unproved: bool | np.ndarray = False
-    """Whether the frames, or which of them, may be contents of a larger, broken record."""
     checksums: np.ndarray | None = None
     """The index's checksum of each frame, uint32."""
     records: np.ndarray | None = None
@@ -28,15 +26,13 @@ class Held:
         """Select frames by their positions in this set; `first_record` is the chunk's."""
         records = first_record + places if self.records is None else self.records[places]
         checksums = None if self.checksums is None else self.checksums[places]
-        unproved = self.unproved if isinstance(self.unproved, bool) else self.unproved[places]
-        return Held(self.frames.select(as_uint64(places)), unproved, checksums, records)
+        return Held(self.frames.select(as_uint64(places)), checksums, records)
 
     def slice(self, first: int, last: int) -> Held:
         """A contiguous range of the frames, with what is known about them."""
         records = None if self.records is None else self.records[first:last]
         checksums = None if self.checksums is None else self.checksums[first:last]
-        unproved = self.unproved if isinstance(self.unproved, bool) else self.unproved[first:last]
-        return Held(self.frames[first:last], unproved, checksums, records)
+        return Held(self.frames[first:last], checksums, records)
 
 
 def frames_in(

@@ -34,11 +34,10 @@ what two threads read and pass on would not stay in a cache that is shared with 
 class Shard:
     """A file, its stream of frames, and the caller's options.
 
-    | damage= | error, stop | skip | salvage |
-    |---|---|---|---|
-    | goes_on | no | yes | yes |
-    | salvages: also data that may not be a record | no | no | yes |
-    | payloads are verified (checksums="all") | when found, or when decoded | when found | when found |
+    | damage= | error, stop | skip |
+    |---|---|---|
+    | goes_on | no | yes |
+    | payloads are verified (checksums="all") | when found, or when decoded | when found |
     """
 
     source: Source
@@ -55,7 +54,7 @@ class Shard:
     @property
     def goes_on(self) -> bool:
         """Whether reading continues after damage."""
-        return self.options.damage in ("skip", "salvage")
+        return self.options.damage == "skip"
 
     @property
     def proves(self) -> bool:
@@ -74,11 +73,6 @@ class Shard:
         caches. If the decoder loads small payloads into those caches again, they are verified then."""
         later = self.proves_in_blocks and record_bytes < _BLOCK_RECORD_BYTES
         return self.proves_to_find or (self.proves and not later)
-
-    @property
-    def salvages(self) -> bool:
-        """Whether data that cannot be verified to be a record is returned as well."""
-        return self.options.damage == "salvage"
 
     @property
     def record_bytes(self) -> int:
