@@ -15,8 +15,8 @@ import pytest
 import frames
 import penstock as ps
 from penstock import _core
-from penstock.framing.damage import _chains as chains_of
-from penstock.framing.damage._chains import Chains
+from penstock.framing.damage import _header_chains as chains_of
+from penstock.framing.damage._header_chains import HeaderChains
 from penstock.framing.framings import TFRECORD
 from penstock.framing.read.framed import FramedReader
 from penstock.framing.streams import gzip_members
@@ -59,7 +59,7 @@ class _Bytes:
 def test_a_chain_of_heads_is_followed_once() -> None:
     record = frames.frame(b"x" * 84)
     stream: Any = _Bytes(record * 40_000 + b"\xff" * 50 + record)
-    chains = Chains(stream, TFRECORD)
+    chains = HeaderChains(stream, TFRECORD)
     size = stream.size()
     assert not chains.follow(0).is_out
     assert stream.num_bytes_read < 1.1 * size
@@ -74,12 +74,12 @@ def test_places_are_forgotten_in_the_order_of_the_stream(monkeypatch: pytest.Mon
     monkeypatch.setattr(chains_of, "_KEPT_PLACES", 10)
     record, junk = frames.frame(b""), b"\xff" * 16
     stream: Any = _Bytes(record * 12 + junk + record + junk + record + junk)
-    chains = Chains(stream, TFRECORD)
+    chains = HeaderChains(stream, TFRECORD)
     chains.follow(0)
     assert chains.known(11 * 16) is not None
     chains.follow(13 * 16)
     assert chains.known(13 * 16) is not None, "there was room for one chain more"
-    chains = Chains(stream, TFRECORD)
+    chains = HeaderChains(stream, TFRECORD)
     chains.follow(0)
     chains.follow(5 * 16)
     assert chains.known(11 * 16) is not None

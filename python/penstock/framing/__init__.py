@@ -1,1 +1,1 @@
-"""What all framed formats share: streams, the walk over frames, the index, surveys of damage."""
+"""What all framed formats share: streams, the walk over frames, the index, damage scans."""

@@ -14,7 +14,7 @@ from penstock.errors import UnsupportedError
 from penstock.storage.base import Sink, Source
 
 if TYPE_CHECKING:
-    from penstock.framing.damage.survey import Survey
+    from penstock.framing.damage import DamageScan
     from penstock.framing.framings import Framing
     from penstock.framing.index.sidecar import Index
 
@@ -33,7 +33,7 @@ class Surveyed(Framed, Protocol):
 
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
-    ) -> Survey:
+    ) -> DamageScan:
         """A reading of the file that goes on after damage and tells all of it."""
         ...
 

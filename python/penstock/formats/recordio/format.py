@@ -46,7 +46,7 @@ from penstock.errors import FormatError, SchemaError
 from penstock.formats.recordio._layout import DATA, PACK, RECORD
 from penstock.formats.recordio._mxnet_index import MXNetIndex
 from penstock.framing.abilities import FrameWriter
-from penstock.framing.damage.survey import Survey
+from penstock.framing.damage import DamageScan
 from penstock.framing.framings import RECORDIO
 from penstock.framing.index import kept_schema
 from penstock.framing.index.indexing import load_index
@@ -125,12 +125,14 @@ class RecordIOFormat:
 
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
-    ) -> Survey:
+    ) -> DamageScan:
         """A reading of the file that goes on after damage and tells all of it."""
         shard = _shard(source, options)
         decoder = _checking(shard, options) if payloads else None
         known = load_index(shard)
-        return Survey(source, RECORDIO, "", options.limits, known, decoder=decoder, salvage=salvage)
+        return DamageScan(
+            source, RECORDIO, "", options.limits, known, decoder=decoder, salvage=salvage
+        )
 
     def create_copy(self, sink: Sink, compression: str, threads: int) -> FrameWriter:
         """A writer that takes frames as they stand."""

@@ -33,7 +33,7 @@ from penstock.contract.options import options_from
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.formats.tfrecord._dali_index import DaliIndex
 from penstock.framing.abilities import FrameWriter
-from penstock.framing.damage.survey import Survey
+from penstock.framing.damage import DamageScan
 from penstock.framing.framings import TFRECORD, UNCHECKED_TFRECORD
 from penstock.framing.index import kept_schema, sidecar
 from penstock.framing.index.indexing import load_index
@@ -133,14 +133,14 @@ class TFRecordFormat:
 
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
-    ) -> Survey:
+    ) -> DamageScan:
         """Read the file past damage and report all damaged regions."""
         mine = options_from(TFRecordOptions, options.format_options, "tfrecord")
         shard = _shard(source, options, mine)
         # Infer from the front of the file: an index may list records that damage has destroyed.
         decoder = _checking(shard, mine) if payloads else None
         compression, limits, known = shard.stream.container, options.limits, load_index(shard)
-        return Survey(
+        return DamageScan(
             source, TFRECORD, compression, limits, known, decoder=decoder, salvage=salvage
         )
 

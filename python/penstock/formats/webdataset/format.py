@@ -51,7 +51,7 @@ from penstock.formats.webdataset._fields import (
 from penstock.formats.webdataset._npy import header_of, type_of
 from penstock.formats.webdataset._objects import type_of_objects
 from penstock.framing.abilities import FrameWriter
-from penstock.framing.damage.survey import Survey
+from penstock.framing.damage import DamageScan
 from penstock.framing.framings import WEBDATASET
 from penstock.framing.index.indexing import load_index
 from penstock.framing.read.chunk_frames import ChunkFrames
@@ -121,16 +121,16 @@ class WebDatasetFormat:
 
     def survey(
         self, source: Source, options: Options, *, payloads: bool = False, salvage: bool = False
-    ) -> Survey:
+    ) -> DamageScan:
         """Read the file past damage and report all damaged regions."""
-        from penstock.formats.webdataset._survey import ArchiveSurvey
+        from penstock.formats.webdataset._archive_end import ArchiveScan
 
         mine = options_from(WebDatasetOptions, options.format_options, "webdataset")
         shard = _shard(source, options, mine)
         # Infer from the front of the file: an index may list records that damage has destroyed.
         decoder = _checking(shard, mine) if payloads else None
         container, limits, known = shard.stream.container, options.limits, load_index(shard)
-        return ArchiveSurvey(
+        return ArchiveScan(
             source, WEBDATASET, container, limits, known, decoder=decoder, salvage=salvage
         )
 

@@ -40,6 +40,7 @@ from penstock.columns.types import (
 )
 from penstock.contract.format import Part
 from penstock.errors import SchemaError
+from penstock.formats.webdataset._archive_end import without_ends
 from penstock.formats.webdataset._comment import (
     ARCHIVE_BYTES,
     END_BYTES,
@@ -61,7 +62,6 @@ from penstock.formats.webdataset._fields import (
     keys,
 )
 from penstock.formats.webdataset._npy import files, stacked_files
-from penstock.formats.webdataset._survey import without_ends
 from penstock.framing.index.sidecar import Index
 from penstock.framing.write.output import OneStream, PlainOutput, front
 from penstock.framing.write.writer import Encoded, FramedWriter

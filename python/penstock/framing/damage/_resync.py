@@ -4,7 +4,7 @@ A payload may itself hold frames (a TFRecord inside a TFRecord), so an intact he
 broken frame at a known record boundary, a later offset is accepted only if
 
 1. the bytes up to it are exactly one frame whose payload matches its stored checksum (only the header was damaged),
-   and the headers from there on do not lead to the checksum of an enclosing payload (see `_chains`), or
+   and the headers from there on do not lead to the checksum of an enclosing payload (see `_header_chains`), or
 2. the headers from there on lead, frame by frame, to the very end of the stream. Frames inside a payload cannot:
    their chain ends at the payload's own checksum, four bytes before a record boundary.
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from penstock import _core
-from penstock.framing.damage._chains import MOST_BYTES, Chains, Unbroken
+from penstock.framing.damage._header_chains import MOST_BYTES, HeaderChains, Unbroken
 from penstock.framing.framings import Framing
 from penstock.framing.streams.stream import Stream
 
@@ -48,7 +48,7 @@ def resynchronise(
     salvage: bool,
     unproved: bool = False,
     *,
-    chains: Chains,
+    chains: HeaderChains,
     claimed: int | None = None,
 ) -> Region:
     """Find where to continue after the broken frame that starts at `broken`.
@@ -87,7 +87,7 @@ class _Search:
         broken: int,
         head: bytes,
         claimed: int | None,
-        chains: Chains,
+        chains: HeaderChains,
         salvage: bool = False,
     ) -> None:
         self._stream = stream

@@ -8,25 +8,19 @@ A lost record boundary is found again, strongest evidence first, by
 3. `_resync`: the bytes up to a later header are one intact payload, or the headers from there lead to the very end.
 
 A file that ends inside a record is not searched: its header is intact, so everything after it belongs to that record.
-After a fault, compressed data continues at the next known member or seek point.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from penstock import _core
 from penstock.contract.report import Finding
-from penstock.framing.damage._borders import Borders
-from penstock.framing.damage._chains import MOST_BYTES, Chains, Led
-from penstock.framing.damage._proof import UNKNOWN, Prover
-from penstock.framing.damage._resync import Region, resynchronise
-from penstock.framing.damage.parts import (
+from penstock.framing.damage._boundaries import Boundaries
+from penstock.framing.damage._header_chains import MOST_BYTES, HeaderChains, Lead
+from penstock.framing.damage._parts import (
     Bad,
     Found,
     Frames,
@@ -34,9 +28,9 @@ from penstock.framing.damage.parts import (
     Scope,
     Task,
 )
-from penstock.framing.index.sidecar import Index, SeekPoint
-from penstock.framing.streams import gzip_members
-from penstock.framing.streams.forward import ForwardStream
+from penstock.framing.damage._resync import Region, resynchronise
+from penstock.framing.damage._verification import UNKNOWN, Verifier
+from penstock.framing.index.sidecar import Index
 from penstock.framing.streams.stream import Stream
 from penstock.limits import raise_limit
 
@@ -45,39 +39,34 @@ KEEPS = "repair(..., salvage=True) keeps them"
 
 
 class Walk:
-    """Walks a stream from verified boundary to verified boundary. Positions are those of the stream; `plain_base` and
-    `file_base` are added when they are reported."""
+    """Walks a stream from verified boundary to verified boundary. Positions are those of the stream; `plain_base` is
+    added when they are reported. `CompressedWalk` adds what only compressed data needs."""
 
     def __init__(
         self,
         scope: Scope,
         stream: Stream,
         index: Index | None,
-        plain_base: int = 0,
-        file_base: int = 0,
         *,
         at: int = 0,
         record: int | None = 0,
+        plain_base: int = 0,
     ) -> None:
         self._scope = scope
-        self._prover = Prover(scope, index)
-        self._chains = Chains(stream, scope.framing)
-        self._borders = Borders(scope, stream, index, self._chains)
+        self._verifier = Verifier(scope, index)
+        self._chains = HeaderChains(stream, scope.framing)
+        self._boundaries = Boundaries(scope, stream, index, self._chains)
         self._stream = stream
-        self._forward = stream if isinstance(stream, ForwardStream) else None
-        self._members = gzip_members.Chain(scope.source)
         self._index = index
         self._plain_base = plain_base
-        self._file_base = file_base
         self._at = at
         self._record: int | None = record
         self._unproved = False
-        self._led: Led | None = None
+        self._led: Lead | None = None
         """Where the headers that the walk follows lead, once that has been determined."""
-        self._borders_to = 0
+        self._followed_to = 0
         """Up to here, the headers are accepted to lead from record to record."""
         self._told_bytes = at
-        self._resumed_byte = -1
 
     @property
     def at(self) -> int:
@@ -120,7 +109,7 @@ class Walk:
             elif not len(window):
                 return
             elif fault is not None:
-                yield self._found(self._after_broken_frame(fault))
+                yield self._found([self._after_broken_frame(fault)])
                 want = CHUNK_BYTES
             elif cut:
                 yield self._found([self._cut_end(len(window) - consumed, need)])
@@ -134,7 +123,7 @@ class Walk:
         file_bytes = self._taken(len(data))
         border = self._at + len(data)
         task = Frames(frames, data, self._record, file_bytes)
-        for part in self._prover.parts(task):
+        for part in self._verifier.parts(task):
             if isinstance(part, Frames):
                 yield replace(part, file_bytes=file_bytes)
                 self._advance(part.end - self._plain_base - self._at, len(part.frames))
@@ -170,12 +159,13 @@ class Walk:
 
     def _taken(self, plain_bytes: int) -> int:
         """Bytes of the file that were read since the last call."""
-        if self._forward is None:
-            now = self._at + plain_bytes
-        else:
-            now = self._forward.inflater.compressed_bytes
+        now = self._file_position(plain_bytes)
         taken, self._told_bytes = max(0, now - self._told_bytes), now
         return taken
+
+    def _file_position(self, plain_bytes: int) -> int:
+        """Bytes of the file that were read to reach `plain_bytes` bytes from here."""
+        return self._at + plain_bytes
 
     def _found(self, parts: list[Part]) -> Found:
         return Found(tuple(parts), self._taken(0))
@@ -189,18 +179,6 @@ class Walk:
         return self._scope.finding(
             kind, self._record, start, stop, message, num_records, restored=restored
         )
-
-    def _oddities(self) -> Iterator[Found]:
-        """Findings about data that is readable here, but that the framing's own library would reject."""
-        if self._forward is None:
-            return
-        for fault in self._forward.inflater.take_findings():
-            if fault.kind not in self._scope.framing.overlooked:
-                continue
-            at = self._file_base + fault.byte
-            end = at if fault.kind == "empty_member" else self._scope.source.size
-            finding = self._scope.finding(fault.kind, None, at, end, fault.message, 0)
-            yield Found((Bad(finding),), 0)
 
     def _cut_end(self, left: int, need: int) -> Bad:
         """The stream ends inside a frame."""
@@ -233,6 +211,21 @@ class Walk:
         self._advance(end - self._at, lost)
         return part
 
+    # -- what only compressed data has ----------------------------------------------------------
+
+    def _oddities(self) -> Iterable[Found]:
+        """Findings about data that is readable here, but that the framing's own library would reject."""
+        return ()
+
+    def _after_broken_stream(self, fault: Any) -> tuple[bool, list[Part]]:
+        """The findings for a fault of the compressed data, and whether reading continues after it."""
+        raise AssertionError(f"plain data does not break: {fault}")
+
+    def _by_point(self, fault: Any) -> Part | None:
+        """Skip to where a damaged compressed stream can be entered again, if the index has such a point: the inflater
+        may have produced wrong bytes without any boundary in them."""
+        return None
+
     # -- frames ---------------------------------------------------------------------------------
 
     def _after_wrong_payload(self, bad: Bad, end: int) -> Bad:
@@ -264,27 +257,29 @@ class Walk:
 
     def _is_border(self, end: int) -> bool:
         """Whether the record from here to `end`, as its header gives it, seems to end there."""
-        if not self._scope.framing.is_checked or self._borders.is_known(self._at, end):
+        if not self._scope.framing.is_checked or self._boundaries.is_known(self._at, end):
             return True
-        if end < self._borders_to:
+        if end < self._followed_to:
             return True  # an intact header is there, on a chain of records
         if self._led is None or end > self._led.to:
-            self._led = self._borders.follow(end)
+            self._led = self._boundaries.follow(end)
         led = self._led
-        is_border = led.is_out or not (led.is_inside or self._borders.holds_another(self._at, end))
+        is_border = led.is_out or not (
+            led.is_inside or self._boundaries.holds_another(self._at, end)
+        )
         if is_border:
-            self._borders_to = led.to
+            self._followed_to = led.to
         return is_border
 
     def _leave_chain(self) -> None:
         """Forget where headers lead: the walk continues elsewhere."""
-        self._led, self._borders_to = None, 0
+        self._led, self._followed_to = None, 0
 
     def _pass_over(self, region: Region, kind: str, message: str) -> Bad:
         """Continue where a search has found that records continue."""
         self._leave_chain()
         if region.leads_to_end:
-            self._led = Led(MOST_BYTES, True)
+            self._led = Lead(MOST_BYTES, True)
         # From an unverified boundary, the record between it and the next is no evidence.
         self._unproved = region.unproved or (self._unproved and region.num_records is not None)
         if region.unproved:
@@ -298,22 +293,14 @@ class Walk:
         self._advance(region.end_byte - self._at, region.num_records)
         return part
 
-    def _after_broken_frame(self, fault: Any) -> list[Part]:
+    def _after_broken_frame(self, fault: Any) -> Part:
         """Skip a frame with a damaged header, up to the next verified boundary."""
-        try:
-            if fault.kind == "limit":
-                return [self._pass_long(fault)]
-            known = self._by_index(fault) or self._by_head(fault) or self._by_point(fault)
-            if known is None and self._borders.is_cut_by_head(self._at):
-                known = self._cut_head(fault)
-            return [known or self._by_search(fault)]
-        except _core.KernelError:
-            # The compressed data breaks before a boundary is found: that is handled next.
-            assert self._forward is not None
-            end = self._forward.inflater.plain_bytes
-            part = Bad(self._bad(fault.kind, end, fault.message, None))
-            self._advance(end - self._at, None)
-            return [part]
+        if fault.kind == "limit":
+            return self._pass_long(fault)
+        known = self._by_index(fault) or self._by_head(fault) or self._by_point(fault)
+        if known is None and self._boundaries.is_cut_by_head(self._at):
+            known = self._cut_head(fault)
+        return known or self._by_search(fault)
 
     def _pass_long(self, fault: Any) -> Part:
         """An intact header of a record above the limit: its payload is not read."""
@@ -321,7 +308,7 @@ class Walk:
         if end is not None:
             length = end - self._at - self._scope.framing.least_bytes
             told = f"{fault.message}; pass {raise_limit('record_bytes', length)}"
-            if self._borders.follow(end).is_inside:
+            if self._boundaries.follow(end).is_inside:
                 return self._pass_over(self._resynchronised(end), "limit", told)
             part = Bad(self._bad("limit", end, told, 1))
             self._advance(end - self._at, 1)
@@ -335,16 +322,16 @@ class Walk:
 
     def _by_index(self, fault: Any) -> Part | None:
         """Skip to the next boundary from the index, if the walk is at a boundary that the index has."""
-        found = self._borders.by_index(self._at)
+        found = self._boundaries.by_index(self._at)
         if found is None:
             return None
         self._record, end, known = found
         self._unproved = False
-        return self._broken(fault, end, self._borders.right_payload(self._at, end, known))
+        return self._broken(fault, end, self._boundaries.right_payload(self._at, end, known))
 
     def _by_head(self, fault: Any) -> Part | None:
         """Skip to the boundary that the header gives, if one byte of it is wrong."""
-        found = self._borders.by_head(self._at)
+        found = self._boundaries.by_head(self._at)
         return None if found is None else self._broken(fault, *found)
 
     def _cut_head(self, fault: Any) -> Part:
@@ -354,22 +341,10 @@ class Walk:
         message = f"{fault.message}; but for one byte of it, it tells that the data ends inside this record"
         return self._cut_record(end, message, self._scope.salvage, fault.kind)
 
-    def _by_point(self, fault: Any) -> Part | None:
-        """Skip to where a damaged compressed stream can be entered again, if the index has such a point: the inflater
-        may have produced wrong bytes without any boundary in them."""
-        found = self._indexed_point(0, self._at + 1)
-        if found is None:
-            return None
-        point, record, end = found
-        lost = None if self._record is None else record - self._record
-        part = Bad(self._bad(fault.kind, end, fault.message, lost))
-        self._resume(point, end, record)
-        return part
-
     def _by_search(self, fault: Any) -> Part:
         region = self._resynchronised()
         if region.note is not None:
-            payload = self._borders.right_payload(self._at, region.end_byte)
+            payload = self._boundaries.right_payload(self._at, region.end_byte)
             if payload is not None:
                 return self._broken(fault, region.end_byte, payload)
         message, framing = fault.message, self._scope.framing
@@ -389,95 +364,3 @@ class Walk:
             part = Bad(found, payload)
         self._advance(end - self._at, 1)
         return part
-
-    # -- the compressed data --------------------------------------------------------------------
-
-    def _after_broken_stream(self, fault: Any) -> tuple[bool, list[Part]]:
-        """The findings for a fault of the compressed data, and whether reading continues after it."""
-        forward = self._forward
-        assert forward is not None, "only compressed data breaks"
-        odd = [part for found in self._oddities() for part in found.parts]
-        inflater = forward.inflater
-        left = inflater.plain_bytes - self._at
-        size = self._scope.source.size
-        byte = min(fault.byte, size)
-        # A header with a wrong checksum of its own fails again immediately: nothing follows it.
-        onwards = self._resumed_byte < inflater.compressed_bytes < size
-        if fault.kind == "compression_checksum" and onwards:
-            # All of the member was inflated; its records have checksums of their own.
-            part = self._stream_fault(fault, byte, inflater.compressed_bytes, 0)
-            self._enter(SeekPoint(8 * inflater.compressed_bytes, inflater.plain_bytes))
-            return True, [*odd, part]
-        found = self._next_point(max(byte, self._resumed_byte + 1))
-        if found is not None:
-            point, record, at = found
-            lost = None if record is None or self._record is None else record - self._record
-            part = self._stream_fault(fault, byte, point.compressed_bit // 8, lost)
-            self._resume(point, at, record)
-            return True, [*odd, part]
-        whole = fault.kind in ("cut_trailer", "trailing_bytes", "compression_checksum")
-        lost = 0 if whole else self._num_left()
-        parts = [*odd, self._stream_fault(fault, byte, size, lost)]
-        if whole and left > 0:
-            end = self._at + left
-            parts.append(self._cut_record(end, "the data ends inside a record", False))
-        return False, parts
-
-    def _num_left(self) -> int | None:
-        """How many records follow, if an index is available."""
-        if self._index is None or self._record is None:
-            return None
-        return max(self._index.num_records - self._record, 0)
-
-    def _next_point(self, byte: int) -> tuple[SeekPoint, int | None, int] | None:
-        """The seek point at which inflating can continue after a fault, the number of the first whole record from there
-        if an index is available, and the start of that record."""
-        assert self._forward is not None
-        if self._index is not None:
-            return self._indexed_point(byte, self._at)
-        inflater = self._forward.inflater
-        begun = [start for start, _ in inflater.take_members()]
-        least = max(begun[-1], self._resumed_byte) + 1 if begun else byte
-        start = self._members.after(least)
-        if start is None:
-            return None
-        return SeekPoint(8 * start, inflater.plain_bytes), None, inflater.plain_bytes
-
-    def _indexed_point(self, byte: int, plain: int) -> tuple[SeekPoint, int, int] | None:
-        """The first seek point of the index that is at or after both a file offset and a stream offset, the number of
-        the first whole record from there, and its start."""
-        index = self._index
-        if self._forward is None or index is None:
-            return None
-        place = max(
-            bisect_left(index.points, 8 * byte, key=lambda point: point.compressed_bit),
-            bisect_left(index.points, plain, key=lambda point: point.plain_start),
-        )
-        if place == len(index.points):
-            return None
-        point = index.points[place]
-        record = int(np.searchsorted(index.starts, point.plain_start))
-        if record >= index.num_records:
-            return None
-        return point, record, int(index.starts[record])
-
-    def _resume(self, point: SeekPoint, at: int, record: int | None) -> None:
-        """Continue with the record that begins at `at`, inflating from a seek point."""
-        self._enter(point)
-        self._at, self._record, self._unproved = at, record, False
-
-    def _enter(self, point: SeekPoint) -> None:
-        """Continue inflating from a seek point. Known header chains are no longer valid."""
-        assert self._forward is not None
-        self._resumed_byte = point.compressed_bit // 8
-        self._forward.resume(point)
-        self._chains.forget()
-        self._leave_chain()
-
-    def _stream_fault(self, fault: Any, byte: int, end: int, num_records: int | None) -> Bad:
-        start, stop = self._file_base + byte, self._file_base + max(end, byte)
-        kind = fault.kind
-        if kind == "trailing_bytes" and stop < self._file_base + self._scope.source.size:
-            kind = "compression"
-        record = None if num_records == 0 else self._record
-        return Bad(self._scope.finding(kind, record, start, stop, fault.message, num_records))

@@ -23,7 +23,7 @@ from penstock.errors import (
     StaleIndexError,
     command,
 )
-from penstock.framing.damage.damaged import surveyed_chunk
+from penstock.framing.damage import frames_around_damage
 from penstock.framing.index.fitting import fits
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read._gather import gather
@@ -106,7 +106,7 @@ class ChunkFrames:
 
     def _surveyed(self, chunk: Chunk, index: Index, numbers: np.ndarray | None) -> Held:
         """The frames of a damaged chunk that a damage scan accepts; the others are skipped."""
-        held = surveyed_chunk(self._shard, chunk, index)
+        held = frames_around_damage(self._shard, chunk, index)
         if numbers is None:
             return held
         assert held.records is not None, "those that stand are known by their numbers"

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock import _core
 from penstock.contract.format import Chunk
-from penstock.framing.damage.damaged import surveyed_chunks
+from penstock.framing.damage import chunks_around_damage
 from penstock.framing.index.sidecar import Index, SeekPoint
 from penstock.framing.read.held import Held
 from penstock.framing.read.shard import CHUNK_BYTES, LARGE_BYTES, LARGE_CHUNK_BYTES, Shard
@@ -87,7 +87,7 @@ def walked_chunks(
     read again, and are verified immediately if they are to be verified when found.
     """
     if shard.goes_on and shard.stream.container:
-        yield from surveyed_chunks(shard, 0, 0, points)
+        yield from chunks_around_damage(shard, 0, 0, points)
         return
     at, first = start or (shard.begin, 0)
     pace = _Pace(shard, first_bytes, alone)
@@ -117,7 +117,7 @@ def walked_chunks(
             at += consumed  # only padding
             continue
         if shard.proves_to_find and frames.verify():
-            yield from surveyed_chunks(shard, at, first, points)
+            yield from chunks_around_damage(shard, at, first, points)
             return
         if len(frames):
             yield Chunk(first, len(frames), at, at + consumed, Held(frames))
@@ -146,7 +146,7 @@ def _behind(
 ) -> Iterator[Chunk]:
     """The chunks after a fault, if reading continues after damage; otherwise raise or report the fault."""
     if shard.goes_on:
-        yield from surveyed_chunks(shard, at, first, points)
+        yield from chunks_around_damage(shard, at, first, points)
     else:
         shard.stop_at(fault, first, at)
 

@@ -34,7 +34,7 @@ from penstock.contract.decoder import (
 from penstock.contract.format import Chunk
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError
-from penstock.framing.damage.damaged import surveyed_chunks
+from penstock.framing.damage import chunks_around_damage
 from penstock.framing.index.indexing import build_index
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read._places import places_of
@@ -135,7 +135,7 @@ class FramedReader:
         yield from windows
         if self._shard.passes_long and (left := windows.left()) is not None:
             if self._shard.goes_on:
-                yield from surveyed_chunks(self._shard, *left)
+                yield from chunks_around_damage(self._shard, *left)
             else:
                 yield from walked_chunks(self._shard, start=left)
 

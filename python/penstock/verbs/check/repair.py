@@ -20,8 +20,7 @@ from penstock.contract.report import Finding, Report
 from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import LimitError, PenstockError, UnsupportedError, not_local
 from penstock.framing.abilities import Framed, FrameWriter, IndexMaking, Surveyed, open_shard
-from penstock.framing.damage.parts import Found, Frames
-from penstock.framing.damage.survey import Survey
+from penstock.framing.damage import DamageScan, Found, Frames
 from penstock.framing.framings import Framing
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.index.sidecar import Index
@@ -328,28 +327,28 @@ class _Framed(_Saving):
         self._work = work
         self._writer: FrameWriter | None = None
 
-    def _survey(self) -> Survey:
+    def _damage_scan(self) -> DamageScan:
         work = self._work
         return self._kind.survey(
             self._source, work.options, payloads=work.payloads, salvage=work.salvage
         )
 
     def look(self) -> tuple[int, list[Finding]]:
-        return self._each(lambda found: None, self._survey())
+        return self._each(lambda found: None, self._damage_scan())
 
     def save(self, sink: Sink) -> tuple[int, list[Finding]]:
         threads = self._work.threads
-        survey = self._survey()
-        writer = self._kind.create_copy(sink, survey.compression, threads)
+        scan = self._damage_scan()
+        writer = self._kind.create_copy(sink, scan.compression, threads)
         self._writer = writer
-        done = self._each(partial(_copy, writer, self._kind.framing), survey)
+        done = self._each(partial(_copy, writer, self._kind.framing), scan)
         writer.close()
         return done
 
-    def _each(self, then: Callable[[Found], None], survey: Survey) -> tuple[int, list[Finding]]:
+    def _each(self, then: Callable[[Found], None], scan: DamageScan) -> tuple[int, list[Finding]]:
         num_records, findings = 0, list[Finding]()
-        tasks = [survey.tasks]
-        for found in in_order(tasks, survey.run, lambda f: f.num_bytes, self._work.threads):
+        tasks = [scan.tasks]
+        for found in in_order(tasks, scan.run, lambda f: f.num_bytes, self._work.threads):
             then(found)
             tally = tally_of(found)
             num_records += tally.num_records

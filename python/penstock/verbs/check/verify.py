@@ -22,8 +22,7 @@ from penstock.errors import (
     command,
 )
 from penstock.framing.abilities import Framed, Surveyed, open_shard
-from penstock.framing.damage.parts import Bad, Found, Frames
-from penstock.framing.damage.survey import Survey
+from penstock.framing.damage import Bad, DamageScan, Found, Frames
 from penstock.framing.index import blocks, fitting, sidecar
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read.framed import FramedReader
@@ -200,7 +199,7 @@ def _just(tally: Tally) -> Iterable[Tally]:
     return [tally]
 
 
-def _prove(survey: Survey, task: Any) -> Iterable[Tally]:
+def _prove(survey: DamageScan, task: Any) -> Iterable[Tally]:
     try:
         for found in survey.run(task):
             yield tally_of(found)

@@ -14,23 +14,23 @@ import numpy as np
 from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.contract.format import Chunk
-from penstock.framing.damage._chains import MOST_BYTES
-from penstock.framing.damage.parts import Bad, Frames
-from penstock.framing.damage.survey import Survey
+from penstock.framing.damage._header_chains import MOST_BYTES
+from penstock.framing.damage._parts import Bad, Frames
+from penstock.framing.damage._scan import DamageScan
 from penstock.framing.index.sidecar import Index, SeekPoint
 from penstock.framing.read.held import Held, frames_in
 from penstock.framing.read.shard import Shard
 from penstock.framing.streams.inflated import POINT_BYTES
 
 
-def surveyed_chunks(
+def chunks_around_damage(
     shard: Shard, at: int, first: int, points: list[SeekPoint] | None = None
 ) -> Iterator[Chunk]:
     """The chunks from the record boundary at `at`, where record `first` starts. What is between them is reported as
     skipped. For `points` see `walked_chunks`."""
-    survey = _survey(shard, None, 0 if points is None else POINT_BYTES)
-    for task in survey.walk(at, first):
-        for part in survey.opened(task):
+    scan = _damage_scan(shard, None, 0 if points is None else POINT_BYTES)
+    for task in scan.walk(at, first):
+        for part in scan.opened(task):
             first, frames = _believed(shard, part, first)
             if frames is None:
                 continue
@@ -39,20 +39,20 @@ def surveyed_chunks(
             yield Chunk(first, len(held.frames), start, end, held)
             first += len(held.frames)
     if points is not None:
-        points.extend(survey.points())
+        points.extend(scan.points())
 
 
-def surveyed_chunk(shard: Shard, chunk: Chunk, index: Index) -> Held:
+def frames_around_damage(shard: Shard, chunk: Chunk, index: Index) -> Held:
     """The readable frames of a chunk that was cut by an index; the rest is reported as skipped."""
     shard.check_unchanged()
     first = chunk.first_record
     found: list[Frames] = []
-    survey = _survey(shard, index)
+    scan = _damage_scan(shard, index)
     # What follows the chunk is reported with the next one. In compressed files, the findings'
     # positions are file offsets.
     is_inside = not shard.stream.container and chunk.end_byte < index.plain_bytes
     until = chunk.end_byte if is_inside else MOST_BYTES
-    for part in survey.between(chunk.start_byte, chunk.end_byte, first):
+    for part in scan.between(chunk.start_byte, chunk.end_byte, first):
         first, frames = _believed(shard, part, first, until)
         if frames is not None:
             found.append(frames)
@@ -128,8 +128,8 @@ def _joined(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.uint64), *parts])
 
 
-def _survey(shard: Shard, index: Index | None, point_bytes: int = 0) -> Survey:
-    return Survey(
+def _damage_scan(shard: Shard, index: Index | None, point_bytes: int = 0) -> DamageScan:
+    return DamageScan(
         shard.source,
         shard.framing,
         shard.stream.container,

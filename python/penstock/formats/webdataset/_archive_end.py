@@ -14,19 +14,18 @@ from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy
 from penstock.contract.format import Part
 from penstock.formats.webdataset._comment import END_BYTES
-from penstock.framing.damage.parts import Bad, Found, Frames, Task
-from penstock.framing.damage.survey import Survey
+from penstock.framing.damage import Bad, DamageScan, Found, Frames, Task
 from penstock.framing.write.output import joined
 
 _NO_END = "the archive has no end: if it was cut behind a member, nothing else tells"
 _EARLY_END = "an archive ends here and another follows: webdataset and tar read nothing of that one"
 
 
-class ArchiveSurvey(Survey):
-    """A survey that also reports where the archive ends too early, or lacks an end."""
+class ArchiveScan(DamageScan):
+    """A damage scan that also reports where the archive ends too early, or lacks an end."""
 
     def tasks(self) -> Iterator[Task]:
-        """See Survey.tasks."""
+        """See DamageScan.tasks."""
         end: tuple[int, int] | None = None  # end offset of the last record, and its final zeros
         for task in super().tasks():
             if isinstance(task, Frames):

@@ -66,7 +66,7 @@ class Unbroken:
 
 
 @dataclass(frozen=True, slots=True)
-class Led:
+class Lead:
     """Where headers lead from an offset."""
 
     to: int
@@ -76,23 +76,23 @@ class Led:
     """They lead to the checksum of a payload: they belong to frames inside it."""
 
 
-class Chains:
+class HeaderChains:
     """The header chains of a stream that is processed from start to end. Each chain is followed once: the result holds
     for all its offsets, and for the chains that join it."""
 
     def __init__(self, stream: Stream, framing: Framing) -> None:
         self._stream = stream
         self._framing = framing
-        self._led: dict[int, Led] = {}
+        self._led: dict[int, Lead] = {}
         self._full_until = 0
         self._read_bytes = 0
         self._claimed_bytes = 0
 
-    def known(self, place: int) -> Led | None:
+    def known(self, place: int) -> Lead | None:
         """Where headers lead from an offset, if they are known not to lead out."""
         return self._led.get(place)
 
-    def follow(self, start: int, most_bytes: int | None = None) -> Led:
+    def follow(self, start: int, most_bytes: int | None = None) -> Lead:
         """Follow headers as long as they are intact, and for at most `most_bytes`."""
         stream = Unbroken(self._stream)
         checked = self._framing.is_checked
@@ -110,13 +110,13 @@ class Chains:
                 break
             at, starts = hop
             if most_bytes is not None and at - start > most_bytes:
-                return Led(at, True)
+                return Lead(at, True)
             if num_places < _KEPT_PLACES:
                 chain.append(starts)
                 num_places += len(starts)
             led = self._led.get(at)
         if most_bytes is not None and led.to - start > most_bytes:
-            return Led(led.to, True)
+            return Lead(led.to, True)
         if not led.is_out:
             self._keep(chain, led, start)
         return led
@@ -143,23 +143,23 @@ class Chains:
         size = self._stream.size()
         return _PATIENCE_BYTES + 4 * (now if size is None else size)
 
-    def _end(self, stream: Unbroken, at: int) -> Led:
+    def _end(self, stream: Unbroken, at: int) -> Lead:
         """What the absence of an intact header at `at` means."""
         if stream.ends_at(at):
-            return Led(at, True)
+            return Lead(at, True)
         if not self._framing.is_checked:
-            return Led(at, False)
+            return Lead(at, False)
         tail = self._framing.tail_bytes
         behind = stream.read(at, tail + self._framing.head_bytes)
         if len(behind) > tail:
             rest = behind.slice(tail, len(behind) - tail)
             found = _core.next_head(self._framing.name, rest, 0)
-            return Led(at, False, found is not None)
+            return Lead(at, False, found is not None)
         # So few bytes may also be the start of the header of a record of usual size.
         is_checksum = len(behind) == tail and self._framing.stored(behind.to_bytes()) > _LONGEST_CUT
-        return Led(at, False, is_checksum and stream.ends_at(at + tail))
+        return Lead(at, False, is_checksum and stream.ends_at(at + tail))
 
-    def _keep(self, chain: list[np.ndarray], led: Led, now: int) -> None:
+    def _keep(self, chain: list[np.ndarray], led: Lead, now: int) -> None:
         """Remember the offsets of a chain. If there are too many, those already passed are dropped, and no more are
         added until enough of them have been passed. `now` is the progress in the stream."""
         if len(self._led) > _KEPT_PLACES:

@@ -11,21 +11,19 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.numbers import as_numpy
-from penstock.columns.selection import Projection
 from penstock.contract.around import around
+from penstock.contract.decoder import Decoder
 from penstock.contract.faults import error_from
 from penstock.contract.format import Options
 from penstock.errors import FormatError, LimitError, SchemaError
-from penstock.framing.damage._proof import Prover
-from penstock.framing.damage._walk import Walk
-from penstock.framing.damage.parts import (
+from penstock.framing.damage._compressed_walk import CompressedWalk
+from penstock.framing.damage._parts import (
     Bad,
     Found,
     Frames,
@@ -36,6 +34,8 @@ from penstock.framing.damage.parts import (
     Window,
     between,
 )
+from penstock.framing.damage._verification import Verifier
+from penstock.framing.damage._walk import Walk
 from penstock.framing.framings import Framing
 from penstock.framing.index.sidecar import Index, SeekPoint
 from penstock.framing.read.shard import Shard
@@ -45,22 +45,14 @@ from penstock.framing.streams.forward import ForwardStream
 from penstock.framing.streams.gzip_members import Member
 from penstock.framing.streams.stream import PlainStream
 from penstock.limits import Limits
+from penstock.storage import MemoryStorage
 from penstock.storage.base import Source
 
-
-class Decoder(Protocol):
-    """Decodes payloads as a scan would."""
-
-    def decode(self, frames: _core.Frames, columns: Projection) -> pa.RecordBatch:
-        """Decode the payloads into a batch."""
-        ...
-
-
-# bytes; as the distance between seek points, it leaves only the starts of members
 _ENDLESS = 1 << 62
+"""Bytes. As the distance between seek points, it leaves only the starts of members."""
 
 
-class Survey:
+class DamageScan:
     """The damage scan of one file. `tasks` is used by one thread at a time, `run` by many. Records with payloads that
     `decoder` cannot decode are faults, too; None accepts any payload."""
 
@@ -78,7 +70,7 @@ class Survey:
         point_bytes: int = 0,
     ) -> None:
         self._scope = Scope(source, framing, limits, salvage, proves)
-        self._prover = Prover(self._scope, index)
+        self._verifier = Verifier(self._scope, index)
         self.compression = compression
         self._index = index
         self._decoder = decoder
@@ -116,7 +108,7 @@ class Survey:
                 return
         stream = ForwardStream(source, self.compression, self._point_bytes, join_streams=True)
         self._forward = stream
-        yield from Walk(self._scope, stream, self._index).tasks()
+        yield from CompressedWalk(self._scope, stream, self._index).tasks()
 
     def points(self) -> list[SeekPoint]:
         """Where inflating may start. Complete once all tasks have been requested."""
@@ -135,7 +127,7 @@ class Survey:
             return
         if end == index.plain_bytes:
             end = _ENDLESS  # damaged compressed data may inflate to more than was written
-        walk = Walk(self._scope, self._stream_from(start, index), index, at=start, record=record)
+        walk = self._walk_from(start, record, index)
         for task in walk.tasks():
             if isinstance(task, Frames):
                 at = task.end
@@ -146,15 +138,15 @@ class Survey:
             if at >= end:
                 return  # before the walk reads beyond it
 
-    def _stream_from(self, start: int, index: Index) -> PlainStream | ForwardStream:
+    def _walk_from(self, start: int, record: int, index: Index) -> Walk:
         source = self._scope.source
         if not self.compression:
-            return PlainStream(source)
+            return Walk(self._scope, PlainStream(source), index, at=start, record=record)
         stream = ForwardStream(source, self.compression, join_streams=True)
         starts = [point.plain_start for point in index.points]
         if (before := bisect_right(starts, start)) > 0:
             stream.resume(index.points[before - 1])
-        return stream
+        return CompressedWalk(self._scope, stream, index, at=start, record=record)
 
     def _member_tasks(self) -> Iterator[Task]:
         plain = record = 0
@@ -250,7 +242,7 @@ class Survey:
                 self._scope.framing.name, plain, task.plain_start, self._scope.limits.record_bytes
             )
             if consumed == len(plain) and len(frames) == records:
-                yield from self._prover.parts(Frames(frames, plain, task.first_record, 0))
+                yield from self._verifier.parts(Frames(frames, plain, task.first_record, 0))
                 return
         except _core.KernelError:
             pass
@@ -266,10 +258,12 @@ class Survey:
     def _open_broken(self, member: Member, plain_start: int, record: int) -> Iterator[Part]:
         """The readable records of one member that is damaged, or does not match its header."""
         data = self._scope.source.read(member.start, member.num_bytes)
-        source = _Excerpt(self._scope.source.path, data)
+        path = self._scope.source.path
+        source = MemoryStorage({path: data.to_bytes()}).source(path)
         stream = ForwardStream(source, "gzip", _ENDLESS)
         scope = replace(self._scope, source=source)
-        walk = Walk(scope, stream, None, plain_start, member.start, record=record)
+        bases = {"plain_base": plain_start, "file_base": member.start}
+        walk = CompressedWalk(scope, stream, None, record=record, **bases)
         parts = [part for task in walk.tasks() for part in self.opened(task)]
         seen = sum(_records_in(part) for part in parts)
         missing = member.num_records - seen
@@ -310,22 +304,3 @@ def _records_in(part: Frames | Bad) -> int:
     if isinstance(part, Frames):
         return len(part.frames)
     return (part.finding.num_records or 0) + (part.payload is not None)
-
-
-class _Excerpt:
-    """Some bytes of a file as a separate source."""
-
-    def __init__(self, path: str, data: _core.Buffer) -> None:
-        self.path = path
-        self.size = len(data)
-        self._data = data
-
-    def read(self, start: int, length: int) -> _core.Buffer:
-        return self._data.slice(start, length)
-
-    def gather(self, starts: list[int], lengths: list[int]) -> _core.Buffer:
-        parts = zip(starts, lengths, strict=True)
-        return _core.Buffer.join([self._data.slice(start, length) for start, length in parts])
-
-    def close(self) -> None:
-        pass

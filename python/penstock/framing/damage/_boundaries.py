@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from penstock import _core
-from penstock.framing.damage._chains import MOST_BYTES, Chains, Led, Unbroken
-from penstock.framing.damage.parts import Scope
+from penstock.framing.damage._header_chains import MOST_BYTES, HeaderChains, Lead, Unbroken
+from penstock.framing.damage._parts import Scope
 from penstock.framing.framings import Readable
 from penstock.framing.index.sidecar import Index
 from penstock.framing.streams.stream import Stream
@@ -15,10 +15,12 @@ _AGREEING = 256
 """After damage, one of this many following records must match the index, or the index is not used."""
 
 
-class Borders:
+class Boundaries:
     """What is known about the record boundaries in a stream. `at` is the start of a record."""
 
-    def __init__(self, scope: Scope, stream: Stream, index: Index | None, chains: Chains) -> None:
+    def __init__(
+        self, scope: Scope, stream: Stream, index: Index | None, chains: HeaderChains
+    ) -> None:
         self._scope = scope
         self._stream = stream
         self._chains = chains
@@ -83,7 +85,7 @@ class Borders:
         tail = frame.slice(length, framing.tail_bytes).to_bytes()
         return payload if framing.proves(payload, tail) else None
 
-    def follow(self, at: int) -> Led:
+    def follow(self, at: int) -> Lead:
         """Follow headers from here as far as needed to show that they are not inside a payload."""
         return self._chains.follow(at, self._scope.limits.record_bytes)
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy
-from penstock.framing.damage.parts import Bad, Frames, Scope, between
+from penstock.framing.damage._parts import Bad, Frames, Scope, between
 from penstock.framing.index.sidecar import Index
 
 UNKNOWN = "unknown_record"
 """The kind of a finding: a record that is intact, but at a place where the index has a different one."""
 
 
-class Prover:
+class Verifier:
     """Compares payloads with the stored checksums, and with those of an index if there is one."""
 
     def __init__(self, scope: Scope, index: Index | None) -> None:
