@@ -152,7 +152,7 @@ def converted(data: bytes, rng: random.Random) -> None:
     made, place = _conversion()
     Path(place).write_bytes(data)
     made.load()
-    assert set(made.parts) <= {0, 1}
+    assert set(made.done) <= {0, 1}
 
 
 @functools.cache
@@ -172,7 +172,7 @@ def _conversion() -> tuple[convert_journal.Journal, str]:
 def convert_journals() -> list[bytes]:
     """A conversion of which two parts are finished, and one that gives parts their names."""
     told = Path(_conversion()[1]).read_bytes()
-    facts: dict[str, Any] = {**json.loads(told), "finals": ["a.tfrecord", "b.tfrecord"]}
+    facts: dict[str, Any] = {**json.loads(told), "files": ["a.tfrecord", "b.tfrecord"]}
     return [told, json.dumps(facts).encode()]
 
 

@@ -21,8 +21,8 @@ from power import Recorder
 
 import penstock as ps
 from penstock.framing.index import sidecar
-from penstock.verbs.convert import journal as convert_journal
-from penstock.verbs.fields import rewrite_journal
+from penstock.storage import journal
+from penstock.storage.folder import size_of
 
 OLD = [{"id": n, "text": f"record {n} " * 20} for n in range(60)]
 NEW = [{"id": n, "text": f"another {n} " * 25} for n in range(100, 170)]
@@ -242,14 +242,13 @@ def content(path: Any) -> int:
 
 
 def state_of(path: str) -> list[int] | None:
-    return [0, content(path), os.path.getsize(path), 0] if os.path.exists(path) else None
+    return [content(path), size_of(path), 0] if os.path.exists(path) else None
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the disks are. Inodes and times differ from one to the next, so contents stand for them."""
-    monkeypatch.setattr(rewrite_journal, "state_of", state_of)
-    monkeypatch.setattr(convert_journal, "_inode", content)
+    monkeypatch.setattr(journal, "state_of", state_of)
     monkeypatch.setenv("PENSTOCK_INDEX", "beside")
     ps.write(NEW, tmp_path / "source.msgpack")
     return tmp_path

@@ -269,12 +269,12 @@ def test_journals_of_conversions(tmp_path: Path) -> None:
     Path(made.part_path(0)).write_bytes(b"part")
     made.finish(0, 4, ("said",))
     (stored,) = tmp_path.glob(".penstock-convert-*.json")
-    document = json.loads(stored.read_bytes()) | {"finals": [target]}
+    document = json.loads(stored.read_bytes()) | {"files": [target]}
     for bad in _documents(document):
         stored.write_bytes(bad)
         again = opened()
         _ends_well(again.load, bad)
-        assert all(isinstance(n, int) and n >= 0 for n in again.parts), bad
+        assert all(isinstance(n, int) and n >= 0 for n in again.done), bad
 
 
 def test_states_of_loaders(tmp_path: Path) -> None:

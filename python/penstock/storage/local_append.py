@@ -9,7 +9,6 @@ next process that opens the file.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from contextlib import suppress
@@ -21,6 +20,7 @@ from penstock import _core
 from penstock.errors import ChangedError
 from penstock.storage import append_journal as journal
 from penstock.storage.append_journal import Journal
+from penstock.storage.journal import is_at, lock
 from penstock.storage.local_sink import Calls, LocalSink, sync_path, write_all
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Tail:
             self._fd = self._calls.open(self.path, flags)
             try:
                 self._lock(deadline)
-                if self._is_the_file():
+                if is_at(self._fd, self.path):
                     self.settle()
                     return self
             except BaseException:
@@ -65,21 +65,12 @@ class Tail:
 
     def _lock(self, deadline: float) -> None:
         while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if lock(self._fd):
                 return
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    message = "another append to this file is under way, or a program has locked it"
-                    raise BlockingIOError(errno.EAGAIN, message, self.path) from None
+            if time.monotonic() >= deadline:
+                message = "another append to this file is under way, or a program has locked it"
+                raise BlockingIOError(errno.EAGAIN, message, self.path)
             time.sleep(_POLL_SECONDS)
-
-    def _is_the_file(self) -> bool:
-        mine = os.fstat(self._fd)
-        try:
-            return os.path.samestat(mine, os.stat(self.path))
-        except FileNotFoundError:
-            return False
 
     def _release(self) -> None:
         fd, self._fd = self._fd, -1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -18,9 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import formats
-from penstock.columns.batches import conform
 from penstock.columns.inferred import has_no_records
-from penstock.columns.types import is_list, refuse_bits
+from penstock.columns.types import refuse_bits
 from penstock.contract.format import Format, Options, Summary, notes_of
 from penstock.contract.options import options_from
 from penstock.datasets import dataset as datasets
@@ -31,15 +30,17 @@ from penstock.framing.index import ahead, blocks, kept_schema, sidecar
 from penstock.framing.index.kept_schema import of_written
 from penstock.framing.index.sidecar import Index
 from penstock.overlay.file import has_overlays
-from penstock.payloads.example.inference import innermost
-from penstock.payloads.example.plans import IN_LISTS_KEY, WIRE_KEY, is_raw, wire_key
+from penstock.payloads.example.plans import is_raw
+from penstock.storage import journal
 from penstock.storage.base import Storage
+from penstock.storage.journal import State
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_append import WAIT_SECONDS, Tail
 from penstock.storage.local_sink import LocalSink
 from penstock.storage.paths import index_option
 from penstock.verbs.append._labels import numbered_alike
 from penstock.verbs.append._names import place_for
+from penstock.verbs.append._schema import check_features, in_types_of
 from penstock.verbs.check import textindex
 from penstock.verbs.write.incoming import Incoming, batches_of
 from penstock.verbs.write.shards import Progress, index_of
@@ -118,14 +119,14 @@ def append(
                 hint="penstock fields bake first, or shard='new'",
             )
         # Before any work is done. It is looked at again under the lock, if it has changed by then.
-        known = _state_of(last), work.end_of(last)
+        known = journal.state_of(last), work.end_of(last)
         compression: str | None = known[1].compression
     else:
         known = None
         compression = _compression_of(last, kind, place)
     options = _options(kind, compression, with_exact(kind, format_options, exact=exact))
     there = datasets.open(where.paths, schema=schema, index="never", storage=place)
-    incoming = _fitting(batches_of(data), there.schema, kind, last)
+    incoming = in_types_of(batches_of(data), there.schema, kind, last)
     incoming = numbered_alike(incoming, kind, where.paths, place, work.kept_at)
     work = replace(work, schema=of_written(kind, incoming.schema, options))
     next_name = partial(_next_name, target, shard, place)
@@ -161,15 +162,6 @@ def _new_sink(storage: LocalStorage, next_name: Callable[[], str]) -> LocalSink:
     while True:
         with suppress(FileExistsError):
             return storage.sink(next_name())
-
-
-_State = tuple[int, int, int, int]
-"""Identifies a file and its state: device, inode, bytes, time."""
-
-
-def _state_of(path: str) -> _State:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _format_of(path: str, storage: Storage) -> Format:
@@ -287,7 +279,7 @@ class _Work:
             infers = "infer_records" in {field.name for field in fields(self.kind.read_options)}
             every: dict[str, Any] = {"infer_records": "all"} if infers else {}
             found = datasets.open(encoded, **reading, **every)
-            _check_features(found.schema, incoming.schema.names, schema, path)
+            check_features(found.schema, incoming.schema.names, schema, path)
             for _ in datasets.open(encoded, **reading, schema=schema).scan(threads=self.threads):
                 pass
         except SchemaError as error:
@@ -302,7 +294,7 @@ class _Work:
     def to_end(
         self,
         path: str,
-        known: tuple[_State, Index],
+        known: tuple[State | None, Index],
         sink: LocalSink,
         made: _Made,
         wait_seconds: float,
@@ -311,7 +303,7 @@ class _Work:
         with Tail(path, self.storage.calls, wait_seconds) as tail:
             state, old = known
             # While another append was at it, the end was looked at where it had been before.
-            if _state_of(path) != state or old.data_bytes != state[2]:
+            if state is None or journal.state_of(path) != state or old.data_bytes != state[1]:
                 old = self.end_of(path)
             if old.num_records:
                 old = self._with_schema(old, path)
@@ -419,103 +411,3 @@ class _Work:
         except OSError as error:
             # The records are there; an index can be made again at any time.
             warnings.warn(f"{path} has the records, but no new index: {error}", stacklevel=4)
-
-
-# -- what fits -------------------------------------------------------------------------------------
-
-
-def _fitting(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> Incoming:
-    """The records in the types of the files that keep types. Those of others are checked once they
-    are encoded; whether a list is a feature list is what the files say."""
-    if not kind.info.lossless:
-        if has_no_records(schema):
-            return incoming
-        fields = [_as_there(field, schema) for field in incoming.schema]
-        there = pa.schema(fields, incoming.schema.metadata)
-        return Incoming(there, _of_types(incoming.batches, there), incoming.num_records)
-    _check_names(incoming.schema, schema, path)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in incoming.batches:
-            yield conform(batch, schema, path)
-
-    return Incoming(schema, batches(), incoming.num_records)
-
-
-def _of_types(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        is_there = batch.schema.types == schema.types
-        yield batch if is_there else batch.cast(schema.with_metadata(batch.schema.metadata))
-
-
-def _as_there(field: pa.Field, schema: pa.Schema) -> pa.Field:
-    """A column that goes to the part of a SequenceExample in which the files have its name. Lists that are all
-    empty are of the type of those."""
-    at = schema.get_field_index(field.name)
-    if at < 0:
-        return field
-    if (
-        is_list(field.type)
-        and innermost(field.type) == pa.null()
-        and is_list(schema.field(at).type)
-    ):
-        field = field.with_type(schema.field(at).type)
-    parts = (IN_LISTS_KEY, WIRE_KEY)
-    metadata = {k: v for k, v in (field.metadata or {}).items() if k not in parts}
-    metadata |= {k: v for k, v in (schema.field(at).metadata or {}).items() if k in parts}
-    return field.with_metadata(metadata or None)
-
-
-def _check_names(given: pa.Schema, schema: pa.Schema, path: str) -> None:
-    """Raise SchemaError for the first field that only the new records have, or only the old."""
-    has, gets = set(schema.names), set(given.names)
-    for name in given.names:
-        if name not in has:
-            raise _unknown(name, schema, path)
-    for name in schema.names:
-        if name not in gets:
-            raise _missing(name, path)
-
-
-def _check_features(written: pa.Schema, given: list[str], schema: pa.Schema, path: str) -> None:
-    """The same for encoded records, by key and part of the message: a key may be in both parts of a
-    SequenceExample, and is then named otherwise than where it is in one."""
-    known = {_place(field): field.name for field in schema}
-    for field in written:
-        in_lists, key = _place(field)
-        if (in_lists, key) in known:
-            continue
-        if (not in_lists, key) not in known:
-            raise _unknown(field.name, schema, path)
-        parts = ("context", "feature lists")
-        raise SchemaError(
-            f"the records that are there have this field in the {parts[not in_lists]}, the new ones "
-            f"in the {parts[in_lists]}",
-            file=path,
-            field=key,
-        )
-    places = {_place(field) for field in written}
-    for place, name in known.items():
-        if place not in places and name not in given:
-            raise _missing(name, path)
-
-
-def _place(field: pa.Field) -> tuple[bool, str]:
-    """Whether a field is a feature list, and its key."""
-    metadata = field.metadata or {}
-    return IN_LISTS_KEY in metadata, wire_key(field)
-
-
-def _unknown(name: str, schema: pa.Schema, path: str) -> SchemaError:
-    known = ", ".join(schema.names[:20]) + (", …" if len(schema.names) > 20 else "")
-    message = f"the records that are there have no such field; they have: {known}"
-    return SchemaError(message, file=path, field=name)
-
-
-def _missing(name: str, path: str) -> SchemaError:
-    return SchemaError(
-        "the records that are there have this field, the new ones do not",
-        file=path,
-        field=name,
-        hint="add it, with nulls where there is no value",
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,6 +24,7 @@ from penstock.framing.framings import Framing
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.index.sidecar import Index
 from penstock.limits import Limits, limits_from
+from penstock.storage import journal
 from penstock.storage.append_journal import resolved
 from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.hidden import TEMPORARY_SUFFIX
@@ -46,7 +46,6 @@ from penstock.verbs.check.verify import (
     tell_long,
 )
 from penstock.verbs.convert.journal import refuse_existing
-from penstock.verbs.fields.rewrite_journal import alone_with, clear
 
 
 def repair(
@@ -279,11 +278,10 @@ def _alone_at(target: str) -> Generator[str]:
         BlockingIOError: another repair is writing it.
     """
     folder, name = os.path.split(resolved(target))
-    token = hashlib.blake2b(os.fsencode(name), digest_size=6).hexdigest()
-    hidden = os.path.join(folder, f".penstock-repair-{token}")
+    hidden = os.path.join(folder, f".penstock-repair-{journal.token_of(name)}")
     message = "another repair is writing it; wait for that to end"
-    with alone_with(f"{hidden}.lock{TEMPORARY_SUFFIX}", message, target):
-        clear(folder or ".", {f".{os.path.basename(hidden)}."})
+    with journal.alone_with(f"{hidden}.lock{TEMPORARY_SUFFIX}", message, target):
+        journal.clear(folder or ".", journal.temporaries_of([os.path.basename(hidden)]))
         yield hidden
 
 

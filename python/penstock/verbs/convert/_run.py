@@ -98,7 +98,7 @@ def run(
     if not overwrite and not journal.is_publishing:
         refuse_existing(finals)
     for part in parts:
-        if part.number in journal.parts:
+        if part.number in journal.done:
             tell.add(part.last - part.first)
             continue
         batches = tell.watch(reading.batches(part.first, part.last, lend=True))
@@ -160,7 +160,7 @@ def run_by_bytes(
             )
             for number, path in enumerate(made.paths):
                 journal.add(number, size_of(path), made.notes)
-        total = len(journal.parts)
+        total = len(journal.done)
         finals = [names.final(number, total) for number in range(total)]
         check_names(finals, target, reading)
         return _publish(journal, finals, reading, writing, overwrite=overwrite)
@@ -193,7 +193,7 @@ def _publish(
     journal: Journal, finals: list[str], reading: Reading, writing: Writing, *, overwrite: bool
 ) -> Summary:
     """Give whole parts their names."""
-    finished = [journal.parts[number] for number in sorted(journal.parts)]
+    finished = [journal.done[number] for number in sorted(journal.done)]
     num_bytes = sum(part.num_bytes for part in finished)
     notes = tuple(dict.fromkeys(note for part in finished for note in part.notes))
     drop_old_indexes(finals, LocalStorage(), writing.index, overwrite=overwrite)

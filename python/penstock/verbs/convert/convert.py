@@ -2,7 +2,7 @@
 
 A conversion is a list of parts, each a range of the source's records that becomes one file. A part
 is written under a name of its own; when all are whole they get their final names together. What is
-finished is noted in a journal (`convert_journal`), so a killed job goes on where it stood, and ends
+finished is noted in a journal, so a killed job goes on where it stood, and ends
 with the same bytes. Where shards end by bytes nobody knows before they are written which records
 become which file; such a job goes on once all are whole. One job at a time writes a target.
 """

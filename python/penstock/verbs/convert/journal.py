@@ -11,26 +11,22 @@ a target (`alone_at`).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.columns.facts import COUNT_END, Facts, parsed_object
-from penstock.errors import FormatError
+from penstock.errors import LimitError
 from penstock.framing.abilities import TextIndex
 from penstock.framing.index import ahead, sidecar
+from penstock.storage import journal
 from penstock.storage.base import Storage
-from penstock.storage.folder import put_in_place, refuse_other_files, remove, size_of
+from penstock.storage.folder import put_in_place, refuse_other_files, remove
 from penstock.storage.hidden import TEMPORARY_SUFFIX
+from penstock.storage.journal import Made
 from penstock.storage.local_sink import Calls, close_as, refuse_device, sync_path
-from penstock.verbs.fields.rewrite_journal import alone_with
 
 PREFIX = ".penstock-"
-_MOST_BYTES = 64 << 20
 
 
 @contextmanager
@@ -42,40 +38,16 @@ def alone_at(target: str, folder: str) -> Generator[None]:
     """
     name = f"{PREFIX}convert-{_token(target)}.lock{TEMPORARY_SUFFIX}"
     message = "another conversion is writing it; wait for that to end"
-    with alone_with(os.path.join(folder, name), message, target):
+    with journal.alone_with(os.path.join(folder, name), message, target):
         yield
 
 
 def _token(target: str) -> str:
     """What the hidden files of one target have in their names."""
-    name = os.path.basename(os.path.normpath(target))
-    return hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=6).hexdigest()
+    return journal.token_of(os.path.basename(os.path.normpath(target)))
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedPart:
-    """One whole part: its number, how long it is, what tells it from another file or folder that long, and what its
-    writer changed."""
-
-    number: int
-    num_bytes: int
-    inode: int
-    notes: tuple[str, ...] = ()
-
-    def is_at(self, path: str) -> bool:
-        """Whether this is what has a name."""
-        try:
-            return _inode(path) == self.inode and size_of(path) == self.num_bytes
-        except (OSError, FormatError):
-            return False
-
-
-def _part(told: Facts) -> FinishedPart:
-    number, num_bytes, inode = map(told.count, ("number", "num_bytes", "inode"))
-    return FinishedPart(number, num_bytes, inode, tuple(told.texts("notes")))
-
-
-class Journal:
+class Journal(journal.Journal):
     """The parts of one target. Used by one thread, of one process at a time."""
 
     def __init__(
@@ -87,28 +59,22 @@ class Journal:
         storage: Storage,
         text_index: TextIndex | None = None,
     ) -> None:
-        self._folder = folder or "."
-        token = _token(target)
-        self._path = os.path.join(self._folder, f"{PREFIX}convert-{token}.json")
+        self._folder, token = folder or ".", _token(target)
+        path = os.path.join(self._folder, f"{PREFIX}convert-{token}.json")
+        super().__init__(path, job, storage)
         self._own = f"{PREFIX}part-{token}-"
-        self._job = hashlib.blake2b(
-            json.dumps(job, sort_keys=True, default=str).encode(), digest_size=16
-        ).hexdigest()
         self._index_folder = index_folder
-        self._storage = storage
         self._text_index = text_index
-        self.parts: dict[int, FinishedPart] = {}
-        self._finals: list[str] = []
 
     @property
     def is_publishing(self) -> bool:
         """Whether parts may have their final names already."""
-        return bool(self._finals)
+        return bool(self._files)
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing is missing but the final names of some parts."""
-        return self.is_publishing and len(self.parts) == len(self._finals)
+        return self.is_publishing and len(self.done) == len(self._files)
 
     @property
     def part_pattern(self) -> str:
@@ -126,38 +92,33 @@ class Journal:
     def load(self) -> None:
         """Find out what an earlier run of the same job has finished; drop what others left."""
         try:
-            with open(self._path, "rb") as file:
-                stored = parsed_object(file.read(_MOST_BYTES + 1), _MOST_BYTES)
-            same = stored.text("job") == self._job
-            told = [Facts.of(part, "a part") for part in stored.list("parts")]
-            parts = [_part(part) for part in told]
-            finals = stored.paths("finals")
-        except (OSError, FormatError):
-            same, parts, finals = False, [], []
-        self._finals = finals if same else []
-        for part in parts if same else []:
-            places = [self.part_path(part.number)]
-            if part.number < len(finals):
-                places.append(finals[part.number])
-            if any(map(part.is_at, places)):
-                self.parts[part.number] = part
+            stored = journal.load(self._path)
+        except LimitError:
+            stored = None
+        if stored is not None and stored.job == self._job:
+            self._files = stored.files
+            for number, part in stored.done.items():
+                places = [self.part_path(number), *self._files[number : number + 1]]
+                if any(map(part.is_at, places)):
+                    self.done[number] = part
         self._tidy()
 
     def _tidy(self) -> None:
         """Remove what a killed run left of unfinished files, and parts of other jobs."""
         begun = (f"..{self._own}", f".{os.path.basename(self._path)}.")
-        parts = [self.part_path(number) for number in self.parts]
+        parts = [self.part_path(number) for number in self.done]
         kept = {
-            path for part in parts for path in (part, f"{part}.idx", sidecar.path_for(part, None))
+            os.path.basename(path)
+            for part in parts
+            for path in (part, f"{part}.idx", sidecar.path_for(part, None))
         }
-        with os.scandir(self._folder) as entries:
-            names = [entry.name for entry in entries]
-        for name in names:
-            path = os.path.join(self._folder, name)
-            unfinished = name.startswith(begun) and name.endswith(TEMPORARY_SUFFIX)
+
+        def is_left(name: str) -> bool:
             is_part = name.startswith((self._own, f".{self._own}"))
-            if unfinished or (is_part and path not in kept):
-                remove(path)
+            is_unfinished = name.startswith(begun) and name.endswith(TEMPORARY_SUFFIX)
+            return is_unfinished or (is_part and name not in kept)
+
+        journal.clear(self._folder, is_left)
 
     def _beside(self, path: str) -> list[str]:
         """The indexes of a file."""
@@ -176,23 +137,13 @@ class Journal:
 
     def add(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
         """Remember that a part is whole."""
-        self.parts[number] = FinishedPart(number, num_bytes, _inode(self.part_path(number)), notes)
+        state = journal.state_of(self.part_path(number))
+        self.done[number] = Made(state, num_bytes, notes=notes)
 
     def finish(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
         """The same, and write it down."""
         self.add(number, num_bytes, notes)
         self._save()
-
-    def _save(self) -> None:
-        parts = [asdict(self.parts[number]) for number in sorted(self.parts)]
-        stored = {"job": self._job, "finals": self._finals, "parts": parts}
-        sink = self._storage.sink(self._path, overwrite=True)
-        try:
-            sink.write(json.dumps(stored).encode())
-            sink.commit()
-        except BaseException:
-            sink.abort()
-            raise
 
     def publish(self, finals: list[str], *, overwrite: bool) -> None:
         """Give all parts their names, with their indexes, and forget the job."""
@@ -201,11 +152,11 @@ class Journal:
             refuse_existing(self._text_indexes(finals))
         for final in finals:
             refuse_device(final)
-        self._finals = finals
+        self._files = finals
         self._save()
         self._lay_indexes(finals)
         for number, final in enumerate(finals):
-            part, is_named = self.part_path(number), self.parts[number].is_at(final)
+            part, is_named = self.part_path(number), self.done[number].is_at(final)
             if os.path.isdir(part) and is_named:
                 remove(part)  # it is what had the name before
             elif os.path.isdir(part) and os.path.isdir(final):
@@ -235,19 +186,14 @@ class Journal:
 
     def forget(self) -> None:
         """Remove the journal and whatever parts there are, finished or not."""
-        for number in self.parts:
+        for number in self.done:
             part = self.part_path(number)
             for path in (part, *self._beside(part)):
                 if os.path.exists(path):
                     remove(path)
-        self.parts, self._finals = {}, []
+        self.done, self._files = {}, []
         self._tidy()
-        if os.path.exists(self._path):
-            os.unlink(self._path)
-
-
-def _inode(path: str) -> int:
-    return os.stat(path).st_ino % COUNT_END
+        super().forget()
 
 
 def refuse_existing(paths: list[str]) -> None:

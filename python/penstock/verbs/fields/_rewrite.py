@@ -229,8 +229,8 @@ class _Work:
 
     def passed(self, shard: int) -> None:
         """Count a shard that an earlier run has written."""
-        facts = self._journal.done[shard]
-        self._count(shard, facts["num_records"], facts["num_bytes"])
+        made = self._journal.done[shard]
+        self._count(shard, made.num_records, made.num_bytes)
 
     def _count(self, shard: int, num_records: int, num_bytes: int) -> None:
         self.num_records += num_records
